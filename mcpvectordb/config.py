@@ -1,0 +1,120 @@
+"""The one configuration object; the library never reads the environment unless `from_env` is called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+from mcpvectordb.errors import InvalidInput
+
+PREFIX = "MCPVECTORDB_"
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """How a Database behaves. What a file was made with (model, chunk sizes) is kept in the file and wins over this.
+
+    model            name of the embedding model for a new file; "" takes the best one installed
+    chunk_size       tokens per chunk in a new file; 0 takes what suits the model
+    chunk_overlap    tokens that a chunk repeats from the one before it
+    read_only        open for reading; nothing is written, not even a lock file on read-only media
+    busy_timeout     seconds to wait for another process's write
+    max_source_bytes largest file or download that is ingested
+    allow_urls       False refuses every http and https source
+    allow_private_urls  True lets URLs lead to this machine and its private networks
+    fetch_timeout    seconds for a download from its first packet to its last, redirects included
+    host_interval    seconds between two downloads from one host; 0 does not wait
+    proxy            http://[user:password@]host:port that downloads go through; "" connects directly
+    parse_timeout    seconds a file may take to be parsed
+    parse_memory     bytes of address space a parser may use, where the system can limit it
+    parse_output_bytes  most text, in bytes, that a file may turn into
+    models_dir       where pulled and added models live; "" is the platform's data folder
+    model_hub        where `model pull` fetches from
+    """
+
+    model: str = ""
+    chunk_size: int = 0
+    chunk_overlap: int = 0
+    read_only: bool = False
+    busy_timeout: float = 30.0
+    max_source_bytes: int = 100_000_000
+    allow_urls: bool = True
+    allow_private_urls: bool = False
+    fetch_timeout: float = 30.0
+    host_interval: float = 1.0
+    proxy: str = ""
+    parse_timeout: float = 30.0
+    parse_memory: int = 1_000_000_000
+    parse_output_bytes: int = 200_000_000
+    models_dir: str = ""
+    model_hub: str = "https://huggingface.co"
+
+    def __post_init__(self) -> None:
+        if self.chunk_size != 0 and not 16 <= self.chunk_size <= 2000:
+            raise InvalidInput(f"chunk_size must be 0 (automatic) or 16 to 2000 tokens, not {self.chunk_size}")
+        if self.chunk_overlap < 0 or (self.chunk_size and self.chunk_overlap > self.chunk_size // 2):
+            raise InvalidInput(f"chunk_overlap must be 0 to half of chunk_size, not {self.chunk_overlap}")
+        if self.busy_timeout < 0:
+            raise InvalidInput(f"busy_timeout must be 0 or more seconds, not {self.busy_timeout}")
+        if self.max_source_bytes < 1:
+            raise InvalidInput(f"max_source_bytes must be positive, not {self.max_source_bytes}")
+        for name in ("parse_memory", "parse_output_bytes"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must be positive, not {getattr(self, name)}")
+        for name in ("fetch_timeout", "parse_timeout"):
+            if not 0 < getattr(self, name) <= 86_400:
+                raise InvalidInput(f"{name} must be above 0 and at most 86400 seconds, not {getattr(self, name)}")
+        if not 0 <= self.host_interval <= 86_400:
+            raise InvalidInput(f"host_interval must be 0 to 86400 seconds, not {self.host_interval}")
+        if self.proxy and not self.proxy.startswith("http://"):
+            raise InvalidInput(f"proxy must look like http://host:port, not {self.proxy!r}")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, *, also: frozenset[str] = frozenset()) -> Self:
+        """Read MCPVECTORDB_<FIELD> variables; a misspelt one is an error. `also` names further ones that are known."""
+        environ = os.environ if environ is None else environ
+        kinds = {PREFIX + each.name.upper(): each for each in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, text in environ.items():
+            if not name.startswith(PREFIX) or name in also:
+                continue
+            if name not in kinds:
+                raise InvalidInput(f"unknown environment variable {name}{_did_you_mean(name, [*kinds, *also])}")
+            values[kinds[name].name] = _parse(name, text, type(kinds[name].default))
+        return cls(**values)
+
+    def models_folder(self) -> Path:
+        """The folder of pulled and added models."""
+        if self.models_dir:
+            return Path(self.models_dir).expanduser()
+        return data_folder() / "models"
+
+
+def data_folder() -> Path:
+    """The platform's folder for this user's data."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("mcpvectordb", appauthor=False))
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+
+
+def _parse(name: str, text: str, kind: type) -> Any:
+    try:
+        if kind is bool:
+            word = text.strip().lower()
+            if word not in _TRUE | _FALSE:
+                raise ValueError
+            return word in _TRUE
+        return kind(text)
+    except ValueError:
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise InvalidInput(f"{name} must be {wanted}, not {text!r}") from None

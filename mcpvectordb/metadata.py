@@ -1,0 +1,72 @@
+"""One boundary for what users store beside text: checked, then kept as JSON text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from mcpvectordb.errors import InvalidInput
+
+MAX_DEPTH = 32
+MAX_CHARACTERS = 1_000_000
+
+
+def encode(metadata: Mapping[str, Any] | None) -> str:
+    """Metadata as JSON text; raises InvalidInput naming the place of a value that JSON or SQLite cannot hold."""
+    if metadata is None:
+        return "{}"
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"metadata must be an object with text keys, not {type(metadata).__name__}")
+    _check(metadata, "metadata", 0)
+    text = json.dumps(metadata, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=dict)
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidInput(f"metadata is {len(text):,} characters as JSON; at most {MAX_CHARACTERS:,} are kept")
+    return text
+
+
+def decode(text: str) -> dict[str, Any]:
+    """The metadata that `encode` made the text from."""
+    value: dict[str, Any] = json.loads(text)
+    return value
+
+
+def storable(text: object, name: str, *, blank: bool = True) -> str:
+    """`text` if it is a string that a UTF-8 file can hold, else InvalidInput naming it; blank ones may be refused too."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{name} must be text, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name} has half of a surrogate pair at position {error.start}, which is no character") from None
+    if not blank and not text.strip():
+        raise InvalidInput(f"{name} must not be blank")
+    return text
+
+
+def _check(value: object, place: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidInput(f"metadata is nested more than {MAX_DEPTH} deep")
+    match value:
+        case str():
+            storable(value, place)
+        case None | bool():
+            pass
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise InvalidInput(f"{place} is too large a whole number; give it as text")
+        case float():
+            if not math.isfinite(value):
+                raise InvalidInput(f"{place} is {value}, which is not a number that can be stored")
+        case Mapping():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise InvalidInput(f"{place} has the key {key!r}, but keys must be text")
+                storable(key, f"a key of {place}")
+                _check(item, f"{place}.{key}", depth + 1)
+        case list() | tuple():
+            for position, item in enumerate(value):
+                _check(item, f"{place}[{position}]", depth + 1)
+        case _:
+            raise InvalidInput(f"{place} is a {type(value).__name__}, which JSON cannot hold")

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcpvectordb import Config, InvalidInput
+
+
+def test_fields_come_from_the_environment_by_their_names() -> None:
+    config = Config.from_env({"MCPVECTORDB_MODEL": "m", "MCPVECTORDB_READ_ONLY": "yes", "MCPVECTORDB_CHUNK_SIZE": "100",
+                              "MCPVECTORDB_BUSY_TIMEOUT": "2.5", "HOME": "/x"})
+    assert (config.model, config.read_only, config.chunk_size, config.busy_timeout) == ("m", True, 100, 2.5)
+
+
+def test_the_library_does_not_read_the_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCPVECTORDB_MODEL", "other")
+    assert Config().model == ""
+
+
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("MCPVECTORDB_MODLE", "x", "did you mean MCPVECTORDB_MODEL"),
+    ("MCPVECTORDB_QQQQ", "x", "unknown environment variable"),
+    ("MCPVECTORDB_CHUNK_SIZE", "many", "must be a whole number"),
+    ("MCPVECTORDB_READ_ONLY", "perhaps", "must be true or false"),
+    ("MCPVECTORDB_BUSY_TIMEOUT", "soon", "must be a number"),
+    ("MCPVECTORDB_BUSY_TIMEOUT", "-1", "busy_timeout must be 0 or more"),
+    ("MCPVECTORDB_CHUNK_SIZE", "5", "16 to 2000"),
+    ("MCPVECTORDB_CHUNK_OVERLAP", "-1", "chunk_overlap must be"),
+    ("MCPVECTORDB_MAX_SOURCE_BYTES", "0", "must be positive"),
+])
+def test_a_misspelt_name_or_a_bad_value_is_one_clear_error(name: str, value: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Config.from_env({name: value})
+
+
+def test_names_that_others_own_are_left_alone() -> None:
+    Config.from_env({"MCPVECTORDB_DB": "x"}, also=frozenset({"MCPVECTORDB_DB"}))
+
+
+def test_models_live_where_the_configuration_says() -> None:
+    assert Config(models_dir="~/m").models_folder() == Path.home() / "m"
+    assert Config().models_folder().name == "models"

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb import InvalidInput, metadata
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12)
+
+
+@given(value=st.dictionaries(texts, values, max_size=5))
+def test_metadata_comes_back_as_it_was(value: dict[str, Any]) -> None:
+    assert metadata.decode(metadata.encode(value)) == value
+
+
+def test_no_metadata_is_an_empty_object() -> None:
+    assert metadata.decode(metadata.encode(None)) == {}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"k": value}
+    return value
+
+
+@pytest.mark.parametrize(("value", "message"), [
+    (["a"], "metadata must be an object"),
+    ("text", "metadata must be an object"),
+    ({1: "a"}, "keys must be text"),
+    ({"a": {"b": 2**63}}, r"metadata\.a\.b is too large"),
+    ({"a": [1, math.nan]}, r"metadata\.a\[1\] is nan"),
+    ({"a": math.inf}, "is inf"),
+    ({"a": object()}, "JSON cannot hold"),
+    ({"a": "\ud800"}, "surrogate"),
+    ({"\ud800": 1}, "surrogate"),
+    (nested(40), "nested more than 32 deep"),
+    ({"a": "x" * 1_000_001}, "at most 1,000,000"),
+])
+def test_what_cannot_be_kept_is_refused_with_its_place(value: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        metadata.encode(value)
+
+
+@pytest.mark.parametrize("value", [None, 3, b"x", "\udfff", "", "  \n"])
+def test_text_that_is_none_or_half_a_character_or_blank_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="title"):
+        metadata.storable(value, "title", blank=False)
