@@ -1,0 +1,57 @@
+"""Pure arithmetic on scores: from two ranked lists to one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+DEPTH = 100  # candidates of each leg that are weighed against each other; deeper ones follow in tiers behind them
+
+
+def fuse(legs: Sequence[Mapping[int, float]], weights: Sequence[float], tiers: Mapping[int, int]) -> list[tuple[int, float]]:
+    """Completed convex combination: (id, score) pairs, best first, scores 0 to 1 and never rising.
+
+    Each leg holds the true score of every candidate that it can judge; each is stretched to 0..1 over the candidates
+    of tier 0, then averaged by weight. A candidate that a leg cannot judge is judged by the others alone. Candidates
+    of a deeper tier come after all shallower ones, so a longer list always begins with the shorter one.
+    """
+    scaled = [_stretched(leg, [id for id, tier in tiers.items() if tier == 0]) for leg in legs]
+    scores = {id: _average([(leg.get(id), weight) for leg, weight in zip(scaled, weights, strict=True)]) for id in tiers}
+    order = sorted(tiers, key=lambda id: (tiers[id], -scores[id], id))
+    falling = itertools.accumulate((scores[id] for id in order), min)
+    return list(zip(order, falling, strict=True))
+
+
+def tiers(rankings: Sequence[Sequence[int]], depth: int = DEPTH) -> dict[int, int]:
+    """The tier of every ranked id: 0 when any ranking has it in its first `depth`, then one more per doubling."""
+    best: dict[int, int] = {}
+    for ranking in rankings:
+        for rank, id in enumerate(ranking, 1):
+            best[id] = min(rank, best.get(id, rank))
+    return {id: max(0, math.ceil(math.log2(rank / depth))) for id, rank in best.items()}
+
+
+def tier_depth(wanted: int, depth: int = DEPTH) -> int:
+    """How deep the legs must be asked for `wanted` results, so that whole tiers come back."""
+    return depth if wanted <= depth else depth * 2 ** math.ceil(math.log2(wanted / depth))
+
+
+def saturated(bm25: float) -> float:
+    """BM25 on a scale of 0 to 1 that does not depend on the other results."""
+    return bm25 / (1 + bm25)
+
+
+def _stretched(leg: Mapping[int, float], over: Sequence[int]) -> dict[int, float]:
+    known = [leg[id] for id in over if id in leg]
+    if not known:
+        return {}
+    low, span = min(known), max(known) - min(known)
+    level = 1.0 if low > 0 else 0.0  # all alike: everything fits, or nothing does
+    return {id: min(1.0, max(0.0, (score - low) / span)) if span else level for id, score in leg.items()}
+
+
+def _average(parts: Sequence[tuple[float | None, float]]) -> float:
+    known = [(score, weight) for score, weight in parts if score is not None]
+    total = sum(weight for _, weight in known)
+    return sum(score * weight for score, weight in known) / total if total else 0.0

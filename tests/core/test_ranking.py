@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb import ranking
+
+scores = st.dictionaries(st.integers(1, 40), st.floats(0, 30, allow_nan=False), max_size=30)
+
+
+def order(leg: dict[int, float]) -> list[int]:
+    return sorted(leg, key=lambda id: (-leg[id], id))
+
+
+def fuse(legs: list[dict[int, float]], weights: list[float], depth: int = 10) -> list[tuple[int, float]]:
+    return ranking.fuse(legs, weights, ranking.tiers([order(leg) for leg in legs], depth))
+
+
+@given(leg=scores)
+def test_one_list_alone_keeps_its_order(leg: dict[int, float]) -> None:
+    fused = fuse([leg], [1.0], depth=100)
+    values = [leg[id] for id, _ in fused]
+    assert values == sorted(values, reverse=True)
+
+
+@given(first=scores, second=scores, weight=st.floats(0.1, 0.9))
+def test_the_order_of_the_lists_does_not_matter(first: dict[int, float], second: dict[int, float], weight: float) -> None:
+    one = fuse([first, second], [weight, 1 - weight])
+    other = fuse([second, first], [1 - weight, weight])
+    assert {id for id, _ in one} == {id for id, _ in other} == first.keys() | second.keys()
+    close = dict(other)
+    assert all(abs(score - close[id]) < 1e-9 for id, score in one)
+
+
+@given(first=scores, second=scores)
+def test_scores_are_between_0_and_1_and_never_rise(first: dict[int, float], second: dict[int, float]) -> None:
+    values = [score for _, score in fuse([first, second], [0.4, 0.6])]
+    assert all(0 <= value <= 1 for value in values)
+    assert values == sorted(values, reverse=True)
+
+
+@given(first=scores, second=scores, depth=st.integers(1, 10))
+def test_a_longer_list_begins_with_the_shorter_one(first: dict[int, float], second: dict[int, float], depth: int) -> None:
+    rankings = [order(first), order(second)]
+    short = ranking.tiers([each[:depth] for each in rankings], depth)
+    long = ranking.tiers([each[:2 * depth] for each in rankings], depth)
+    few = ranking.fuse([first, second], [0.5, 0.5], short)
+    assert ranking.fuse([first, second], [0.5, 0.5], long)[:len(few)] == few
+
+
+def test_an_item_that_both_legs_like_beats_the_favourites_of_one() -> None:
+    fused = fuse([{1: 10.0, 2: 9.0, 3: 0.0}, {3: 0.9, 2: 0.85, 1: 0.1}], [0.5, 0.5])
+    assert fused[0][0] == 2
+
+
+def test_an_item_that_a_leg_cannot_judge_is_judged_by_the_other() -> None:
+    fused = dict(fuse([{1: 10.0, 2: 5.0, 3: 0.0}, {2: 0.9, 3: 0.1}], [0.5, 0.5]))
+    assert fused[1] == 1.0
+
+
+def test_whole_tiers_are_asked_for() -> None:
+    assert [ranking.tier_depth(wanted) for wanted in (0, 1, 100, 101, 200, 201, 1000)] == [100, 100, 100, 200, 200, 400, 1600]
+
+
+def test_saturated_bm25_keeps_order_and_stays_below_1() -> None:
+    values = [ranking.saturated(score) for score in (0, 0.5, 1, 10, 1000)]
+    assert values == sorted(values) and values[0] == 0 and values[-1] < 1
