@@ -1,0 +1,152 @@
+"""Models of the user's own: any folder with an ONNX encoder and a tokenizer.json."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile, Pooling
+from mcpvectordb.embedding.embedder import checked
+from mcpvectordb.embedding.onnx import OnnxEmbedder
+from mcpvectordb.embedding.weights import DESCRIPTION, settle, sha256, writing
+from mcpvectordb.errors import EmbeddingFailed, InvalidInput
+
+# No chunk has more tokens than 2,000, and the memory of a run grows with the square of its length.
+MOST_TOKENS = 2048
+USUAL_TOKENS = 512
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_POOLINGS: Mapping[str, Pooling] = {"mean_tokens": "mean", "mean": "mean", "cls_token": "cls", "cls": "cls"}
+
+
+def add(
+    directory: Path,
+    folder: Path,
+    *,
+    name: str | None = None,
+    pooling: Pooling | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
+) -> Model:
+    """Copy a model from `directory` into the folder of models, after running it once.
+
+    What is not given is read from sentence-transformers' files beside the model, where they are: pooling (else the
+    mean), prefixes (else none) and the longest input (else 512 tokens). The name is else the directory's.
+    """
+    name = name or directory.resolve().name
+    _check_name(name, folder)
+    sources = _sources(directory)
+    with writing(folder), tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as room:
+        copy = Path(room) / name
+        copy.mkdir()
+        copies = {role: Path(shutil.copyfile(path, copy / path.name)) for role, path in sources.items()}
+        prompts = _json(directory / "config_sentence_transformers.json").get("prompts") or {}
+        described = Model(
+            name=name, dimension=1, max_tokens=_max_tokens(directory), pooling=pooling or "mean",
+            query_prefix=query_prefix if query_prefix is not None else prompts.get("query") or "",
+            document_prefix=document_prefix if document_prefix is not None else (
+                prompts.get("document") or prompts.get("passage") or ""),
+            files={role: _file(path) for role, path in copies.items()})
+        model = _tried(described, copies, directory, pooling)
+        (copy / DESCRIPTION).write_text(json.dumps(asdict(model), indent=2))
+        settle(copy, folder / name)
+    return model
+
+
+def _check_name(name: str, folder: Path) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"a model's name is made of letters, digits, dots, dashes and underscores, not {name!r}")
+    if name in CATALOGUE:
+        raise InvalidInput(f"{name} is a model of the catalogue; give yours another name")
+    if (folder / name).exists():
+        raise InvalidInput(f"there is a model {name} already; give another name, or remove {folder / name}")
+
+
+def _sources(directory: Path) -> dict[str, Path]:
+    """The files to copy, by role."""
+    if not directory.is_dir():
+        raise InvalidInput(f"{directory} is not a folder")
+    usual = [path for path in (directory / "model.onnx", directory / "onnx" / "model.onnx") if path.is_file()]
+    graphs = usual[:1] or sorted((*directory.glob("*.onnx"), *directory.glob("onnx/*.onnx")))
+    if len(graphs) != 1:
+        found = f"has several: {', '.join(path.name for path in graphs)}" if graphs else "has none"
+        raise InvalidInput(f"a model's folder holds one ONNX file, or one called model.onnx; {directory} {found}")
+    graph, tokenizer = graphs[0], directory / "tokenizer.json"
+    if not tokenizer.is_file():
+        raise InvalidInput(f"{directory} has no tokenizer.json")
+    data = [path for path in (graph.with_name(graph.name + end) for end in ("_data", ".data")) if path.is_file()]
+    return {"model": graph, "tokenizer": tokenizer, **({"data": data[0]} if data else {})}
+
+
+def _file(path: Path) -> ModelFile:
+    return ModelFile(path=path.name, sha256=sha256(path), size=path.stat().st_size)
+
+
+def _tried(model: Model, files: Mapping[str, Path], directory: Path, pooling: Pooling | None) -> Model:
+    """Run the model on a short text and on the longest one, to learn its dimension and that its vectors are usable."""
+    trial = OnnxEmbedder(model, files)
+    try:
+        output = trial.run(_tokens(trial, directory))
+        if output.ndim == 3:
+            _check_steps(directory)
+            model = replace(model, pooling=pooling or _pooling(directory))
+        model = replace(model, dimension=output.shape[-1])
+        trial.close()
+        trial = OnnxEmbedder(model, files)
+        checked(trial, ["a short text", "word " * model.max_tokens])
+    except EmbeddingFailed as error:
+        raise InvalidInput(f"{directory} cannot be used as a model: {error}") from error
+    finally:
+        trial.close()
+    return model
+
+
+def _tokens(trial: OnnxEmbedder, directory: Path) -> list[int]:
+    try:
+        return trial.tokens.encode("a short text", trial.max_tokens)
+    except Exception as error:  # `tokenizers` has no class of its own for a file it cannot use
+        raise InvalidInput(f"{directory / 'tokenizer.json'} cannot be used: {error}") from error
+
+
+def _check_steps(directory: Path) -> None:
+    steps = [str(each.get("type")).rpartition(".")[2] for each in _json(directory / "modules.json", list)]
+    if unknown := set(steps) - {"Transformer", "Pooling", "Normalize"}:
+        raise InvalidInput(f"{directory} needs a step after the ONNX graph that is not supported: {', '.join(unknown)}")
+
+
+def _pooling(directory: Path) -> Pooling:
+    """What sentence-transformers would do with the tokens' vectors, if we can do it too."""
+    config = _json(directory / "1_Pooling" / "config.json")
+    modes = [key.removeprefix("pooling_mode_") for key, value in config.items() if value is True and "_mode_" in key]
+    modes = modes or [config.get("pooling_mode") or "mean"]
+    if len(modes) > 1 or modes[0] not in _POOLINGS:
+        raise InvalidInput(f"{directory} asks for {' and '.join(modes)} pooling; only mean and cls are supported")
+    return _POOLINGS[modes[0]]
+
+
+def _max_tokens(directory: Path) -> int:
+    lengths = (
+        _json(directory / "sentence_bert_config.json").get("max_seq_length"),
+        _json(directory / "tokenizer_config.json").get("model_max_length"),
+    )
+    # A tokenizer that knows no limit gives an absurdly large one.
+    known = [int(each) for each in lengths if isinstance(each, int | float) and 2 < each < 1_000_000]
+    return min(known[0] if known else USUAL_TOKENS, MOST_TOKENS)
+
+
+def _json(path: Path, kind: type = dict) -> Any:
+    """What the file says, or nothing of that kind when there is no file."""
+    if not path.is_file():
+        return kind()
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InvalidInput(f"{path} is not JSON: {error}") from error
+    if not isinstance(content, kind):
+        raise InvalidInput(f"{path} holds a JSON {type(content).__name__} where a {kind.__name__} was expected")
+    return content

@@ -1,0 +1,154 @@
+"""The tokenizer pipeline, put together on `tokenizers`: normalise, split, WordPiece, template, truncation, offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcpvectordb.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from tokenizers import Encoding, Tokenizer
+
+SHIPPED = Path(__file__).with_name("vocab.txt")
+# Texts go through in windows of so many characters: what a token costs in memory is then paid for a window only.
+WINDOW = 50_000
+# A run of more characters than this counts as several tokens, or a megabyte without a space would be a single one.
+STRIDE = 16
+
+
+class TokenPipeline:
+    """Token ids and offsets as one model sees them; threads may share it.
+
+    `path` is a vocab.txt of the uncased BERT family (by default the one we ship), or a tokenizer.json. Text is data:
+    a "[SEP]" written in it is encoded as those five characters, never as the special token.
+    """
+
+    def __init__(self, path: Path = SHIPPED) -> None:
+        self._tokenizer = _from_vocabulary(path) if path.suffix == ".txt" else _from_json(path)
+
+    def encode(self, text: str, max_tokens: int) -> list[int]:
+        """The ids of a text between its special tokens, at most `max_tokens` of them."""
+        room = max_tokens - self._tokenizer.num_special_tokens_to_add(False)
+        encoding = self._encoding(text, room)
+        encoding.truncate(room)
+        return list(self._tokenizer.post_process(encoding).ids)
+
+    def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[list[int], list[int]]:
+        """The ids and type ids of a query with a text; where both do not fit, the longer one is cut."""
+        room = max_tokens - self._tokenizer.num_special_tokens_to_add(True)
+        first, second = self._encoding(query, room), self._encoding(text, room)
+        first.truncate(max(room - len(second), room - room // 2))
+        second.truncate(room - len(first))
+        both = self._tokenizer.post_process(first, second)
+        return list(both.ids), list(both.type_ids)
+
+    def token_starts(self, text: str) -> NDArray[np.int64]:
+        """Where in `text` its tokens start, ascending, without special tokens and without truncation.
+
+        Tokens made of one character start at the same place (a Korean syllable is up to three). Tokens and gaps of
+        more than 16 characters count again every 16 characters, so no stretch of text is free.
+        """
+        import numpy as np
+
+        offsets = [
+            np.array(self._encode(window).offsets, np.int64).reshape(-1, 2) + start for start, window in _windows(text)]
+        return _with_strides(np.concatenate([np.empty((0, 2), np.int64), *offsets]), len(text))
+
+    def _encoding(self, text: str, enough: int) -> Encoding:
+        """The text without special tokens, up to the window in which `enough` tokens are reached."""
+        from tokenizers import Encoding
+
+        parts: list[Encoding] = []
+        for _, window in _windows(text):
+            parts.append(self._encode(window))
+            enough -= len(parts[-1])
+            if enough <= 0:
+                break
+        return Encoding.merge(parts)
+
+    def _encode(self, window: str) -> Encoding:
+        try:
+            return self._tokenizer.encode(window, add_special_tokens=False)
+        except TypeError:
+            raise InvalidInput("the text holds half of a surrogate pair, which is not a character") from None
+
+
+def _windows(text: str) -> Iterator[tuple[int, str]]:
+    """The text in parts of at most WINDOW characters, cut before white space where there is some, with their starts."""
+    start = 0
+    while start < len(text):
+        end = start + WINDOW
+        if end < len(text):
+            space = max(text.rfind(mark, start + 1, end) for mark in " \n\t")
+            end = space if space > 0 else end
+        yield start, text[start:end]
+        start = end
+
+
+def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """The tokens' starts, and every STRIDE characters within each token and each gap between tokens."""
+    import numpy as np
+
+    borders = np.unique(np.concatenate([[0, length], offsets.ravel()]))
+    again = (np.diff(borders) - 1) // STRIDE
+    steps = np.arange(again.sum()) - np.repeat(np.cumsum(again) - again, again) + 1
+    return np.sort(np.concatenate([offsets[:, 0], np.repeat(borders[:-1], again) + STRIDE * steps]))
+
+
+def _from_vocabulary(path: Path) -> Tokenizer:
+    words = path.read_text(encoding="utf-8").splitlines()
+    return _bert({word: number for number, word in enumerate(words)})
+
+
+def _from_json(path: Path) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    description = json.loads(path.read_bytes())
+    if _is_bert(description):
+        normalizer = {key: value for key, value in description["normalizer"].items() if key != "type"}
+        return _bert(description["model"]["vocab"], description["model"]["max_input_chars_per_word"], **normalizer)
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def _bert(vocabulary: dict[str, int], longest_word: int = 100, **normalizer: Any) -> Tokenizer:
+    """The pipeline of the BERT family; lower case and without accents unless `normalizer` says otherwise."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=longest_word))  # noqa: S106
+    tokenizer.normalizer = BertNormalizer(**normalizer)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")])
+    return tokenizer
+
+
+def _is_bert(description: dict[str, Any]) -> bool:
+    """Whether a tokenizer.json describes exactly the pipeline that `_bert` builds."""
+    model = description["model"]
+    types = [(description.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer")]
+    return (
+        types == ["BertNormalizer", "BertPreTokenizer"]
+        and (model.get("type"), model.get("unk_token")) == ("WordPiece", "[UNK]")
+        and model.get("continuing_subword_prefix") == "##"
+        and all(token["special"] for token in description.get("added_tokens", ()))
+        and _template(description) == ["[CLS]:0", "A:0", "[SEP]:0", "B:1", "[SEP]:1"]
+    )
+
+
+def _template(description: dict[str, Any]) -> list[str]:
+    pieces = (description.get("post_processor") or {}).get("pair") or []
+    return [f"{value['id']}:{value['type_id']}" for piece in pieces for value in piece.values()]

@@ -1,0 +1,187 @@
+"""Where a model's files are, how they get there, and whether they are the ones we expect.
+
+They come inside a package on the index, which is only looked into and never imported, are pulled from a hub, or are
+added by the user (`adding.py`); pulled and added ones live in `folder/NAME/`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT, VOCABULARY, Model, ModelFile, get
+from mcpvectordb.embedding.tokenizer import SHIPPED
+from mcpvectordb.errors import FetchFailed, InvalidInput, MCPVectorDBError, ModelDamaged, ModelMissing, Unwritable
+from mcpvectordb.records import Progress, ProgressCallback
+
+# Beside an added model's files: what the catalogue would say about it.
+DESCRIPTION = "model.json"
+# Seconds to connect, and of silence in the middle of a download.
+TIMEOUT = (10, 60)
+BLOCK = 1 << 16
+_AGAIN = "run the same command again to go on from there"
+
+
+def find(name: str, folder: Path) -> Model:
+    """The model of this name: one of the catalogue, or one that the user added to the folder of models."""
+    return CATALOGUE.get(name) or get(name, also=added(folder))
+
+
+def default(folder: Path) -> Model:
+    """The best model that is installed, for a new database that names none."""
+    models = [get(name) for name in DEFAULT]
+    return next((model for model in models if installed(model, folder)), models[-1])
+
+
+def added(folder: Path) -> list[Model]:
+    """The models that the user added, by name."""
+    return [_described(path) for path in sorted(folder.glob(f"[!.]*/{DESCRIPTION}"))]
+
+
+def installed(model: Model, folder: Path) -> bool:
+    """Whether all files of a model are on this machine."""
+    return None not in _paths(model, folder).values()
+
+
+def locate(model: Model, folder: Path) -> dict[str, Path]:
+    """The model's files by role; ModelMissing says what to type to get them. Their content is not looked at."""
+    paths = _paths(model, folder)
+    missing = [model.files[role].name for role, path in paths.items() if path is None]
+    if missing:
+        raise ModelMissing(
+            f"the model {model.name} is not on this machine ({', '.join(missing)} missing); run: {model.command}")
+    return {role: path for role, path in paths.items() if path is not None}
+
+
+def verify(path: Path, file: ModelFile) -> None:
+    """Raise ModelDamaged unless the file at `path` is the one described."""
+    found = sha256(path)
+    if found != file.sha256:
+        raise ModelDamaged(f"{path} is not the file it should be: its SHA-256 is {found}, not {file.sha256}; "
+                           "delete it and get the model again")
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a model's file, in hexadecimal."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelDamaged(f"{path} cannot be read: {error.strerror}") from error
+
+
+def pull(model: Model, folder: Path, *, hub: str, progress: ProgressCallback | None = None) -> dict[str, Path]:
+    """Download what is missing of a model from `hub` (a base URL) and say where it is; a cut download is resumed."""
+    if model.hub is None:
+        raise InvalidInput(f"{model.name} is not pulled from a hub; run: {model.command}")
+    for role, path in _paths(model, folder).items():
+        file = model.files[role]
+        if path is None or not _is_good(path, file):
+            url = f"{hub.rstrip('/')}/{model.hub}/resolve/main/{file.path}"
+            with writing(folder):
+                _fetch(url, folder / model.name / file.name, file, progress or (lambda _: None))
+    return locate(model, folder)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Make the folder of models if it is not there; a full disk or a missing permission becomes Unwritable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except MCPVectorDBError:
+        raise
+    except OSError as error:
+        raise Unwritable(f"cannot fill the folder of models {folder}: {error}") from error
+
+
+def settle(temporary: Path, final: Path) -> None:
+    """Rename for good: after a crash the final name holds all of it, or what it held before."""
+    for path in (*temporary.rglob("*"), temporary):
+        _sync(path)
+    temporary.replace(final)
+    _sync(final.parent)
+
+
+def _paths(model: Model, folder: Path) -> dict[str, Path | None]:
+    return {role: next(filter(Path.is_file, _places(model, file, folder)), None) for role, file in model.files.items()}
+
+
+def _places(model: Model, file: ModelFile, folder: Path) -> Iterator[Path]:
+    if file == VOCABULARY:
+        yield SHIPPED
+    if model.carrier:
+        with suppress(PackageNotFoundError):
+            yield Path(str(distribution(model.carrier).locate_file(file.path)))
+    yield folder / model.name / file.name
+
+
+def _described(path: Path) -> Model:
+    try:
+        fields = json.loads(path.read_bytes())
+        files = {role: ModelFile(**file) for role, file in fields.pop("files").items()}
+        return Model(**{**fields, "name": path.parent.name, "files": files})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelDamaged(
+            f"{path} cannot be understood ({error}); remove its folder and add the model again") from error
+
+
+def _is_good(path: Path, file: ModelFile) -> bool:
+    with suppress(ModelDamaged):
+        verify(path, file)
+        return True
+    return False
+
+
+def _fetch(url: str, target: Path, file: ModelFile, progress: ProgressCallback) -> None:
+    """Download into a .part file beside the target, check it, then give it its name."""
+    target.parent.mkdir(exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    have = part.stat().st_size if part.exists() else 0
+    if have < file.size:
+        have = _download(url, part, have, file, progress)
+    if have < file.size:
+        raise FetchFailed(f"{url} ended after {have} of {file.size} bytes; {_AGAIN}")
+    if not _is_good(part, file):
+        part.unlink()
+        raise ModelDamaged(f"{url} is not the file expected: its SHA-256 is not {file.sha256}; it was deleted again")
+    settle(part, target)
+
+
+def _download(url: str, part: Path, have: int, file: ModelFile, progress: ProgressCallback) -> int:
+    """Add to `part`, which has so many bytes already, what the server has beyond them; how many there are then."""
+    import requests
+
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    try:
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+            if response.status_code == 416 and have:  # the server's file ends before our part of it
+                return _download(url, part, 0, file, progress)
+            if response.status_code not in (200, 206):
+                raise FetchFailed(f"{url} answered {response.status_code} {response.reason}")
+            # A server that does not know ranges sends everything again.
+            resumed = response.status_code == 206
+            with part.open("ab" if resumed else "wb") as stream:
+                for block in response.iter_content(BLOCK):
+                    stream.write(block)
+                    progress(Progress(step=file.name, done=stream.tell(), total=file.size))
+                    if stream.tell() > file.size:  # not our file, whatever it is; it could go on for ever
+                        break
+    except requests.RequestException as error:
+        raise FetchFailed(f"{url} broke off: {error}; {_AGAIN}") from error
+    return part.stat().st_size
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():  # Windows cannot open a folder, and does not need to
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

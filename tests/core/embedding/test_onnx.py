@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support_onnx import INT32, WORDS, graph, table, write_model
+
+from mcpvectordb.embedding import OnnxEmbedder, checked, locate
+from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
+from mcpvectordb.embedding.onnx import processors, spread
+from mcpvectordb.errors import EmbeddingFailed, InvalidInput, ModelDamaged
+
+NOWHERE = Path("nowhere")
+TASKS = Path("/proc/self/task")
+MINILM = CATALOGUE["all-MiniLM-L6-v2"]
+TEXTS = ["", "a", "How do I rotate keys?", "Keys are rotated every ninety days.", "東京", "the cat\nsat", "x" * 300]
+# Runs in a process of its own, with the model as that process finds it.
+LOAD = """
+from pathlib import Path
+from mcpvectordb.embedding import CATALOGUE, OnnxEmbedder, locate
+model = CATALOGUE["all-MiniLM-L6-v2"]
+embedder = OnnxEmbedder(model, locate(model, Path("nowhere")))
+"""
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    embedder = OnnxEmbedder(MINILM, locate(MINILM, NOWHERE))
+    yield embedder
+    embedder.close()
+
+
+@pytest.fixture(scope="module")
+def alone(minilm):
+    return {text: minilm.embed([text])[0].tobytes() for text in TEXTS}
+
+
+def tiny(directory: Path, content: bytes, **fields: object) -> OnnxEmbedder:
+    """An embedder on a graph of a few bytes."""
+    write_model(directory, content)
+    paths = {"model": directory / "model.onnx", "tokenizer": directory / "tokenizer.json"}
+    files = {role: ModelFile(path=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+                             size=path.stat().st_size) for role, path in paths.items()}
+    return OnnxEmbedder(Model(**{"name": "tiny", "dimension": 6, "max_tokens": 64, "files": files, **fields}), paths)
+
+
+@settings(max_examples=25)
+@given(texts=st.lists(st.sampled_from(TEXTS), max_size=8))
+def test_a_text_has_the_same_bits_alone_and_in_any_batch(minilm, alone, texts):
+    assert [vector.tobytes() for vector in minilm.embed(texts)] == [alone[text] for text in texts]
+
+
+def test_a_text_has_the_same_bits_in_another_process(alone):
+    code = LOAD + f"import sys; sys.stdout.buffer.write(embedder.embed({TEXTS!r}).tobytes())"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert result.stdout == b"".join(alone[text] for text in TEXTS)
+    assert result.stderr == b""
+
+
+def test_threads_that_start_together_load_one_session_and_agree(alone):
+    embedder = OnnxEmbedder(MINILM, locate(MINILM, NOWHERE))
+    loads, load = [], embedder._graph._make
+    embedder._graph._make = lambda: loads.append(1) or load()
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(embedder.embed(TEXTS[:3]).tobytes())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(found) == {b"".join(alone[text] for text in TEXTS[:3])} and len(loads) == 1
+
+
+def test_a_paraphrase_is_nearer_than_another_subject(minilm):
+    texts = ["How often must passwords be changed?", "Credentials are renewed each quarter.", "The cat sat on the mat."]
+    question, answer, other = checked(minilm, texts)
+    assert question @ answer > 0.3 > 0.15 > question @ other
+
+
+def test_vectors_have_length_one_and_the_models_dimension(minilm):
+    vectors = checked(minilm, TEXTS)
+    assert vectors.shape == (len(TEXTS), 384) and vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(len(TEXTS)), abs=1e-6)
+
+
+def test_no_texts_give_no_vectors(minilm):
+    assert minilm.embed([]).shape == (0, 384)
+
+
+def test_a_text_of_a_megabyte_is_embedded_by_its_beginning(minilm):
+    sentence = "Keys are rotated every ninety days. "
+    long, beginning = minilm.embed([sentence * 30_000, sentence * 100])
+    assert long.tobytes() == beginning.tobytes()
+
+
+def test_bge_small_tells_a_question_from_a_passage():
+    model = CATALOGUE["bge-small-en-v1.5"]
+    try:
+        embedder = OnnxEmbedder(model, locate(model, NOWHERE))
+    except LookupError:
+        pytest.skip("the extra `quality`, which brings bge-small, is not installed")
+    [question] = checked(embedder, ["how are keys rotated?"], query=True)
+    [plain] = checked(embedder, [f"{model.query_prefix}how are keys rotated?"])
+    near, far = checked(embedder, ["Keys are renewed every ninety days.", "The cat sat on the mat."])
+    assert question.tobytes() == plain.tobytes() and question @ near > question @ far + 0.1
+    embedder.close()
+
+
+@pytest.mark.parametrize(("query", "prefix"), [(True, "search _ query :"), (False, "search _ document :")])
+def test_a_graph_of_nomics_shape_gets_prefix_mean_layer_norm_and_matryoshka_cut(tmp_path, query, prefix):
+    rows = table(12)
+    embedder = tiny(tmp_path, graph(rows), dimension=5, layer_norm=True, query_prefix="search_query: ",
+                    document_prefix="search_document: ")
+    ids = [WORDS.index(word) for word in ["[CLS]", *prefix.split(), "a", "sea", "##side", "cat", "[SEP]"]]
+    pooled = rows[ids].astype(np.float64).mean(axis=0)
+    cut = ((pooled - pooled.mean()) / np.sqrt(pooled.var() + 1e-5))[:5]
+    assert checked(embedder, ["A seaside cat"], query=query)[0] == pytest.approx(cut / np.linalg.norm(cut), abs=1e-6)
+
+
+def test_cls_pooling_takes_the_first_token(tmp_path):
+    rows = table(6)
+    first = rows[WORDS.index("[CLS]")]
+    found = tiny(tmp_path, graph(rows), pooling="cls").embed(["cat"])[0]
+    assert found == pytest.approx(first / np.linalg.norm(first), abs=1e-6)
+
+
+@pytest.mark.parametrize("inputs", [["input_ids"], ["input_ids", "attention_mask"]])
+def test_a_graph_is_fed_only_the_inputs_it_has(tmp_path, inputs):
+    full, partial = tiny(tmp_path / "a", graph(table(6))), tiny(tmp_path / "b", graph(table(6), inputs=inputs))
+    assert full.embed(["cat"]).tobytes() == partial.embed(["cat"]).tobytes()
+
+
+def test_a_graph_of_short_integers_is_fed_those(tmp_path):
+    full, short = tiny(tmp_path / "a", graph(table(6))), tiny(tmp_path / "b", graph(table(6), kind=INT32))
+    assert full.embed(["cat"]).tobytes() == short.embed(["cat"]).tobytes()
+
+
+def test_a_graph_that_pools_by_itself_is_taken_at_its_word(tmp_path):
+    rows = table(6)
+    total = rows[[WORDS.index(word) for word in ("[CLS]", "cat", "dog", "[SEP]")]].sum(axis=0)
+    found = tiny(tmp_path, graph(rows, pooled=True), pooling="cls").embed(["cat dog"])[0]
+    assert found == pytest.approx(total / np.linalg.norm(total), abs=1e-6)
+
+
+def test_a_graph_that_needs_an_unknown_input_is_refused(tmp_path):
+    embedder = tiny(tmp_path, graph(table(6), inputs=["input_ids", "pixels"]))
+    with pytest.raises(EmbeddingFailed, match="the graph of tiny needs an input 'pixels', which is not known"):
+        embedder.embed(["cat"])
+
+
+def test_a_graph_that_gives_too_few_values_is_refused(tmp_path):
+    embedder = tiny(tmp_path, graph(table(4)))
+    with pytest.raises(EmbeddingFailed, match=r"tiny gave an output of shape \(1, 3, 4\)"):
+        embedder.embed(["cat"])
+
+
+def test_a_run_that_fails_names_the_model(tmp_path, capfd):
+    embedder = tiny(tmp_path, graph(table(6)[:4]))
+    with pytest.raises(EmbeddingFailed, match="tiny failed on a text of 3 tokens"):
+        embedder.embed(["cat"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_with_the_right_digest_that_is_no_graph_is_refused(tmp_path, capfd):
+    with pytest.raises(EmbeddingFailed, match=r"ONNX Runtime .* cannot load .*model\.onnx"):
+        tiny(tmp_path, b"no graph").embed(["cat"])
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+def test_a_damaged_file_is_refused_before_it_is_loaded(tmp_path, name):
+    embedder = tiny(tmp_path, graph(table(6)))
+    damaged = bytearray((tmp_path / name).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / name).write_bytes(damaged)
+    with pytest.raises(ModelDamaged, match=f"{name} is not the file it should be"):
+        embedder.embed(["cat"])
+
+
+def test_nothing_is_loaded_before_it_is_needed(tmp_path):
+    embedder = tiny(tmp_path, graph(table(6)))
+    (tmp_path / "model.onnx").unlink()
+    assert embedder.tokens.encode("cat", 9) == [2, 16, 3]
+    with pytest.raises(ModelDamaged, match="cannot be read: No such file"):
+        embedder.embed(["cat"])
+
+
+def test_after_close_the_next_text_loads_the_model_again(tmp_path):
+    embedder = tiny(tmp_path, graph(table(6)))
+    before = embedder.embed(["cat"]).tobytes()
+    embedder.close()
+    embedder.close()
+    assert embedder.embed(["cat"]).tobytes() == before
+
+
+@pytest.mark.skipif(not TASKS.is_dir(), reason="this system does not list a process's threads, native ones included")
+def test_no_thread_is_left_behind(minilm):
+    minilm.embed(TEXTS)
+    before = len(list(TASKS.iterdir()))
+    embedder = OnnxEmbedder(MINILM, locate(MINILM, NOWHERE))
+    embedder.embed(TEXTS)
+    deadline = time.monotonic() + 5  # a thread that has been joined may take the kernel a moment
+    while len(list(TASKS.iterdir())) > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(list(TASKS.iterdir())) <= before
+
+
+def test_a_reranker_is_no_embedder():
+    with pytest.raises(InvalidInput, match="ms-marco-MiniLM-L-12-v2 is a model of the kind reranker, not embedder"):
+        OnnxEmbedder(CATALOGUE["ms-marco-MiniLM-L-12-v2"], {})
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not bind processes to processors")
+def test_only_the_processors_this_process_may_use_are_counted():
+    ours = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(ours)})
+        assert processors() == 1
+    finally:
+        os.sched_setaffinity(0, ours)
+    assert processors() == len(ours)
+
+
+@given(items=st.lists(st.integers(), max_size=40), threads=st.integers(1, 5))
+def test_spread_work_comes_back_in_order(items, threads):
+    assert spread(lambda item: item * 2, items, threads) == [item * 2 for item in items]
+
+
+def test_spread_work_stops_at_the_first_failure():
+    begun = []
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 0:
+            raise ValueError("nothing")
+        time.sleep(0.2)
+
+    with pytest.raises(ValueError, match="nothing"):
+        spread(work, range(1000), 2)
+    assert len(begun) <= 3  # the failed one, and one on each thread at that moment
+
+
+def test_an_interrupt_ends_a_long_embedding_soon():
+    code = LOAD + "print(len(embedder.embed(['a'])), flush=True)\nembedder.embed([f'{n} ' * 250 for n in range(5000)])"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"1\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert errors.rstrip().endswith(b"KeyboardInterrupt") and process.returncode != 0
+
+
+def test_a_program_may_end_while_a_thread_is_embedding():
+    code = LOAD + """
+import threading, time
+def work():
+    try:
+        embedder.embed([f'{n} ' * 250 for n in range(5000)])
+    except RuntimeError:
+        pass  # Python is shutting down
+embedder.embed(['a'])
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.3)
+print('end')
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"end\n", b"")

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb.embedding import pooling
+
+numbers = st.floats(-1e3, 1e3, width=32)
+outputs = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6)).flatmap(
+    lambda shape: st.lists(numbers, min_size=math.prod(shape), max_size=math.prod(shape)).map(
+        lambda values: np.array(values, np.float32).reshape(shape)))
+
+
+def naive_unit(row: list[float]) -> list[float]:
+    length = math.sqrt(math.fsum(value * value for value in row))
+    return [value / length if length else 0.0 for value in row]
+
+
+def naive_layer_norm(row: list[float]) -> list[float]:
+    mean = math.fsum(row) / len(row)
+    variance = math.fsum((value - mean) ** 2 for value in row) / len(row)
+    return [(value - mean) / math.sqrt(variance + 1e-5) for value in row]
+
+
+def naive_mean(tokens: list[list[float]]) -> list[float]:
+    return [math.fsum(column) / len(tokens) for column in zip(*tokens, strict=True)]
+
+
+@given(outputs)
+def test_mean_pooling_is_the_mean_of_the_tokens_scaled_to_length_one(output):
+    expected = [naive_unit(naive_mean(tokens)) for tokens in output.tolist()]
+    assert pooling.vectors(output, pooling="mean") == pytest.approx(np.array(expected), abs=1e-5)
+
+
+@given(outputs)
+def test_cls_pooling_is_the_first_token_scaled_to_length_one(output):
+    expected = [naive_unit(tokens[0]) for tokens in output.tolist()]
+    assert pooling.vectors(output, pooling="cls") == pytest.approx(np.array(expected), abs=1e-6)
+
+
+@given(outputs, st.integers(1, 6))
+def test_a_matryoshka_cut_comes_after_the_layer_norm_and_before_the_scaling(output, dimension):
+    expected = [naive_unit(naive_layer_norm(naive_mean(tokens))[:dimension]) for tokens in output.tolist()]
+    found = pooling.vectors(output, pooling="mean", layer_norm=True, dimension=dimension)
+    assert found == pytest.approx(np.array(expected), abs=1e-4)
+
+
+@given(outputs)
+def test_an_output_that_is_pooled_already_is_only_scaled(output):
+    sentences = output[:, 0]
+    expected = [naive_unit(row) for row in sentences.tolist()]
+    assert pooling.vectors(sentences, pooling="mean") == pytest.approx(np.array(expected), abs=1e-6)
+
+
+@given(outputs)
+def test_vectors_are_float32_of_length_one_unless_they_are_zero(output):
+    vectors = pooling.vectors(output, pooling="mean")
+    assert vectors.dtype == np.float32
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    assert all(length == pytest.approx(1, abs=1e-6) or length == 0 for length in lengths)
+
+
+def test_a_zero_vector_stays_zero_and_a_nan_stays_a_nan():
+    output = np.array([[0.0, 0.0], [math.nan, 1.0]], np.float32)
+    assert pooling.vectors(output, pooling="mean")[0].tolist() == [0, 0]
+    assert np.isnan(pooling.vectors(output, pooling="mean")[1]).all()
+
+
+def test_half_precision_output_is_taken():
+    assert pooling.vectors(np.array([[3, 4]], np.float16), pooling="mean")[0].tolist() == pytest.approx([0.6, 0.8])
