@@ -1,0 +1,199 @@
+"""Text to chunks: where to cut, measured in the model's own tokens. Pure; `structure` says what the text looks like."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+from mcpvectordb.errors import InvalidInput
+from mcpvectordb.ingest.structure import BODY, HEADING, STACKED, Kind, outline
+from mcpvectordb.records import Span
+
+# A token longer than this counts as several: to some tokenizers a word they do not know, be it a megabyte of base64,
+# is one token.
+LONGEST_TOKEN = 32
+
+_SENTENCE = re.compile(r"(?<!\b\w)[.!?…]['\"’”)\]]*+\s++|[。！？][’”」』）]*+\s*+")
+_VISIBLE = re.compile(r"\S")
+_WORD = re.compile(r"(?<=\s)\S")
+
+
+def split(
+    text: str, *, starts: Sequence[int], size: int, overlap: int, kind: Kind = "text", pages: Sequence[int] = ()
+) -> list[Span]:
+    """Cut a text into chunks of at most `size` tokens, each where the text's structure allows it best.
+
+    starts   the offsets at which tokens start, sorted; a chunk has as many tokens as starts lie in it
+    overlap  how many tokens a chunk may repeat of the one before, where both belong to the same passage
+    kind     what the structure is written in
+    pages    the offsets at which pages begin, sorted; no chunk crosses a page
+
+    The tiles of the spans always join to the text. Text without any visible character is one empty span, empty text
+    none.
+    """
+    if size < 1 or overlap < 0:
+        raise InvalidInput(f"a chunk needs a size of at least 1 and an overlap of at least 0, not {size} and {overlap}")
+    return _Splitter(text, starts, size, min(overlap, size - 1), kind, pages).spans()
+
+
+class _Splitter:
+    """One text on its way to spans. Every cut lies before a visible character or at the end."""
+
+    def __init__(
+        self, text: str, starts: Sequence[int], size: int, overlap: int, kind: Kind, pages: Sequence[int]
+    ) -> None:
+        self.text, self.size, self.overlap, self.pages = text, size, overlap, pages
+        self.starts = _divided(text, starts)
+        self.outline = outline(text, kind, lambda start, end: self.count(start, end) <= size)
+        self.heading_starts = [each.start for each in self.outline.headings]
+        self.block_starts = [each.start for each in self.outline.blocks]
+        self.page_starts = sorted({self.visible(each) for each in pages})
+        self.apart = {*self.heading_starts, *self.block_starts, *self.page_starts}
+        self.newlines = [each.start() for each in re.finditer("\n", text)]
+
+    def spans(self) -> list[Span]:
+        spans: list[Span] = []
+        tile, first = 0, self.visible(1 if self.text.startswith("\ufeff") else 0)
+        start = first
+        while tile < len(self.text):
+            cut = self.cut(first, self.size - self.count(start, first))
+            spans.append(self.span(start, tile, cut))
+            start = self.reach_back(first, cut)
+            tile = first = cut
+        return spans
+
+    def span(self, start: int, tile: int, cut: int) -> Span:
+        end = max(start, tile + len(self.text[tile:cut].rstrip()))
+        heading = bisect_right(self.heading_starts, start) - 1
+        return Span(
+            start=start, end=end, tile_start=tile, tile_end=cut,
+            first_line=bisect_left(self.newlines, start) + 1,
+            last_line=bisect_left(self.newlines, max(start, end - 1)) + 1,
+            page=max(1, bisect_right(self.pages, start)) if self.pages else None,
+            headings=self.outline.headings[heading].path if heading >= 0 else (),
+        )
+
+    # Measures
+
+    def count(self, start: int, end: int) -> int:
+        """How many tokens start between two offsets."""
+        return bisect_left(self.starts, end) - bisect_left(self.starts, start)
+
+    def after(self, first: int, tokens: int) -> int:
+        """The offset behind so many tokens, but behind one character at least."""
+        i = bisect_left(self.starts, first) + tokens
+        if i < len(self.starts) and self.starts[i] <= first:
+            i = bisect_right(self.starts, first)
+        return self.visible(self.starts[i]) if i < len(self.starts) else len(self.text)
+
+    def visible(self, offset: int) -> int:
+        """The next visible character from here, or the end of the text."""
+        found = _VISIBLE.search(self.text, offset)
+        return found.start() if found else len(self.text)
+
+    # Where a chunk ends
+
+    def cut(self, first: int, room: int) -> int:
+        """The end of the chunk that begins at `first`: all that belongs together and fits, else the best place."""
+        limit = self.after(first, room)
+        if (stop := self.stop(first, limit)) is not None:
+            return stop
+        block = self.block_across(first, limit)
+        limit = limit if block is None else block
+        if (section := self.strongest(first, limit, HEADING)) is not None:
+            return section
+        least = max(self.after(first, room // 2) - 1, self.end_of_headings(first, limit))
+        best = self.strongest(least, limit, STACKED)
+        if best is None and block is None:
+            best = self.last_sentence(least, limit) or self.last_word(least, limit)
+        return limit if best is None else best
+
+    def stop(self, first: int, limit: int) -> int | None:
+        """Where the page, the section around `first` or the text ends, if it does so up to the limit."""
+        headings, i = self.outline.headings, bisect_right(self.heading_starts, first)
+        inner = 1 if i == 0 else headings[i - 1].level + (headings[i - 1].start != first)
+        within = headings[i:bisect_right(self.heading_starts, limit)]
+        section = next((each.start for each in within if each.level < inner), limit + 1)
+        page = next(iter(self.page_starts[(j := bisect_right(self.page_starts, first)):j + 1]), limit + 1)
+        stop = min(section, page, len(self.text))
+        return stop if stop <= limit else None
+
+    def block_across(self, first: int, limit: int) -> int | None:
+        """The start of a block that the limit would cut, although it fits into a chunk."""
+        i = bisect_left(self.block_starts, limit) - 1
+        if i < 0:
+            return None
+        block = self.outline.blocks[i]
+        cut = first < block.start and limit < block.end and self.count(*block) <= self.size
+        return block.start if cut else None
+
+    def strongest(self, least: int, limit: int, minimum: int) -> int | None:
+        """The line after `least` that is best to cut before; the last one of equals."""
+        cuts, strengths = self.outline.cuts, self.outline.strengths
+        lines = range(bisect_right(cuts, least), bisect_right(cuts, limit))
+        best = max(lines, key=lambda i: (strengths[i], i), default=None)
+        return cuts[best] if best is not None and strengths[best] >= minimum else None
+
+    def end_of_headings(self, first: int, limit: int) -> int:
+        """Where the text under the headings at `first` begins; `first` if there are none or no text follows."""
+        cuts, strengths = self.outline.cuts, self.outline.strengths
+        for i in range(bisect_right(cuts, first), bisect_right(cuts, limit)):
+            if strengths[i] != STACKED:
+                return cuts[i] if strengths[i] == BODY else first
+        return first
+
+    def last_sentence(self, least: int, limit: int) -> int | None:
+        ends = [each.end() for each in _SENTENCE.finditer(self.text, least, limit)]
+        return ends[-1] if ends else None
+
+    def last_word(self, least: int, limit: int) -> int | None:
+        if self.text[limit - 1].isspace():
+            return limit
+        words = self.text[least:limit].rsplit(None, 1)
+        return limit - len(words[1]) if len(words) == 2 else None
+
+    # Where the next one begins
+
+    def reach_back(self, first: int, cut: int) -> int:
+        """The start of the chunk after `cut`: in the chunk before it, at the start of a line, a sentence or a word."""
+        least = self.least_overlap(first, cut)
+        cuts, begins = self.outline.cuts, [first]
+        begins += cuts[(i := bisect_left(cuts, least)):i + 1]
+        begins += [each.end() for each in _SENTENCE.finditer(self.text, max(first, least - 8), cut)]
+        begin = min((each for each in begins if least <= each < cut), default=None)
+        if begin is not None:
+            return begin
+        word = _WORD.search(self.text, least, cut)
+        return word.start() if word else cut
+
+    def least_overlap(self, first: int, cut: int) -> int:
+        """The offset from which on text before `cut` may be repeated; `cut` itself where none may."""
+        if not self.overlap or cut in self.apart:
+            return cut
+        least = first
+        i = bisect_left(self.starts, cut) - self.overlap
+        if i > 0:
+            least = max(least, self.starts[i] + (self.starts[i - 1] == self.starts[i]))
+        heading = bisect_left(self.heading_starts, cut) - 1
+        if heading >= 0:
+            least = max(least, self.outline.headings[heading].end)
+        block = bisect_left(self.block_starts, cut) - 1
+        if block >= 0:
+            start, end = self.outline.blocks[block]
+            least = max(least, end if end <= cut else start)
+        return min(least, cut)
+
+
+def _divided(text: str, starts: Sequence[int]) -> Sequence[int]:
+    """The starts, with more of them inside of tokens that are too long (but not in white space)."""
+    edges = [0, *starts, len(text)]
+    divided: list[int] = []
+    done = 0
+    for i, (a, b) in enumerate(pairwise(edges)):
+        if b - a > LONGEST_TOKEN:
+            divided += starts[done:i]
+            divided += [each for each in range(a + LONGEST_TOKEN, b, LONGEST_TOKEN) if not text[each].isspace()]
+            done = i
+    return [*divided, *starts[done:]] if divided else starts

@@ -1,0 +1,226 @@
+"""THE table of formats, and how a source's format is found.
+
+A format is one line in `FORMATS` and one module in this folder with `parse(source: Source) -> Parsed`. The module is
+loaded when its first source arrives. What the bytes say beats the media type, which beats the file's extension.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from io import BytesIO
+from pathlib import PurePosixPath
+from typing import cast
+
+from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
+from mcpvectordb.ingest.formats.decoding import bom
+from mcpvectordb.records import Parsed, Source
+
+_CODE = """
+    py pyi pyx js mjs cjs jsx ts mts cts tsx java c h cc cpp cxx hh hpp hxx ino m mm cs fs fsx vb go rs rb php swift kt
+    kts scala groovy gradle dart lua r jl pl pm hs elm ex exs erl hrl clj cljs cljc lisp scm el ml mli nim zig d pas f90
+    asm s sol v sv vhd vhdl cu glsl wgsl sh bash zsh fish ps1 psm1 bat cmd awk sed tcl sql graphql gql proto thrift tf
+    hcl nix vue svelte astro css scss sass less toml yaml yml ini cfg conf properties env editorconfig cmake mk make
+    makefile gnumakefile dockerfile containerfile jenkinsfile justfile rakefile gemfile procfile vagrantfile
+    cmakelists.txt
+"""
+_CODE_TYPES = "text/css text/javascript application/javascript text/x-python text/x-c application/yaml application/toml"
+
+_JSON_TYPES = "application/json application/x-ndjson application/jsonl application/ld+json application/geo+json"
+_XML = "xml xsd xsl xslt rss atom opml wsdl kml gpx xlf xliff dbk docbook tei"
+_XML_TYPES = "application/xml text/xml application/rss+xml application/atom+xml"
+_OOXML = "application/vnd.openxmlformats-officedocument."
+_ODF = "application/vnd.oasis.opendocument."
+_ODF_MAGIC = rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis\.opendocument\."
+_HTML = rb"\s*(<\?xml[^>]*>\s*)?(<!--[^>]*-->\s*)*<(!doctype\s+html|html)\b"
+# A mailbox, or a header that says more than a note might that begins with "From:".
+_MAIL = (
+    rb"From \S+ [^\n]*\d{4}\r?\n[\w-]+:"
+    rb"|([\w-]+:[^\n]*\n([ \t][^\n]*\n)*)*?(received|message-id|mime-version): "
+)
+_CUE = rb"WEBVTT\b|\d+\s*\n\d+:\d\d:\d\d[,.]\d+ --> "
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of source. Several words in one string are separated by white space; a regular expression is anchored.
+
+    name         as people call it, for messages
+    module       the module in this folder whose `parse` reads it
+    extensions   lower case, without the dot; also whole names of files ("makefile")
+    media_types  lower case, without parameters
+    magic        expression that the bytes always start with, for formats that have one
+    member       a file inside the ZIP archive that this format is, for those that are one
+    hint         expression that the bytes may start with: enough to know it, not needed
+    inline       text as it stands: no parser of foreign bytes, so no process of its own is needed
+    """
+
+    name: str
+    module: str
+    extensions: str
+    media_types: str = ""
+    magic: bytes = b""
+    member: str = ""
+    hint: bytes = b""
+    inline: bool = False
+
+
+# The first line whose magic, member or hint fits decides, so a special case stands before the general one.
+FORMATS = (
+    Format("plain text", "text", "txt text log readme license licence changelog authors notice", "text/plain", inline=True),
+    Format("Markdown", "markdown", "md markdown mdown mkd mkdn mdx qmd rmd", "text/markdown text/x-markdown", inline=True),
+    Format("source code", "code", _CODE, _CODE_TYPES, inline=True),
+    Format("PDF", "pdf", "pdf", "application/pdf", magic=rb"\s*%PDF-"),
+    Format("EPUB", "ebook", "epub", "application/epub+zip", member="META-INF/container.xml"),
+    Format("MOBI", "ebook", "mobi prc azw", "application/x-mobipocket-ebook", magic=rb".{60}(BOOKMOBI|TEXtREAd)"),
+    Format("FB2", "ebook", "fb2", "application/x-fictionbook+xml", hint=rb"\s*(<\?xml[^>]*>\s*)?<FictionBook\b"),
+    Format("XPS", "ebook", "xps oxps", "application/vnd.ms-xpsdocument", member="FixedDocumentSequence.fdseq"),
+    Format("DOCX", "docx", "docx docm dotx", _OOXML + "wordprocessingml.document", member="word/document.xml"),
+    Format("PPTX", "pptx", "pptx pptm ppsx", _OOXML + "presentationml.presentation", member="ppt/presentation.xml"),
+    Format("XLSX", "xlsx", "xlsx xlsm xltx", _OOXML + "spreadsheetml.sheet", member="xl/workbook.xml"),
+    Format("XLSB", "xlsx", "xlsb", "application/vnd.ms-excel.sheet.binary.macroenabled.12", member="xl/workbook.bin"),
+    Format("XLS", "xls", "xls", "application/vnd.ms-excel", magic=rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+    Format("ODS", "xlsx", "ods", _ODF + "spreadsheet", magic=_ODF_MAGIC + rb"spreadsheet"),
+    Format("ODT", "odt", "odt", _ODF + "text", magic=_ODF_MAGIC + rb"text"),
+    Format("ODP", "odt", "odp", _ODF + "presentation", magic=_ODF_MAGIC + rb"presentation"),
+    Format("RTF", "rtf", "rtf", "application/rtf text/rtf", magic=rb"\s*\{\\rtf"),
+    Format("HTML", "html", "html htm xhtml shtml", "text/html application/xhtml+xml", hint=_HTML),
+    Format("notebook", "notebook", "ipynb", "application/x-ipynb+json"),
+    Format("JSON", "json", "json jsonl ndjson geojson jsonld webmanifest", _JSON_TYPES),
+    Format("XML", "xml", _XML, _XML_TYPES, hint=rb"\s*<\?xml\s"),
+    Format("CSV", "csv", "csv tsv tab", "text/csv text/tab-separated-values"),
+    Format("mail", "email", "eml mbox mht mhtml", "message/rfc822 application/mbox multipart/related", hint=_MAIL),
+    Format("reStructuredText", "rst", "rst rest", "text/x-rst text/prs.fallenstein.rst"),
+    Format("Org", "org", "org", "text/org text/x-org"),
+    Format("LaTeX", "latex", "tex ltx latex", "application/x-tex text/x-tex", hint=rb"\s*\\documentclass\b"),
+    Format("subtitles", "subtitles", "srt vtt", "text/vtt application/x-subrip", hint=_CUE),
+)
+
+TEXT = FORMATS[0]
+
+# What people try that cannot be read, so that the error can say what it is.
+_ZIP, _BINARY = "a ZIP archive", "binary data"
+_FOREIGN = {
+    rb"\x89PNG\r\n": "a PNG image",
+    rb"\xff\xd8\xff": "a JPEG image",
+    rb"GIF8[79]a.{1,7}\0": "a GIF image",
+    rb"RIFF....WEBP": "a WebP image",
+    rb"BM.{4}\0\0\0\0": "a BMP image",
+    rb"II\*\0|MM\0\*": "a TIFF image",
+    rb"ID3[\x02-\x04]|\xff[\xf2\xf3\xfa\xfb]": "an MP3 sound",
+    rb"RIFF....WAVE": "a WAV sound",
+    rb"OggS\0": "an Ogg recording",
+    rb"fLaC\0": "a FLAC sound",
+    rb"\0.{3}ftyp": "an MP4 or HEIC file",
+    rb"\x1aE\xdf\xa3": "a Matroska or WebM video",
+    rb"PK(\x03\x04|\x05\x06)": _ZIP,
+    rb"\x1f\x8b": "a gzip archive",
+    rb"BZh[1-9]1AY": "a bzip2 archive",
+    rb"\xfd7zXZ\0": "an xz archive",
+    rb"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
+    rb"Rar!\x1a\x07": "a RAR archive",
+    rb"\x28\xb5\x2f\xfd": "a Zstandard archive",
+    rb".{257}ustar": "a tar archive",
+    rb"\x7fELF|MZ.{58,}?PE\0\0|\xcf\xfa\xed\xfe|\xca\xfe\xba\xbe|\0asm": "a program",
+    rb"SQLite format 3\0": "an SQLite database",
+    rb"wOF[F2][\0\x01]|\0\x01\0\0\0|OTTO\0": "a font",
+    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an Office file that is encrypted or in the old binary format",
+}
+
+
+def parse(source: Source) -> Parsed:
+    """Find the format of a source and read its text, title, pages and metadata.
+
+    Raises UnsupportedFormat, ParseFailed (damaged, encrypted, undecodable) or NoText.
+    """
+    found = detect(source)
+    reader = cast(Callable[[Source], Parsed], import_module(f"{__name__}.{found.module}").parse)
+    try:
+        parsed = reader(source)
+    except (IngestError, MemoryError):  # what ran out of memory says nothing about the source
+        raise
+    except Exception as error:  # parsers of foreign bytes raise whatever they like
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ParseFailed(f"{source.name} cannot be read as {found.name}: {reason}") from error
+    if not parsed.text.lstrip("\ufeff").strip():
+        raise NoText(f"No text found in {source.name}; if you know what it says, supply the text directly")
+    return parsed
+
+
+def detect(source: Source) -> Format:
+    """The format of a source: by its bytes, then by its media type, then by its name."""
+    head = _head(source.raw)
+    claimed = _by_media_type(source.media_type) or by_name(source.name)
+    found = _by_content(source.raw, head)
+    if found and not (claimed and claimed.module == "code" and head.lstrip().startswith(b"<")):
+        return found  # but a PHP or Vue file may well begin with markup
+    certain = claimed is not None and bool(claimed.magic or claimed.member)
+    if what := _foreign(source.raw, head):
+        if claimed and certain and what in (_ZIP, _BINARY):
+            return claimed  # a damaged one: its reader says in which way
+        raise _unsupported(source, what)
+    if claimed:
+        return TEXT if certain else claimed  # plain text under a lying name
+    if source.media_type.startswith("text/") or not PurePosixPath(source.name).suffix:
+        return TEXT
+    raise _unsupported(source, f"{PurePosixPath(source.name).suffix} is not known")
+
+
+def _head(raw: bytes) -> bytes:
+    """The first bytes as UTF-8 without byte order mark, for expressions written in ASCII."""
+    mark, encoding = bom(raw)
+    return raw[len(mark):4096].decode(encoding, "ignore").encode() if mark else raw[:4096]
+
+
+def _matches(expression: bytes, head: bytes) -> bool:
+    return bool(expression) and re.match(expression, head, re.IGNORECASE | re.DOTALL) is not None
+
+
+def _by_content(raw: bytes, head: bytes) -> Format | None:
+    members = _members(raw)
+    for each in FORMATS:
+        if _matches(each.magic, head) or _matches(each.hint, head) or (each.member and each.member in members):
+            return each
+    return None
+
+
+def _members(raw: bytes) -> set[str]:
+    if not raw.startswith(b"PK\x03\x04"):
+        return set()
+    try:
+        return set(zipfile.ZipFile(BytesIO(raw)).namelist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return set()
+
+
+def _foreign(raw: bytes, head: bytes) -> str:
+    """What these bytes are if they are no text; "" if they look like text."""
+    for expression, what in _FOREIGN.items():
+        if re.match(expression, head, re.DOTALL):
+            return what
+    return _BINARY if b"\0" in raw and not bom(raw)[0] else ""
+
+
+def _by_media_type(media_type: str) -> Format | None:
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind in ("", "text/plain"):
+        return None  # servers say this about any text, so the name knows more
+    return next((each for each in FORMATS if kind in each.media_types.split()), None)
+
+
+def by_name(name: str) -> Format | None:
+    """The format that a file's name claims; None when it claims none that we know."""
+    name = name.lower()
+    for key in (name, name.rpartition(".")[2]):
+        for each in FORMATS:
+            if key in each.extensions.split():
+                return each
+    return None
+
+
+def _unsupported(source: Source, what: str) -> UnsupportedFormat:
+    names = ", ".join(each.name for each in FORMATS)
+    return UnsupportedFormat(f"Unsupported format of {source.name}: {what}; supported are {names}")

@@ -1,0 +1,66 @@
+"""Markdown: text as it is, titled by its front matter or first heading; front matter becomes metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any
+
+from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.structure import front_matter, outline, plain
+from mcpvectordb.metadata import MAX_DEPTH, encode
+from mcpvectordb.records import Parsed, Source
+
+_LONGEST_FRONT_MATTER = 32_000  # the YAML parser takes up to a second for this
+
+
+def parse(source: Source) -> Parsed:
+    """The decoded text with its title and metadata; front matter that is not sound YAML is only text."""
+    text = decode(source.raw, declared=charset(source.media_type))
+    metadata = _metadata(front_matter(text)[0])
+    given = metadata.get("title")
+    title = plain(str(given)) if isinstance(given, str | float) or type(given) is int else ""
+    return Parsed(text=text, title=title or _first_heading(text) or source.name, kind="markdown", metadata=metadata)
+
+
+def _first_heading(text: str) -> str:
+    """The first heading of a Markdown text, or "". "Notes" says nothing, so then it is the next heading of level 2."""
+    headings = [each for each in outline(text, "markdown").headings if each.path[-1]]
+    if headings and headings[0].path[-1].removeprefix("📝").strip() == "Notes":
+        headings = [each for each in headings[1:] if each.level == 2] or headings
+    return headings[0].path[-1] if headings else ""
+
+
+def _metadata(front: str) -> dict[str, Any]:
+    import yaml
+
+    if len(front) > _LONGEST_FRONT_MATTER:
+        return {}
+    try:
+        if not _harmless(yaml.parse(front, yaml.SafeLoader)):
+            return {}
+        metadata = _json(yaml.safe_load(front))
+        encode(metadata)
+    except Exception:  # also what cannot be stored; the parser lets ValueError, KeyError and others through
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _harmless(events: Iterable[Any]) -> bool:
+    """A few aliases of aliases unfold to gigabytes, and the parser's time grows with the square of the depth."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > MAX_DEPTH or kind == "AliasEvent":
+            return False
+    return True
+
+
+def _json(value: Any) -> Any:
+    """What YAML knows and JSON does not as text: dates, keys that are numbers."""
+    if isinstance(value, Mapping):
+        return {str(key): _json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_json(item) for item in value]
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,11 @@
+"""Plain text: as it is."""
+
+from __future__ import annotations
+
+from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.records import Parsed, Source
+
+
+def parse(source: Source) -> Parsed:
+    """The decoded text, titled by the file's name."""
+    return Parsed(text=decode(source.raw, declared=charset(source.media_type)), title=source.name)

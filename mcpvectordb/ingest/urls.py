@@ -1,0 +1,363 @@
+"""Web pages, fetched behind a guard that assumes the URL was written by someone who means harm.
+
+Every hop of a fetch is judged on its own: the URL must be plain http or https, all addresses that its host resolves to
+must be public by the lists of `addresses`, and the connection goes to one of exactly those addresses, while TLS and the
+Host header keep the name; so a name that resolves differently a moment later gains nothing. Redirects are followed by
+hand, at most five. One deadline covers resolving, connecting, headers, body and redirects; the size limit holds for
+what arrives and for what it unpacks to. Nothing is taken from the environment, neither proxies nor .netrc.
+
+A proxy, if one is configured, resolves the name again by itself: there the guard judges what this machine resolves,
+and the pin ends. Behind a proxy without local DNS set `allow_private_urls`; then only literal addresses are judged.
+
+robots.txt is not fetched: it is addressed to crawlers, and here a person names each page. Several pages of one host
+are fetched at a polite rate (`host_interval`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, responses
+from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
+from urllib.parse import unquote, urljoin, urlsplit
+
+from mcpvectordb.config import Config
+from mcpvectordb.errors import FetchFailed, IngestError, Refused, TooLarge
+from mcpvectordb.ingest.addresses import PRIVATE_NAMES, Place, blocked, parse_url
+from mcpvectordb.ingest.unpacking import ACCEPTED, PIECE, unpacked
+from mcpvectordb.records import Progress, ProgressCallback, Source
+
+MAX_REDIRECTS = 5
+REDIRECTS = {301, 302, 303, 307, 308}
+
+Resolver = Callable[[str, int], list[str]]
+
+class Deadline:
+    """A moment after which nothing of a fetch goes on."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def passed(self) -> bool:
+        """Whether the moment is over."""
+        return time.monotonic() >= self._end
+
+    def left(self) -> float:
+        """The seconds that are left; none are a TimeoutError."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    @contextmanager
+    def cuts(self, connection: socket.socket) -> Iterator[None]:
+        """Shut the connection down at the deadline: a socket's own timeout starts anew with every byte."""
+        # A duplicate, because TLS takes the socket object over; both name the same connection.
+        with closing(connection.dup()) as handle:
+            timer = threading.Timer(self.left(), _shut, [handle])
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
+                timer.join()
+
+
+def fetch(
+    url: str,
+    *,
+    config: Config,
+    etag: str = "",
+    modified: str = "",
+    progress: ProgressCallback | None = None,
+    resolve: Resolver | None = None,
+) -> Source | None:
+    """Fetch a page; None when the server says that it is still the version with this `etag` or `modified` time.
+
+    `modified` is an ISO-8601 time as a Source carries it. `resolve` answers a host and port with addresses.
+    Refused: the URL or an address behind it is not allowed. FetchFailed: the network failed, the server did not answer
+    2xx, or the deadline passed. TooLarge: more than `config.max_source_bytes`.
+    """
+    if not config.allow_urls:
+        raise Refused(f"{url}: URLs are switched off (allow_urls is false)")
+    headers = _headers(etag, modified)
+    here, deadline = url, Deadline(config.fetch_timeout)
+    for hop in range(MAX_REDIRECTS + 1):
+        place = parse_url(here)
+        try:
+            addresses = _judged(place, config, resolve or _system_resolver, deadline)
+            if hop == 0 and _wait_for_turn(place.host, config.host_interval):
+                deadline = Deadline(config.fetch_timeout)
+            with _get(place, addresses, headers, config.proxy, deadline) as response:
+                if response.status not in REDIRECTS or not response.getheader("Location"):
+                    return _source(url, response, bool(etag or modified), config, deadline, progress)
+                here = _redirected(here, response)
+        except IngestError:
+            raise
+        except (OSError, HTTPException) as error:
+            raise FetchFailed(f"{place.host} could not be fetched from: {_reason(error, deadline)}") from error
+    raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times")
+
+
+# --- the guard -------------------------------------------------------------------------------------------
+
+
+def _judged(place: Place, config: Config, resolve: Resolver, deadline: Deadline) -> list[str]:
+    """The addresses to connect to, every one of them allowed; none when a proxy alone knows the name."""
+    private = config.allow_private_urls
+    try:
+        addresses = [str(ip_address(place.host))]
+    except ValueError:
+        if not private and PRIVATE_NAMES.fullmatch(place.host):
+            raise Refused(f"{place.host} is a name of private networks (allow_private_urls is false)") from None
+        addresses = [] if config.proxy and private else _resolved(place, resolve, deadline)
+    for address in addresses:
+        if reason := blocked(address, allow_private=private):
+            hint = " (allow_private_urls is false)" if not private and not blocked(address, allow_private=True) else ""
+            raise Refused(f"{place.host} leads to {address}, which is {reason}{hint}")
+    return addresses
+
+
+def _resolved(place: Place, resolve: Resolver, deadline: Deadline) -> list[str]:
+    """Ask the resolver in a thread of its own, because the system's cannot be interrupted."""
+    answer: list[list[str] | BaseException] = []
+
+    def ask() -> None:
+        try:
+            answer.append(resolve(place.host, place.port))
+        except BaseException as error:
+            answer.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(deadline.left())
+    if not answer:
+        raise TimeoutError
+    if isinstance(answer[0], BaseException):
+        raise answer[0]
+    if not answer[0]:
+        raise FetchFailed(f"{place.host} could not be fetched from: the name has no address")
+    return answer[0]
+
+
+def _system_resolver(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+# --- the exchange ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _get(
+    place: Place, addresses: list[str], headers: dict[str, str], proxy: str, deadline: Deadline
+) -> Iterator[HTTPResponse]:
+    """Ask one of these addresses, as it stands, for the target; no name is resolved any more."""
+    secure, relay = place.scheme == "https", urlsplit(proxy)
+    permit = _proxy_permit(relay.username, relay.password)
+    if proxy:
+        addresses, port = [str(relay.hostname)], relay.port or 3128
+    else:
+        port = place.port
+    with closing(_dial(addresses, port, deadline)) as plain, deadline.cuts(plain):
+        if proxy and secure:
+            _tunnel(plain, place, permit)
+        with closing(_speaker(place, plain, secure)) as connection:
+            if proxy and not secure:
+                connection.request("GET", f"http://{place.authority}{place.target}", headers=headers | permit)
+            else:
+                connection.request("GET", place.target, headers=headers)
+            with connection.getresponse() as response:
+                yield response
+
+
+def _speaker(place: Place, plain: socket.socket, secure: bool) -> HTTPConnection:
+    """HTTP over a socket that is connected already; certificate and Host header are about the name."""
+    if not secure:
+        connection = HTTPConnection(place.host, place.port)
+        connection.sock = plain
+        return connection
+    context = _tls()
+    connection = HTTPSConnection(place.host, place.port, context=context)
+    connection.sock = context.wrap_socket(plain, server_hostname=place.host)
+    return connection
+
+
+def _dial(addresses: list[str], port: int, deadline: Deadline) -> socket.socket:
+    """Connect to the first address that answers, giving each its share of the time."""
+    for tried, address in enumerate(addresses):
+        try:
+            connection = socket.create_connection((address, port), timeout=deadline.left() / (len(addresses) - tried))
+        except OSError:
+            if tried == len(addresses) - 1:
+                raise
+        else:
+            connection.settimeout(deadline.seconds)  # the deadline itself is kept by `cuts`
+            return connection
+    raise AssertionError("no address to connect to")
+
+
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _tls() -> ssl.SSLContext:
+    """The system's trusted authorities and certifi's: some systems come without any."""
+    import certifi
+
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _proxy_permit(user: str | None, password: str | None) -> dict[str, str]:
+    if user is None:
+        return {}
+    pair = f"{unquote(user)}:{unquote(password or '')}".encode()
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
+
+
+def _tunnel(connection: socket.socket, place: Place, permit: dict[str, str]) -> None:
+    fields = {"Host": place.authority} | permit
+    lines = [f"CONNECT {place.authority} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    connection.sendall("\r\n".join(lines).encode("ascii"))
+    head = b""
+    # Byte by byte: what follows the blank line belongs to TLS.
+    while not head.endswith(b"\r\n\r\n") and len(head) < PIECE and (byte := connection.recv(1)):
+        head += byte
+    status = head.split(b"\r\n")[0].decode("latin-1")
+    if not re.match(r"HTTP/1\.[01] 2\d\d", status):
+        raise FetchFailed(f"{place.host} could not be fetched from: the proxy answered {status!r}")
+
+
+def _headers(etag: str, modified: str) -> dict[str, str]:
+    headers = {
+        "User-Agent": f"mcpvectordb/{_version()}",
+        "Accept": "text/html, application/xhtml+xml, application/pdf, text/*;q=0.9, */*;q=0.8",
+        "Accept-Encoding": ACCEPTED,
+        "Connection": "close",
+    }
+    if etag:
+        headers["If-None-Match"] = etag
+    if modified:
+        headers["If-Modified-Since"] = format_datetime(datetime.fromisoformat(modified).astimezone(UTC), usegmt=True)
+    return headers
+
+
+def _version() -> str:
+    try:
+        return version("mcpvectordb")
+    except PackageNotFoundError:  # run from a source tree
+        return "0"
+
+
+def _redirected(here: str, response: HTTPResponse) -> str:
+    # Headers come as Latin-1; a Location that is not ASCII is UTF-8 in practice.
+    location = str(response.getheader("Location")).encode("latin-1").decode("utf-8", "replace")
+    try:
+        return urljoin(here, location.strip())
+    except ValueError:
+        raise Refused(f"{here} redirects to {location!r}, which is no URL") from None
+
+
+# --- the answer ------------------------------------------------------------------------------------------
+
+
+def _source(
+    url: str,
+    response: HTTPResponse,
+    conditional: bool,
+    config: Config,
+    deadline: Deadline,
+    progress: ProgressCallback | None,
+) -> Source | None:
+    if response.status == 304 and conditional:
+        return None
+    if not 200 <= response.status < 300:
+        raise FetchFailed(f"{url} answered {response.status} {responses.get(response.status, '')}".rstrip())
+    pieces = _received(response, config.max_source_bytes, deadline, progress)
+    raw = _limited(url, unpacked(pieces, response.getheader("Content-Encoding", "")), config.max_source_bytes)
+    parts = urlsplit(url)
+    return Source(
+        source=url,
+        name=unquote(parts.path.rstrip("/").rpartition("/")[2]) or parts.netloc,
+        raw=raw,
+        file_type="url",
+        modified=_iso(response.getheader("Last-Modified", "")),
+        media_type=response.getheader("Content-Type", ""),
+        etag=response.getheader("ETag", ""),
+    )
+
+
+def _received(
+    response: HTTPResponse, limit: int, deadline: Deadline, progress: ProgressCallback | None
+) -> Iterator[bytes]:
+    """The body as it comes in; one that ends too early is an error, not a short page."""
+    total, done = response.length, 0
+    if total is not None and total > limit:
+        raise TooLarge(f"the page has {total} bytes, more than the limit of {limit} (max_source_bytes)")
+    while piece := response.read(PIECE):
+        deadline.left()
+        done += len(piece)
+        if progress:
+            progress(Progress(step="fetch", done=done, total=total))
+        yield piece
+    deadline.left()
+    if total is not None and done < total:
+        raise HTTPException(f"the connection ended after {done} of {total} bytes")
+
+
+def _limited(url: str, pieces: Iterator[bytes], limit: int) -> bytes:
+    kept, size = [], 0
+    for piece in pieces:
+        size += len(piece)
+        if size > limit:
+            raise TooLarge(f"{url} has more than {limit} bytes (max_source_bytes)")
+        kept.append(piece)
+    return b"".join(kept)
+
+
+def _iso(http_date: str) -> str:
+    try:
+        moment = parsedate_to_datetime(http_date)
+    except ValueError:
+        return ""
+    # A date without a zone is UTC: HTTP knows no other.
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _reason(error: Exception, deadline: Deadline) -> str:
+    if deadline.passed():
+        return f"it took longer than {deadline.seconds:g} seconds (fetch_timeout)"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:300]
+
+
+# --- manners ---------------------------------------------------------------------------------------------
+
+_turns: dict[str, float] = {}
+_turns_lock = threading.Lock()
+
+
+def _wait_for_turn(host: str, interval: float) -> bool:
+    """Keep `interval` seconds between two fetches from one host in this process; whether there was any waiting."""
+    with _turns_lock:
+        now = time.monotonic()
+        for gone in [each for each, moment in _turns.items() if moment <= now]:
+            del _turns[gone]
+        turn = _turns.get(host, now)
+        _turns[host] = turn + interval
+    time.sleep(turn - now)
+    return turn > now

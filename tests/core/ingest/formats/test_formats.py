@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import zipfile
+from importlib import import_module
+from io import BytesIO
+
+import pytest
+
+from mcpvectordb.errors import NoText, ParseFailed, UnsupportedFormat
+from mcpvectordb.ingest import formats
+from mcpvectordb.ingest.formats import FORMATS, detect, parse
+from mcpvectordb.records import Parsed, Source
+from tests.support import python
+
+PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"
+
+
+def source(name: str, raw: bytes = b"some text", media_type: str = "") -> Source:
+    return Source(source=f"/folder/{name}", name=name, raw=raw, file_type="", media_type=media_type)
+
+
+def archive(*members: str) -> bytes:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for each in members:
+            file.writestr(each, "x")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("each", FORMATS, ids=lambda each: each.name)
+def test_every_line_of_the_table_leads_to_a_reader(each: formats.Format) -> None:
+    assert callable(import_module(f"mcpvectordb.ingest.formats.{each.module}").parse)
+
+
+def test_no_name_extension_or_media_type_stands_twice_in_the_table() -> None:
+    for words in ([each.name for each in FORMATS], [word for each in FORMATS for word in each.extensions.split()],
+                  [word for each in FORMATS for word in each.media_types.split()]):
+        assert sorted(words) == sorted(set(words))
+        assert all(word == word.lower() for word in words[len(FORMATS):])
+
+
+def test_readers_and_their_libraries_are_loaded_when_they_are_needed() -> None:
+    done = python("import sys, mcpvectordb.ingest.formats; print(*sys.modules)")
+    loaded = set(done.stdout.split())
+    assert "mcpvectordb.ingest.formats" in loaded, done.stderr
+    assert not loaded & {"yaml", "charset_normalizer", "pymupdf", "bs4", "mcpvectordb.ingest.formats.pdf"}
+
+
+@pytest.mark.parametrize(("name", "format_name"), [
+    ("a.txt", "plain text"), ("A.TXT", "plain text"), ("README", "plain text"), (".gitignore", "plain text"),
+    ("a.md", "Markdown"), ("a.b.markdown", "Markdown"), ("a.py", "source code"), ("Makefile", "source code"),
+    ("CMakeLists.txt", "source code"), ("Dockerfile", "source code"),
+    ("a.html", "HTML"), ("a.csv", "CSV"), ("notes without extension", "plain text"),
+])  # fmt: skip
+def test_text_goes_by_its_name(name: str, format_name: str) -> None:
+    assert detect(source(name)).name == format_name
+
+
+@pytest.mark.parametrize(("name", "raw", "format_name"), [
+    ("a.txt", PDF, "PDF"), ("a.docx", PDF, "PDF"), ("a", PDF, "PDF"), ("a.xyz", PDF, "PDF"), ("a.py", PDF, "PDF"),
+    ("a.pdf", archive("[Content_Types].xml", "word/document.xml"), "DOCX"), ("a.zip", archive("xl/workbook.xml"), "XLSX"),
+    ("a.pdf", b"<!DOCTYPE html><p>log in first", "HTML"), ("a.txt", b"\n <html lang=en>", "HTML"),
+    ("a.doc", b"{\\rtf1 x}", "RTF"),
+    ("a.md", "<!doctype html>".encode("utf-16"), "HTML"), ("a.txt", b"\xef\xbb\xbf<!doctype html>", "HTML"),
+    ("a.pdf", b"really only text", "plain text"), ("a.docx", b"really only text", "plain text"),
+])  # fmt: skip
+def test_a_lying_extension_loses_against_the_bytes(name: str, raw: bytes, format_name: str) -> None:
+    assert detect(source(name, raw)).name == format_name
+
+
+@pytest.mark.parametrize("name", ["a.php", "a.vue", "a.svelte"])
+def test_source_code_may_begin_with_markup(name: str) -> None:
+    assert detect(source(name, b"<!doctype html><?php echo 1;")).name == "source code"
+
+
+@pytest.mark.parametrize(("name", "media_type", "format_name"), [
+    ("article", "text/html; charset=utf-8", "HTML"), ("page.php", "Text/HTML", "HTML"), ("README.md", "text/plain", "Markdown"),
+    ("README.md", "text/html", "HTML"), ("raw.xyz", "text/plain", "plain text"), ("raw.xyz", "text/x-unheard-of", "plain text"),
+    ("a.py", "application/octet-stream", "source code"), ("a", "application/octet-stream", "plain text"),
+])  # fmt: skip
+def test_a_media_type_beats_the_extension_unless_it_says_nothing(name: str, media_type: str, format_name: str) -> None:
+    assert detect(source(name, media_type=media_type)).name == format_name
+
+
+@pytest.mark.parametrize(("raw", "what"), [
+    (b"\x89PNG\r\n\x1a\n", "a PNG image"), (b"\xff\xd8\xff\xe0", "a JPEG image"), (b"GIF89a\1\0\1\0", "a GIF image"),
+    (b"RIFF\1\2\3\4WEBP", "a WebP image"), (b"ID3\4\0", "an MP3 sound"), (b"\0\0\0 ftypisom", "an MP4 or HEIC file"),
+    (b"\x1f\x8b\x08", "a gzip archive"), (archive("a.txt"), "a ZIP archive"), (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
+    (b"\x7fELF\2", "a program"), (b"\0asm\1", "a program"), (b"SQLite format 3\0", "an SQLite database"),
+    (b"some\0thing", "binary data"),
+])  # fmt: skip
+def test_what_cannot_be_read_is_named_whatever_its_extension(raw: bytes, what: str) -> None:
+    for name in ("a.md", "a.xyz", "a"):
+        with pytest.raises(UnsupportedFormat, match=f"^Unsupported format of {name}: {what}; supported are .*Markdown"):
+            detect(source(name, raw))
+
+
+def test_an_unknown_extension_is_refused_and_the_error_lists_every_format() -> None:
+    with pytest.raises(UnsupportedFormat, match=r"^Unsupported format of a\.xyz: \.xyz is not known") as caught:
+        detect(source("a.xyz"))
+    assert all(each.name in str(caught.value) for each in FORMATS)
+    assert "\n" not in str(caught.value)
+
+
+def test_words_that_begin_like_a_magic_number_are_text() -> None:
+    for text in (b"GIF89a is a format", b"OTTO von Bismarck", b"ID3 tags explained", b"BM25 ranks", b"MZ begins a program"):
+        assert detect(source("a.txt", text)).name == "plain text"
+
+
+def test_a_damaged_file_goes_to_the_reader_of_its_extension() -> None:
+    assert detect(source("a.docx", archive("word/document.xml")[:40])).name == "DOCX"
+    assert detect(source("a.pdf", b"\0\0\0\0")).name == "PDF"
+
+
+def test_an_archive_that_claims_to_be_something_else_is_not_believed() -> None:
+    with pytest.raises(UnsupportedFormat, match="a PNG image"):
+        detect(source("a.pdf", b"\x89PNG\r\n\x1a\n"))
+
+
+@pytest.mark.parametrize("raw", [b"", b" \r\n\t", "\ufeff\n".encode(), " \u3000".encode()])
+def test_nothing_but_white_space_is_no_text(raw: bytes) -> None:
+    with pytest.raises(NoText, match=r"No text found in a\.md; .*supply the text directly"):
+        parse(source("a.md", raw))
+
+
+def test_parse_reads_with_the_reader_of_the_format() -> None:
+    assert parse(source("a.md", b"# Head\n\ntext")) == Parsed(text="# Head\n\ntext", title="Head", kind="markdown")
+    assert parse(source("a.py", b"# Head\n")) == Parsed(text="# Head\n", title="a.py", kind="code")
+
+
+def test_any_failure_of_a_reader_is_a_failure_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcpvectordb.ingest.formats import text
+
+    def broken(source: Source) -> Parsed:
+        raise KeyError("no\nroot")
+
+    monkeypatch.setattr(text, "parse", broken)
+    with pytest.raises(ParseFailed, match=r"a\.txt cannot be read as plain text: 'no.*root'"):
+        parse(source("a.txt"))
+
+
+def test_errors_of_our_own_pass_as_they_are() -> None:
+    with pytest.raises(ParseFailed, match="not valid utf-16"):
+        parse(source("a.txt", b"\xff\xfe\x00"))

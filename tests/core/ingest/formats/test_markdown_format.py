@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb.ingest.formats.markdown import parse
+from mcpvectordb.metadata import encode
+from mcpvectordb.records import Parsed, Source
+
+
+def read(text: str) -> Parsed:
+    return parse(Source(source="/folder/notes.md", name="notes.md", raw=text.encode(), file_type="md"))
+
+
+@pytest.mark.parametrize(("text", "title"), [
+    ("# First\n\n# Second", "First"), ("text\n\n### Deep\n\n# Top", "Deep"), ("Over\n====\n", "Over"),
+    ("\ufeff# Marked\r\n", "Marked"), ("# **Bold** [link](http://a.b) `code` ##\n", "Bold link code"),
+    ("# " + "x" * 300, "x" * 200), ("#\n\n## Second\n", "Second"),
+    ("no heading", "notes.md"), ("#tag\n", "notes.md"), ("```\n# code\n```\n", "notes.md"),
+    ("---\ntitle: Given\n---\n# Head\n", "Given"), ("---\ntitle: 2024\n---\n# Head\n", "2024"),
+    ("---\ntitle: 2024-05-01\n---\n", "2024-05-01"), ("---\ntitle:\n---\n# Head\n", "Head"),
+    ("---\ntitle: [a]\n---\n# Head\n", "Head"), ("---\ntitle: yes\n---\n# Head\n", "Head"), ("---\ntags: a\n---\n", "notes.md"),
+    ("# Notes\n\n# Other\n\n## Meeting\n", "Meeting"), ("# 📝 Notes\n## Meeting\n", "Meeting"), ("# Notes\n\ntext\n", "Notes"),
+])  # fmt: skip
+def test_the_title_is_given_or_the_first_heading_or_the_file_name(text: str, title: str) -> None:
+    assert read(text).title == title
+
+
+def test_the_text_stays_as_it_is_with_its_front_matter() -> None:
+    text = "\ufeff---\r\ntitle: A\r\n---\r\n\r\n# B  \r\n"
+    assert (read(text).text, read(text).kind, read(text).pages) == (text, "markdown", ())
+
+
+@pytest.mark.parametrize(("yaml", "metadata"), [
+    ("tags: [a, b]\nyear: 2026\nscore: 0.5\ndraft: true\nnothing:\n",
+     {"tags": ["a", "b"], "year": 2026, "score": 0.5, "draft": True, "nothing": None}),
+    ("date: 2026-05-01\ntime: 2026-05-01T12:00:00Z\n", {"date": "2026-05-01", "time": "2026-05-01T12:00:00+00:00"}),
+    ("author:\n  name: Å\n  2: two\n", {"author": {"name": "Å", "2": "two"}}),
+    ("text: |\n  two\n  lines\n", {"text": "two\nlines\n"}),
+])  # fmt: skip
+def test_front_matter_becomes_metadata_that_json_can_hold(yaml: str, metadata: dict[str, Any]) -> None:
+    assert read(f"---\n{yaml}---\n\ntext").metadata == metadata
+    assert read(f"---\n{yaml}---\n\ntext".replace("\n", "\r\n")).metadata == metadata
+
+
+@pytest.mark.parametrize("yaml", [
+    "a: [1\n", "a: b: c\n", "a: !!python/object/apply:os.system [exit]\n", "a: !!bool x\n", "a: !!timestamp x\n",
+    "a: 2026-99-99\n", "a: .nan\n", "a: .inf\n", "a: 99999999999999999999\n", f"a: {'9' * 5000}\n", 'a: "\\ud800"\n',
+    "a: !!binary aGk=\n", "a: &x [1]\nb: *x\n", "a: " + "[" * 30_000 + "\n", "a: " + "[" * 40 + "]" * 40 + "\n",
+    f"a: {'x' * 40_000}\n", "a: \x07\n", "'text': \"\n", "a: 1\n---x\n--- b\n",
+])  # fmt: skip
+def test_front_matter_that_cannot_be_kept_is_only_text(yaml: str) -> None:
+    text = f"---\n{yaml}---\n\n# Head\n"
+    assert (read(text).metadata, read(text).title, read(text).text) == ({}, "Head", text)
+
+
+@given(st.text("ab:-[]{}&*!|>'\"#\n 0.,?%@`\t~=<", max_size=80))
+def test_any_front_matter_is_read_or_left(yaml: str) -> None:
+    encode(read(f"---\na: {yaml}\n---\n\ntext").metadata)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from mcpvectordb.errors import NoText, ParseFailed
+from tests.support_formats import bomb, page, read, zipped
+
+SPACES = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in (
+    "office", "text", "table", "presentation", "manifest", "meta")) + (
+    ' xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0" xmlns:dc="http://purl.org/dc/elements/1.1/"')
+
+
+def odf(kind: str, body: str, *, meta: str = "", manifest: str = "") -> bytes:
+    return zipped({
+        "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+        "content.xml": f"<office:document-content {SPACES}><office:body>{body}</office:body></office:document-content>",
+        "meta.xml": f"<office:document-meta {SPACES}><office:meta>{meta}</office:meta></office:document-meta>",
+        "META-INF/manifest.xml": f"<manifest:manifest {SPACES}>{manifest}</manifest:manifest>",
+    })
+
+
+LETTER = """<office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>
+<text:h text:outline-level="1">Fruit</text:h><text:p>Apples<text:s text:c="2"/>are <text:span>red</text:span>.<text:note>
+<text:note-citation>1</text:note-citation><text:note-body><text:p>Mostly.</text:p></text:note-body></text:note></text:p>
+<text:list><text:list-item><text:p>crisp</text:p><text:list><text:list-item><text:p>very</text:p></text:list-item></text:list>
+</text:list-item><text:list-item><text:p>sweet</text:p></text:list-item></text:list><text:h text:outline-level="2">Sorts</text:h>
+<table:table><table:table-row><table:table-cell><text:p>Sort</text:p></table:table-cell><table:table-cell><text:p>Price</text:p>
+</table:table-cell></table:table-row><table:table-row><table:table-cell table:number-columns-repeated="2"><text:p>x</text:p>
+</table:table-cell></table:table-row></table:table></office:text>"""
+
+
+def test_headings_lists_notes_and_tables_come_in_order() -> None:
+    parsed = read(odf("text", LETTER, meta="<dc:title>A Letter</dc:title><dc:creator>Ann</dc:creator>"), "a.odt")
+    assert parsed.text == ("# Fruit\n\nMostly.\n\nApples are red.\n\n- crisp\n  - very\n- sweet\n\n## Sorts\n\n"
+                           "| Sort | Price |\n| --- | --- |\n| x | x |\n")
+    assert parsed.title == "A Letter" and parsed.metadata == {"author": "Ann"}
+
+
+def test_the_slides_of_a_presentation_are_pages() -> None:
+    slide = """<draw:page><draw:frame presentation:class="title"><draw:text-box><text:p>{0}</text:p></draw:text-box></draw:frame>
+<draw:frame><draw:text-box><text:p>Text of {0}</text:p></draw:text-box></draw:frame></draw:page>"""
+    parsed = read(odf("presentation", slide.format("One") + slide.format("Two")), "a.odp")
+    assert [page(parsed, 1), page(parsed, 2)] == ["# One\n\nText of One", "# Two\n\nText of Two"]
+    assert parsed.title == "One"
+
+
+def test_an_encrypted_document_says_so() -> None:
+    with pytest.raises(ParseFailed, match=r"a\.odt is encrypted"):
+        read(odf("text", LETTER, manifest="<manifest:encryption-data/>"), "a.odt")
+
+
+def test_a_document_without_content_fails_clearly() -> None:
+    with pytest.raises(ParseFailed, match=r"a\.odt is damaged: its part content\.xml is missing"):
+        read(zipped({"mimetype": "application/vnd.oasis.opendocument.text"}), "a.odt")
+
+
+def test_a_truncated_document_fails_clearly() -> None:
+    with pytest.raises(ParseFailed, match=r"^a\.odt is damaged"):
+        read(odf("text", LETTER)[:500], "a.odt")
+
+
+def test_an_empty_document_has_no_text() -> None:
+    with pytest.raises(NoText, match=r"a\.odt"):
+        read(odf("text", "<office:text/>"), "a.odt")
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    with pytest.raises(ParseFailed, match=r"a\.odt would unpack to more than 256 MB"):
+        read(bomb(), "a.odt")
+
+
+def test_a_million_repeated_cells_are_not_written_out() -> None:
+    cell = '<table:table-cell table:number-columns-repeated="1000000"><text:p>x</text:p></table:table-cell>'
+    body = f"<office:text><table:table><table:table-row>{cell}</table:table-row><table:table-row>{cell}</table:table-row></table:table></office:text>"
+    assert len(read(odf("text", body), "a.odt").text) < 2000

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import random
+
+import pymupdf
+import pytest
+
+from mcpvectordb.errors import NoText, ParseFailed
+from tests.support_formats import page, read
+
+A4 = (595, 842)
+LOREM = ("The brown fox jumps over the lazy dog while the band plays on and the rain keeps falling upon the old roof. "
+         "Nobody knows how long it will last, but everybody has an opinion about it, and most of them are wrong. ")
+
+
+def pdf(*pages: str, title: str = "", **save: object) -> bytes:
+    """A PDF with one page per HTML text."""
+    document = pymupdf.open()
+    for html in pages:
+        document.new_page(width=A4[0], height=A4[1]).insert_htmlbox((60, 80, 535, 780), html)
+    document.set_metadata({"title": title, "author": "Ann Author"} if title else {})
+    return bytes(document.tobytes(**save))
+
+
+def test_every_page_has_the_offset_at_which_its_text_begins() -> None:
+    parsed = read(pdf("<p>first page</p>", "<p>second page</p>", "<p>third page</p>"), "a.pdf")
+    assert parsed.kind == "markdown"
+    assert [page(parsed, number) for number in (1, 2, 3)] == ["first page", "second page", "third page"]
+    assert parsed.metadata["pages"] == 3
+
+
+def test_a_page_without_text_still_counts() -> None:
+    parsed = read(pdf("<p>first page</p>", "", "<p>third page</p>", ""), "a.pdf")
+    assert len(parsed.pages) == 4
+    assert [page(parsed, number) for number in (1, 2, 3, 4)] == ["first page", "", "third page", ""]
+
+
+def test_the_title_comes_from_the_metadata() -> None:
+    parsed = read(pdf("<h1>A heading</h1><p>Text.</p>", title="The Title"), "a.pdf")
+    assert parsed.title == "The Title"
+    assert parsed.metadata["author"] == "Ann Author"
+
+
+@pytest.mark.parametrize("useless", ["untitled", "Microsoft Word - report.doc", "thesis.dvi"])
+def test_a_title_that_a_program_made_up_is_passed_over_for_the_first_heading(useless: str) -> None:
+    assert read(pdf(f"<h1>A heading</h1><p>{LOREM}</p>", title=useless), "a.pdf").title == "A heading"
+
+
+def test_without_title_and_heading_the_file_name_is_the_title() -> None:
+    assert read(pdf(f"<p>{LOREM}</p>"), "report.pdf").title == "report.pdf"
+
+
+def test_larger_type_makes_headings_of_the_right_level() -> None:
+    html = f"<h1>Fruit</h1><p>{LOREM}</p><h2>Apples</h2><p>{LOREM}</p><h2>Pears</h2><p>{LOREM}</p>"
+    lines = read(pdf(html), "a.pdf").text.split("\n")
+    assert [line for line in lines if line.startswith("#")] == ["# Fruit", "## Apples", "## Pears"]
+
+
+def test_bold_lines_are_headings_below_the_larger_ones() -> None:
+    text = read(pdf(f"<h1>Fruit</h1><p>{LOREM}</p><p><b>Apples and pears</b></p><p>{LOREM}</p>"), "a.pdf").text
+    assert "\n\n## Apples and pears\n\n" in text
+
+
+def test_lines_of_a_paragraph_are_joined() -> None:
+    assert LOREM.strip() in read(pdf(f"<p>{LOREM}</p>"), "a.pdf").text
+
+
+def test_a_word_broken_at_the_end_of_a_line_is_made_whole() -> None:
+    document = pymupdf.open()
+    document.new_page().insert_text((72, 100), ["The compu-", "ter is slow and well-", "Known for it."])
+    assert "The computer is slow and well- Known for it." in read(document.tobytes(), "a.pdf").text
+
+
+def test_bullets_become_a_list() -> None:
+    document = pymupdf.open()
+    document.new_page().insert_htmlbox((60, 80, 535, 780), "<p>We need:</p><p>• apples<br>• pears<br>• a bag</p>")
+    assert "- apples\n- pears\n- a bag" in read(document.tobytes(), "a.pdf").text
+
+
+def test_code_keeps_its_lines_and_indentation() -> None:
+    text = read(pdf(f"<p>{LOREM}</p><pre>def f(x):\n    if x:\n        return 1</pre>"), "a.pdf").text
+    assert "```\ndef f(x):\n    if x:\n        return 1\n```" in text
+
+
+def two_columns(rng: random.Random) -> bytes:
+    """A page with a title and two columns whose paragraphs were written in any order."""
+    document = pymupdf.open()
+    sheet = document.new_page(width=A4[0], height=A4[1])
+    parts = [((60, 60, 535, 100), "<h1>Title over both columns of the page</h1>")]
+    for column, left in enumerate((60, 310)):
+        for row in range(4):
+            top = 120 + row * 150 + column * 20
+            parts.append(((left, top, left + 225, top + 130), f"<p>P{column * 4 + row} {LOREM}</p>"))
+    rng.shuffle(parts)
+    for box, html in parts:
+        sheet.insert_htmlbox(box, html)
+    return bytes(document.tobytes())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_columns_are_read_one_after_the_other_whatever_the_order_in_the_file(seed: int) -> None:
+    text = read(two_columns(random.Random(seed)), "a.pdf").text
+    assert text.startswith("# Title over both columns")
+    places = [text.index(f"P{number} The") for number in range(8)]
+    assert places == sorted(places)
+
+
+def ruled_table(rows: list[list[str]], *, vertical: bool = True) -> bytes:
+    document = pymupdf.open()
+    sheet = document.new_page()
+    sheet.insert_text((72, 80), "Prices of the year are these:")
+    for at, row in enumerate(rows):
+        for across, cell in enumerate(row):
+            sheet.insert_text((80 + across * 120, 115 + at * 20), cell)
+    for at in range(len(rows) + 1) if vertical else (0, 1, len(rows)):
+        sheet.draw_line((72, 100 + at * 20), (72 + 120 * len(rows[0]), 100 + at * 20))
+    for across in range(len(rows[0]) + 1) if vertical else ():
+        sheet.draw_line((72 + across * 120, 100), (72 + across * 120, 100 + 20 * len(rows)))
+    sheet.insert_text((72, 300), "After the table.")
+    return bytes(document.tobytes())
+
+
+@pytest.mark.parametrize("vertical", [True, False])
+def test_a_ruled_table_becomes_a_markdown_table_in_its_place(vertical: bool) -> None:
+    rows = [["Fruit", "Price", "Stock"], ["green apple", "1.20", "17"], ["pear", "0.80", "4"]]
+    text = read(ruled_table(rows, vertical=vertical), "a.pdf").text
+    assert text == ("Prices of the year are these:\n\n| Fruit | Price | Stock |\n| --- | --- | --- |\n"
+                    "| green apple | 1.20 | 17 |\n| pear | 0.80 | 4 |\n\nAfter the table.\n")
+
+
+def test_a_frame_around_text_is_no_table() -> None:
+    document = pymupdf.open()
+    sheet = document.new_page()
+    sheet.draw_rect((60, 80, 300, 160))
+    sheet.draw_rect((60, 160, 300, 200))
+    sheet.insert_text((72, 100), ["A framed remark", "in two lines"])
+    assert read(document.tobytes(), "a.pdf").text == "A framed remark in two lines\n"
+
+
+def test_page_numbers_go_and_a_running_title_stays_once() -> None:
+    document = pymupdf.open()
+    for number in range(1, 7):
+        sheet = document.new_page(width=A4[0], height=A4[1])
+        sheet.insert_text((72, 40), "Annual Report of the Fruit Office", fontsize=9)
+        sheet.insert_htmlbox((60, 100, 535, 700), f"<p>Text of page {'abcdef'[number - 1]}. {LOREM}</p>")
+        sheet.insert_text((300, 820), str(number), fontsize=9)
+    parsed = read(document.tobytes(), "a.pdf")
+    assert parsed.text.count("Annual Report") == 1
+    assert page(parsed, 4).endswith("are wrong.")
+    assert len(parsed.pages) == 6
+
+
+def test_the_outline_gives_levels_to_headings_that_only_are_bold() -> None:
+    document = pymupdf.open()
+    document.new_page().insert_htmlbox(
+        (60, 80, 535, 780), f"<p><b>Fruit</b></p><p>{LOREM}</p><p><b>Apples</b></p><p>{LOREM}</p>")
+    document.set_toc([[1, "1 Fruit", 1], [2, "1.1 Apples", 1]])
+    text = read(document.tobytes(), "a.pdf").text
+    assert "# Fruit\n" in text and "\n## Apples\n" in text
+
+
+def test_an_encrypted_file_says_so() -> None:
+    raw = pdf("<p>secret</p>", encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="user", owner_pw="owner")
+    with pytest.raises(ParseFailed, match=r"^a\.pdf is encrypted; save a copy without its password"):
+        read(raw, "a.pdf")
+
+
+def test_a_file_that_only_restricts_printing_is_read() -> None:
+    raw = pdf("<p>open</p>", encryption=pymupdf.PDF_ENCRYPT_AES_256, owner_pw="owner")
+    assert read(raw, "a.pdf").text == "open\n"
+
+
+def test_a_scan_names_the_way_out() -> None:
+    picture = pymupdf.Pixmap(pymupdf.csGRAY, (0, 0, 50, 50), False)
+    picture.clear_with(128)
+    document = pymupdf.open()
+    document.new_page().insert_image((50, 50, 500, 700), pixmap=picture)
+    with pytest.raises(NoText, match=r"scan\.pdf has no text in it; it looks scanned: run OCR .*ocrmypdf"):
+        read(document.tobytes(), "scan.pdf")
+
+
+@pytest.mark.parametrize("kept", [20, 200, 900])
+def test_a_truncated_file_fails_clearly(kept: int) -> None:
+    with pytest.raises((ParseFailed, NoText), match=r"^a\.pdf "):
+        read(pdf("<p>" + LOREM * 20 + "</p>")[:kept], "a.pdf")
+
+
+def test_a_pdf_is_known_under_any_name() -> None:
+    assert read(pdf("<p>some text</p>"), "notes.docx").text == "some text\n"
+
+
+def test_a_book_of_pages_takes_few_milliseconds_a_page() -> None:
+    import time
+
+    raw = pdf(*[f"<h1>Part {number}</h1>" + f"<p>{LOREM}</p>" * 12 for number in range(40)])
+    read(raw, "a.pdf")
+    begin = time.process_time()
+    read(raw, "a.pdf")
+    assert (time.process_time() - begin) / 40 < 0.05  # about 0.004 on a quiet machine

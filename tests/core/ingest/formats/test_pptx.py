@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from io import BytesIO
+
+import pptx
+import pytest
+from pptx.presentation import Presentation
+from pptx.util import Inches
+
+from mcpvectordb.errors import NoText, ParseFailed
+from tests.support_formats import bomb, page, read
+
+
+def saved(presentation: Presentation) -> bytes:
+    out = BytesIO()
+    presentation.save(out)
+    return out.getvalue()
+
+
+def talk() -> Presentation:
+    presentation = pptx.Presentation()
+    first = presentation.slides.add_slide(presentation.slide_layouts[0])
+    first.shapes.title.text = "Fruit"
+    first.placeholders[1].text = "A talk"
+    second = presentation.slides.add_slide(presentation.slide_layouts[1])
+    second.shapes.title.text = "Apples"
+    frame = second.placeholders[1].text_frame
+    frame.text = "red"
+    deeper = frame.add_paragraph()
+    deeper.text, deeper.level = "mostly", 1
+    second.notes_slide.notes_text_frame.text = "Show the apple now."
+    third = presentation.slides.add_slide(presentation.slide_layouts[6])
+    table = third.shapes.add_table(2, 2, Inches(1), Inches(1), Inches(4), Inches(1)).table
+    for at, text in enumerate(["Sort", "Price", "Boskoop", "1.20"]):
+        table.cell(at // 2, at % 2).text = text
+    third.shapes.add_textbox(Inches(1), Inches(3), Inches(2), Inches(1)).text_frame.text = "Prices of 2024"
+    presentation.core_properties.author = "Ann Author"
+    return presentation
+
+
+def test_a_slide_is_a_page_with_its_title_as_heading() -> None:
+    parsed = read(saved(talk()), "a.pptx")
+    assert parsed.metadata["slides"] == 3 and parsed.metadata["author"] == "Ann Author"
+    assert page(parsed, 1) == "# Fruit\n\nA talk"
+    assert page(parsed, 2) == "# Apples\n\n- red\n  - mostly\n\nNotes: Show the apple now."
+    assert page(parsed, 3) == "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.20 |\n\nPrices of 2024"
+
+
+def test_the_title_is_that_of_the_first_slide_unless_the_properties_tell_it() -> None:
+    presentation = talk()
+    assert read(saved(presentation), "a.pptx").title == "Fruit"
+    presentation.core_properties.title = "Fruit for Beginners"
+    assert read(saved(presentation), "a.pptx").title == "Fruit for Beginners"
+
+
+def test_an_empty_slide_still_counts() -> None:
+    presentation = talk()
+    presentation.slides.add_slide(presentation.slide_layouts[6])
+    last = presentation.slides.add_slide(presentation.slide_layouts[5])
+    last.shapes.title.text = "End"
+    assert page(read(saved(presentation), "a.pptx"), 5) == "# End"
+
+
+def test_slides_come_in_the_order_of_the_presentation_not_of_their_files() -> None:
+    presentation = talk()
+    order = presentation.slides._sldIdLst
+    order.insert(0, order[2])
+    assert page(read(saved(presentation), "a.pptx"), 1).startswith("| Sort")
+
+
+def test_text_in_grouped_shapes_is_found() -> None:
+    presentation = pptx.Presentation()
+    group = presentation.slides.add_slide(presentation.slide_layouts[6]).shapes.add_group_shape()
+    group.shapes.add_textbox(0, 0, Inches(1), Inches(1)).text_frame.text = "inside"
+    assert read(saved(presentation), "a.pptx").text == "inside\n"
+
+
+def test_slides_of_pictures_have_no_text() -> None:
+    presentation = pptx.Presentation()
+    presentation.slides.add_slide(presentation.slide_layouts[6])
+    with pytest.raises(NoText, match=r"a\.pptx has no text in it; its slides hold pictures only"):
+        read(saved(presentation), "a.pptx")
+
+
+def test_a_truncated_presentation_fails_clearly() -> None:
+    with pytest.raises(ParseFailed, match=r"^a\.pptx is damaged"):
+        read(saved(talk())[:5000], "a.pptx")
+
+
+def test_a_presentation_is_known_under_any_name() -> None:
+    assert read(saved(talk()), "talk.zip").title == "Fruit"
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    with pytest.raises(ParseFailed, match=r"a\.pptx would unpack to more than 256 MB"):
+        read(bomb(), "a.pptx")

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import datetime
+from io import BytesIO
+
+import openpyxl
+import pytest
+
+from mcpvectordb.errors import NoText, ParseFailed
+from tests.support_formats import bomb, read, zipped
+
+
+def saved(book: openpyxl.Workbook) -> bytes:
+    out = BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+def stock() -> openpyxl.Workbook:
+    book = openpyxl.Workbook()
+    book.properties.title, book.properties.creator = "Stock list", "Ann Author"
+    sheet = book.active
+    sheet.title = "Fruit"
+    for row in (["Sort", "Price", "Since", "Fresh"], ["Boskoop", 1.2, datetime.date(2024, 5, 1), True],
+                ["Pear | Conference", 3, datetime.datetime(2024, 5, 1, 8, 30), False]):
+        sheet.append(row)
+    other = book.create_sheet("Notes")
+    other["B2"] = "Only a remark"
+    other["B4"], other["C4"], other["B5"], other["C5"] = "a", "b", 1, 2
+    book.create_sheet("Empty")
+    return book
+
+
+def test_sheets_are_sections_and_rows_are_tables() -> None:
+    assert read(saved(stock()), "a.xlsx").text == (
+        "# Fruit\n\n| Sort | Price | Since | Fresh |\n| --- | --- | --- | --- |\n| Boskoop | 1.2 | 2024-05-01 | TRUE |\n"
+        "| Pear \\| Conference | 3 | 2024-05-01 08:30:00 | FALSE |\n\n"
+        "# Notes\n\nOnly a remark\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n")
+
+
+def test_title_and_author_come_from_the_properties() -> None:
+    parsed = read(saved(stock()), "a.xlsx")
+    assert parsed.title == "Stock list" and parsed.metadata["author"] == "Ann Author"
+
+
+def test_without_a_title_the_file_name_is_the_title() -> None:
+    book = stock()
+    book.properties.title = None
+    assert read(saved(book), "stock.xlsx").title == "stock.xlsx"
+
+
+def test_a_cell_far_below_costs_nothing() -> None:
+    book = openpyxl.Workbook()
+    book.active["A1"], book.active["A1048576"] = "top", "bottom"
+    assert read(saved(book), "a.xlsx").text == "# Sheet\n\ntop\n\nbottom\n"
+
+
+def test_thousands_of_rows_are_read() -> None:
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("Data")
+    for number in range(5000):
+        sheet.append([f"name {number}", number])
+    text = read(saved(book), "a.xlsx").text
+    assert "| name 4999 | 4999 |" in text
+
+
+def test_ods_is_read() -> None:
+    content = """<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">
+<office:body><office:spreadsheet><table:table table:name="Fruit"><table:table-row>
+<table:table-cell office:value-type="string"><text:p>Sort</text:p></table:table-cell>
+<table:table-cell office:value-type="string"><text:p>Price</text:p></table:table-cell></table:table-row><table:table-row>
+<table:table-cell office:value-type="string"><text:p>Boskoop</text:p></table:table-cell>
+<table:table-cell office:value-type="float" office:value="1.2"><text:p>1.2</text:p></table:table-cell>
+</table:table-row></table:table></office:spreadsheet></office:body></office:document-content>"""
+    manifest = '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>'
+    raw = zipped({"mimetype": "application/vnd.oasis.opendocument.spreadsheet", "content.xml": content, "META-INF/manifest.xml": manifest})
+    assert read(raw, "a.ods").text == "# Fruit\n\n| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n"
+
+
+def test_an_empty_workbook_has_no_text() -> None:
+    with pytest.raises(NoText, match=r"a\.xlsx has no text in it"):
+        read(saved(openpyxl.Workbook()), "a.xlsx")
+
+
+def test_a_truncated_workbook_fails_clearly() -> None:
+    with pytest.raises(ParseFailed, match=r"^a\.xlsx is damaged"):
+        read(saved(stock())[:3000], "a.xlsx")
+
+
+def test_a_workbook_with_a_broken_sheet_fails_clearly() -> None:
+    with pytest.raises(ParseFailed, match=r"^a\.xlsx cannot be read as a workbook"):
+        read(zipped({"xl/workbook.xml": "<nonsense"}), "a.xlsx")
+
+
+def test_a_workbook_is_known_under_any_name() -> None:
+    assert read(saved(stock()), "stock.csv").title == "Stock list"
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    with pytest.raises(ParseFailed, match=r"a\.xlsx would unpack to more than 256 MB"):
+        read(bomb(), "a.xlsx")

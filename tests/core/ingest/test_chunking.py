@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from time import process_time
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcpvectordb.errors import InvalidInput
+from mcpvectordb.ingest.chunking import LONGEST_TOKEN, split
+from mcpvectordb.records import Span
+
+KINDS = st.sampled_from(["markdown", "text", "code"])
+FRAGMENTS = st.sampled_from([
+    "word", "Two words", "A sentence. ", "Is it? ", "e.g. this ", "一句话。", "다음", "🙂", "x" * 90, "。" * 5,
+    "\ufeff", " ", "  ", "\t", "\f", "\x85", "\n", "\n\n", "\r\n", "\r\n\r\n",
+    "\n# One\n", "\n## Two ##\n", "\n### Three\n\n", "\nOver\n====\n", "\nUnder\n---\n", "\n```py\n", "\n```\n", "\n~~~~\n",
+    "\n- item ", "\n  - inner ", "\n1. first ", "\n> quote ", "\n| a | b |",
+    "\n    def f():\n", "\n}\n", "#tag ", "---\nkey: value\n---\n",
+])  # fmt: skip
+TEXTS = st.one_of(st.lists(FRAGMENTS, max_size=60).map("".join), st.text(max_size=200))
+
+
+def tokens(text: str) -> list[int]:
+    return [each.start() for each in re.finditer(r"\w+|[^\w\s]", text)]
+
+
+def cut(text: str, size: int, overlap: int = 0, kind: Any = "markdown", pages: tuple[int, ...] = ()) -> list[Span]:
+    return split(text, starts=tokens(text), size=size, overlap=overlap, kind=kind, pages=pages)
+
+
+def pieces(text: str, size: int, overlap: int = 0, kind: Any = "markdown") -> list[str]:
+    return [text[each.start:each.end] for each in cut(text, size, overlap, kind)]
+
+
+def count(text: str, start: int, end: int) -> int:
+    return sum(start <= each < end for each in tokens(text))
+
+
+def words(number: int) -> str:
+    return " ".join(["word"] * number)
+
+
+# What holds for any text
+
+
+@given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20), st.lists(st.integers(0, 300), max_size=5))
+@example("﻿", "markdown", 5, 0, [])
+@example(" \n\t ", "text", 5, 2, [0])
+@example("```", "markdown", 1, 1, [])
+@example("# A\n## B\n# C", "markdown", 2, 1, [4, 4])
+def test_tiles_follow_each_other_and_join_to_the_text(
+    text: str, kind: str, size: int, overlap: int, pages: list[int]
+) -> None:
+    spans = cut(text, size, overlap, kind, tuple(sorted(min(each, len(text)) for each in pages)))
+    assert "".join(text[each.tile_start:each.tile_end] for each in spans) == text
+    edges = [edge for each in spans for edge in (each.tile_start, each.tile_end)]
+    assert edges == sorted(edges)
+    assert all(each.tile_start < each.tile_end for each in spans)
+
+
+@given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20))
+def test_a_chunk_has_no_white_space_around_it_and_is_only_empty_in_a_blank_text(
+    text: str, kind: str, size: int, overlap: int
+) -> None:
+    for each in pieces(text, size, overlap, kind):
+        assert each == each.strip()
+        assert each or not text.replace("\ufeff", "", 1).strip()
+
+
+@given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20))
+def test_no_chunk_has_more_tokens_than_its_size(text: str, kind: str, size: int, overlap: int) -> None:
+    for each in cut(text, size, overlap, kind):
+        assert count(text, each.start, each.end) <= size
+        assert each.end - each.start <= size * LONGEST_TOKEN + len(re.findall(r"\s", text))
+
+
+@given(st.text("a", min_size=1, max_size=300), st.integers(1, 10))
+def test_a_character_of_several_tokens_is_not_divided(text: str, size: int) -> None:
+    starts = [offset for offset in range(len(text)) for _ in range(3)]
+    spans = split(text, starts=starts, size=size, overlap=size // 2)
+    assert "".join(text[each.tile_start:each.tile_end] for each in spans) == text
+    assert all(3 * (each.end - each.start) <= max(size, 3) for each in spans)
+
+
+@given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20))
+def test_overlap_stays_within_its_tokens_and_the_chunk_before(text: str, kind: str, size: int, overlap: int) -> None:
+    spans = cut(text, size, overlap, kind)
+    for before, each in pairwise(spans):
+        assert each.start >= before.tile_start
+        assert count(text, each.start, each.tile_start) <= overlap
+        if each.start < each.tile_start:
+            assert not text[each.start].isspace()
+
+
+@given(
+    st.lists(st.sampled_from(["# h\n\n", "~~~\na b c\nd e f\n~~~\n\n", "One two. Three.\nFour five.\n\n"]), max_size=15),
+    st.integers(8, 30), st.integers(1, 15))
+def test_overlap_never_touches_a_heading_or_crosses_the_edge_of_a_fence(
+    parts: list[str], size: int, overlap: int
+) -> None:
+    text = "".join(parts)
+    for each in cut(text, size, overlap):
+        repeated = text[each.start:each.tile_start]
+        assert "#" not in repeated
+        assert "~~~" not in repeated.removeprefix("~~~\n")
+        if repeated:
+            assert not text.startswith(("#", "~~~\na"), each.tile_start)
+
+
+@given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20), st.lists(st.integers(0, 300), min_size=1, max_size=5))
+def test_lines_and_pages_are_counted_from_one_and_no_chunk_crosses_a_page(
+    text: str, kind: str, size: int, overlap: int, offsets: list[int]
+) -> None:
+    pages = tuple(sorted(min(each, len(text)) for each in offsets))
+    for each in cut(text, size, overlap, kind, pages):
+        assert each.first_line == text[:each.start].count("\n") + 1
+        assert each.last_line == text[:max(each.start, each.end - 1)].count("\n") + 1
+        assert each.page == max(1, sum(page <= each.start for page in pages))
+        assert not any(each.start < page < each.end for page in pages)
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 12)), max_size=12), st.integers(8, 40), st.integers(0, 8))
+def test_the_heading_path_is_the_one_in_force_where_the_chunk_begins(
+    sections: list[tuple[int, int]], size: int, overlap: int
+) -> None:
+    text, paths, path = "before\n\n", [(0, ())], list[tuple[int, str]]()
+    for number, (level, length) in enumerate(sections):
+        path = [*(each for each in path if each[0] < level), (level, f"h{number}")]
+        paths.append((len(text), tuple(name for _, name in path)))
+        text += f"{'#' * level} h{number}\n\n{words(length)}\n\n"
+    for each in cut(text, size, overlap):
+        assert each.headings == [names for start, names in paths if start <= each.start][-1]
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), max_size=10), st.integers(10, 60))
+def test_a_chunk_holds_one_section_or_whole_neighbours_under_one_parent(
+    sections: list[tuple[int, int]], size: int
+) -> None:
+    text = "".join(f"{'#' * level} h\n\n{words(length)}\n\n" for level, length in sections)
+    for each in cut(text, size):
+        levels = [len(found) for found in re.findall("^#+", text[each.start:each.end], re.M)]
+        if text[each.start] == "#":
+            assert all(level >= levels[0] for level in levels)
+        if len(levels) > (text[each.start] == "#"):
+            assert text[each.tile_end:each.tile_end + 1] in ("#", "")
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), max_size=8), st.integers(12, 40), st.integers(0, 6))
+def test_a_fence_that_fits_is_never_cut(parts: list[tuple[int, int]], size: int, overlap: int) -> None:
+    text = "".join(f"{words(prose)}.\n\n~~~py\n{words(code)}\n~~~\n\n" for prose, code in parts)
+    fences = [(each.start(), each.end()) for each in re.finditer("~~~py\n[^~]*~~~", text)]
+    spans = cut(text, size, overlap)
+    for start, end in fences:
+        if count(text, start, end) <= size:
+            assert any(each.start <= start and end <= each.end for each in spans)
+
+
+# What a reader would expect
+
+
+def test_a_short_text_is_one_chunk() -> None:
+    text = "# Title\n\nSome text.\n\n## Part\n\nMore.\n"
+    [span] = cut(text, 100)
+    assert text[span.start:span.end] == text.strip()
+    assert (span.tile_start, span.tile_end) == (0, len(text))
+    assert (span.first_line, span.last_line, span.page, span.headings) == (1, 7, None, ("Title",))
+
+
+def test_empty_text_has_no_chunks_and_a_blank_one_an_empty_chunk() -> None:
+    assert cut("", 10) == []
+    [span] = cut(" \n ", 10)
+    assert (span.start - span.end, span.tile_start, span.tile_end) == (0, 0, 3)
+
+
+def test_siblings_that_fit_together_share_a_chunk() -> None:
+    assert pieces(f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}\n\n## C\n\n{words(9)}\n", 20) == [
+        f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}", f"## C\n\n{words(9)}"]
+
+
+def test_a_section_never_shares_a_chunk_with_its_parents_sibling() -> None:
+    text = f"# A\n\n{words(6)}\n\n## Inner\n\n{words(6)}\n\n# B\n\nshort\n"
+    assert pieces(text, 12) == [f"# A\n\n{words(6)}", f"## Inner\n\n{words(6)}", "# B\n\nshort"]
+
+
+def test_a_heading_is_not_left_alone_at_the_end() -> None:
+    text = f"{words(8)}\n\n# Long\n\n## Part\n\n{words(30)}\n"
+    chunks = pieces(text, 12)
+    assert chunks[0] == words(8)
+    assert chunks[1].startswith("# Long\n\n## Part\n\nword")
+
+
+def test_a_heading_stays_with_the_first_sentences_of_a_long_paragraph() -> None:
+    text = "# Head\n\n" + "One two three four five. " * 6
+    assert pieces(text, 16)[0] == "# Head\n\n" + "One two three four five. One two three four five."
+
+
+def test_a_list_of_headings_is_cut_before_a_heading() -> None:
+    assert pieces("\n".join(f"# h{i}" for i in range(7)), 6) == ["# h0\n# h1\n# h2", "# h3\n# h4\n# h5", "# h6"]
+
+
+def test_headings_can_be_underlined() -> None:
+    spans = cut(f"Top\n===\n\n{words(5)}\n\nPart\n----\n{words(5)}", 10)
+    assert [each.headings for each in spans] == [("Top",), ("Top", "Part")]
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~", "`````", "```python title=x"])
+def test_a_heading_in_a_fence_is_code(fence: str) -> None:
+    close = re.match("[`~]+", fence)
+    assert close
+    text = f"# Real\n\n{fence}\n# comment\n{close[0]}\n\n## Next\n\n{words(12)}"
+    assert [each.headings for each in cut(text, 16)] == [("Real",), ("Real", "Next")]
+
+
+def test_a_fence_is_closed_by_marks_of_its_own_kind_and_length_only() -> None:
+    text = f"````\n# no\n```\n~~~~\n# no\n````\n\n# Yes\n\n{words(40)}"
+    assert {each.headings for each in cut(text, 42)} == {(), ("Yes",)}
+
+
+def test_a_fence_that_is_never_closed_runs_to_the_end() -> None:
+    assert {each.headings for each in cut(f"# Yes\n\n```\n# no\n{words(30)}\n# no", 10)} == {("Yes",)}
+
+
+def test_a_fence_in_a_list_item_that_is_never_closed_ends_with_the_item() -> None:
+    text = f"- item\n\n  ```\n  # no\n\n# Yes\n\n{words(30)}"
+    assert {each.headings for each in cut(text, 12)} == {(), ("Yes",)}
+
+
+def test_a_fence_in_a_list_item_is_kept_whole() -> None:
+    text = f"1. {words(8)}\n\n   ```sh\n   {words(8)}\n   ```\n\n2. {words(3)}"
+    assert pieces(text, 18)[1] == f"```sh\n   {words(8)}\n   ```"
+
+
+def test_a_long_fence_is_cut_between_lines_and_not_after_its_first() -> None:
+    chunks = pieces("```py\n" + "\n".join(f"name{i} = {i}" for i in range(12)) + "\n```\n", 14)
+    assert chunks[0].startswith("```py\nname0 = 0\n")
+    assert all(re.match("name|```py", each) for each in chunks)
+
+
+def test_front_matter_is_no_heading_and_stays_whole() -> None:
+    text = f"---\ntitle: A\ntags: [b, c]\n---\n\n# Head\n\n{words(20)}"
+    assert pieces(text, 30)[0] == "---\ntitle: A\ntags: [b, c]\n---"
+    assert [each.headings for each in cut(text, 30)] == [(), ("Head",)]
+
+
+def test_a_rule_at_the_top_is_no_front_matter() -> None:
+    assert cut("---\n\n# Head\n\n---\n\ntext", 5)[-1].headings == ("Head",)
+
+
+def test_a_byte_order_mark_is_outside_of_the_first_chunk_and_hides_no_heading() -> None:
+    text = "\ufeff# Head\n\ntext"
+    [span] = cut(text, 100)
+    assert (span.start, span.tile_start, span.headings) == (1, 0, ("Head",))
+
+
+def test_paragraphs_are_cut_before_sentences() -> None:
+    text = f"{words(8)}. {words(4)}.\n\n{words(5)}. {words(5)}."
+    assert pieces(text, 20, kind="text") == [f"{words(8)}. {words(4)}.", f"{words(5)}. {words(5)}."]
+
+
+def test_list_items_are_cut_before_the_lines_inside_of_them() -> None:
+    text = f"- {words(5)}:\n  More {words(3)}\n  More {words(3)}\n- {words(6)}\n  More {words(3)}"
+    assert pieces(text, 22)[1].startswith("- word")
+
+
+def test_a_sentence_that_was_wrapped_is_not_cut_at_the_line_end() -> None:
+    text = "Alpha beta gamma. Delta epsilon\nzeta eta theta iota kappa"
+    assert pieces(text, 7, kind="text")[0] == "Alpha beta gamma."
+
+
+def test_sentences_are_cut_before_words_and_abbreviations_are_no_end() -> None:
+    text = "One two three four five six. Seven, e.g. eight nine ten"
+    assert pieces(text, 13, kind="text")[0] == "One two three four five six."
+    text = "一二三四。五六七八九十"
+    spans = split(text, starts=range(len(text)), size=8, overlap=0)
+    assert [text[each.start:each.end] for each in spans] == ["一二三四。", "五六七八九十"]
+
+
+def test_words_are_cut_before_characters() -> None:
+    text = "aaaa bbbb cccc"
+    spans = split(text, starts=range(len(text)), size=12, overlap=0)
+    assert [text[each.start:each.end] for each in spans] == ["aaaa bbbb", "cccc"]
+
+
+def test_a_word_of_one_token_that_fills_a_book_is_divided() -> None:
+    spans = split("x" * 10_000, starts=[0], size=10, overlap=2)
+    assert max(each.end - each.start for each in spans) <= 10 * LONGEST_TOKEN
+
+
+def test_code_is_cut_before_definitions() -> None:
+    one = "def one():\n    a = 1\n\n    return a"
+    two = "@cached\ndef two():\n    b = 2\n    return b"
+    assert pieces(f"{one}\n\n\n{two}\n", 21, kind="code") == [one, two]
+
+
+def test_code_without_blank_lines_is_cut_at_dedents_and_not_before_a_bracket() -> None:
+    one = "function a() {\n  first(1)\n  second(2)\n}"
+    two = "function b() {\n  third(3)\n}"
+    assert pieces(f"{one}\n{two}\n", 22, kind="code") == [one, two]
+
+
+def test_overlap_begins_with_a_sentence_where_one_fits() -> None:
+    text = "One two three. Four five six. Seven eight nine. Ten eleven twelve."
+    assert pieces(text, 12, 6, kind="text") == [
+        "One two three. Four five six. Seven eight nine.", "Seven eight nine. Ten eleven twelve."]
+
+
+def test_overlap_begins_with_a_word_where_no_sentence_fits() -> None:
+    assert pieces("a b c d e f g h", 5, 2, kind="text") == ["a b c d e", "d e f g h"]
+
+
+def test_overlap_does_not_reach_over_a_heading_a_page_or_a_fence() -> None:
+    assert pieces(f"# A\n\n{words(9)}\n\n# B\n\n{words(9)}", 12, 4) == [f"# A\n\n{words(9)}", f"# B\n\n{words(9)}"]
+    assert pieces(f"{words(9)}\n\n```\n{words(4)}\n```", 12, 4) == [words(9), f"```\n{words(4)}\n```"]
+    assert pieces(f"```\n{words(4)}\n```\n\n{words(9)}", 12, 4) == [f"```\n{words(4)}\n```", words(9)]
+    text = f"{words(9)} {words(9)}"
+    assert [each.start for each in cut(text, 12, 4, "text", (0, len(words(9)) + 1))] == [0, len(words(9)) + 1]
+
+
+def test_a_chunk_never_crosses_a_page_even_inside_of_a_fence() -> None:
+    text = "```\none\ntwo\n```"
+    spans = cut(text, 100, 10, pages=(0, text.index("two")))
+    assert [(text[each.start:each.end], each.page) for each in spans] == [("```\none", 1), ("two\n```", 2)]
+
+
+def test_empty_pages_are_counted() -> None:
+    assert [each.page for each in cut("one\n\ntwo", 100, pages=(0, 4, 5, 5))] == [1, 4]
+
+
+def test_windows_line_ends_are_one_line_end() -> None:
+    spans = cut(f"# A\r\n\r\n{words(5)}\r\n\r\n# B\r\n\r\n{words(5)}\r\n", 8)
+    assert [(each.first_line, each.last_line, each.headings) for each in spans] == [(1, 3, ("A",)), (5, 7, ("B",))]
+
+
+@pytest.mark.parametrize(("size", "overlap"), [(0, 0), (10, -1)])
+def test_sizes_that_make_no_sense_are_refused(size: int, overlap: int) -> None:
+    with pytest.raises(InvalidInput, match="size of at least 1"):
+        cut("text", size, overlap)
+
+
+@pytest.mark.parametrize("text", [
+    "x" * 300_000, "word\n" * 60_000, "# h\n" * 10_000, "# h\n\ntext\n\n" * 5_000, "- ````x\n" * 10_000, "- " * 100_000,
+    " " * 300_000 + "x", "\n".join("  " * i + "- x" for i in range(600)), "```\nx\n```\n" * 10_000, "[" * 100_000,
+    "# " + "[a " * 50_000, "---\na: b\n" * 20_000,
+])  # fmt: skip
+def test_hostile_texts_are_split_within_seconds(text: str) -> None:
+    before = process_time()
+    assert "".join(text[each.tile_start:each.tile_end] for each in cut(text, 50, 10)) == text
+    assert process_time() - before < 5

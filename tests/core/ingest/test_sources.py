@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from mcpvectordb.config import Config
+from mcpvectordb.errors import Refused, TooLarge, Unreadable
+from mcpvectordb.ingest import sources
+from mcpvectordb.ingest.sources import is_url, read, read_path
+
+CONFIG = Config()
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
+
+SECRETS = [
+    ".ssh/config", ".ssh/keys/work", ".gnupg/trustdb.gpg", ".aws/credentials", ".AWS/Config", ".azure/token.json",
+    ".kube/config", ".docker/config.json", ".config/gcloud/access.db", ".config/gh/hosts.yml", ".env", ".env.local",
+    ".env.production", "prod.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc",
+    ".htpasswd", ".bash_history", "credentials", "credentials.json", "client_secret_42.json", "secrets.yaml", "id_rsa",
+    "backup/id_ed25519", "server.p12", "store.jks", "vault.kdbx", "putty.ppk", "login.keychain-db", "wallet.dat",
+    "Library/Keychains/login", ".local/share/keyrings/a", ".mozilla/firefox/x/places.sqlite", ".config/google-chrome/x",
+    "Library/Application Support/Google/Chrome/Default/Cookies", "AppData/Local/Google/Chrome/User Data/x",
+    "AppData/Roaming/Mozilla/Firefox/Profiles/x/prefs.js", "x/logins.json", "etc/shadow", "run/secrets/token",
+]
+HARMLESS = [
+    "ssh/config.md", "environment.txt", "docs/env.md", "credentials.md", "credentials/guide.md", "secrets-of-tea.txt",
+    "id_rsa.pub", "history.txt", "google/chrome-extensions/readme.md", "docker/config.json", "keys.md", "my.cnf.txt",
+]
+
+
+def make(path: Path, content: bytes = b"content") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_a_file_is_read_with_its_identity_type_and_time(tmp_path: Path) -> None:
+    path = make(tmp_path / "Report.PDF", b"%PDF")
+    os.utime(path, (0, 1_767_323_045))
+    found = read_path(path, config=CONFIG)
+    assert found.source == str(path.resolve())
+    assert (found.name, found.raw, found.file_type) == ("Report.PDF", b"%PDF", "pdf")
+    assert found.modified == "2026-01-02T03:04:05+00:00"
+
+
+def test_a_file_without_extension_has_an_unknown_type(tmp_path: Path) -> None:
+    assert read_path(make(tmp_path / "Makefile"), config=CONFIG).file_type == "unknown"
+
+
+def test_a_relative_path_and_a_tilde_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path / "a" / "note.txt")
+    monkeypatch.chdir(tmp_path / "a")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    expected = str((tmp_path / "a" / "note.txt").resolve())
+    assert read_path("../a/./note.txt", config=CONFIG).source == expected
+    assert read_path("~/a/note.txt", config=CONFIG).source == expected
+
+
+@POSIX
+def test_a_link_is_read_under_the_name_it_leads_to(tmp_path: Path) -> None:
+    target = make(tmp_path / "real" / "note.txt")
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    (tmp_path / "link").symlink_to("folder/note.txt")
+    assert read_path(tmp_path / "link", config=CONFIG).source == str(target.resolve())
+
+
+@pytest.mark.parametrize(
+    "name", ["missing.txt", "note.txt/inside", "", ".", "a\0b", "\udcff\ud800", "x" * 5000, "~nobody_at_all/x"]
+)
+def test_what_cannot_be_read_names_the_path_and_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    make(tmp_path / "note.txt")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Unreadable) as caught:
+        read_path(name, config=CONFIG)
+    assert repr(name) in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_folder_is_called_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="it is a folder"):
+        read_path(tmp_path, config=CONFIG)
+    with pytest.raises(Unreadable, match="it is a folder"):
+        read_path(tmp_path.anchor, config=CONFIG)
+
+
+@POSIX
+def test_a_loop_of_links_ends_in_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(Unreadable):
+        read_path(tmp_path / "a", config=CONFIG)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
+    path = make(tmp_path / "closed.txt")
+    path.chmod(0)
+    with pytest.raises(Unreadable, match="Permission denied"):
+        read_path(path, config=CONFIG)
+
+
+@POSIX
+def test_a_vanished_working_folder_does_not_break_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(Unreadable, match="no longer exists"):
+        read_path("x.txt", config=CONFIG)
+
+
+def test_a_file_above_the_limit_names_both_sizes(tmp_path: Path) -> None:
+    path = make(tmp_path / "big.txt", b"x" * 11)
+    with pytest.raises(TooLarge, match=r"11 bytes.*limit of 10 "):
+        read_path(path, config=Config(max_source_bytes=10))
+    assert len(read_path(path, config=Config(max_source_bytes=11)).raw) == 11
+
+
+@POSIX
+@pytest.mark.parametrize(
+    "path",
+    ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/tty", "/proc/self/environ", "/proc/cpuinfo", "/proc/self/fd/0",
+     "/proc/self/mem", "/sys/kernel/profiling", "/dev/../proc/version"],
+)
+def test_devices_and_the_kernels_views_are_refused_even_to_a_person(path: str) -> None:
+    if not os.path.lexists(path):
+        pytest.skip(f"no {path} here")
+    with pytest.raises((Refused, Unreadable)):
+        read_path(path, config=CONFIG)
+
+
+@POSIX
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(Refused, match="a device, a pipe or a socket"):
+        read_path(tmp_path / "pipe.txt", config=CONFIG)
+
+
+@POSIX
+def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket.txt")
+        with pytest.raises(Refused, match="a device, a pipe or a socket"):
+            read_path("socket.txt", config=CONFIG)
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_an_agent_may_not_read_a_secret_that_a_person_may(tmp_path: Path, name: str) -> None:
+    path = make(tmp_path / name)
+    with pytest.raises(Refused, match="secrets"):
+        read_path(path, config=CONFIG, guard=True)
+    assert read_path(path, config=CONFIG).raw == b"content"
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_an_agent_may_read_what_only_looks_a_little_like_a_secret(tmp_path: Path, name: str) -> None:
+    assert read_path(make(tmp_path / name), config=CONFIG, guard=True).raw == b"content"
+
+
+@POSIX
+def test_a_secret_is_refused_behind_links_in_both_directions(tmp_path: Path) -> None:
+    make(tmp_path / ".ssh" / "notes.txt")
+    (tmp_path / "innocent.txt").symlink_to(tmp_path / ".ssh" / "notes.txt")
+    make(tmp_path / "vault" / "key.txt")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".ssh").symlink_to(tmp_path / "vault")
+    for path in ("innocent.txt", "home/.ssh/key.txt", "vault/../.ssh/notes.txt"):
+        with pytest.raises(Refused, match="secrets"):
+            read_path(tmp_path / path, config=CONFIG, guard=True)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"-----BEGIN OPENSSH PRIVATE KEY-----\n", b"\n-----BEGIN RSA PRIVATE KEY-----\n",
+     b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n",
+     b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n", b"PuTTY-User-Key-File-3: ssh-ed25519\n"],
+)
+def test_an_agent_may_not_read_a_private_key_under_any_name(tmp_path: Path, head: bytes) -> None:
+    path = make(tmp_path / "notes.txt", head + b"abc")
+    with pytest.raises(Refused, match="private key"):
+        read_path(path, config=CONFIG, guard=True)
+
+
+def test_an_agent_may_read_a_certificate_and_a_text_about_keys(tmp_path: Path) -> None:
+    for content in (b"-----BEGIN CERTIFICATE-----\nabc", b"# Keys\nA file starts with -----BEGIN RSA PRIVATE KEY-----"):
+        assert read_path(make(tmp_path / "a.txt", content), config=CONFIG, guard=True).raw == content
+
+
+@POSIX
+@pytest.mark.parametrize(
+    "path",
+    ["outside.txt", "inside/../outside.txt", "inside/link.txt", "inside/folder/outside.txt", "inside-not/x.txt",
+     "missing.txt", "inside/dangling"],
+)
+def test_what_lies_outside_of_the_roots_is_refused_whether_it_exists_or_not(tmp_path: Path, path: str) -> None:
+    make(tmp_path / "outside.txt")
+    make(tmp_path / "inside-not" / "x.txt")
+    make(tmp_path / "inside" / "a.txt")
+    (tmp_path / "inside" / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (tmp_path / "inside" / "folder").symlink_to(tmp_path)
+    (tmp_path / "inside" / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(Refused, match="outside of the folders"):
+        read_path(tmp_path / path, config=CONFIG, roots=[tmp_path / "inside"])
+
+
+@POSIX
+def test_what_lies_inside_of_a_root_is_read_even_if_the_root_is_a_link(tmp_path: Path) -> None:
+    make(tmp_path / "a" / "x.txt")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    for path in ("a/x.txt", "b/x.txt"):
+        assert read_path(tmp_path / path, config=CONFIG, roots=[tmp_path / "c", tmp_path / "b"]).raw == b"content"
+
+
+@POSIX
+def test_the_database_is_refused_under_each_of_its_names(tmp_path: Path) -> None:
+    database = make(tmp_path / "notes.db")
+    make(tmp_path / "notes.db-wal")
+    make(tmp_path / "notes.db-shm")
+    os.link(database, tmp_path / "hard.txt")
+    os.link(tmp_path / "notes.db-wal", tmp_path / "hard-wal.txt")
+    (tmp_path / "soft.txt").symlink_to(database)
+    for name in ("notes.db", "notes.db-wal", "notes.db-shm", "hard.txt", "hard-wal.txt", "soft.txt"):
+        with pytest.raises(Refused, match="the database itself"):
+            read_path(tmp_path / name, config=CONFIG, forbidden=[tmp_path / "missing.db", database])
+    assert read_path(make(tmp_path / "other.db"), config=CONFIG, forbidden=[database]).raw == b"content"
+
+
+@POSIX
+def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "inside" / "sub" / "x.txt", b"public")
+    make(tmp_path / "outside" / "x.txt", b"secret")
+    judge = sources._judge
+
+    def judge_then_swap(*arguments: object) -> None:
+        judge(*arguments)  # type: ignore[arg-type]
+        (tmp_path / "inside" / "sub").rename(tmp_path / "inside" / "old")
+        (tmp_path / "inside" / "sub").symlink_to(tmp_path / "outside")
+
+    monkeypatch.setattr(sources, "_judge", judge_then_swap)
+    with pytest.raises(Unreadable):
+        read_path(tmp_path / "inside" / "sub" / "x.txt", config=CONFIG, roots=[tmp_path / "inside"])
+
+
+@POSIX
+def test_a_race_of_links_never_reads_what_is_outside(tmp_path: Path) -> None:
+    inside, over = tmp_path / "inside", threading.Event()
+    make(inside / "sub" / "x.txt", b"public")
+    make(tmp_path / "outside" / "x.txt", b"secret")
+
+    def swap() -> None:
+        while not over.is_set():
+            (inside / "sub").rename(inside / "kept")
+            (inside / "sub").symlink_to(tmp_path / "outside")
+            (inside / "sub").unlink()
+            (inside / "kept").rename(inside / "sub")
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    outcomes = set()
+    try:
+        for _ in range(3000):
+            try:
+                outcomes.add(read_path(inside / "sub" / "x.txt", config=CONFIG, roots=[inside]).raw)
+            except (Refused, Unreadable) as error:
+                outcomes.add(type(error).__name__.encode())
+    finally:
+        over.set()
+        swapper.join()
+    assert b"public" in outcomes
+    assert b"secret" not in outcomes
+
+
+@POSIX
+def test_a_file_replaced_between_check_and_open_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, other = make(tmp_path / "x.txt"), make(tmp_path / "y.txt", b"other")
+    open_ = os.open
+
+    def replace_then_open(name: str, *arguments: object, **options: object) -> int:
+        if name == "x.txt" and other.exists():
+            other.replace(path)
+        return open_(name, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", replace_then_open)
+    monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, replace_then_open})
+    with pytest.raises(Unreadable, match="was replaced"):
+        read_path(path, config=CONFIG)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts handles in /proc")
+def test_no_handle_is_left_open_by_success_or_failure(tmp_path: Path) -> None:
+    path = make(tmp_path / "a" / "x.txt", b"12345")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        read_path(path, config=CONFIG)
+        with pytest.raises(TooLarge):
+            read_path(path, config=Config(max_source_bytes=1))
+        with pytest.raises(Refused):
+            read_path(path, config=CONFIG, forbidden=[path])
+        for missing in (tmp_path / "a" / "y.txt", tmp_path / "b" / "y.txt", path / "z"):
+            with pytest.raises(Unreadable):
+                read_path(missing, config=CONFIG)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("source", ["http://x", "HTTPS://x", "ftp://x", "file:///etc/passwd", "gopher://x", "s3+x://y"])
+def test_what_looks_like_a_url_is_treated_as_one(source: str) -> None:
+    assert is_url(source)
+    with pytest.raises(Refused):
+        read(source, config=Config(allow_urls=False))
+
+
+@pytest.mark.parametrize("source", ["notes.txt", "C:\\notes.txt", "a/http://x", "http:x", "/http://x", Path("http:/x")])
+def test_all_else_is_a_path(source: str | Path) -> None:
+    assert not is_url(source)
+
+
+def test_read_reads_a_path_with_all_the_rules(tmp_path: Path) -> None:
+    path = make(tmp_path / ".env")
+    assert read(str(path), config=CONFIG).raw == read(path, config=CONFIG).raw == b"content"
+    for rule in ({"guard": True}, {"roots": [tmp_path / "x"]}, {"forbidden": [path]}):
+        with pytest.raises(Refused):
+            read(path, config=CONFIG, **rule)

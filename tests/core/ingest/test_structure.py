@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from mcpvectordb.ingest.structure import BODY, HEADING, STACKED, Outline, front_matter, outline, plain
+
+
+def markdown(text: str) -> list[tuple[int, tuple[str, ...]]]:
+    return [(each.level, each.path) for each in outline(text, "markdown").headings]
+
+
+def blocks(text: str) -> list[str]:
+    return [text[start:end] for start, end in outline(text, "markdown").blocks]
+
+
+def strengths(result: Outline, text: str) -> dict[str, int]:
+    return {text[at:].split()[0]: strength for at, strength in zip(result.cuts, result.strengths, strict=True)}
+
+
+@pytest.mark.parametrize(("line", "level", "text"), [
+    ("# Plain", 1, "Plain"), ("###### Six", 6, "Six"), ("## Closed ##", 2, "Closed"), ("# C#", 1, "C#"), ("#", 1, ""),
+    ("   # Three spaces", 1, "Three spaces"), ("# Tabs\tinside\r", 1, "Tabs inside"), ("\ufeff# Marked", 1, "Marked"),
+    ("Over\n====", 1, "Over"), ("Under\r\n---\r", 2, "Under"), ("# A\nUnder\n--", 1, "A"),
+])  # fmt: skip
+def test_a_heading_has_a_level_and_a_text(line: str, level: int, text: str) -> None:
+    assert markdown(f"{line}\n\nbody")[0] == (level, (text,))
+
+
+@pytest.mark.parametrize("line", [
+    "#tag", "####### seven", "    # indented code", r"\# escaped", "> # quoted", "- # item", "```\n# code\n```", "a\nb\n---",
+    "- item\n---", "1. item\n---", "| table\n---", "a | b\n---|---", "text\n\n---", "text\n-", "text\n    ---",
+])  # fmt: skip
+def test_what_only_looks_like_a_heading_is_none(line: str) -> None:
+    assert markdown(f"{line}\n\nbody") == []
+
+
+def test_a_path_leads_from_the_outermost_heading_and_forgets_closed_ones() -> None:
+    assert [path for _, path in markdown("# A\n### B\n## C\n### D\n# E\n")] == [
+        ("A",), ("A", "B"), ("A", "C"), ("A", "C", "D"), ("E",)]
+
+
+@pytest.mark.parametrize(("heading", "text"), [
+    ("**Bold**, _em_ and `code`", "Bold, em and code"), ("[Link](http://a.b/c_d) here", "Link here"),
+    ("![Logo](a.png) Name", "Logo Name"), ("snake_case_name", "snake_case_name"), ("2 * 3 * 4", "2 * 3 * 4"),
+    ("Anchor {#id}", "Anchor"), ("<a name='x'></a>Tag", "Tag"), (r"5 \* 3", "5 * 3"), ("a < b", "a < b"),
+    ("  two\nlines ", "two lines"), ("x" * 300, "x" * 200),
+])  # fmt: skip
+def test_inline_markup_is_taken_out_of_a_heading(heading: str, text: str) -> None:
+    assert plain(heading) == text
+
+
+@pytest.mark.parametrize("fence", [
+    "```\na\n```", "~~~\n```\n~~~", "````\n```\n````", "```py x=1\na\n``````", "```\na", "> ```\n> a\n> ```",
+    "- ```\n  a\n  ```", "```\n```py\n```",
+])  # fmt: skip
+def test_a_fence_ends_with_marks_like_its_own_or_with_the_text(fence: str) -> None:
+    assert blocks(f"before\n\n{fence}") == [fence]
+
+
+def test_inline_code_is_no_fence() -> None:
+    assert blocks("```not a fence```\n\ntext") == []
+
+
+def test_several_fences_are_told_apart() -> None:
+    assert blocks("```\na\n```\ntext\n~~~\nb\n~~~\n") == ["```\na\n```", "~~~\nb\n~~~"]
+
+
+def test_front_matter_is_yaml_between_dashes_at_the_very_top() -> None:
+    assert front_matter("---\na: 1\n\nb: 2\n---\n# Head") == ("a: 1\n\nb: 2\n", 18)
+    assert front_matter("\ufeff---\r\na: 1\r\n...\r\n") == ("a: 1\r\n", 16)
+    assert front_matter("---\n---\n") == ("", 7)
+
+
+@pytest.mark.parametrize("text", ["---\n\na: 1\n---\n", "---\na: 1\n", "---\n# Head\n---\n", "\n---\na: 1\n---\n", "--- a: 1"])
+def test_other_dashes_are_no_front_matter(text: str) -> None:
+    assert front_matter(text) == ("", 0)
+
+
+def test_lines_under_headings_and_stacked_headings_are_bad_places_to_cut() -> None:
+    text = "# A\n## B\nbody\n\n## C\n\n```\nx\n```\n"
+    assert outline(text, "markdown").strengths == [HEADING + 5, STACKED, BODY, HEADING + 4, BODY]
+
+
+def test_in_prose_a_blank_line_is_better_than_an_item_and_an_item_than_a_line() -> None:
+    text = "first\nSecond\n  - inner\n- outer\n\nlast"
+    found = strengths(outline(text, "text"), text.replace("- inner", "inner   ").replace("- outer", "outer  "))
+    assert found["last"] > found["outer"] > found["inner"] > found["Second"]
+
+
+def test_a_line_that_goes_on_with_a_sentence_is_no_place_to_cut() -> None:
+    assert outline("One two\nthree four.\nfive", "text").cuts == [0, 20]
+
+
+def test_in_code_definitions_are_better_than_dedents_and_closing_brackets_are_worst() -> None:
+    text = "first {\n  inner\n  }\nafter\n\n  indented\n\nsecond"
+    found = strengths(outline(text, "code"), text)
+    assert found["second"] > found["indented"] > found["after"] > found["inner"] > found["}"]
+
+
+def test_lines_of_a_block_are_given_only_where_it_does_not_fit() -> None:
+    text = "```\na\nb\n```\n"
+    assert outline(text, "markdown", lambda start, end: end - start < 20).cuts == [0]
+    assert outline(text, "markdown", lambda start, end: end - start < 5).cuts == [0, 4, 6, 8]

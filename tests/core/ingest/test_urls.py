@@ -1,0 +1,659 @@
+from __future__ import annotations
+
+import gzip
+import socket
+import ssl
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import brotli
+import pytest
+
+from mcpvectordb.config import Config
+from mcpvectordb.errors import FetchFailed, Refused, TooLarge
+from mcpvectordb.ingest import urls
+from mcpvectordb.ingest.urls import fetch
+from mcpvectordb.records import Progress, Source
+
+OPEN = Config(allow_private_urls=True, host_interval=0, fetch_timeout=5)
+STRICT = Config(host_interval=0, fetch_timeout=5)
+
+HOSTILE = [
+    # other schemes
+    "ftp://example.com/x", "file:///etc/passwd", "file://localhost/etc/passwd", "gopher://example.com/_x",
+    "javascript:alert(1)", "data:text/html,x", "ws://example.com/", "jar:http://example.com!/", "//example.com/", "",
+    "example.com", "http:example.com", "http:/example.com", "http//example.com", "view-source:http://example.com/",
+    # this machine
+    "http://127.0.0.1/", "http://127.0.0.1:6379/", "http://127.8.9.10/", "http://localhost/", "http://LOCALHOST/",
+    "http://localhost./", "http://foo.localhost/", "http://127.0.0.1./", "http://[::1]/", "http://[0:0:0:0:0:0:0:1]/",
+    "http://0.0.0.0/", "http://0/", "http://[::]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/",
+    "http://[::127.0.0.1]/", "http://[::ffff:0:127.0.0.1]/",
+    # in disguise
+    "http://2130706433/", "http://017700000001/", "http://0x7f000001/", "http://0x7f.1/", "http://0177.0.0.1/",
+    "http://127.1/", "http://127.0.1/", "http://0x7f.0x0.0x0.0x1/", "http://00000177.0.0.1/", "http://127.0.0.01/",
+    "http://１２７.０.０.１/", "http://①②⑦.0.0.1/", "http://127。0。0。1/", "http://ｌｏｃａｌｈｏｓｔ/", "http://%31%32%37.0.0.1/",
+    "http://127%2e0.0.1/", "http://127.0.0.1%00.example.com/", "http://4294967296/", "http://999.1.1.1/",
+    "http://1.2.3.4.5/", "http://foo.0x7f/",
+    # private, internal, special networks
+    "http://10.0.0.1/", "http://172.16.0.1/", "http://172.31.255.255/", "http://192.168.0.1/", "http://100.64.0.1/",
+    "http://169.254.169.254/latest/meta-data/", "http://169.254.170.2/", "http://100.100.100.200/",
+    "http://168.63.129.16/", "http://metadata.google.internal/", "http://[fd00:ec2::254]/", "http://[fc00::1]/",
+    "http://[fe80::1]/", "http://[fe80::1%25eth0]/", "http://[fe80::1%eth0]/", "http://[fec0::1]/",
+    "http://224.0.0.1/", "http://255.255.255.255/", "http://240.0.0.1/", "http://192.0.2.1/", "http://198.18.0.1/",
+    "http://198.51.100.1/", "http://203.0.113.1/", "http://[2001:db8::1]/", "http://[ff02::1]/",
+    "http://[64:ff9b::127.0.0.1]/", "http://[64:ff9b::a9fe:a9fe]/", "http://[2002:7f00:1::]/", "http://[2001::1]/",
+    "http://[100::1]/", "http://printer.local/", "http://nas.home.arpa/", "http://wiki.corp/",
+    # userinfo and confusion
+    "http://user@example.com/", "http://user:pw@example.com/", "http://example.com@127.0.0.1/", "http://@127.0.0.1/",
+    "http://example.com\\@127.0.0.1/", "http://127.0.0.1\\@example.com/", "http://exa\tmple.com/", "http://example.com\n/",
+    " http://example.com/", "http://example.com/ x", "http://example.com\u200b/", "http://example.com:80@127.0.0.1/",
+    "http://[::1/", "http://::1/", "http://[::1]x/", "http://[127.0.0.1]/", "http://example.com:0/",
+    "http://example.com:65536/", "http://example.com:-1/", "http://example.com:８０/", "http://example.com:80:81/",
+    "http:///etc/passwd", "http://?x", "http://.example.com/", "http://exam..ple.com/", "http://" + "a" * 64 + ".com/",
+    "http://" + "a." * 150 + "com/", "http://example.com/" + "a" * 9000, "http://exa<mple.com/", "http://exa'mple.com/",
+    # names that resolve to what is not public
+    "http://to-loopback.test/", "http://to-metadata.test/", "http://to-v6-private.test/", "http://to-both.test/",
+    "http://to-zone.test/", "http://router/",
+]
+NAMES = {
+    "to-loopback.test": ["127.0.0.1"], "to-metadata.test": ["169.254.169.254"], "to-v6-private.test": ["fd00::1"],
+    "to-both.test": ["93.184.216.34", "10.0.0.1"], "to-zone.test": ["fe80::1%lo"], "router": ["192.168.0.1"],
+}
+
+Page = Callable[["Handler"], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    pages: dict[str, Page]
+    seen: list[tuple[str, dict[str, str]]]
+
+    def do_GET(self) -> None:
+        self.seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+        with suppress(BrokenPipeError, ConnectionResetError):  # the client has seen enough
+            self.pages[self.path.partition("?")[0]](self)
+        self.close_connection = True
+
+    def answer(self, body: bytes = b"", status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in ({"Content_Length": str(len(body))} | headers).items():
+            if value:
+                self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Site:
+    """A web site on loopback: `site.pages["/x"] = page`."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.pages: dict[str, Page] = {}
+        self.seen: list[tuple[str, dict[str, str]]] = []
+        handler = type("SiteHandler", (Handler,), {"pages": self.pages, "seen": self.seen})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        if context:
+            plain = self.server.socket
+            self.server.socket = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        self.port = self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever, args=[0.02])
+        self.thread.start()
+
+    def url(self, path: str, host: str = "127.0.0.1", scheme: str = "http") -> str:
+        return f"{scheme}://{host}:{self.port}{path}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.close()
+
+
+def page(body: bytes = b"hello", status: int = 200, **headers: str) -> Page:
+    return lambda handler: handler.answer(body, status, **headers)
+
+
+def got(url: str, config: Config = OPEN, **options: object) -> Source:
+    found = fetch(url, config=config, **options)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **_: object) -> None:
+        pytest.fail(f"a connection was tried: {arguments}")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+# --- the guard -------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_hostile_urls_is_long_enough() -> None:
+    assert len(set(HOSTILE)) == len(HOSTILE) >= 70
+
+
+@pytest.mark.usefixtures("no_connections")
+@pytest.mark.parametrize("url", HOSTILE)
+def test_a_hostile_url_is_refused_before_any_connection(url: str) -> None:
+    with pytest.raises(Refused) as caught:
+        fetch(url, config=STRICT, resolve=lambda host, port: NAMES[host])
+    assert len(str(caught.value)) > 20
+
+
+@pytest.mark.usefixtures("no_connections")
+def test_the_switch_turns_all_urls_off() -> None:
+    with pytest.raises(Refused, match="allow_urls"):
+        fetch("https://example.com/", config=replace(STRICT, allow_urls=False))
+
+
+@pytest.mark.usefixtures("no_connections")
+@pytest.mark.parametrize("url", ["http://169.254.169.254/", "http://0.0.0.0/", "http://[::ffff:a9fe:a9fe]/",
+                                 "http://metadata.google.internal/", "http://2130706433/", "http://u@127.0.0.1/"])
+def test_some_are_refused_even_where_private_ones_are_allowed(url: str) -> None:
+    with pytest.raises(Refused):
+        fetch(url, config=OPEN, resolve=lambda host, port: ["169.254.169.254"])
+
+
+def test_a_refusal_says_how_private_addresses_are_allowed() -> None:
+    with pytest.raises(Refused, match=r"10\.0\.0\.1.*private network.*allow_private_urls"):
+        fetch("http://10.0.0.1/", config=STRICT)
+
+
+def test_a_private_page_is_read_where_the_configuration_allows_it(site: Site) -> None:
+    site.pages["/"] = page()
+    assert got(site.url("/")).raw == b"hello"
+    assert got(site.url("/", "localhost"), resolve=lambda host, port: ["127.0.0.1"]).raw == b"hello"
+
+
+def test_a_redirect_to_a_private_address_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first hop is allowed by pretending that loopback is public; the second leads to a private network."""
+    monkeypatch.setattr(urls, "blocked", lambda address, **_: "private" if address == "10.0.0.1" else "")
+    for location in (
+        "http://10.0.0.1/", "//10.0.0.1/x", "http://inner.test/", "http://user@127.0.0.1/", "file:///etc/passwd",
+        "http://localhost/", "http://2130706433/", "http://[::1", "javascript:alert(1)",
+    ):
+        site.pages["/"] = page(status=302, Location=location)
+        with pytest.raises(Refused):
+            fetch(site.url("/"), config=STRICT, resolve=lambda host, port: ["10.0.0.1"])
+    assert {path for path, _ in site.seen} == {"/"}
+
+
+def test_every_hop_is_resolved_and_judged_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that was public for the first request and is private for the second one gains nothing."""
+    monkeypatch.setattr(urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private")
+    answers = iter([["127.0.0.1"], ["192.168.0.1"]])
+    site.pages["/"] = page(status=302, Location="/secret")
+    site.pages["/secret"] = page(b"secret")
+    with pytest.raises(Refused, match=r"192\.168\.0\.1"):
+        fetch(site.url("/", "rebinds.test"), config=STRICT, resolve=lambda host, port: next(answers))
+    assert [path for path, _ in site.seen] == ["/"]
+
+
+def test_the_connection_goes_to_the_address_that_was_judged(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name is resolved once: a resolver that changes its answer is not asked again."""
+    asked = []
+
+    def resolver(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
+
+    dial = socket.create_connection
+    dialled = []
+
+    def recording(address: tuple[str, int], timeout: float) -> socket.socket:
+        dialled.append(address)
+        return dial(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", recording)
+    site.pages["/"] = page()
+    assert got(site.url("/", "name.test"), resolve=resolver).raw == b"hello"
+    assert (asked, dialled) == (["name.test"], [("127.0.0.1", site.port)])
+    assert site.seen[0][1]["host"] == f"name.test:{site.port}"
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer(site: Site) -> None:
+    site.pages["/"] = page()
+    assert got(site.url("/", "two.test"), resolve=lambda host, port: ["127.0.0.9", "127.0.0.1"]).raw == b"hello"
+
+
+def test_neither_proxies_nor_netrc_are_taken_from_the_environment(
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/")
+    site.pages["/"] = page()
+    assert got(site.url("/")).raw == b"hello"
+    assert "authorization" not in site.seen[0][1]
+
+
+# --- the answer ------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_comes_with_type_time_and_version(site: Site) -> None:
+    site.pages["/docs/My%20page.html"] = page(
+        b"<p>hi", Content_Type="text/html; charset=latin-1", ETag='W/"v1"',
+        Last_Modified="Fri, 02 Jan 2026 03:04:05 GMT")
+    url = site.url("/docs/My%20page.html?x=1#part")
+    found = got(url)
+    assert found == Source(
+        source=url, name="My page.html", raw=b"<p>hi", file_type="url", modified="2026-01-02T03:04:05+00:00",
+        media_type="text/html; charset=latin-1", etag='W/"v1"')
+
+
+def test_a_page_without_headers_has_empty_fields_and_the_hosts_name(site: Site) -> None:
+    site.pages["/"] = page(Last_Modified="yesterday")
+    found = got(site.url("/"))
+    assert (found.modified, found.media_type, found.etag, found.name) == ("", "", "", f"127.0.0.1:{site.port}")
+
+
+def test_we_introduce_ourselves(site: Site) -> None:
+    site.pages["/"] = page()
+    got(site.url("/"))
+    headers = site.seen[0][1]
+    assert headers["user-agent"].startswith("mcpvectordb/")
+    assert headers["accept-encoding"] == "gzip, br"
+    assert "if-none-match" not in headers and "if-modified-since" not in headers
+
+
+def test_an_unchanged_page_is_none(site: Site) -> None:
+    site.pages["/"] = lambda handler: handler.answer(
+        status=304 if handler.headers["If-None-Match"] == '"v1"' or handler.headers["If-Modified-Since"] else 200)
+    assert fetch(site.url("/"), config=OPEN, etag='"v1"') is None
+    assert fetch(site.url("/"), config=OPEN, modified="2026-01-02T03:04:05+00:00") is None
+    assert fetch(site.url("/"), config=OPEN, etag='"v0"') is not None
+    assert site.seen[1][1]["if-modified-since"] == "Fri, 02 Jan 2026 03:04:05 GMT"
+
+
+def test_a_304_that_nobody_asked_for_is_a_failure(site: Site) -> None:
+    site.pages["/"] = page(b"", 304)
+    with pytest.raises(FetchFailed, match="304"):
+        fetch(site.url("/"), config=OPEN)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 500, 503, 302])
+def test_a_status_that_is_not_success_is_named(site: Site, status: int) -> None:
+    site.pages["/"] = page(status=status)
+    with pytest.raises(FetchFailed, match=f"answered {status}"):
+        fetch(site.url("/"), config=OPEN)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_followed_and_the_source_keeps_the_url_as_given(site: Site, status: int) -> None:
+    site.pages["/"] = page(status=status, Location="/neu/Stra\u00dfe".encode().decode("latin-1"))
+    site.pages["/neu/Stra%C3%9Fe"] = page(b"there")
+    found = got(site.url("/"))
+    assert (found.raw, found.source) == (b"there", site.url("/"))
+
+
+def test_the_sixth_redirect_is_not_followed(site: Site) -> None:
+    for number in range(9):
+        site.pages[f"/{number}"] = page(status=302, Location=f"/{number + 1}")
+    site.pages["/5"] = page(b"five")
+    assert got(site.url("/0")).raw == b"five"
+    site.pages["/5"] = page(status=302, Location="/6")
+    site.pages["/6"] = page(b"six")
+    with pytest.raises(FetchFailed, match="redirects more than 5 times"):
+        fetch(site.url("/0"), config=OPEN)
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [
+    ("gzip", gzip.compress), ("x-gzip", gzip.compress), ("br", brotli.compress), ("GZIP ", gzip.compress),
+    ("identity", bytes),
+])
+def test_a_packed_page_is_unpacked(site: Site, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+    body = b"".join(b"line %d\n" % number for number in range(30_000))
+    site.pages["/"] = page(pack(body), Content_Encoding=encoding)
+    assert got(site.url("/")).raw == body
+
+
+def test_several_gzip_members_are_one_page(site: Site) -> None:
+    site.pages["/"] = page(gzip.compress(b"one ") + gzip.compress(b"two"), Content_Encoding="gzip")
+    assert got(site.url("/")).raw == b"one two"
+
+
+@pytest.mark.parametrize(("encoding", "body"), [
+    ("gzip", b"not gzip"), ("gzip", gzip.compress(b"x" * 999)[:-9]), ("gzip", gzip.compress(b"x") + b"junk"),
+    ("br", b"\xff\xff\xff\xff not brotli"), ("br", brotli.compress(b"x" * 999)[:-3]),
+    ("br", brotli.compress(b"x") + b"junk"),
+    ("deflate", zlib.compress(b"x")), ("gzip, br", b"x"), ("zstd", b"x"),
+])
+def test_a_page_that_cannot_be_unpacked_is_a_failure(site: Site, encoding: str, body: bytes) -> None:
+    site.pages["/"] = page(body, Content_Encoding=encoding)
+    with pytest.raises(FetchFailed, match=encoding.partition(",")[0] if encoding != "br" else "brotli"):
+        fetch(site.url("/"), config=OPEN)
+
+
+def test_progress_counts_what_arrives(site: Site) -> None:
+    steps: list[Progress] = []
+    site.pages["/"] = page(b"x" * 200_000)
+    got(site.url("/"), progress=steps.append)
+    assert [step.done for step in steps] == sorted({step.done for step in steps})
+    assert steps[-1] == Progress(step="fetch", done=200_000, total=200_000)
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_that_announces_too_much_is_not_read(site: Site) -> None:
+    site.pages["/"] = page(b"x" * 1001)
+    with pytest.raises(TooLarge, match=r"1001 bytes.*limit of 1000 "):
+        fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1000))
+    assert len(got(site.url("/"), replace(OPEN, max_source_bytes=1001)).raw) == 1001
+
+
+def test_an_endless_page_is_cut_at_the_limit(site: Site) -> None:
+    def endless(handler: Handler) -> None:
+        handler.answer(Content_Length="")
+        while True:
+            handler.wfile.write(b"x" * 65_536)
+
+    site.pages["/"] = endless
+    with pytest.raises(TooLarge, match="more than 1000000 bytes"):
+        fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
+
+
+def test_an_endless_chunked_page_is_cut_at_the_limit(site: Site) -> None:
+    def endless(handler: Handler) -> None:
+        handler.protocol_version = "HTTP/1.1"
+        handler.answer(Content_Length="", Transfer_Encoding="chunked")
+        while True:
+            handler.wfile.write(b"%x\r\n%s\r\n" % (10_000, b"x" * 10_000))
+
+    site.pages["/"] = endless
+    with pytest.raises(TooLarge):
+        fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", lambda raw: gzip.compress(raw, 1)),
+                                                ("br", lambda raw: brotli.compress(raw, quality=1))])
+def test_a_bomb_is_cut_at_the_limit(site: Site, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+    bomb = pack(bytes(50_000_000))
+    site.pages["/"] = page(bomb, Content_Encoding=encoding)
+    assert len(bomb) < 500_000
+    with pytest.raises(TooLarge, match="more than 1000000 bytes"):
+        fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
+
+
+def drip(handler: Handler, piece: bytes) -> None:
+    for _ in range(100):
+        handler.wfile.write(piece)
+        handler.wfile.flush()
+        time.sleep(0.05)
+
+
+def slow_body(handler: Handler) -> None:
+    handler.answer(Content_Length="1000")
+    drip(handler, b"x")
+
+
+def slow_open_body(handler: Handler) -> None:
+    handler.answer(Content_Length="")
+    drip(handler, b"x")
+
+
+def slow_status(handler: Handler) -> None:
+    drip(handler, b"H")
+
+
+def slow_headers(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.0 200 OK\r\n")
+    drip(handler, b"X-Y: z\r\n")
+
+
+def endless_continue(handler: Handler) -> None:
+    drip(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def silence(handler: Handler) -> None:
+    time.sleep(5)
+
+
+@pytest.mark.parametrize("slow", [slow_body, slow_open_body, slow_status, slow_headers, endless_continue, silence])
+def test_a_page_that_drips_is_cut_at_the_deadline(site: Site, slow: Page) -> None:
+    site.pages["/"] = slow
+    start = time.monotonic()
+    with pytest.raises(FetchFailed, match=r"127\.0\.0\.1.*longer than 0\.25 seconds"):
+        fetch(site.url("/"), config=replace(OPEN, fetch_timeout=0.25))
+    assert time.monotonic() - start < 2
+
+
+def test_the_deadline_covers_all_redirects_together(site: Site) -> None:
+    def later(handler: Handler) -> None:
+        time.sleep(0.25)
+        handler.answer(status=302, Location="/")
+
+    site.pages["/"] = later
+    with pytest.raises(FetchFailed, match=r"longer than 0\.6 seconds"):
+        fetch(site.url("/"), config=replace(OPEN, fetch_timeout=0.6))
+
+
+def test_the_deadline_covers_a_resolver_that_hangs() -> None:
+    over = threading.Event()
+
+    def hanging(host: str, port: int) -> list[str]:
+        over.wait(10)
+        return []
+
+    with pytest.raises(FetchFailed, match=r"slow\.test.*longer than 0\.3 seconds"):
+        fetch("http://slow.test/", config=replace(OPEN, fetch_timeout=0.3), resolve=hanging)
+    over.set()
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_does_not_resolve_is_named() -> None:
+    def unknown(host: str, port: int) -> list[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with pytest.raises(FetchFailed, match=r"nowhere\.test.*not known"):
+        fetch("http://nowhere.test/", config=STRICT, resolve=unknown)
+    with pytest.raises(FetchFailed, match=r"empty\.test.*no address"):
+        fetch("http://empty.test/", config=STRICT, resolve=lambda host, port: [])
+
+
+def test_a_closed_port_is_named() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        with pytest.raises(FetchFailed, match=r"127\.0\.0\.1.*refused"):
+            fetch(f"http://127.0.0.1:{free.getsockname()[1]}/", config=OPEN)
+
+
+def short(handler: Handler) -> None:
+    handler.answer(Content_Length="100")
+    handler.wfile.write(b"only this")
+
+
+def no_http(handler: Handler) -> None:
+    handler.wfile.write(b"220 smtp.example.com ESMTP\r\n")
+
+
+def wrong_chunks(handler: Handler) -> None:
+    handler.protocol_version = "HTTP/1.1"
+    handler.answer(Content_Length="", Transfer_Encoding="chunked")
+    handler.wfile.write(b"zz\r\n")
+
+
+def nothing(handler: Handler) -> None:
+    pass
+
+
+def huge_header(handler: Handler) -> None:
+    handler.answer(X="y" * 100_000)
+
+
+@pytest.mark.parametrize("broken", [short, no_http, wrong_chunks, nothing, huge_header])
+def test_a_server_that_breaks_the_protocol_is_a_failure(site: Site, broken: Page) -> None:
+    site.pages["/"] = broken
+    with pytest.raises(FetchFailed, match=r"127\.0\.0\.1 could not be fetched from: ."):
+        fetch(site.url("/"), config=OPEN)
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def secure_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A site whose certificate is for name.test and trusted."""
+    certificate = self_signed(tmp_path, "name.test")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    made = Site(context)
+    yield made
+    made.close()
+
+
+def self_signed(folder: Path, name: str) -> Path:
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False).sign(key, hashes.SHA256())
+    )
+    path = folder / "certificate.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    return path
+
+
+def test_tls_is_checked_against_the_name_while_the_connection_goes_to_the_address(secure_site: Site) -> None:
+    secure_site.pages["/"] = page()
+    url = secure_site.url("/", "name.test", "https")
+    assert got(url, resolve=lambda host, port: ["127.0.0.1"]).raw == b"hello"
+    assert secure_site.seen[0][1]["host"] == f"name.test:{secure_site.port}"
+
+
+@pytest.mark.parametrize("host", ["other.test", "127.0.0.1"])
+def test_a_certificate_for_another_name_is_a_failure(secure_site: Site, host: str) -> None:
+    secure_site.pages["/"] = page()
+    with pytest.raises(FetchFailed, match=host):
+        fetch(secure_site.url("/", host, "https"), config=OPEN, resolve=lambda host, port: ["127.0.0.1"])
+    assert secure_site.seen == []
+
+
+def test_an_authority_that_is_not_trusted_is_a_failure(
+    secure_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with pytest.raises(FetchFailed, match="certificate verify failed"):
+        fetch(secure_site.url("/", "name.test", "https"), config=OPEN, resolve=lambda host, port: ["127.0.0.1"])
+
+
+def test_a_tls_handshake_that_hangs_is_cut_at_the_deadline() -> None:
+    impatient = replace(OPEN, fetch_timeout=0.3)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        pytest.raises(FetchFailed, match=r"longer than 0\.3 seconds"),
+    ):
+        fetch(f"https://127.0.0.1:{mute.getsockname()[1]}/", config=impatient)
+
+
+def test_tls_that_drips_is_cut_at_the_deadline(secure_site: Site) -> None:
+    secure_site.pages["/"] = slow_body
+    with pytest.raises(FetchFailed, match=r"longer than 0\.6 seconds"):
+        fetch(secure_site.url("/", "name.test", "https"), config=replace(OPEN, fetch_timeout=0.6),
+              resolve=lambda host, port: ["127.0.0.1"])
+
+
+# --- a proxy ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_configured_proxy_is_asked_with_its_password_and_the_whole_url(site: Site) -> None:
+    site.pages["http://name.test:80/x"] = page(b"by proxy")
+    config = replace(OPEN, proxy=f"http://me:p%40ss@127.0.0.1:{site.port}")
+    assert got("http://name.test/x?y", config).raw == b"by proxy"
+    path, headers = site.seen[0]
+    assert path == "http://name.test:80/x?y"
+    assert headers["proxy-authorization"] == "Basic bWU6cEBzcw=="
+
+
+@pytest.mark.usefixtures("no_connections")
+def test_the_guard_also_judges_what_goes_through_a_proxy() -> None:
+    config = replace(STRICT, proxy="http://127.0.0.1:9")
+    for url in ("http://10.0.0.1/", "http://to-loopback.test/", "https://localhost/"):
+        with pytest.raises(Refused):
+            fetch(url, config=config, resolve=lambda host, port: NAMES[host])
+
+
+class Tunnel(threading.Thread):
+    """A proxy that answers one CONNECT and then passes bytes to `port` on loopback."""
+
+    def __init__(self, port: int, answer: bytes) -> None:
+        super().__init__(daemon=True)
+        self.listener, self.port, self.answer, self.asked = socket.create_server(("127.0.0.1", 0)), port, answer, b""
+        self.start()
+
+    def run(self) -> None:
+        site = socket.create_connection(("127.0.0.1", self.port))
+        with self.listener, self.listener.accept()[0] as client, site:
+            while not self.asked.endswith(b"\r\n\r\n"):
+                self.asked += client.recv(1)
+            client.sendall(self.answer)
+            back = threading.Thread(target=self.pump, args=[site, client], daemon=True)
+            back.start()
+            self.pump(client, site)
+            back.join(5)
+
+    def pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
+def test_https_goes_through_a_tunnel_of_the_proxy_with_the_certificate_checked(secure_site: Site) -> None:
+    secure_site.pages["/"] = page(b"tunnelled")
+    tunnel = Tunnel(secure_site.port, b"HTTP/1.1 200 Connection established\r\n\r\n")
+    config = replace(OPEN, proxy=f"http://me:pw@127.0.0.1:{tunnel.listener.getsockname()[1]}")
+    assert got("https://name.test/", config).raw == b"tunnelled"
+    tunnel.join(5)
+    assert tunnel.asked.splitlines()[:2] == [b"CONNECT name.test:443 HTTP/1.1", b"Host: name.test:443"]
+    assert b"\r\nProxy-Authorization: Basic " in tunnel.asked
+
+
+def test_a_proxy_that_refuses_the_tunnel_is_named(site: Site) -> None:
+    tunnel = Tunnel(site.port, b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+    config = replace(OPEN, proxy=f"http://127.0.0.1:{tunnel.listener.getsockname()[1]}")
+    with pytest.raises(FetchFailed, match=r"the proxy answered .*407"):
+        fetch("https://name.test/", config=config)
+    tunnel.join(5)
+
+
+# --- manners ---------------------------------------------------------------------------------------------------------
+
+
+def test_pages_of_one_host_keep_their_distance_from_the_second_on(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    site.pages["/"] = page()
+    for host in ("first.test", "second.test", "first.test", "first.test"):
+        got(site.url("/", host), replace(OPEN, host_interval=100), resolve=lambda host, port: ["127.0.0.1"])
+    assert waits[:2] == [0, 0]
+    assert 50 < waits[2] <= 100 < 150 < waits[3] <= 200

@@ -1,0 +1,437 @@
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcpvectordb.config import Config
+from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
+from mcpvectordb.ingest.worker import Worker
+from mcpvectordb.records import Parsed, Source
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX processes")
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
+CONFIG = Config(parse_timeout=5, parse_memory=300_000_000, parse_output_bytes=1_000_000)
+ROOT = Path(__file__).parents[3]
+
+# A parser that does what its file says; the first byte makes the file foreign.
+OBEDIENT = """
+import ctypes, os, re, sys, time
+from mcpvectordb import errors
+from mcpvectordb.ingest import worker
+from mcpvectordb.records import Parsed
+
+def parse(source):
+    answer = eval(source.raw[1:].decode(), globals(), {"source": source})
+    return answer if isinstance(answer, Parsed) else Parsed(text=str(answer), title=source.name)
+
+def fail(error):
+    raise error
+
+worker.serve(parse, memory=%d, output=%d, seconds=%r)
+"""
+# A process that a hostile file has taken over: it sends back what the file says, as parts of an answer or raw.
+TAKEN_OVER = """
+import struct, sys
+def send(*parts):
+    for part in parts:
+        sys.stdout.buffer.write(struct.pack(">Q", len(part)) + part)
+def receive():
+    return sys.stdin.buffer.read(struct.unpack(">Q", sys.stdin.buffer.read(8))[0])
+send(b"{}")
+while True:
+    sys.stdout.buffer.flush()
+    receive()
+    answer = eval(receive()[1:])
+    sys.stdout.buffer.write(answer) if isinstance(answer, bytes) else send(*answer)
+"""
+
+
+def obedient(config: Config = CONFIG) -> Worker:
+    code = OBEDIENT % (config.parse_memory, config.parse_output_bytes, config.parse_timeout)
+    return Worker(config, command=[sys.executable, "-P", "-c", code])
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """One worker for all these tests: none may leave it in a state that the next one minds."""
+    with obedient() as made:
+        yield made
+
+
+def told(expression: str) -> Source:
+    return Source(source="/x/file", name="file", raw=b"\xff" + expression.encode(), file_type="x")
+
+
+def works(worker: Worker) -> bool:
+    return worker.parse(told("'fine'")) == Parsed(text="fine", title="file")
+
+
+# --- the normal case -------------------------------------------------------------------------------------------------
+
+
+def test_foreign_bytes_are_parsed_in_another_process_that_is_reused(worker: Worker) -> None:
+    first, second = worker.parse(told("os.getpid()")).text, worker.parse(told("os.getpid()")).text
+    assert first == second != str(os.getpid())
+
+
+def test_all_of_a_source_goes_there_and_all_that_was_parsed_comes_back(worker: Worker) -> None:
+    fields = {"modified": "2026", "media_type": "text/html; charset=x", "etag": '"v\u00e9"', "name": "n\udcff\u4e2d.bin"}
+    source = replace(told("source"), **fields)  # type: ignore[arg-type]
+    assert eval(worker.parse(source).text) == source
+    answer = Parsed(text="Zürich 中文 \U0001f600", title="T\u00eftle", kind="markdown", pages=(0, 3, 3),
+                    metadata={"a": [1, {"b": None}], "c": 1.5})
+    assert worker.parse(told(repr(answer))) == answer
+
+
+def test_real_bytes_go_through_the_real_formats_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    raw = "Die Straße führt über die Brücke nach Köln, wo schöne Häuser stehen.".encode("latin-1")
+    with Worker(CONFIG) as worker:
+        for _ in range(2):
+            found = worker.parse(Source(source="/x/a.txt", name="a.txt", raw=raw, file_type="txt"))
+            assert found.text.encode("latin-1") == raw
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_text_is_told_apart_from_a_failure() -> None:
+    with Worker(CONFIG) as worker, pytest.raises(NoText):
+        worker.parse(Source(source="/x/a.txt", name="a.txt", raw=b"\xff\xfe \0\n\0", file_type="txt"))
+
+
+def test_plain_text_and_unknown_types_start_no_process() -> None:
+    worker = Worker(CONFIG, command=["/nonexistent/program"])
+    text = Source(source="/x/a.md", name="a.md", raw="# Überschrift".encode(), file_type="md")
+    assert worker.parse(text).text == "# Überschrift"
+    with pytest.raises(UnsupportedFormat):
+        worker.parse(replace(text, name="a.xyzzy"))
+
+
+def test_errors_of_ours_come_back_as_what_they_were(worker: Worker) -> None:
+    for kind in IngestError.__subclasses__():
+        with pytest.raises(kind, match=r"^because of ünicode$"):
+            worker.parse(told(f"fail(errors.{kind.__name__}('because of ünicode'))"))
+    assert works(worker)
+
+
+@pytest.mark.parametrize("failure", ["1 / 0", "fail(RecursionError('too deep'))", "fail(OSError(5, 'io'))", "'\\ud800'",
+                                     "Parsed(text='x', title='x', metadata={'a': {1, 2}})"])
+def test_errors_of_others_are_a_parse_failed_that_names_file_and_kind(worker: Worker, failure: str) -> None:
+    before = worker.parse(told("os.getpid()"))
+    with pytest.raises(ParseFailed, match=r"^file cannot be parsed: [A-Za-z]+Error"):
+        worker.parse(told(failure))
+    assert worker.parse(told("os.getpid()")) == before
+
+
+def test_threads_take_turns(worker: Worker) -> None:
+    answers: dict[int, str] = {}
+
+    def ask(number: int) -> None:
+        answers[number] = worker.parse(told(f"time.sleep(0.01) or {number}")).text
+
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {number: str(number) for number in range(12)}
+
+
+def test_what_a_parser_prints_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    with obedient() as worker:
+        assert worker.parse(told("print('noise', flush=True) or os.write(1, b'more')")).text == "4"
+        assert worker.parse(told("sys.stdin.read() + str(os.read(0, 9))")).text == "b''"
+    assert capfd.readouterr() == ("", "noise\nmore")
+
+
+def test_secrets_in_the_environment_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    monkeypatch.setenv("MCPVECTORDB_PROXY", "http://me:secret@proxy:1")
+    with obedient() as worker:
+        assert "secret" not in worker.parse(told("dict(os.environ)")).text
+
+
+def test_modules_in_the_working_folder_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("json", "struct", "mcpvectordb"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('hostile module')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(ROOT), *(entry for entry in sys.path if entry)])
+    with obedient() as worker:
+        assert works(worker)
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hang", ["time.sleep(60)", "re.match('(a+)+$', 'a' * 60 + 'b')"])
+def test_a_parser_that_hangs_is_ended_by_the_clock_and_the_next_file_works(hang: str) -> None:
+    with obedient(replace(CONFIG, parse_timeout=0.5)) as worker:
+        assert works(worker)
+        start = time.monotonic()
+        with pytest.raises(ParseFailed, match=r"^file cannot be parsed: it took longer than 0\.5 seconds"):
+            worker.parse(told(hang))
+        assert time.monotonic() - start < 3
+        assert works(worker)
+
+
+@POSIX
+@pytest.mark.parametrize(("crash", "name"), [
+    ("os._exit(3)", "exit status 3"), ("os.abort()", "SIGABRT"), ("ctypes.string_at(0)", "SIGSEGV"), ("sys.exit(4)", "4"),
+    ("os.kill(os.getpid(), 9)", "SIGKILL"),
+])
+def test_a_parser_that_crashes_is_replaced_and_the_next_file_works(worker: Worker, crash: str, name: str) -> None:
+    with pytest.raises(ParseFailed, match=f"^file cannot be parsed: its parser crashed .*{name}"):
+        worker.parse(told(crash))
+    assert works(worker)
+
+
+@LINUX
+@pytest.mark.parametrize("swell", ["bytes(10**9)", "[bytes(10**6) for _ in range(10**4)]", "'x' * 10**9",
+                                   "fail(errors.ParseFailed('code=2: calloc (4104 x 1 bytes) failed'))"])
+def test_a_parser_that_swells_is_ended_by_the_memory_limit_and_the_next_file_works(worker: Worker, swell: str) -> None:
+    with pytest.raises(ParseFailed, match="needs more than 300000000 bytes of memory"):
+        worker.parse(told(swell))
+    assert works(worker)
+
+
+@LINUX
+def test_a_source_that_is_larger_than_the_memory_limit_says_so_too() -> None:
+    with obedient(replace(CONFIG, parse_memory=150_000_000)) as worker:
+        with pytest.raises(ParseFailed, match="needs more than 150000000 bytes of memory"):
+            worker.parse(told("'x'" + " " * 200_000_000))
+        assert works(worker)
+
+
+@LINUX
+def test_a_process_that_has_once_grown_large_retires(worker: Worker) -> None:
+    before = worker.parse(told("os.getpid()"))
+    assert worker.parse(told("len(bytes(200_000_000))")).text == "200000000"
+    assert worker.parse(told("os.getpid()")) != before
+
+
+@pytest.mark.parametrize(("flood", "message"), [
+    ("'x' * 1_000_001", r"1000000 bytes of text \(parse_output_bytes\)"),
+    ("'\\u4e2d' * 400_000", r"1000000 bytes of text \(parse_output_bytes\)"),
+    ("Parsed(text='x', title='x', metadata={'a': 'x' * 9_000_000})", "8000000 bytes of metadata"),
+])
+def test_a_parser_that_floods_is_stopped_by_the_output_limit_and_the_next_file_works(
+    worker: Worker, flood: str, message: str
+) -> None:
+    with pytest.raises(ParseFailed, match=message):
+        worker.parse(told(flood))
+    assert len(worker.parse(told("'x' * 1_000_000")).text) == 1_000_000
+
+
+@POSIX
+def test_an_interrupted_parse_leaves_no_answer_behind_for_the_next(worker: Worker) -> None:
+    assert works(worker)
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        worker.parse(told("time.sleep(3) or 'late'"))
+    assert works(worker)
+
+
+# --- real hostile files ----------------------------------------------------------------------------------------------
+
+FONT = b"/Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>"
+
+
+def pdf(content: bytes, *objects: bytes, resources: bytes = FONT) -> Source:
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << %s >> >>" % resources
+    tree = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
+    raw, offsets = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", []
+    for number, body in enumerate((b"<< /Type /Catalog /Pages 2 0 R >>", tree, page, content, *objects), 1):
+        offsets.append(b"%010d 00000 n \n" % len(raw))
+        raw += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(offsets) + 1, b"".join(offsets))
+    trailer = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(offsets) + 1, len(raw))
+    return Source(source="/x/file", name="file", raw=raw + table + trailer, file_type="pdf")
+
+
+def stream(data: bytes, entries: bytes = b"") -> bytes:
+    return b"<< %s /Length %d >>\nstream\n%s\nendstream" % (entries, len(data), data)
+
+
+def harmless_pdf() -> Source:
+    return pdf(stream(b"BT /F 24 Tf 100 700 Td (Hello pages) Tj ET"))
+
+
+def pdf_that_hangs() -> Source:
+    """Four kilobytes in which each drawing is ten times the next one: 10^12 letters."""
+    form = b"/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << %s >>"
+    use = b"/XObject << /X %d 0 R >>"
+    forms = [stream(b"/X Do " * 10, form % (use % (6 + level))) for level in range(12)]
+    last = stream(b"BT /F 1 Tf (x) Tj ET", form % FONT)
+    return pdf(stream(b"/X Do"), *forms, last, resources=use % 5)
+
+
+def pdf_that_swells() -> Source:
+    """A hundred kilobytes that unpack to a million words on one page."""
+    words = b"BT /F 9 Tf 10 700 Td (a word or two) Tj ET\n" * 1_000_000
+    return pdf(stream(zlib.compress(words, 9), b"/Filter /FlateDecode"))
+
+
+def test_a_pdf_that_hangs_ends_by_the_clock_and_the_next_one_is_read() -> None:
+    with Worker(Config(parse_timeout=4)) as worker:
+        with pytest.raises(ParseFailed, match="took longer than 4 seconds"):
+            worker.parse(pdf_that_hangs())
+        assert "Hello pages" in worker.parse(harmless_pdf()).text
+
+
+@LINUX
+def test_a_pdf_that_swells_ends_by_the_memory_limit_and_the_next_one_is_read() -> None:
+    with Worker(Config(parse_memory=450_000_000)) as worker:
+        with pytest.raises(ParseFailed, match="needs more than 450000000 bytes of memory"):
+            worker.parse(pdf_that_swells())
+        assert "Hello pages" in worker.parse(harmless_pdf()).text
+
+
+# --- a process that was taken over -----------------------------------------------------------------------------------
+
+
+def head(**changes: object) -> bytes:
+    sound: dict[str, object] = {"title": "t", "kind": "text", "pages": [0], "metadata": {}}
+    return json.dumps(sound | changes).encode()
+
+
+@pytest.fixture(scope="module")
+def taken_over() -> Iterator[Worker]:
+    with Worker(CONFIG, command=[sys.executable, "-c", TAKEN_OVER]) as made:
+        yield made
+
+
+def test_the_hostile_process_of_these_tests_can_give_a_sound_answer(taken_over: Worker) -> None:
+    assert taken_over.parse(told(repr([head(), b"text"]))) == Parsed(text="text", title="t", pages=(0,))
+
+
+@pytest.mark.parametrize("answer", [
+    b"\xff" * 8, b"\0\0\0\0\x7f\xff\xff\xff{}", [b"not json", b""], [b"[1]", b""], [b"[" * 100_000, b""],
+    [b"\xff\xfe", b""], [b"{}", b""], [head(title=1), b"x"], [head(kind="pickle"), b"x"], [head(kind=[]), b"x"],
+    [head(pages="x"), b"x"], [head(pages=[2]), b"x"], [head(pages=[1, 0]), b"x"], [head(pages=[-1]), b"x"],
+    [head(pages=[True]), b"x"], [head(pages=[0.5]), b"x"], [head(pages=None), b"x"], [head(metadata=[]), b"x"],
+    [head(metadata="x"), b"x"], [head(), b"\xff"], [head(), b"\xed\xa0\x80"], [head(), b"x" * 1_000_001],
+])
+def test_a_process_that_lies_is_not_believed(taken_over: Worker, answer: bytes | list[bytes]) -> None:
+    with pytest.raises(ParseFailed, match=r"^file cannot be parsed: its parser answers nonsense"):
+        taken_over.parse(told(repr(answer)))
+
+
+def test_an_error_of_an_unknown_kind_is_a_parse_failed_of_bounded_length(taken_over: Worker) -> None:
+    answer = [json.dumps({"error": "__class__", "message": "x" * 1_000_000}).encode(), b""]
+    with pytest.raises(ParseFailed) as caught:
+        taken_over.parse(told(repr(answer)))
+    assert len(str(caught.value)) == 2000
+
+
+# --- start and end ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('hello')"])
+def test_a_process_that_does_not_start_says_which(code: str) -> None:
+    with pytest.raises(ParseFailed, match=r"does not start: .*python"):
+        Worker(CONFIG, command=[sys.executable, "-c", code]).parse(told("1"))
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(ParseFailed, match=r"does not start: /nonexistent/program"):
+        Worker(CONFIG, command=["/nonexistent/program"]).parse(told("1"))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def gone(pid: int, seconds: float = 5) -> bool:
+    end = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+@POSIX
+def test_closing_ends_the_process_and_a_later_file_starts_another(worker: Worker) -> None:
+    pid = int(worker.parse(told("os.getpid()")).text)
+    worker.close()
+    worker.close()
+    assert gone(pid)
+    assert works(worker)
+
+
+@POSIX
+def test_a_forgotten_worker_ends_its_process() -> None:
+    worker = obedient()
+    pid = int(worker.parse(told("os.getpid()")).text)
+    del worker
+    gc.collect()
+    assert gone(pid)
+
+
+def parent(script: str) -> subprocess.Popen[str]:
+    """Another Python that uses the worker `worker` and the function `told` of this file."""
+    setting = f"""
+        import os, sys, time
+        sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
+        from test_worker import *
+        worker = obedient(replace(CONFIG, parse_timeout=20))
+    """
+    code = textwrap.dedent(setting) + textwrap.dedent(script)
+    return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@POSIX
+def test_a_program_given_on_the_command_line_keeps_its_stdin_and_stdout_to_itself() -> None:
+    process = parent("""
+        print(worker.parse(told("print('noise') or 'fine'")).text, input())
+        worker.close()
+    """)
+    assert process.communicate("typed\n", timeout=30)[0] == "fine typed\n"
+
+
+@POSIX
+@pytest.mark.parametrize("state", ["idle", "busy"])
+def test_the_process_does_not_outlive_a_parent_that_is_killed(state: str) -> None:
+    process = parent(f"""
+        import threading
+        worker.parse(told("setattr(worker, 'GRACE_SECONDS', -19)"))  # the alarm rings a second after the file came
+        print(worker.parse(told("os.getpid()")).text, flush=True)
+        if {state == "busy"}:
+            worker.parse(told("re.match('(a+)+$', 'a' * 60 + 'b')"))
+        time.sleep(60)
+    """)
+    assert process.stdout
+    with process:
+        pid = int(process.stdout.readline())
+        time.sleep(0.2)
+        assert alive(pid)
+        process.kill()
+    assert gone(pid)
+
+
+@POSIX
+def test_a_fork_of_the_program_starts_a_process_of_its_own() -> None:
+    process = parent("""
+        first = worker.parse(told("os.getpid()")).text
+        if (forked := os.fork()) == 0:
+            other = worker.parse(told("os.getpid()")).text
+            worker.close()
+            os._exit(0 if other != first else 1)
+        print(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]), worker.parse(told("os.getpid()")).text == first)
+        worker.close()
+    """)
+    assert process.communicate(timeout=30)[0] == "0 True\n"
