@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT, VOCABULARY, Model, ModelFile, get
@@ -116,6 +115,8 @@ def _places(model: Model, file: ModelFile, folder: Path) -> Iterator[Path]:
     if file == VOCABULARY:
         yield SHIPPED
     if model.carrier:
+        from importlib.metadata import PackageNotFoundError, distribution
+
         with suppress(PackageNotFoundError):
             yield Path(str(distribution(model.carrier).locate_file(file.path)))
     yield folder / model.name / file.name

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 from support_onnx import WORDS, graph, table, write_model
 
-from mcpvectordb.embedding import CATALOGUE, OnnxEmbedder, add, added, checked, find, installed, locate
+from mcpvectordb.embedding.adding import add
+from mcpvectordb.embedding.catalogue import CATALOGUE
+from mcpvectordb.embedding.embedder import checked
+from mcpvectordb.embedding.onnx import OnnxEmbedder
+from mcpvectordb.embedding.weights import added, find, installed, locate
 from mcpvectordb.errors import InvalidInput, ModelDamaged, Unwritable
 
 ROWS = table(6)

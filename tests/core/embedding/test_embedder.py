@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcpvectordb.embedding import checked
+from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.errors import EmbeddingFailed
 
 

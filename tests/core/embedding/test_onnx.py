@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support_onnx import INT32, WORDS, graph, table, write_model
 
-from mcpvectordb.embedding import OnnxEmbedder, checked, locate
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
-from mcpvectordb.embedding.onnx import processors, spread
+from mcpvectordb.embedding.embedder import checked
+from mcpvectordb.embedding.onnx import OnnxEmbedder, processors, spread
+from mcpvectordb.embedding.weights import locate
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput, ModelDamaged
 
 NOWHERE = Path("nowhere")
@@ -27,7 +28,9 @@ TEXTS = ["", "a", "How do I rotate keys?", "Keys are rotated every ninety days."
 # Runs in a process of its own, with the model as that process finds it.
 LOAD = """
 from pathlib import Path
-from mcpvectordb.embedding import CATALOGUE, OnnxEmbedder, locate
+from mcpvectordb.embedding.catalogue import CATALOGUE
+from mcpvectordb.embedding.onnx import OnnxEmbedder
+from mcpvectordb.embedding.weights import locate
 model = CATALOGUE["all-MiniLM-L6-v2"]
 embedder = OnnxEmbedder(model, locate(model, Path("nowhere")))
 """

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from support_onnx import graph, table, tokenizer_json
 
-from mcpvectordb.embedding import CATALOGUE, OnnxEmbedder, checked, default, find, installed, locate, pull, verify
-from mcpvectordb.embedding.catalogue import Model, ModelFile
+from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
+from mcpvectordb.embedding.embedder import checked
+from mcpvectordb.embedding.onnx import OnnxEmbedder
+from mcpvectordb.embedding.weights import default, find, installed, locate, pull, verify
 from mcpvectordb.errors import FetchFailed, InvalidInput, ModelDamaged, ModelMissing, Unwritable
 
 GRAPH = graph(table(4000))
@@ -118,7 +120,7 @@ def test_the_default_is_the_best_model_that_is_installed(tmp_path):
 
 
 def test_the_default_falls_back_to_the_embedded_model(tmp_path, monkeypatch):
-    monkeypatch.setattr("mcpvectordb.embedding.weights.distribution", no_distribution)
+    monkeypatch.setattr("importlib.metadata.distribution", no_distribution)
     assert default(tmp_path).name == "all-MiniLM-L6-v2"
     folder = tmp_path / "bge-small-en-v1.5"
     folder.mkdir()

@@ -1,0 +1,78 @@
+"""How the command line speaks: results on stdout, progress and errors on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from mcpvectordb.records import Progress, ProgressCallback
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def out() -> Console:
+    """The console for results: as wide as the terminal, unbroken lines where there is none."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def complain(message: object) -> None:
+    """One line on stderr."""
+    click.echo(f"mcpvectordb: {' '.join(str(message).split())}", err=True)
+
+
+def fail(message: object, code: int = 1) -> NoReturn:
+    """One line on stderr, then the end."""
+    complain(message)
+    raise SystemExit(code)
+
+
+def print_json(value: object) -> None:
+    """A result for programs."""
+    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
+
+
+def plain(value: object) -> Any:
+    """Records as objects, tuples as lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@contextlib.contextmanager
+def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
+    """A progress bar on stderr with rate and time left; the callback moves it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
+               TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=not sys.stderr.isatty()) as bars:
+        task = bars.add_task(label, total=None, rate="")
+
+        def move(progress: Progress) -> None:
+            bars.update(task, completed=progress.done, total=progress.total)
+            speed = bars.tasks[0].speed
+            bars.update(task, rate=f"{speed:,.1f}/s" if speed else "")
+
+        yield move
+
+
+@contextlib.contextmanager
+def busy(label: str) -> Iterator[None]:
+    """A moving sign on stderr while something runs that cannot say how far it is."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(label):
+        yield

@@ -1,0 +1,71 @@
+"""Commands about embedding models: list, pull, add, use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mcpvectordb.cli.console import bar, print_json
+from mcpvectordb.cli.content import json_option
+from mcpvectordb.cli.main import configured, opened
+from mcpvectordb.embedding import weights
+from mcpvectordb.embedding.adding import add as add_model
+from mcpvectordb.embedding.catalogue import CATALOGUE, Pooling
+
+
+@click.group()
+def model() -> None:
+    """See, fetch, add and change embedding models."""
+
+
+@model.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """Show the known models and which are on this machine."""
+    folder = configured().models_folder()
+    models = [*CATALOGUE.values(), *weights.added(folder)]
+    rows = [{"name": each.name, "kind": each.kind, "dimension": each.dimension, "max_tokens": each.max_tokens,
+             "licence": each.licence, "installed": weights.installed(each, folder),
+             "get_it": "" if weights.installed(each, folder) else each.command} for each in models]
+    if as_json:
+        print_json({"models": rows})
+        return
+    for row in rows:
+        click.echo(f"{row['name']:<28} {row['kind']:<9} {row['dimension']:>4} d  "
+                   f"{'installed' if row['installed'] else row['get_it']}")
+
+
+@model.command()
+@click.argument("name")
+def pull(name: str) -> None:
+    """Download a model of the catalogue; a cut download is resumed."""
+    config = configured()
+    with bar(f"pulling {name}", "bytes") as move:
+        folder = config.models_folder()
+        weights.pull(weights.find(name, folder), folder, hub=config.model_hub, progress=move)
+    click.echo(f"{name} is ready; use it with: mcpvectordb model use {name}")
+
+
+@model.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--name", help="What to call it [default: the folder's name].")
+@click.option("--pooling", type=click.Choice(["mean", "cls"]), help="How token vectors become one.")
+@click.option("--query-prefix", help="Text put in front of questions.")
+@click.option("--document-prefix", help="Text put in front of passages.")
+def add(directory: Path, name: str | None, pooling: Pooling | None, query_prefix: str | None,
+        document_prefix: str | None) -> None:
+    """Add a model of your own: a folder with an ONNX encoder and its tokenizer.json."""
+    added = add_model(directory, configured().models_folder(), name=name, pooling=pooling, query_prefix=query_prefix,
+                      document_prefix=document_prefix)
+    click.echo(f"{added.name} is ready ({added.dimension} d); use it with: mcpvectordb model use {added.name}")
+
+
+@model.command()
+@click.argument("name")
+@click.pass_context
+def use(context: click.Context, name: str) -> None:
+    """Embed the whole file again with another model; searches go on with the old one until it is done."""
+    with opened(context) as db, bar(f"embedding with {name}", "chunks") as move:
+        db.use_model(name, progress=move)
+    click.echo(f"the file now uses {name}")

@@ -1,0 +1,318 @@
+"""The file: opening it safely, a connection per thread, transactions, and SQLite's errors in our words.
+
+Nothing but the schema is read before the schema has been compared, row by row, with what this version would create:
+a foreign or damaged file must neither run its triggers nor reach the extension.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import re
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+
+from mcpvectordb import errors
+from mcpvectordb.filters import FUNCTIONS
+
+APPLICATION_ID = 0x4D435644  # "MCVD"
+PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
+MEMORY = ":memory:"
+MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
+VERSION = len(MIGRATIONS)
+
+_VECTOR_TABLE = re.compile(r"CREATE VIRTUAL TABLE (\w+) USING vec0\(embedding int8\[(\d{1,5})\] .*")
+_BUSY_ATTEMPTS = 3
+
+
+def vector_table(name: str, dimension: int) -> str:
+    """The statement that makes a vec0 table; its codes are int8, scaled per vector, and ranked again exactly."""
+    return (f"CREATE VIRTUAL TABLE {name} USING "
+            f"vec0(embedding int8[{dimension}] distance_metric=cosine, chunk_size=256)")
+
+
+def uri(path: Path) -> str:
+    """A path as SQLite's URI, whatever characters are in it."""
+    return "file:" + str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+class File:
+    """A database file that any thread may use: `reading()` and `writing()` give it a connection of its own."""
+
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
+        self.memory = os.fspath(path) == MEMORY
+        self.path = Path(MEMORY) if self.memory else Path(path).expanduser().resolve()
+        self._busy_ms = int(busy_timeout * 1000)
+        self._local = threading.local()
+        self._open: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        self._closed = False
+        self._name = f"file:/{uuid.uuid4().hex}?vfs=memdb"
+        with self._translated():
+            self.read_only = not self.memory and (read_only or not self._writable())
+            if not self.memory:
+                self._refuse_foreign()
+            self._keeper = self._connection()  # keeps a database in memory alive until close
+            if not self.read_only:
+                self._prepare(self._keeper)
+            elif _pragma(self._keeper, "user_version") < VERSION:
+                raise errors.ReadOnly(f"{self.path} has an old format: open it once where it can be written, then copy it back")
+
+    def close(self) -> None:
+        """Close every connection; the last one to close a file writes its log back into it."""
+        self._closed = True
+        for connection in list(self._open):
+            with contextlib.suppress(apsw.ThreadingViolationError):
+                connection.close()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """A connection on one unchanging view of the file."""
+        with self._translated():
+            connection = self._connection()
+            if connection.in_transaction:
+                yield connection
+                return
+            self._begin(connection, "BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """A write transaction: committed when the block ends, undone when it raises. Joins one already open."""
+        if self.read_only:
+            raise errors.ReadOnly(f"{self.path} is open for reading only, so nothing can be changed in it")
+        with self._translated():
+            connection = self._connection()
+            if connection.in_transaction:
+                yield connection
+                return
+            self._begin(connection, "BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[apsw.Connection]:
+        """A connection without a transaction, for VACUUM and the like."""
+        with self._translated():
+            yield self._connection()
+
+    def _begin(self, connection: apsw.Connection, statement: str) -> None:
+        for attempt in range(_BUSY_ATTEMPTS):
+            try:
+                connection.execute(statement)
+                return
+            except apsw.BusyError:
+                if attempt == _BUSY_ATTEMPTS - 1:
+                    raise
+                time.sleep(random.uniform(0.01, 0.1))  # noqa: S311  spreads waiting writers, hides nothing
+
+    def _connection(self) -> apsw.Connection:
+        if self._closed:
+            raise errors.Closed(f"{self.path} was closed; open it again with Database({str(self.path)!r})")
+        held: tuple[int, apsw.Connection] | None = getattr(self._local, "held", None)
+        if held is not None and held[0] == os.getpid():
+            return held[1]
+        if held is not None:
+            _inherited.append(held[1])  # a forked child must not even close its parent's connection
+        connection = self._connect()
+        self._local.held = (os.getpid(), connection)
+        self._open.add(connection)
+        return connection
+
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(self._uri(), flags=self._flags())
+        connection.set_busy_timeout(self._busy_ms)
+        for setting, value in (
+            (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+            (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+            (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
+            (apsw.SQLITE_DBCONFIG_DQS_DML, 0),
+            (apsw.SQLITE_DBCONFIG_DQS_DDL, 0),
+        ):
+            connection.config(setting, value)
+        self._verify(connection)
+        _equip(connection)
+        return connection
+
+    def _uri(self) -> str:
+        if self.memory:
+            return self._name
+        return f"{uri(self.path)}{'?immutable=1' if self.read_only and self._immutable() else ''}"
+
+    def _flags(self) -> int:
+        mode = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
+        return mode | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if self.memory else 0)
+
+    def _immutable(self) -> bool:
+        """Whether no process can be writing: read-only media without a log beside the file."""
+        wal = Path(f"{self.path}-wal")
+        return not os.access(self.path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size)
+
+    def _writable(self) -> bool:
+        """Whether the file can be changed; makes a missing one, for its owner's eyes only."""
+        if self.path.is_dir():
+            raise errors.NotOurFile(f"{self.path} is a folder; name a file in it")
+        if not self.path.exists():
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+
+    def _refuse_foreign(self) -> None:
+        """Turn away what is not ours without changing a byte of it: by its first bytes, then by a reader's look.
+
+        A writer would already do too much: as the last one to leave, it writes a log back into another program's file.
+        """
+        if not self.path.exists():
+            raise errors.Unwritable(f"{self.path} does not exist, and a read-only database cannot be made")
+        with self.path.open("rb") as file:
+            head = file.read(16)
+        if head and head != b"SQLite format 3\x00":
+            raise errors.NotOurFile(f"{self.path} is not a SQLite database; it was left as it is")
+        if head:
+            reader = apsw.Connection(self._uri(), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            reader.set_busy_timeout(self._busy_ms)
+            self._verify(reader)
+            reader.close()
+
+    def _verify(self, connection: apsw.Connection) -> None:
+        """Compare the whole schema with the one this version would have made, before anything else is read."""
+        connection.execute("BEGIN")
+        application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+        rows = frozenset(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+        connection.execute("ROLLBACK")
+        if not rows and application == 0 and version == 0:
+            if self.read_only:
+                raise errors.NotOurFile(f"{self.path} is empty")
+            return
+        if application != APPLICATION_ID:
+            raise errors.NotOurFile(f"{self.path} belongs to another program (application id {application:#x}); "
+                                    "it was left as it is")
+        if version > VERSION:
+            raise errors.NewerFile(f"{self.path} has format {version}, but this mcpvectordb reads up to {VERSION}: upgrade it")
+        own = frozenset(row for row in rows if not str(row[1]).startswith("sqlite_stat"))
+        if version < 1 or own != expected_schema(version, _vector_tables(own)):
+            raise errors.Damaged(f"{self.path} does not have the tables of format {version}: it is damaged or was changed "
+                                 "by another program; it was left as it is. Go back to a copy of it")
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        """Make a new file, or bring an old one up to date: one transaction for each step."""
+        if not self.memory:
+            if _pragma(connection, "page_count") == 0:
+                connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        while _pragma(connection, "user_version") < VERSION:
+            with self.writing():
+                version = _pragma(connection, "user_version")
+                if version < VERSION:  # another process may have been faster
+                    migrate(connection, version)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """The one place where SQLite's and the system's errors about the file become ours."""
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._ours(error) from error
+        except FileNotFoundError as error:
+            if Path(str(error.filename)) != self.path:
+                raise
+            raise errors.Unwritable(f"the folder {self.path.parent} does not exist: make it first") from error
+        except PermissionError as error:
+            if isinstance(error, errors.MCPVectorDBError) or Path(str(error.filename)) != self.path:
+                raise
+            raise errors.Unwritable(f"no permission to use {self.path}") from error
+
+    def _ours(self, error: apsw.Error) -> Exception:
+        for kinds, make, text in _TRANSLATIONS:
+            if isinstance(error, kinds):
+                return make(text.format(path=self.path, error=error))
+        return error
+
+
+_inherited: list[apsw.Connection] = []
+
+_TRANSLATIONS: tuple[tuple[tuple[type[apsw.Error], ...], Callable[[str], Exception], str], ...] = (
+    ((apsw.BusyError, apsw.LockedError), errors.Busy,
+     "{path} stayed locked by other processes for too long; try again when they are done"),
+    ((apsw.ReadOnlyError,), errors.ReadOnly, "{path} cannot be written: it, its folder or its disk is read-only"),
+    ((apsw.FullError,), errors.Unwritable, "the disk is full; nothing was lost: free some space and try again ({path})"),
+    ((apsw.IOError, apsw.CantOpenError, apsw.PermissionsError), errors.Unwritable,
+     "{path} cannot be read or written: {error}"),
+    ((apsw.NotADBError,), errors.NotOurFile, "{path} is not a SQLite database, or it is encrypted; it was left as it is"),
+    ((apsw.CorruptError, apsw.FormatError), errors.Damaged,
+     "{path} is damaged ({error}): run `mcpvectordb check`, then `rebuild`, or go back to a copy"),
+    ((apsw.ConnectionClosedError,), errors.Closed, "{path} was closed"),
+    ((apsw.TooBigError,), errors.TooLarge, "a single value is too large for the database file"),
+)
+
+
+def migrate(connection: apsw.Connection, version: int) -> None:
+    """Take the schema from `version` to the next one, inside the caller's transaction."""
+    connection.execute(MIGRATIONS[version].read_text("utf-8"))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {version + 1}")
+
+
+@functools.lru_cache(maxsize=64)
+def expected_schema(version: int, vector_tables: frozenset[tuple[str, int]]) -> frozenset[tuple[object, ...]]:
+    """Every row that sqlite_schema has in a sound file of this version with these vec0 tables."""
+    scratch = apsw.Connection(MEMORY)
+    _load_vectors(scratch)
+    for step in range(version):
+        migrate(scratch, step)
+    for name, dimension in sorted(vector_tables):
+        scratch.execute(vector_table(name, dimension))
+    rows = frozenset(scratch.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+    scratch.close()
+    return rows
+
+
+def _vector_tables(rows: frozenset[tuple[object, ...]]) -> frozenset[tuple[str, int]]:
+    found = (_VECTOR_TABLE.fullmatch(str(row[3])) for row in rows)
+    return frozenset((match[1], int(match[2])) for match in found if match)
+
+
+def _equip(connection: apsw.Connection) -> None:
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+    _load_vectors(connection)
+    for name, (function, arguments) in FUNCTIONS.items():
+        connection.create_scalar_function(name, function, arguments, deterministic=True)
+    for pragma in ("foreign_keys = ON", "synchronous = FULL", "mmap_size = 1073741824", "cell_size_check = ON",
+                   "temp_store = MEMORY"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _load_vectors(connection: apsw.Connection) -> None:
+    connection.enable_load_extension(True)
+    connection.load_extension(_extension())
+    connection.enable_load_extension(False)
+
+
+@functools.cache
+def _extension() -> str:
+    """Where sqlite-vec's library lies; importing the package instead would load numpy."""
+    from importlib.metadata import files
+
+    for file in files("sqlite-vec") or ():
+        if file.stem == "vec0":
+            return str(file.locate())
+    raise errors.DatabaseError("the package sqlite-vec is not installed properly: reinstall it with pip")
+
+
+def _pragma(connection: apsw.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").get)

@@ -1,0 +1,88 @@
+"""The façade: one file, its shelves, and what is done to the file as a whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Self
+
+from mcpvectordb import keeping
+from mcpvectordb.config import Config
+from mcpvectordb.connection import File
+from mcpvectordb.documents import Documents
+from mcpvectordb.embedding.embedder import Embedder
+from mcpvectordb.encoder import Encoder
+from mcpvectordb.index import Index
+from mcpvectordb.records import ProgressCallback, Stats
+
+
+class Database:
+    """One SQLite file with everything in it; made when it is not there. `":memory:"` keeps it out of the disk.
+
+    Any number of threads and processes may use a file at once. Use it as a context manager, or call `close`.
+    `embedder` is an embedder of your own; without it the file's model is found on this machine.
+    """
+
+    documents: Documents
+
+    def __init__(self, path: str | os.PathLike[str], *, config: Config | None = None, embedder: Embedder | None = None) -> None:
+        self.config = config or Config()
+        self._file = File(path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout)
+        documents = Index("document", "(SELECT title FROM documents WHERE key = c.owner)")
+        self._indexes = (documents,)
+        self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
+        self.documents = Documents(self._file, self.config, self._encoder, documents)
+
+    @property
+    def path(self) -> Path:
+        """Where the file is; ":memory:" for one that is nowhere."""
+        return self._file.path
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the file was opened for reading only, by request or because it cannot be written."""
+        return self._file.read_only
+
+    def embed_pending(self, *, progress: ProgressCallback | None = None) -> int:
+        """Embed every chunk that waits for it; how many. Killed, it goes on where it was; processes share the work."""
+        return self._encoder.embed(progress=progress)
+
+    def use_model(self, name: str, *, progress: ProgressCallback | None = None) -> None:
+        """Embed everything again by another model; searches go on with the old one until it is done."""
+        self._encoder.use(name, progress)
+
+    def warm(self) -> None:
+        """Load the model in a thread of its own; until it is there, hybrid searches answer by words and say so."""
+        self._encoder.warm()
+
+    def copy_to(self, path: str | os.PathLike[str]) -> Path:
+        """Write a complete copy as one file, also while others write to this one. An existing file is not touched."""
+        return keeping.copy(self._file, Path(path))
+
+    def compact(self) -> int:
+        """Give unused space back to the disk; how many bytes."""
+        return keeping.compact(self._file, self._indexes)
+
+    def check(self) -> list[str]:
+        """Everything that is wrong with the file, in words; an empty list when it is sound."""
+        return keeping.check(self._file, self._indexes)
+
+    def rebuild(self) -> None:
+        """Make the indexes again from the tables that are the truth."""
+        keeping.rebuild(self._file, self._indexes)
+
+    def stats(self) -> Stats:
+        """Counts, sizes and what the file was made with."""
+        return keeping.stats(self._file, self._encoder)
+
+    def close(self) -> None:
+        """Close the file; the last one to close it leaves a single file behind."""
+        self.documents.close()
+        self._encoder.close()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,257 @@
+"""The index of a shelf: its chunks, their words in FTS5, their meaning in vec0, and the queue of what waits for meaning.
+
+A shelf named "document" has the tables document_chunks, document_embeddings, document_pending (the truth),
+document_words (FTS5) and, for each model of the file, document_meaning_<model key> (vec0). Rows of the indexes have
+the chunk's id as rowid; ids are never used twice, so a stale row could be ignored but never be wrong.
+All methods work inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import apsw
+
+from mcpvectordb.meaning import Allowed, Meaning, Ranked
+from mcpvectordb.records import Span
+from mcpvectordb.words import Query, indexed
+
+LEASE_SECONDS = 15.0  # many times what a batch takes, little to wait for after a kill
+
+Passage = tuple[int, str, tuple[str, ...], str]
+
+
+def embedded(title: str, headings: Sequence[str], text: str) -> str:
+    """What is embedded for a chunk: where it stands, then what it says."""
+    path = " > ".join(dict.fromkeys(part for part in (title, *headings) if part))
+    return f"{path}\n{text}" if path else text
+
+
+class Index:
+    """`title` is the SQL expression for the title of the owner of chunk row `c`."""
+
+    def __init__(self, shelf: str, title: str) -> None:
+        self.chunks, self.words = f"{shelf}_chunks", f"{shelf}_words"
+        self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
+        self.meaning = Meaning(shelf, self._embeddings, "chunk", "model")
+        self._passages = (
+            f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile FROM {self.chunks} c '
+            f"LEFT JOIN {self.chunks} p ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start")
+
+    def create(self, sql: apsw.Connection, model: int, dimension: int) -> None:
+        """Make room for a model's embeddings; chunks that are there already wait for theirs."""
+        self.meaning.create(sql, model, dimension)
+        self._queue_missing(sql, model)
+
+    def drop(self, sql: apsw.Connection, model: int) -> None:
+        """Forget a model's embeddings."""
+        sql.execute(f"DELETE FROM {self._pending} WHERE model = ?", (model,))
+        sql.execute(f"DELETE FROM {self._embeddings} WHERE model = ?", (model,))
+        self.meaning.drop(sql, model)
+
+    def put(self, sql: apsw.Connection, owner: int, title: str, text: str, spans: Sequence[Span]) -> None:
+        """Add a text's chunks: found by words at once, by meaning when embedded; known passages copy their embedding."""
+        models = _models(sql)
+        for position, span in enumerate(spans):
+            body = text[span.start:span.end]
+            hash = _digest(embedded(title, span.headings, body))
+            sql.execute(
+                f'INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "end", first_line, last_line, page, '
+                "headings, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (owner, position, text[span.tile_start:span.tile_end], span.tile_start, span.start, span.end,
+                 span.first_line, span.last_line, span.page, json.dumps(span.headings, ensure_ascii=False), hash))
+            chunk = sql.last_insert_rowid()
+            self._put_words(sql, (chunk, title, span.headings, body))
+            for model, _ in models:
+                self._put_known(sql, chunk, model, hash)
+
+    def remove(self, sql: apsw.Connection, owner: int) -> int:
+        """Take an owner's chunks out of the indexes and the tables; how many they were."""
+        ids = [id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))]
+        sql.executemany(f"DELETE FROM {self.words} WHERE rowid = ?", ((id,) for id in ids))
+        for model, _ in _models(sql):
+            self.meaning.remove(sql, model, ids)
+        sql.execute(f"DELETE FROM {self.chunks} WHERE owner = ?", (owner,))
+        return len(ids)
+
+    def passages(self, sql: apsw.Connection, ids: Sequence[int] | None = None) -> Iterator[Passage]:
+        """(id, title, headings, text) of the given chunks, or of all."""
+        chosen = "WHERE c.id IN (SELECT value FROM json_each(?)) " if ids is not None else ""
+        rows = sql.execute(f"{self._passages} {chosen}ORDER BY c.id", (json.dumps(ids),) if ids is not None else ())
+        for id, title, headings, tile, tile_start, start, end, before in rows:
+            offset = tile_start - len(before or "")
+            yield id, title, tuple(json.loads(headings)), ((before or "") + tile)[start - offset:end - offset]
+
+    # Embedding that lags behind: lease some chunks, embed them outside any transaction, settle them.
+
+    def count_pending(self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None) -> int:
+        """How many chunks (of these owners, or all) wait for their embedding by a model."""
+        narrowed, bindings = self._owned_by(owners)
+        return int(sql.execute(f"SELECT count(*) FROM {self._pending} WHERE model = ? {narrowed}", (model, *bindings)).get)
+
+    def lease(self, sql: apsw.Connection, model: int, limit: int, owners: Sequence[int] | None = None) -> list[tuple[int, str]]:
+        """Take chunks to embed that no other process is working on, as (id, text to embed); a dead process's come back."""
+        now = time.time()
+        narrowed, bindings = self._owned_by(owners)
+        ids = [id for (id,) in sql.execute(
+            f"SELECT chunk FROM {self._pending} WHERE model = ? AND leased < ? {narrowed} ORDER BY chunk LIMIT {limit}",
+            (model, now, *bindings))]
+        self._lease_until(sql, now + LEASE_SECONDS, model, ids)
+        return [(id, embedded(title, headings, text)) for id, title, headings, text in self.passages(sql, ids)]
+
+    def release(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> None:
+        """Give leased chunks back unembedded."""
+        self._lease_until(sql, 0, model, ids)
+
+    def settle(self, sql: apsw.Connection, model: int, embeddings: Iterable[tuple[int, bytes]]) -> int:
+        """Store the embeddings of chunks that still wait for one, and of waiting copies of them; how many."""
+        settled = 0
+        for chunk, embedding in embeddings:
+            copies = [id for (id,) in sql.execute(
+                f"SELECT chunk FROM {self._pending} WHERE model = ?1 AND chunk IN (SELECT id FROM {self.chunks} "
+                f"WHERE hash = (SELECT hash FROM {self.chunks} WHERE id = ?2))", (model, chunk))]
+            for copy in copies:
+                sql.execute(f"DELETE FROM {self._pending} WHERE model = ? AND chunk = ?", (model, copy))
+                self._put_embedding(sql, copy, model, embedding)
+            settled += len(copies)
+        return settled
+
+    # Searching by words.
+
+    def match(self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int) -> Ranked:
+        """The best chunks by words, as (id, BM25), best first."""
+        within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
+        rows = sql.execute(
+            f"SELECT rowid, bm25({self.words}) AS s FROM {self.words} WHERE {self.words} MATCH ? {within}"
+            "ORDER BY s, rowid LIMIT ?", (_expression(query), *allowed.bindings, limit))
+        return [(id, -score) for id, score in rows]
+
+    def match_scores(self, sql: apsw.Connection, query: Query, ids: Sequence[int]) -> dict[int, float]:
+        """The BM25 of given chunks; 0 for those that share no word with the query."""
+        rows = sql.execute(
+            f"SELECT rowid, bm25({self.words}) FROM {self.words} WHERE {self.words} MATCH ? "
+            "AND rowid IN (SELECT value FROM json_each(?))", (_expression(query), json.dumps(ids)))
+        return {**dict.fromkeys(ids, 0.0), **{id: -score for id, score in rows}}
+
+    def bound(self, query: Query, allowed: Allowed) -> Allowed:
+        """`allowed` narrowed by a query's quoted phrases and exclusions, which bind results found by meaning too."""
+        for expression, operator in ((query.required, "IN"), (query.excluded, "NOT IN")):
+            if expression:
+                select = allowed.select or f"SELECT id FROM {self.chunks}"
+                allowed = Allowed(
+                    f"SELECT id FROM {self.chunks} WHERE id IN ({select}) "
+                    f"AND id {operator} (SELECT rowid FROM {self.words} WHERE {self.words} MATCH ?)",
+                    (*allowed.bindings, expression))
+        return allowed
+
+    # Keeping.
+
+    def squeeze(self, sql: apsw.Connection) -> None:
+        """Give up what deleted rows still hold inside the indexes."""
+        sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('optimize')")
+        for model, dimension in _models(sql):
+            self.meaning.rebuild(sql, model, dimension)
+
+    def rebuild(self, sql: apsw.Connection) -> None:
+        """Make both indexes again from the tables that are the truth; chunks without an embedding wait for one."""
+        sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('delete-all')")
+        for passage in self.passages(sql):
+            self._put_words(sql, passage)
+        for model, dimension in _models(sql):
+            self.meaning.rebuild(sql, model, dimension)
+            self._queue_missing(sql, model)
+
+    def problems(self, sql: apsw.Connection) -> Iterator[str]:
+        """What is wrong with the chunks and their indexes, in words."""
+        yield from self._broken_tiles(sql)
+        yield from self._wrong_words(sql)
+        for model, dimension in _models(sql):
+            yield from self.meaning.problems(sql, model, dimension)
+            yield from self._lost_chunks(sql, model)
+
+    def _lease_until(self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]) -> None:
+        sql.executemany(f"UPDATE {self._pending} SET leased = ? WHERE model = ? AND chunk = ?",
+                        ((time, model, id) for id in ids))
+
+    def _owned_by(self, owners: Sequence[int] | None) -> tuple[str, tuple[str, ...]]:
+        if owners is None:
+            return "", ()
+        return (f"AND chunk IN (SELECT id FROM {self.chunks} WHERE owner IN (SELECT value FROM json_each(?)))",
+                (json.dumps(owners),))
+
+    def _put_words(self, sql: apsw.Connection, passage: Passage) -> None:
+        id, title, headings, text = passage
+        sql.execute(f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
+                    (id, indexed(title), indexed("\n".join(headings)), indexed(text)))
+
+    def _put_known(self, sql: apsw.Connection, chunk: int, model: int, hash: bytes) -> None:
+        known = sql.execute(
+            f"SELECT e.embedding FROM {self.chunks} c JOIN {self._embeddings} e ON e.chunk = c.id AND e.model = ? "
+            "WHERE c.hash = ? LIMIT 1", (model, hash)).fetchone()
+        if known is None:
+            sql.execute(f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)", (model, chunk))
+        else:
+            self._put_embedding(sql, chunk, model, known[0])
+
+    def _put_embedding(self, sql: apsw.Connection, chunk: int, model: int, embedding: bytes) -> None:
+        sql.execute(f"INSERT INTO {self._embeddings} (chunk, model, embedding) VALUES (?, ?, ?)", (chunk, model, embedding))
+        self.meaning.add(sql, model, chunk, embedding)
+
+    def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
+        sql.execute(f"INSERT OR IGNORE INTO {self._pending} (model, chunk, leased) SELECT ?1, id, 0 FROM {self.chunks} "
+                    f"WHERE id NOT IN (SELECT chunk FROM {self._embeddings} WHERE model = ?1)", (model,))
+
+    def _broken_tiles(self, sql: apsw.Connection) -> Iterator[str]:
+        expected = (None, 0, 0)
+        for owner, position, start, tile in sql.execute(
+                f"SELECT owner, position, tile_start, tile FROM {self.chunks} ORDER BY owner, position"):
+            if owner != expected[0]:
+                expected = (owner, 0, 0)
+            if (owner, position, start) != expected:
+                yield f"{self.chunks}: chunk {position} of {owner} does not follow the one before it"
+            expected = (owner, position + 1, start + len(tile))
+
+    def _wrong_words(self, sql: apsw.Connection) -> Iterator[str]:
+        """Compare the words' whole vocabulary with that of an index made anew in memory."""
+        scratch = apsw.Connection(":memory:")
+        scratch.execute(_statement(sql, self.words))
+        for passage in self.passages(sql):
+            self._put_words(scratch, passage)
+        if _vocabulary(sql, self.words) != _vocabulary(scratch, self.words):
+            yield f"{self.words}: the words in the index are not those of the chunks"
+        scratch.close()
+
+    def _lost_chunks(self, sql: apsw.Connection, model: int) -> Iterator[str]:
+        rows = sql.execute(
+            f"SELECT id, (SELECT count(*) FROM {self._embeddings} WHERE chunk = id AND model = ?1) + "
+            f"(SELECT count(*) FROM {self._pending} WHERE chunk = id AND model = ?1) AS n FROM {self.chunks} WHERE n <> 1",
+            (model,))
+        for id, count in rows:
+            yield f"{self.chunks}: chunk {id} is {'both embedded and' if count else 'neither embedded nor'} waiting"
+
+
+def _models(sql: apsw.Connection) -> list[tuple[int, int]]:
+    return list(sql.execute("SELECT key, dimension FROM models ORDER BY key"))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()[:16]
+
+
+def _expression(query: Query) -> str:
+    return f"({query.match}) NOT ({query.excluded})" if query.excluded else query.match
+
+
+def _statement(sql: apsw.Connection, table: str) -> str:
+    return str(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
+
+
+def _vocabulary(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:
+    sql.execute(f"CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', '{table}', 'col')")
+    try:
+        return list(sql.execute("SELECT term, col, doc, cnt FROM temp.vocabulary"))
+    finally:
+        sql.execute("DROP TABLE temp.vocabulary")

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from mcpvectordb import Database
+
+settings.register_profile(
+    "deterministic", derandomize=True, deadline=None, database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+settings.load_profile("deterministic")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a test's database file goes."""
+    return tmp_path / "test.db"
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[Database]:
+    """A new database whose embedder needs no model."""
+    from mcpvectordb import Database
+    from tests.support import Letters
+
+    with Database(path, embedder=Letters()) as database:
+        yield database

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import shutil
+import stat
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from mcpvectordb import Config, Database, InvalidInput, Unwritable
+from tests.support import Letters
+
+
+def filled(path: Path, count: int = 20) -> Database:
+    db = Database(path, embedder=Letters())
+    for number in range(count):
+        db.documents.ingest_text(f"# Note {number}\n\napple {number} {'pie ' * (number % 5)}", source=f"{number}.md")
+    return db
+
+
+def answers(db: Database) -> list[tuple[str, float]]:
+    return [(hit.item.text, hit.score) for hit in db.documents.search("apple pie 3", limit=10)]
+
+
+def test_a_copy_is_one_complete_file_for_its_owner(path: Path, tmp_path: Path) -> None:
+    with filled(path) as db:
+        target = db.copy_to(tmp_path / "copy.db")
+        assert stat.S_IMODE(target.stat().st_mode) == 0o600
+        expected = answers(db)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    shutil.move(target, moved / "renamed.db")
+    with Database(moved / "renamed.db", embedder=Letters()) as copy:
+        assert answers(copy) == expected and copy.check() == []
+        assert copy.documents.ingest_text("new", source="new").status == "indexed"
+    assert [each.name for each in moved.iterdir()] == ["renamed.db"]
+
+
+def test_a_copy_opens_for_reading_without_leaving_anything(path: Path, tmp_path: Path) -> None:
+    with filled(path) as db:
+        target = db.copy_to(tmp_path / "copy.db")
+    before = target.read_bytes()
+    with Database(target, embedder=Letters(), config=Config(read_only=True)) as copy:
+        assert len(answers(copy)) == 10 and copy.check() == []
+    assert target.read_bytes() == before
+    assert {each.name for each in tmp_path.iterdir()} == {"test.db", "copy.db"}
+
+
+def test_a_copy_is_made_while_others_write(path: Path, tmp_path: Path) -> None:
+    stop = threading.Event()
+    with filled(path) as db:
+        def write() -> None:
+            number = 0
+            while not stop.is_set():
+                db.documents.ingest_text(f"live {number}", source=f"live{number}")
+                number += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            copies = [db.copy_to(tmp_path / f"{number}.db") for number in range(5)]
+        finally:
+            stop.set()
+            writer.join()
+    for copy in copies:
+        with Database(copy, embedder=Letters()) as opened:
+            assert opened.check() == [] and opened.documents.count() >= 20
+
+
+def test_a_copy_never_replaces_a_file(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    with filled(path, 1) as db:
+        with pytest.raises(InvalidInput, match="exists already"):
+            db.copy_to(tmp_path / "mine")
+        with pytest.raises(InvalidInput, match="exists already"):
+            db.copy_to(path)
+        with pytest.raises(Unwritable, match="does not exist"):
+            db.copy_to(tmp_path / "no" / "copy.db")
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "test.db"]
+
+
+def test_a_database_in_memory_can_be_kept(tmp_path: Path) -> None:
+    with Database(":memory:", embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a")
+        assert db.check() == [] and db.stats().documents == 1
+        db.copy_to(tmp_path / "kept.db")
+    with Database(tmp_path / "kept.db", embedder=Letters()) as db:
+        assert db.documents.count() == 1
+
+
+def test_compacting_gives_space_back_and_changes_no_answer(path: Path) -> None:
+    with filled(path, 120) as db:
+        for document in db.documents.browse(limit=100):
+            db.documents.delete(document.id)
+        expected, before = answers(db), db.stats().bytes
+        freed = db.compact()
+        assert freed > 0 and db.stats().bytes == before - freed
+        assert answers(db) == expected and db.check() == []
+
+
+def test_a_sound_file_has_no_problems(path: Path) -> None:
+    with filled(path) as db:
+        assert db.check() == []
+
+
+@pytest.mark.parametrize(("statement", "told"), [
+    ("DELETE FROM document_embeddings WHERE chunk = 3", "neither embedded nor waiting"),
+    ("UPDATE document_chunks SET tile = 'xyz' || substr(tile, 4) WHERE id = 5", "words in the index are not those"),
+    ("UPDATE document_chunks SET tile_start = 7 WHERE id = 5", "does not follow"),
+    ("DELETE FROM document_words WHERE rowid = 4", "words in the index are not those"),
+    ("UPDATE document_embeddings SET embedding = zeroblob(128) WHERE chunk = 2", "missing or differs"),
+    ("INSERT INTO document_pending SELECT key, 4, 0 FROM models", "both embedded and waiting"),
+    ("INSERT INTO document_embeddings VALUES (999, 1, zeroblob(128))", "refers to a missing row"),
+])
+def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(path: Path, statement: str, told: str) -> None:
+    filled(path).close()
+    other = apsw.Connection(str(path))
+    other.execute(statement)
+    other.close()
+    with Database(path, embedder=Letters()) as db:
+        assert any(told in problem for problem in db.check())
+        db.rebuild()
+        left = db.check()
+        truth_is_broken = any(word in statement for word in ("tile_start", "document_pending", "999"))
+        assert bool(left) == truth_is_broken
+
+
+def test_rebuild_makes_the_same_answers(path: Path) -> None:
+    with filled(path) as db:
+        expected = answers(db)
+        db.rebuild()
+        assert answers(db) == expected and db.check() == []
+
+
+def test_a_torn_page_is_damage_that_is_told_without_a_crash(path: Path) -> None:
+    filled(path, 200).close()
+    data = bytearray(path.read_bytes())
+    for offset in range(len(data) // 2, len(data) // 2 + 8192 * 6):
+        data[offset] = 0xA5
+    path.write_bytes(data)
+    with Database(path, embedder=Letters()) as db:
+        assert db.check()
+
+
+def test_stats_count_what_is_there(path: Path) -> None:
+    with filled(path, 3) as db:
+        db.documents.ingest_text("later", source="later", library="other", embed=False)
+        stats = db.stats()
+        assert (stats.documents, stats.libraries, stats.chunks, stats.pending) == (4, 2, 4, 1)
+        assert (stats.model, stats.dimension, stats.path) == ("letters", 32, str(path))
+        assert stats.bytes > 0

@@ -1,0 +1,115 @@
+"""Documents in a real file against a dict: whatever is done, in whatever order, the file agrees and is sound."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from mcpvectordb import Config, Database
+from tests.support import Letters
+
+SOURCES = st.sampled_from(["a.md", "b.md", "c.py", "d"])
+LIBRARIES = st.sampled_from(["one", "two"])
+WORDS = st.sampled_from(["apple", "pear", "plum", "parseHTML", "数据库", "E-4021", "the"])
+TEXTS = st.lists(WORDS | st.sampled_from(["\n\n", "# Head\n", "```\ncode\n```\n", "\x00", "é́ "]), min_size=1, max_size=60).map(
+    " ".join).filter(lambda text: bool(text.strip()))
+CONFIG = Config(chunk_size=16, chunk_overlap=4)
+
+
+class DocumentsMachine(RuleBasedStateMachine):
+    @initialize()
+    def start(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "0.db"
+        self.copies = 0
+        self.model: dict[tuple[str, str], str] = {}
+        self.ids: dict[tuple[str, str], str] = {}
+        self.pending: set[tuple[str, str]] = set()
+        self.open()
+
+    def open(self) -> None:
+        self.db = Database(self.path, embedder=Letters(), config=CONFIG)
+
+    @rule(source=SOURCES, library=LIBRARIES, text=TEXTS, embed=st.booleans())
+    def ingest(self, source: str, library: str, text: str, embed: bool) -> None:
+        key = (library, source)
+        done = self.db.documents.ingest_text(text, source=source, library=library, embed=embed, metadata={"size": len(text)})
+        expected = "indexed" if key not in self.model else "skipped" if self.model[key] == text else "replaced"
+        assert done.status == expected
+        if expected == "skipped":
+            assert done.document.id == self.ids[key]
+        else:
+            self.model[key], self.ids[key] = text, done.document.id
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.model)))
+        assert self.db.documents.delete(self.ids[key]) > 0
+        assert self.db.documents.delete(self.ids.pop(key)) == 0
+        del self.model[key]
+
+    @rule()
+    def embed(self) -> None:
+        self.db.embed_pending()
+        assert self.db.stats().pending == 0
+
+    @rule()
+    def reopen(self) -> None:
+        self.db.close()
+        assert [each.name for each in self.folder.iterdir()] == [self.path.name]
+        self.open()
+
+    @rule()
+    def move_house(self) -> None:
+        self.copies += 1
+        old, self.path = self.path, self.folder / f"{self.copies}.db"
+        self.db.copy_to(self.path)
+        self.db.close()
+        old.unlink()
+        self.open()
+
+    @rule()
+    def compact(self) -> None:
+        self.db.compact()
+
+    @rule()
+    def rebuild(self) -> None:
+        self.db.rebuild()
+
+    @rule(word=WORDS, library=LIBRARIES)
+    def search_by_words(self, word: str, library: str) -> None:
+        found = {hit.item.document.source for hit in self.db.documents.search(word, mode="text", library=library, limit=1000)}
+        expected = {source for (name, source), text in self.model.items() if name == library and word in text.split()}
+        assert found >= expected
+        assert found <= {source for name, source in self.model if name == library}
+
+    @rule(word=WORDS)
+    def search_by_meaning(self, word: str) -> None:
+        self.db.embed_pending()
+        hits = self.db.documents.search(word, mode="vector", limit=1000)
+        assert {(hit.item.document.library, hit.item.document.source) for hit in hits} == set(self.model)
+        for hit in hits:
+            text = self.model[hit.item.document.library, hit.item.document.source]
+            assert text[hit.item.start:hit.item.end] == hit.item.text
+
+    @invariant()
+    def the_file_agrees_and_is_sound(self) -> None:
+        documents = self.db.documents.browse(limit=1000)
+        assert {(each.library, each.source): each.id for each in documents} == self.ids
+        for key, id in self.ids.items():
+            assert self.db.documents.text(id) == self.model[key]
+        assert self.db.check() == []
+
+    def teardown(self) -> None:
+        self.db.close()
+        shutil.rmtree(self.folder)
+
+
+TestDocuments = DocumentsMachine.TestCase
+TestDocuments.settings = settings(max_examples=25, stateful_step_count=15)

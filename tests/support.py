@@ -1,0 +1,33 @@
+"""What several tests need: small, real, and without a model where the model is not what is tested."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Letters:
+    """An embedder of the kind a user writes: how often each letter occurs. Texts alike in letters are near."""
+
+    name = "letters"
+    dimension = 32
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        rows = np.full((len(texts), self.dimension), 0.01, np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for character in text.casefold():
+                row[ord(character) % self.dimension] += 1
+        return rows
+
+
+def python(program: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run a program text in a fresh interpreter, from the root of the repository."""
+    return subprocess.run([sys.executable, "-c", program, *arguments], cwd=ROOT, capture_output=True, text=True,
+                          timeout=timeout, check=False)

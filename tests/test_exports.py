@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import json
+import types
+
+import mcpvectordb
+from tests.support import python
+
+
+def test_all_is_the_public_namespace() -> None:
+    public = {name for name, value in vars(mcpvectordb).items()
+              if not name.startswith("_") and not isinstance(value, types.ModuleType)}
+    assert public | {"__version__"} == set(mcpvectordb.__all__)
+    assert list(mcpvectordb.__all__) == sorted(mcpvectordb.__all__)
+
+
+def test_every_public_name_is_documented() -> None:
+    for name in mcpvectordb.__all__:
+        value = getattr(mcpvectordb, name)
+        if inspect.isclass(value):
+            assert value.__doc__, name
+            for method, function in inspect.getmembers(value, inspect.isfunction):
+                if not method.startswith("_"):
+                    assert function.__doc__, f"{name}.{method}"
+
+
+def test_importing_the_library_loads_nothing_heavy() -> None:
+    done = python("import sys, json, mcpvectordb; print(json.dumps(sorted(sys.modules)))")
+    loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
+    assert not loaded & {"mcp", "onnxruntime", "numpy", "pymupdf", "fitz", "bs4", "lxml", "tokenizers", "requests", "rich", "click"}
+
+
+def test_opening_and_searching_by_words_loads_no_model() -> None:
+    done = python("""
+import sys, json
+from mcpvectordb import Database
+with Database(":memory:") as db:
+    db.documents.search("x", mode="text")
+print(json.dumps(sorted(sys.modules)))
+""")
+    assert not {name.split(".")[0] for name in json.loads(done.stdout)} & {"onnxruntime", "numpy", "tokenizers"}, done.stderr
+
+
+def test_help_loads_nothing_heavy() -> None:
+    done = python("""
+import sys, json
+from mcpvectordb.cli.main import program
+try: program(["--version"])
+except SystemExit: pass
+print(json.dumps(sorted(sys.modules)))
+""")
+    assert not {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])} & {
+        "onnxruntime", "numpy", "tokenizers", "rich", "mcp", "requests", "pymupdf"}
+
+
+def test_the_versions_agree() -> None:
+    assert mcpvectordb.__version__ == importlib.metadata.version("mcpvectordb")
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    classes = [value for value in vars(mcpvectordb).values()
+               if inspect.isclass(value) and issubclass(value, mcpvectordb.MCPVectorDBError)]
+    codes = [each.code for each in classes]
+    assert len(codes) == len(set(codes)) > 20
