@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from mcpvectordb.errors import InvalidInput
-from mcpvectordb.ingest.structure import BODY, HEADING, STACKED, Kind, outline
+from mcpvectordb.ingest.structure import BODY, HEADING, STACKED, Kind, front_matter, outline
 from mcpvectordb.records import Span
 
 # A token longer than this counts as several: to some tokenizers a word they do not know, be it a megabyte of base64,
@@ -49,8 +49,10 @@ class _Splitter:
         self.outline = outline(text, kind, lambda start, end: self.count(start, end) <= size)
         self.heading_starts = [each.start for each in self.outline.headings]
         self.block_starts = [each.start for each in self.outline.blocks]
-        self.page_starts = sorted({self.visible(each) for each in pages})
-        self.apart = {*self.heading_starts, *self.block_starts, *self.page_starts}
+        # Front matter is about the text, not of it: no chunk has both.
+        end_of_front = [front_matter(text)[1]] if kind == "markdown" else []
+        self.walls = sorted({self.visible(each) for each in (*pages, *end_of_front)})
+        self.apart = {*self.heading_starts, *self.block_starts, *self.walls}
         self.newlines = [each.start() for each in re.finditer("\n", text)]
 
     def spans(self) -> list[Span]:
@@ -111,13 +113,13 @@ class _Splitter:
         return limit if best is None else best
 
     def stop(self, first: int, limit: int) -> int | None:
-        """Where the page, the section around `first` or the text ends, if it does so up to the limit."""
+        """Where the page, the front matter, the section around `first` or the text ends, if it does so up to the limit."""
         headings, i = self.outline.headings, bisect_right(self.heading_starts, first)
         inner = 1 if i == 0 else headings[i - 1].level + (headings[i - 1].start != first)
         within = headings[i:bisect_right(self.heading_starts, limit)]
         section = next((each.start for each in within if each.level < inner), limit + 1)
-        page = next(iter(self.page_starts[(j := bisect_right(self.page_starts, first)):j + 1]), limit + 1)
-        stop = min(section, page, len(self.text))
+        wall = next(iter(self.walls[(j := bisect_right(self.walls, first)):j + 1]), limit + 1)
+        stop = min(section, wall, len(self.text))
         return stop if stop <= limit else None
 
     def block_across(self, first: int, limit: int) -> int | None:
