@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb.embedding import weights
+from mcpvectordb.embedding.catalogue import CATALOGUE
+from mcpvectordb.embedding.reranker import DEFAULT, Reranker, probability
+from mcpvectordb.errors import InvalidInput
+
+NOWHERE = Path("nowhere")
+QUERY = "How many people live in Berlin?"
+PASSAGES = [
+    "Berlin had a population of 3,520,031 registered inhabitants in an area of 891.82 square kilometers.",
+    "Berlin is well known for its museums.",
+]
+
+
+@pytest.fixture(scope="module")
+def reranker() -> Iterator[Reranker]:
+    model = CATALOGUE[DEFAULT]
+    if not weights.installed(model, NOWHERE):
+        pytest.skip("the extra quality is not installed")
+    made = Reranker(model, weights.locate(model, NOWHERE))
+    yield made
+    made.close()
+
+
+def test_the_example_of_the_model_card_comes_out(reranker: Reranker) -> None:
+    assert reranker.logits(QUERY, PASSAGES) == pytest.approx([9.2, -4.1], abs=0.4)
+
+
+def test_scores_are_between_0_and_1_in_the_order_of_the_passages(reranker: Reranker) -> None:
+    good, bad = reranker.scores(QUERY, PASSAGES)
+    assert 0 < bad < 0.1 < 0.9 < good < 1
+    assert reranker.scores(QUERY, PASSAGES[::-1]) == [bad, good]
+
+
+def test_a_score_does_not_depend_on_its_company(reranker: Reranker) -> None:
+    together = reranker.logits(QUERY, [*PASSAGES, "short", "a much longer passage " * 30, PASSAGES[0]])
+    assert together[:2] == reranker.logits(QUERY, PASSAGES) == [reranker.logits(QUERY, [each])[0] for each in PASSAGES]
+    assert together[4] == together[0]
+
+
+@pytest.mark.parametrize(("query", "passage"), [("", ""), ("x", ""), ("", "y"), ("word " * 2000, "word " * 5000)])
+def test_empty_and_endless_pairs_work(reranker: Reranker, query: str, passage: str) -> None:
+    assert len(reranker.scores(query, [passage])) == 1
+
+
+def test_no_passages_no_scores(reranker: Reranker) -> None:
+    assert reranker.scores(QUERY, []) == []
+
+
+def test_an_embedder_is_no_reranker() -> None:
+    with pytest.raises(InvalidInput, match="embedder"):
+        Reranker(CATALOGUE["all-MiniLM-L6-v2"], {})
+
+
+@given(logit=st.floats(-1e4, 1e4))
+def test_a_probability_is_one_and_keeps_the_order(logit: float) -> None:
+    assert 0 <= probability(logit) <= 1
+    assert probability(logit) <= probability(logit + 1)
+    assert probability(logit) + probability(-logit) == pytest.approx(1)
