@@ -23,6 +23,7 @@ _CLOSING = re.compile(r"[)\]}]|</|```|~~~|(?:end|fi|done|esac|else|elif|except|f
 _FENCE = re.compile(r"^\ufeff?+[^\S\n]*+((?:>[^\S\n]*+|(?:[-*+]|\d{1,9}[.)])[^\S\n]++)*+)(`{3,}+|~{3,}+)([^\n]*)", re.M)
 _FRONT = re.compile(
     r"\ufeff?---[^\S\n]*+\n((?:[\w\"'][^\n:]*:[^\n]*\n(?:[^\n]*\n)*?)?)(?:---|\.\.\.)[^\S\n]*+(?=\n|\Z)")
+_MARKED = re.compile(r"[\[<{*~`_\\]")
 _MARKUP = (
     (re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])"), r"\1"),  # links and images
     (re.compile(r"</?[A-Za-z][^<>]*>|\s*\{[#.:][^{}]*\}$"), ""),  # tags and attributes
@@ -112,7 +113,7 @@ def front_matter(text: str) -> tuple[str, int]:
 def plain(heading: str) -> str:
     """A heading's text without inline markup, on one line, at most 200 characters."""
     heading = heading[:4 * _LONGEST_HEADING]
-    for expression, replacement in _MARKUP:
+    for expression, replacement in _MARKUP if _MARKED.search(heading) else ():
         heading = expression.sub(replacement, heading)
     return " ".join(heading.split())[:_LONGEST_HEADING].rstrip()
 

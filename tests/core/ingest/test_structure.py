@@ -51,7 +51,7 @@ def test_inline_markup_is_taken_out_of_a_heading(heading: str, text: str) -> Non
 
 @pytest.mark.parametrize("fence", [
     "```\na\n```", "~~~\n```\n~~~", "````\n```\n````", "```py x=1\na\n``````", "```\na", "> ```\n> a\n> ```",
-    "- ```\n  a\n  ```", "```\n```py\n```",
+    "- ```\n  a\n  ```", "```\n```py\n```", "```\n- ```\n```",
 ])  # fmt: skip
 def test_a_fence_ends_with_marks_like_its_own_or_with_the_text(fence: str) -> None:
     assert blocks(f"before\n\n{fence}") == [fence]
@@ -79,6 +79,7 @@ def test_other_dashes_are_no_front_matter(text: str) -> None:
 def test_lines_under_headings_and_stacked_headings_are_bad_places_to_cut() -> None:
     text = "# A\n## B\nbody\n\n## C\n\n```\nx\n```\n"
     assert outline(text, "markdown").strengths == [HEADING + 5, STACKED, BODY, HEADING + 4, BODY]
+    assert outline("# A\nB\n---\nbody", "markdown").strengths == [HEADING + 5, STACKED, BODY]
 
 
 def test_in_prose_a_blank_line_is_better_than_an_item_and_an_item_than_a_line() -> None:
@@ -95,6 +96,9 @@ def test_in_code_definitions_are_better_than_dedents_and_closing_brackets_are_wo
     text = "first {\n  inner\n  }\nafter\n\n  indented\n\nsecond"
     found = strengths(outline(text, "code"), text)
     assert found["second"] > found["indented"] > found["after"] > found["inner"] > found["}"]
+    text = "one\n  two\n  three\n    four\n  five"
+    found = strengths(outline(text, "code"), text)
+    assert found["five"] > found["three"]
 
 
 def test_lines_of_a_block_are_given_only_where_it_does_not_fit() -> None:

@@ -23,7 +23,8 @@ LETTER = """<office:text><text:tracked-changes><text:p>gone</text:p></text:track
 <text:h text:outline-level="1">Fruit</text:h><text:p>Apples<text:s text:c="2"/>are <text:span>red</text:span>.<text:note>
 <text:note-citation>1</text:note-citation><text:note-body><text:p>Mostly.</text:p></text:note-body></text:note></text:p>
 <text:list><text:list-item><text:p>crisp</text:p><text:list><text:list-item><text:p>very</text:p></text:list-item></text:list>
-</text:list-item><text:list-item><text:p>sweet</text:p></text:list-item></text:list><text:h text:outline-level="2">Sorts</text:h>
+</text:list-item><text:list-item><text:p>sweet</text:p></text:list-item></text:list>
+<text:h text:outline-level="2">Sorts</text:h>
 <table:table><table:table-row><table:table-cell><text:p>Sort</text:p></table:table-cell><table:table-cell><text:p>Price</text:p>
 </table:table-cell></table:table-row><table:table-row><table:table-cell table:number-columns-repeated="2"><text:p>x</text:p>
 </table:table-cell></table:table-row></table:table></office:text>"""
@@ -37,11 +38,23 @@ def test_headings_lists_notes_and_tables_come_in_order() -> None:
 
 
 def test_the_slides_of_a_presentation_are_pages() -> None:
-    slide = """<draw:page><draw:frame presentation:class="title"><draw:text-box><text:p>{0}</text:p></draw:text-box></draw:frame>
-<draw:frame><draw:text-box><text:p>Text of {0}</text:p></draw:text-box></draw:frame></draw:page>"""
+    slide = """<draw:page><draw:frame presentation:class="title"><draw:text-box><text:p>{0}</text:p></draw:text-box>
+</draw:frame><draw:frame><draw:text-box><text:p>Text of {0}</text:p></draw:text-box></draw:frame></draw:page>"""
     parsed = read(odf("presentation", slide.format("One") + slide.format("Two")), "a.odp")
     assert [page(parsed, 1), page(parsed, 2)] == ["# One\n\nText of One", "# Two\n\nText of Two"]
     assert parsed.title == "One"
+
+
+def test_the_sheets_of_a_workbook_are_sections() -> None:
+    cell = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
+    rows = [cell.format("Sort") + " " + cell.format("Price"), cell.format("x") + " " + cell.format("1,20 €"),
+            '<table:table-cell table:number-columns-repeated="1024"/>']
+    sheet = "".join(f'<table:table-row table:number-rows-repeated="9">{row}</table:table-row>' for row in rows)
+    body = "".join(f'<table:table table:name="{name}">{sheet}</table:table>' for name in ("Fruit", "Nuts"))
+    parsed = read(odf("spreadsheet", f"<office:spreadsheet>{body}</office:spreadsheet>"), "stock.ods")
+    table = "| Sort | Price |\n| --- | --- |\n| x | 1,20 € |\n"
+    assert parsed.text == f"# Fruit\n\n{table}\n# Nuts\n\n{table}"
+    assert parsed.title == "stock.ods"
 
 
 def test_an_encrypted_document_says_so() -> None:
@@ -71,5 +84,6 @@ def test_a_bomb_is_not_unpacked() -> None:
 
 def test_a_million_repeated_cells_are_not_written_out() -> None:
     cell = '<table:table-cell table:number-columns-repeated="1000000"><text:p>x</text:p></table:table-cell>'
-    body = f"<office:text><table:table><table:table-row>{cell}</table:table-row><table:table-row>{cell}</table:table-row></table:table></office:text>"
+    row = f"<table:table-row>{cell}</table:table-row>"
+    body = f"<office:text><table:table>{row}{row}</table:table></office:text>"
     assert len(read(odf("text", body), "a.odt").text) < 2000

@@ -175,25 +175,15 @@ def test_a_scan_names_the_way_out() -> None:
     picture.clear_with(128)
     document = pymupdf.open()
     document.new_page().insert_image((50, 50, 500, 700), pixmap=picture)
-    with pytest.raises(NoText, match=r"scan\.pdf has no text in it; it looks scanned: run OCR .*ocrmypdf"):
+    with pytest.raises(NoText, match=r"^No text found in scan\.pdf; it looks scanned: run OCR .*ocrmypdf"):
         read(document.tobytes(), "scan.pdf")
 
 
 @pytest.mark.parametrize("kept", [20, 200, 900])
 def test_a_truncated_file_fails_clearly(kept: int) -> None:
-    with pytest.raises((ParseFailed, NoText), match=r"^a\.pdf "):
+    with pytest.raises(ParseFailed, match=r"^a\.pdf (is damaged|cannot be opened)"):
         read(pdf("<p>" + LOREM * 20 + "</p>")[:kept], "a.pdf")
 
 
 def test_a_pdf_is_known_under_any_name() -> None:
     assert read(pdf("<p>some text</p>"), "notes.docx").text == "some text\n"
-
-
-def test_a_book_of_pages_takes_few_milliseconds_a_page() -> None:
-    import time
-
-    raw = pdf(*[f"<h1>Part {number}</h1>" + f"<p>{LOREM}</p>" * 12 for number in range(40)])
-    read(raw, "a.pdf")
-    begin = time.process_time()
-    read(raw, "a.pdf")
-    assert (time.process_time() - begin) / 40 < 0.05  # about 0.004 on a quiet machine

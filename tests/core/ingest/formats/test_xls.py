@@ -22,7 +22,8 @@ def workbook() -> bytes:
 
 def container(*streams: str) -> bytes:
     """What the old Office formats have in common, with streams of these names."""
-    return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in streams)
+    directory = b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in streams)
+    return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + directory
 
 
 def test_an_old_workbook_is_read() -> None:

@@ -1,0 +1,51 @@
+"""ZIP archives that documents come in: nothing is unpacked before its size is known."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from io import BytesIO
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.records import Source
+
+MOST_UNPACKED = 256_000_000
+MOST_MEMBERS = 20_000
+
+
+class Archive:
+    """The members of a ZIP file that is a document."""
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.name
+        try:
+            self._zip = zipfile.ZipFile(BytesIO(source.raw))
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError):
+            raise ParseFailed(f"{source.name} is damaged: it is cut off or no ZIP archive, as its type demands") from None
+        members = self._zip.infolist()
+        if len(members) > MOST_MEMBERS or sum(member.file_size for member in members) > MOST_UNPACKED:
+            raise ParseFailed(f"{source.name} would unpack to more than {MOST_UNPACKED // 10**6} MB")
+        if any(member.flag_bits & 1 for member in members):
+            raise ParseFailed(f"{source.name} is encrypted; save a copy without its password and add that")
+        self.members = frozenset(member.filename for member in members)
+
+    def read(self, member: str) -> bytes:
+        """A member's bytes, b"" if it is not there."""
+        if member not in self.members:
+            return b""
+        try:
+            return self._zip.read(member)
+        except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError) as error:
+            raise ParseFailed(f"{self.name} is damaged: {member} cannot be unpacked ({error})") from None
+
+    def xml(self, member: str) -> Any:
+        """A member's root element; None if it is not there. Entities stay unresolved, so none can swell or reach out."""
+        from lxml import etree
+
+        raw = self.read(member)
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+        try:
+            return etree.fromstring(raw, parser) if raw.strip() else None
+        except etree.XMLSyntaxError as error:
+            raise ParseFailed(f"{self.name} is damaged: {member}: {error.msg}") from None

@@ -1,0 +1,64 @@
+"""CSV and TSV: each row as lines of "column: value", so that a passage tells what its figures are."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from itertools import islice
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.records import Parsed, Source
+
+DELIMITERS = ",;\t|"
+LONGEST_CELL = 10**9
+_NUMBER = re.compile(r"[-+]?[\d.,:/ %€$£-]*\d[\d.,:/ %€$£-]*")
+
+
+def parse(source: Source) -> Parsed:
+    """The rows of a table whose delimiter and header are found out."""
+    text = writing.clean(decode(source.raw, declared=charset(source.media_type)))
+    try:
+        rows = [row for row in _rows(text, delimiter(text)) if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise ParseFailed(f"{source.name} is no table of values: {error}") from None
+    names, records = _header(rows)
+    written = "\n\n".join(filter(None, (_record(names, row) for row in records)))
+    told = {"columns": names, "rows": len(records)}
+    return writing.finish(source, [written], title=writing.title(source), metadata=told, paged=False)
+
+
+def _rows(text: str, character: str) -> Iterator[list[str]]:
+    csv.field_size_limit(LONGEST_CELL)
+    return csv.reader(StringIO(text), delimiter=character)
+
+
+def delimiter(text: str) -> str:
+    """The character that divides the first rows most evenly into more than one cell, a comma where none does."""
+
+    def evenness(character: str) -> tuple[float, int]:
+        rows = [row for row in islice(_rows(text, character), 50) if row]
+        width, times = Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
+        return (times / len(rows), width) if width > 1 else (0.0, 0)
+
+    return max(DELIMITERS, key=evenness)
+
+
+def _header(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
+    """The names of the columns, which are the first row if it reads like names, and the rows below."""
+    width = max(map(len, rows), default=0)
+    first = [writing.line(cell) for cell in rows[0]] if rows else []
+    named = [name for name in first if name]
+    is_header = len(rows) > 1 and named and len(set(named)) == len(named) and not any(map(_NUMBER.fullmatch, named))
+    names = first if is_header else []
+    return [names[at] if at < len(names) and names[at] else f"column {at + 1}" for at in range(width)], (
+        rows[1:] if is_header else rows)
+
+
+def _record(names: Sequence[str], row: Sequence[str]) -> str:
+    cells = ((name, writing.line(cell)) for name, cell in zip(names, row, strict=False))
+    return writing.prose("\n".join(f"{name}: {cell}" for name, cell in cells if cell))

@@ -1,0 +1,54 @@
+"""EPUB, MOBI, FB2 and XPS through the library that reads PDF; a chapter is a page where the file has chapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats.archive import Archive
+from mcpvectordb.ingest.formats.pdf import markdown_pages, open_document, outline, read_page
+from mcpvectordb.ingest.formats.pdf_layout import Block, text_blocks
+from mcpvectordb.records import Parsed, Source
+
+WIDTH, HEIGHT = 800, 100_000
+"""Of the sheet onto which a book is set: so tall that hardly a chapter needs two."""
+
+
+def parse(source: Source) -> Parsed:
+    """The text of a book, chapter by chapter."""
+    kind = _kind(source)
+    if kind in ("epub", "xps"):
+        _check_archive(Archive(source))
+    document = open_document(source, kind)
+    try:
+        pages = list(_chapters(document)) if document.is_reflowable else list(map(read_page, document))
+        texts = markdown_pages(pages, outline(document))
+    except (RuntimeError, ValueError) as error:
+        raise ParseFailed(f"{source.name} is damaged: {writing.line(str(error))}") from None
+    told = document.metadata
+    title = writing.title(source, told.get("title"), *map(writing.first_heading, texts[:3]))
+    return writing.finish(source, texts, title=title, metadata={"author": told.get("author")}, paged=len(texts) > 1)
+
+
+def _kind(source: Source) -> str:
+    """By the bytes, for a book may come under any name."""
+    if source.raw[60:68] in (b"BOOKMOBI", b"TEXtREAd"):
+        return "mobi"
+    if not source.raw.startswith(b"PK"):
+        return "fb2"
+    return "epub" if b"mimetypeapplication/epub+zip" in source.raw[:200] or b"META-INF/container.xml" in source.raw else "xps"
+
+
+def _check_archive(archive: Archive) -> None:
+    if "META-INF/rights.xml" in archive.members or b"xmlenc#aes" in archive.read("META-INF/encryption.xml"):
+        raise ParseFailed(f"{archive.name} is encrypted (DRM) and cannot be read")
+
+
+def _chapters(document: Any) -> Iterator[list[Block]]:
+    """The blocks of each chapter."""
+    document.layout(width=WIDTH, height=HEIGHT, fontsize=11)
+    for chapter in range(document.chapter_count):
+        pages = (document.load_page((chapter, at)) for at in range(document.chapter_page_count(chapter)))
+        yield [block for page in pages for block in text_blocks(page)]

@@ -1,0 +1,103 @@
+"""EML and MBOX: who wrote what to whom and when, the text of the body, the names of attachments; a message is a page."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+from collections.abc import Iterator
+from datetime import UTC
+from email.message import EmailMessage
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import html, writing
+from mcpvectordb.records import Parsed, Source
+
+SHOWN = ("From", "To", "Cc", "Date")
+_ENVELOPE = re.compile(rb"^From \S+.*\d{4}.*\r?\n", re.MULTILINE)
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
+
+
+def parse(source: Source) -> Parsed:
+    """One message, or all messages of a mailbox."""
+    try:
+        messages = [email.message_from_bytes(raw, policy=email.policy.default) for raw in _messages(source.raw)]
+        pages = [_page(message, source.name) for message in messages if isinstance(message, EmailMessage)]
+    except RecursionError:
+        raise ParseFailed(f"{source.name} has parts nested too deeply") from None
+    if not any(message.keys() for message in messages):
+        raise ParseFailed(f"{source.name} is no mail: it has no header lines such as From: and Subject:")
+    if len(messages) > 1:
+        return writing.finish(source, pages, title=writing.title(source), metadata={"messages": len(pages)})
+    title = writing.title(source, _header(messages[0], "Subject"))
+    return writing.finish(source, pages, title=title, metadata=_metadata(messages[0]), paged=False)
+
+
+def _messages(raw: bytes) -> Iterator[bytes]:
+    """The messages of a mailbox, which lines of "From", sender and date divide; a single message as it is."""
+    first = _ENVELOPE.match(raw)
+    starts = [found for found in _ENVELOPE.finditer(raw)
+              if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())] if first else []
+    if not starts:
+        yield raw
+    for at, start in enumerate(starts):
+        end = starts[at + 1].start() if at + 1 < len(starts) else len(raw)
+        yield _QUOTED_FROM.sub(rb"\1", raw[start.end():end])
+
+
+def _page(message: EmailMessage, name: str) -> str:
+    about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
+    attached = _attachments(message)
+    return writing.blocks([
+        writing.heading(1, _header(message, "Subject")),
+        "\n".join(about),
+        _body(message, name),
+        f"Attachments: {', '.join(attached)}" if attached else "",
+    ])
+
+
+def _header(message: Any, key: str) -> str:
+    """A header's text; what cannot be understood is no reason to lose the mail."""
+    try:
+        return writing.line(str(message.get(key, "")))
+    except Exception:  # the standard parser of headers raises many kinds of errors on foreign ones
+        return ""
+
+
+def _body(message: EmailMessage, name: str) -> str:
+    part = message.get_body(preferencelist=("plain", "html"))
+    if part is None:  # none at all, or one that says it has parts and has none
+        whole = message.get_payload() if message.get_content_maintype() in ("text", "multipart") else ""
+        return writing.prose(whole.strip()) if isinstance(whole, str) else ""
+    try:
+        text = part.get_content()
+    except (LookupError, ValueError, KeyError):  # an unknown charset or type
+        text = part.get_payload(decode=True)
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    text = writing.clean(str(text))
+    return html.to_markdown(text, name) if part.get_content_subtype() == "html" else writing.prose(text.strip())
+
+
+def _attachments(message: EmailMessage) -> list[str]:
+    named = (part.get_filename() for part in message.walk() if not part.is_multipart())
+    return [writing.line(str(name)) for name in named if name]
+
+
+def _metadata(message: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {key.lower(): _header(message, key) for key in ("From", "To", "Cc", "Subject")}
+    told["message_id"] = _header(message, "Message-ID")
+    told["date"] = _date(_header(message, "Date"))
+    told["attachments"] = _attachments(message)
+    return told
+
+
+def _date(text: str) -> str:
+    """The moment in ISO 8601 and UTC; "" where the header does not tell it."""
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):
+        return ""
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()

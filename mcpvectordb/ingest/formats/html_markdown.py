@@ -1,0 +1,228 @@
+"""A tree of HTML elements as Markdown, in one walk without recursion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from typing import Any
+
+from mcpvectordb.ingest.formats import writing
+
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr q rp rt ruby s samp small "
+    "span strike strong sub sup time tt u var wbr br".split())
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
+LAYOUT = frozenset(["table", "pre", *HEADINGS])
+"""Elements that a table of data does not hold: a table with one of them only places things on the page."""
+DEEPEST_INDENT = 8
+WIDEST_SPAN = 20
+TALLEST_SPAN = 200
+
+_SPACE = re.compile(r"[ \t\n]+")
+_BREAK = re.compile(r" ?\v ?")
+_LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight|brush|sourceCode)[-: ]\s*([\w+#-]+)", re.IGNORECASE)
+
+
+def markdown(root: Any, *, skip: Set[Any]) -> str:
+    """The Markdown of an element and what is in it, except for the elements to skip."""
+    from lxml import etree
+
+    writer = _Writer(_layout_tables(root))
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walk:
+        if element in skip or not isinstance(element.tag, str):
+            if event == "start":
+                walk.skip_subtree()
+        elif event == "start":
+            writer.start(element)
+        else:
+            writer.end(element)
+        if event == "end" and element is not root:
+            writer.text(element.tail)
+    return writer.finished()
+
+
+def _layout_tables(root: Any) -> set[Any]:
+    from lxml import etree
+
+    layout: set[Any] = set()
+    inside: list[Any] = []
+    for event, element in etree.iterwalk(root, events=("start", "end"), tag=tuple(LAYOUT)):
+        if event == "start" and inside:
+            layout.add(inside[-1])
+        if element.tag == "table":
+            inside.append(element) if event == "start" else inside.pop()
+            if element.get("role") == "presentation":
+                layout.add(element)
+    return layout
+
+
+class _Writer:
+    """Collects inline text until a block ends, and blocks until the walk ends."""
+
+    def __init__(self, layout: set[Any]) -> None:
+        self.layout = layout
+        self.blocks: list[tuple[str, bool]] = []  # text, and whether it is an item of a list
+        self.inline: list[str] = []
+        self.lists: list[int | None] = []  # the next number of each open list, None for one with bullets
+        self.marker = ""
+        self.quotes = 0
+        self.code: Any = None
+        self.table: _Table | None = None
+
+    def text(self, text: str | None) -> None:
+        if text:
+            self.inline.append(text)
+
+    def start(self, element: Any) -> None:
+        tag = element.tag
+        if tag == "br":
+            self.inline.append("\v")
+        elif tag in ("code", "kbd", "samp", "tt") and self.code is None:
+            self.inline.append("`")
+        elif self.table:
+            self.table.start(element, self)
+        elif tag not in INLINE:
+            self.flush()
+            self._open(element, tag)
+        self.text(element.text)
+
+    def _open(self, element: Any, tag: str) -> None:
+        if tag in ("ul", "ol", "menu", "dir"):
+            self.lists.append(_number(element.get("start"), 1, 10**9) if tag == "ol" else None)
+        elif tag == "li":
+            self.marker = self._next_marker()
+        elif tag == "blockquote":
+            self.quotes += 1
+        elif tag == "pre" and self.code is None:
+            self.code = element
+        elif tag == "table" and element not in self.layout:
+            self.table = _Table(element)
+
+    def _next_marker(self) -> str:
+        number = self.lists[-1] if self.lists else None
+        if number is None:
+            return "- "
+        self.lists[-1] = number + 1
+        return f"{number}. "
+
+    def end(self, element: Any) -> None:
+        tag = element.tag
+        if tag in ("code", "kbd", "samp", "tt") and self.code is None:
+            self._close_code()
+        elif self.table:
+            self.table.end(element, self)
+        elif tag in HEADINGS:
+            self.add(writing.heading(HEADINGS[tag], self.taken().replace("\n", " ")))
+        elif element is self.code:
+            self.add(writing.fence("".join(self.inline).replace("\v", "\n"), _language(element)))
+            self.inline, self.code = [], None
+        elif tag not in INLINE:
+            self.flush()
+            self._close(tag)
+
+    def _close_code(self) -> None:
+        """A back-tick after what was code, none around nothing."""
+        if self.inline and self.inline[-1] == "`":
+            self.inline.pop()
+        else:
+            self.inline.append("`")
+
+    def _close(self, tag: str) -> None:
+        if tag in ("ul", "ol", "menu", "dir") and self.lists:
+            self.lists.pop()
+            self.marker = ""
+        elif tag == "li":
+            self.marker = ""
+        elif tag == "blockquote":
+            self.quotes -= 1
+
+    def taken(self) -> str:
+        """The inline text so far, which is then forgotten."""
+        text = _BREAK.sub("\n", _SPACE.sub(" ", "".join(self.inline))).strip()
+        self.inline = []
+        return text
+
+    def flush(self) -> None:
+        """End the paragraph, except inside code, where elements are only coloured words."""
+        if self.code is None and self.inline:
+            self.add(writing.prose(self.taken()))
+
+    def add(self, text: str) -> None:
+        if not text:
+            return
+        item = bool(self.marker)
+        if self.lists:
+            indent = "  " * min(len(self.lists) - bool(self.marker), DEEPEST_INDENT)
+            text = indent + self.marker + text.replace("\n", "\n" + indent + "  " * item)
+            self.marker = ""
+        if self.quotes > 0:
+            text = "> " + text.replace("\n", "\n> ")
+        self.blocks.append((text, item))
+
+    def finished(self) -> str:
+        self.flush()
+        return writing.with_lists(self.blocks)
+
+
+class _Table:
+    """A table of data while it is being read: rows of cells, spanned cells repeated."""
+
+    def __init__(self, element: Any) -> None:
+        self.element = element
+        self.rows: list[list[str]] = []
+        self.below: dict[int, tuple[int, str]] = {}  # column -> rows that its cell still reaches down, and its text
+
+    def start(self, element: Any, writer: _Writer) -> None:
+        if element.tag == "tr":
+            self.rows.append([])
+        elif element.tag in ("td", "th"):
+            writer.inline = []
+        elif element.tag not in INLINE:
+            writer.text(" ")
+
+    def end(self, element: Any, writer: _Writer) -> None:
+        if element is self.element:
+            writer.table = None
+            writer.inline = []
+            writer.add(writing.table(self.rows))
+        elif element.tag in ("td", "th"):
+            self._add(element, writer.taken())
+        elif element.tag == "tr":
+            self._fill()
+        elif element.tag == "caption":
+            writer.add(writing.prose(writer.taken()))
+        elif element.tag not in INLINE:
+            writer.text(" ")
+
+    def _add(self, element: Any, text: str) -> None:
+        if not self.rows:
+            self.rows.append([])
+        self._fill()
+        down = _number(element.get("rowspan"), 1, TALLEST_SPAN) - 1
+        for across in range(_number(element.get("colspan"), 1, WIDEST_SPAN)):
+            if down:
+                self.below[len(self.rows[-1])] = (down, text)
+            self.rows[-1].append("" if across else text)
+
+    def _fill(self) -> None:
+        """Cells that reach down into this row from above."""
+        row = self.rows[-1]
+        while len(row) in self.below:
+            left, text = self.below.pop(len(row))
+            if left > 1:
+                self.below[len(row)] = (left - 1, text)
+            row.append(text)
+
+
+def _number(value: str | None, default: int, most: int) -> int:
+    return min(max(int(value), 1), most) if value and value.isascii() and value.isdigit() and len(value) < 10 else default
+
+
+def _language(pre: Any) -> str:
+    """The language that a class of the element, its parent or its code names, or ""."""
+    code = pre.find("code")
+    for element in (pre, code, pre.getparent(), None if pre.getparent() is None else pre.getparent().getparent()):
+        if element is not None and (found := _LANGUAGE.search(element.get("class") or "")):
+            return "" if found[1].lower() in ("default", "none", "text", "plaintext") else found[1].lower()
+    return ""

@@ -1,0 +1,87 @@
+"""JSON and JSON Lines: readable lines of "path: value" under the names of the outer keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.records import Parsed, Source
+
+DEEPEST_HEADING = 2
+
+
+def parse(source: Source) -> Parsed:
+    """The values of a JSON document, or of one document per line."""
+    value = load(decode(source.raw, declared=charset(source.media_type)).lstrip("\ufeff"), source.name)
+    named = (value.get("title"), value.get("name")) if isinstance(value, dict) else ()
+    text = writing.blocks(_section(value, 1))
+    return writing.finish(source, [text], title=writing.title(source, *named), paged=False)
+
+
+def load(text: str, name: str) -> Any:
+    """The value of a document; a list of values where each line is one."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ParseFailed(f"{name} is nested too deeply") from None
+    except ValueError as error:
+        if "\n" not in text.strip():
+            raise ParseFailed(f"{name} is no valid JSON: {error}") from None
+        return _load_lines(text, name, error)
+
+
+def _load_lines(text: str, name: str, whole: ValueError) -> list[Any]:
+    values = []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            values += [json.loads(line)] if line.strip() else []
+        except RecursionError:
+            raise ParseFailed(f"{name} is nested too deeply in line {number}") from None
+        except ValueError as error:
+            reason = f"line {number}: {error}" if values else str(whole)
+            raise ParseFailed(f"{name} is no valid JSON: {reason}") from None
+    return values
+
+
+def _section(value: Any, level: int) -> Iterator[str]:
+    """Plain values first, then each key that holds more under a heading; records of a list one by one."""
+    if isinstance(value, dict) and level <= DEEPEST_HEADING:
+        nested = {key: each for key, each in value.items() if _is_nested(each)}
+        yield _lines({key: each for key, each in value.items() if key not in nested})
+        for key, each in nested.items():
+            yield writing.heading(level, key)
+            yield from _section(each, level + 1)
+    elif isinstance(value, list) and any(map(_is_nested, value)):
+        yield from map(_lines, value)
+    else:
+        yield _lines(value)
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether a value takes more than a line: a list of plain values does not."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict | list) for each in value))
+
+
+def _lines(value: Any) -> str:
+    """Every plain value in it on a line of its own, after the path that leads there."""
+    lines = []
+    waiting = [("", value)]
+    while waiting:
+        path, each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += [(f"{path}.{key}" if path else key, inner) for key, inner in reversed(each.items())]
+        elif _is_nested(each):
+            waiting += [(f"{path}[{at}]", each[at]) for at in reversed(range(len(each)))]
+        elif text := _plain(each):
+            lines.append(f"{path}: {text}" if path else text)
+    return writing.prose("\n".join(lines))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return writing.clean(value).strip() if isinstance(value, str) else json.dumps(value)

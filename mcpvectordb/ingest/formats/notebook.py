@@ -1,0 +1,72 @@
+"""Jupyter notebooks: Markdown cells as they are, code cells and the text of their outputs in fences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats.decoding import decode
+from mcpvectordb.ingest.formats.json import load
+from mcpvectordb.records import Parsed, Source
+
+LONGEST_OUTPUT = 2000
+
+
+def parse(source: Source) -> Parsed:
+    """The cells of a notebook in their order."""
+    book = load(decode(source.raw).lstrip("\ufeff"), source.name)
+    cells = list(_cells(book))
+    if not cells:
+        raise ParseFailed(f"{source.name} is no notebook: it has no cells")
+    about = _dictionary(_dictionary(book).get("metadata"))
+    language = str(_dictionary(about.get("language_info")).get("name")
+                   or _dictionary(about.get("kernelspec")).get("language") or "python")
+    text = writing.blocks(block for cell in cells for block in _cell(cell, language))
+    title = writing.title(source, about.get("title"), writing.first_heading(text))
+    return writing.finish(source, [text], title=title, metadata={"language": language}, paged=False)
+
+
+def _dictionary(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _cells(book: Any) -> Iterator[dict[str, Any]]:
+    """The cells, which notebooks before version 4 keep in worksheets."""
+    for sheet in [book, *_list(_dictionary(book).get("worksheets"))]:
+        yield from filter(None, map(_dictionary, _list(_dictionary(sheet).get("cells"))))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
+    source = _text(cell.get("source", cell.get("input")))
+    if cell.get("cell_type") == "heading":
+        yield writing.heading(cell["level"] if isinstance(cell.get("level"), int) else 1, source)
+    elif cell.get("cell_type") != "code":
+        yield writing.clean(source).strip("\n")
+    else:
+        yield writing.fence(source, language)
+        for output in map(_dictionary, _list(cell.get("outputs"))):
+            yield writing.fence(_shortened(_output(output)))
+
+
+def _output(output: dict[str, Any]) -> str:
+    """What an output says in plain text: printed lines, a value, an error."""
+    if output.get("output_type") in ("error", "pyerr"):
+        return f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"
+    data = _dictionary(output.get("data")) or output
+    return _text(data.get("text/plain") or data.get("text"))
+
+
+def _text(value: Any) -> str:
+    """Text that may be kept as a list of lines."""
+    return "".join(line for line in value if isinstance(line, str)) if isinstance(value, list) else (
+        value if isinstance(value, str) else "")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_OUTPUT else text[:LONGEST_OUTPUT].rstrip() + "\n…"

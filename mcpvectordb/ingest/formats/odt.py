@@ -1,0 +1,139 @@
+"""OpenDocument: headings, lists, tables and notes of ODT; the slides of ODP as pages; the sheets of ODS as sections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats.archive import Archive
+from mcpvectordb.ingest.formats.ooxml import local, value
+from mcpvectordb.records import Parsed, Source
+
+SKIPPED = frozenset(["annotation", "tracked-changes", "table-of-content", "forms", "sequence-decls", "desc", "note-citation"])
+WIDEST_REPEAT = 50
+_TOLD = {"title": "title", "creator": "author", "initial-creator": "author", "subject": "subject", "language": "language",
+         "description": "description", "keyword": "keywords", "creation-date": "created", "date": "modified"}
+
+
+def parse(source: Source) -> Parsed:
+    """The text of a document, the slides of a presentation, or the sheets of a workbook."""
+    archive = Archive(source)
+    if b"encryption-data" in archive.read("META-INF/manifest.xml"):
+        raise ParseFailed(f"{source.name} is encrypted; save a copy without its password and add that")
+    root = archive.xml("content.xml")
+    if root is None:
+        raise ParseFailed(f"{source.name} is damaged: its part content.xml is missing")
+    slides = [page for page in root.iter() if local(page) == "page"]
+    pages = [_text(page) for page in slides] or [_text(root)]
+    told = _metadata(archive.xml("meta.xml"))
+    headed = any(local(element) == "h" for element in root.iter()) or bool(slides)  # the name of a sheet is no title
+    title = writing.title(source, told.pop("title", ""), headed and writing.first_heading(pages[0]))
+    return writing.finish(source, pages, title=title, metadata=told, paged=bool(slides))
+
+
+def _metadata(root: Any) -> dict[str, str]:
+    told: dict[str, str] = {}
+    for element in root.iter() if root is not None else ():
+        if (key := _TOLD.get(local(element))) and element.text:
+            told.setdefault(key, element.text)
+    return told
+
+
+def _text(root: Any) -> str:
+    """The Markdown of an element, in one walk without recursion."""
+    from lxml import etree
+
+    reader = _Reader()
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walk:
+        name = local(element)
+        if name in SKIPPED and event == "start":
+            walk.skip_subtree()
+        elif event == "start":
+            reader.start(name, element)
+        else:
+            reader.end(name, element)
+            if element is not root and reader.words:
+                reader.words[-1].append(element.tail or "")
+    return writing.with_lists(reader.blocks)
+
+
+class _Reader:
+    """Collects blocks; a note or a text box is a paragraph inside another."""
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[str, bool]] = []  # text, and whether it is an item of a list
+        self.words: list[list[str]] = []
+        self.lists = 0
+        self.marked = False
+        self.titles = 0
+        self.tables: list[list[list[str]]] = []
+
+    def start(self, name: str, element: Any) -> None:
+        if name in ("p", "h"):
+            self.words.append([element.text or ""])
+        elif name == "table":
+            self._start_table(element)
+        elif name == "table-row" and self.tables:
+            self.tables[-1].append([])
+        elif name == "table-cell" and self.tables and self.tables[-1]:
+            self.tables[-1][-1].append("")
+        elif name == "list":
+            self.lists += 1
+        elif name == "list-item":
+            self.marked = True
+        elif name == "frame":
+            self.titles += value(element, "class") == "title"
+        elif self.words:
+            self.words[-1].append(_space(name, element) + (element.text or ""))
+
+    def end(self, name: str, element: Any) -> None:
+        if name in ("p", "h") and self.words:
+            self._add(writing.line("".join(self.words.pop())), name, element)
+        elif name == "table" and self.tables:
+            self._end_table()
+        elif name == "table-cell" and self.tables and self.tables[-1]:
+            repeat = value(element, "number-columns-repeated")
+            row = self.tables[-1][-1]
+            row += row[-1:] * (min(int(repeat), WIDEST_REPEAT) - 1 if repeat.isdigit() else 0)
+        elif name == "list":
+            self.lists -= 1
+        elif name == "frame":
+            self.titles -= value(element, "class") == "title"
+
+    def _add(self, text: str, name: str, element: Any) -> None:
+        if not text:
+            return
+        if self.tables:
+            row = self.tables[-1][-1] if self.tables[-1] else [""]
+            row[-1:] = [f"{row[-1]} {text}".strip() if row else text]
+        elif name == "h" or self.titles > 0:
+            level = value(element, "outline-level")
+            self.blocks.append((writing.heading(int(level) if level.isdigit() else 1, text), False))
+        elif self.lists > 0:
+            indent = "  " * (min(self.lists, 8) - 1)
+            self.blocks.append((f"{indent}{'- ' if self.marked else '  '}{text}", True))
+            self.marked = False
+        else:
+            self.blocks.append((writing.prose(text), False))
+
+    def _start_table(self, element: Any) -> None:
+        parent = element.getparent()
+        if parent is not None and local(parent) == "spreadsheet":
+            self.blocks.append((writing.heading(1, value(element, "name")), False))
+        self.tables.append([])
+
+    def _end_table(self) -> None:
+        rows = self.tables.pop()
+        if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a table in a cell
+            self.tables[-1][-1][-1] += " " + ", ".join(cell for row in rows for cell in row if cell)
+        else:
+            self.blocks.append((writing.table(rows), False))
+
+
+def _space(name: str, element: Any) -> str:
+    if name == "s":
+        count = value(element, "c")
+        return " " * (min(int(count), 100) if count.isdigit() else 1)
+    return {"tab": "\t", "line-break": "\n"}.get(name, "")

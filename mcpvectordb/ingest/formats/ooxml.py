@@ -1,0 +1,70 @@
+"""What the Office formats have in common: parts, the relations between them, and what a document tells of itself."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats.archive import Archive
+
+_PROPERTIES = {
+    "title": "title", "creator": "author", "subject": "subject", "keywords": "keywords", "description": "description",
+    "created": "created", "modified": "modified", "language": "language",
+}
+
+
+def local(element: Any) -> str:
+    """An element's name without its namespace, which differs between editions of the standard."""
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+def children(element: Any, *names: str) -> Iterator[Any]:
+    """The children of these names."""
+    return (child for child in element if local(child) in names)
+
+
+def find(element: Any, *path: str) -> Any:
+    """The first descendant along a path of names, or None."""
+    for name in path:
+        element = next(children(element, name), None) if element is not None else None
+    return element
+
+
+def value(element: Any, name: str = "val") -> str:
+    """An attribute, whatever its namespace; "" if the element or the attribute is not there."""
+    if element is None:
+        return ""
+    return next((text for key, text in element.items() if key.rpartition("}")[2] == name), "")
+
+
+def relations(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
+    """By id: the last word of each relation's type and the part that it leads to."""
+    folder, name = posixpath.split(part)
+    root = archive.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
+    found = {}
+    for relation in root if root is not None else ():
+        if relation.get("TargetMode") != "External":
+            target = posixpath.normpath(posixpath.join("/", folder, relation.get("Target") or ""))
+            found[relation.get("Id")] = ((relation.get("Type") or "").rpartition("/")[2], target.lstrip("/"))
+    return found
+
+
+def main_part(archive: Archive, usual: str) -> str:
+    """The part that holds the document itself."""
+    kinds = dict(relations(archive, "").values())
+    part = kinds.get("officeDocument", usual)
+    if part not in archive.members:
+        raise ParseFailed(f"{archive.name} is damaged: its part {part} is missing")
+    return part
+
+
+def properties(archive: Archive) -> dict[str, str]:
+    """Title, author, dates and the like."""
+    part = dict(relations(archive, "").values()).get("core-properties", "docProps/core.xml")
+    root = archive.xml(part)
+    told = {_PROPERTIES.get(local(child), ""): child.text or "" for child in (root if root is not None else ())}
+    told.pop("", None)
+    return told

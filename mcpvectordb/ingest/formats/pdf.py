@@ -1,0 +1,215 @@
+"""PDF: text in reading order with headings by size of type, code and ruled tables; a page of the file is a page."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats.pdf_layout import Block, Row, code_lines, reading_order, text_blocks
+from mcpvectordb.ingest.formats.pdf_tables import find_tables
+from mcpvectordb.records import Parsed, Source
+
+HEADING_SCALE = 1.12
+LONGEST_HEADING = 160
+LONGEST_TITLE_ROWS = 4
+MARGIN = 0.09
+"""Share of a page's height at its top and bottom in which running titles and page numbers stand."""
+
+_BULLET = re.compile(r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*")  # in private fonts bullets are private characters
+_NUMBERED = re.compile(r"^\(?\d{1,3}[.)]\s")
+_EMPTY_TITLE = re.compile(r"^(untitled|title|microsoft (word|powerpoint) - .*|.*\.(docx?|dvi|tex|indd|pptx?|qxd))$", re.I)
+_OCR = "run OCR over it first (ocrmypdf in.pdf out.pdf) or supply the text directly"
+
+
+def parse(source: Source) -> Parsed:
+    """The text of a PDF; fails clearly on one that needs a password or has only pictures of text."""
+    document = open_document(source, "pdf")
+    try:
+        pages = [(page.rect.height, read_page(page)) for page in document]
+        named = document.metadata.get("title") or ""
+        told = {key: document.metadata.get(key) for key in ("author", "subject", "keywords")}
+        listed = outline(document)
+    except (RuntimeError, ValueError) as error:
+        raise ParseFailed(f"{source.name} is damaged: {writing.line(str(error))}") from None
+    blocks = _without_running_titles(pages)
+    if _unreadable(blocks):
+        raise writing.no_text(source.name, f"its fonts do not say which letters they show, so treat it as if scanned: {_OCR}")
+    texts = markdown_pages(blocks, listed)
+    if document.is_repaired and not any(texts):
+        raise ParseFailed(f"{source.name} is damaged: what is left of it has no text")
+    named = "" if _EMPTY_TITLE.match(named.strip()) else named
+    title = writing.title(source, named, *map(writing.first_heading, texts[:3]))
+    told["pages"] = len(texts)
+    return writing.finish(source, texts, title=title, metadata=told, nothing=f"it looks scanned: {_OCR}")
+
+
+def open_document(source: Source, kind: str) -> Any:
+    """The source as pymupdf's document."""
+    import pymupdf
+
+    library: Any = pymupdf  # it has annotations here and there only
+    library.TOOLS.mupdf_display_errors(False)
+    library.TOOLS.mupdf_display_warnings(False)
+    try:
+        document = library.open(stream=source.raw, filetype=kind)
+    except (RuntimeError, ValueError) as error:
+        raise ParseFailed(f"{source.name} cannot be opened as {kind.upper()}: {writing.line(str(error))}") from None
+    if document.needs_pass:
+        raise ParseFailed(f"{source.name} is encrypted; save a copy without its password and add that")
+    return document
+
+
+def outline(document: Any) -> dict[str, int]:
+    """The levels of the headings that a document lists itself, by their `_key`."""
+    return {key: level for level, text, *_ in document.get_toc() if (key := _key(text))}
+
+
+def read_page(page: Any) -> list[Block]:
+    """A page's blocks in reading order, ruled tables among them."""
+    blocks = text_blocks(page)
+    for table in find_tables(page) if blocks else ():
+        blocks = [rest for block in blocks if (rest := _outside(block, table))] + [table]
+    return reading_order(blocks)
+
+
+def _outside(block: Block, table: Block) -> Block | None:
+    rows = [row for row in block.rows if not table.box.holds(row.box)]
+    return Block(block.box, rows, block.markdown) if rows or block.markdown else None
+
+
+def _unreadable(pages: Sequence[Sequence[Block]]) -> bool:
+    text = "".join(block.text for blocks in pages[:50] for block in blocks)
+    return text.count("\ufffd") > 0.5 * len(text)
+
+
+def markdown_pages(pages: Sequence[Sequence[Block]], listed: dict[str, int]) -> list[str]:
+    """Each page's Markdown; `listed` gives the levels of headings that the document's outline lists."""
+    style = Style(pages, listed)
+    return [writing.blocks(part for block in style.joined(blocks) for part in style.markdown(block)) for blocks in pages]
+
+
+def _body_size(pages: Iterable[Sequence[Block]]) -> float:
+    """The size of type that most of the text has."""
+    sizes: Counter[float] = Counter()
+    for row in (row for blocks in pages for block in blocks for row in block.rows if not row.mono):
+        sizes[row.size] += len(row.text)
+    return sizes.most_common(1)[0][0] if sizes else 10.0
+
+
+def _without_running_titles(pages: Sequence[tuple[float, list[Block]]]) -> list[list[Block]]:
+    """The pages without their numbers, and without what stands in margins of three pages but for its first time."""
+    body = _body_size(blocks for _, blocks in pages)
+    keys = [[_margin(block, height, body) for block in blocks] for height, blocks in pages]
+    places = Counter(key for page in keys for key in set(page))
+    seen = {key for key in places if not key.strip("#ivxlcdm-–/ ")}
+    kept = []
+    for page, (_, blocks) in zip(keys, pages, strict=True):
+        kept.append([block for key, block in zip(page, blocks, strict=True)
+                     if not key or places[key] < 3 or key not in seen])
+        seen.update(page)
+    return kept
+
+
+def _margin(block: Block, height: float, body: float) -> str:
+    """What stands in the margin with its numbers blotted out; "" for a block that is not in one."""
+    in_margin = block.box.y1 < MARGIN * height or block.box.y0 > (1 - MARGIN) * height
+    if not in_margin or len(block.rows) != 1 or block.rows[0].size > body * HEADING_SCALE:
+        return ""
+    return re.sub(r"\d+", "#", block.text.lower())
+
+
+class Style:
+    """What the sizes and weights of type mean in one document."""
+
+    def __init__(self, pages: Sequence[Sequence[Block]], listed: dict[str, int]) -> None:
+        self.body, self.listed = _body_size(pages), listed
+        large = {rows[0].size for blocks in pages for block in blocks for rows in self._runs(block)
+                 if self._large(rows[0]) and len(_paragraph(rows)) <= LONGEST_HEADING}
+        self.levels = {size: level for level, size in enumerate(sorted(large, reverse=True), 1)}
+
+    def joined(self, blocks: Iterable[Block]) -> list[Block]:
+        """The blocks, the lines of a long title that stand apart made one."""
+        joined: list[Block] = []
+        for block in blocks:
+            last = joined[-1] if joined else None
+            if last and self._continues(last, block):
+                joined[-1] = Block(last.box.around(block.box), last.rows + block.rows)
+            else:
+                joined.append(block)
+        return joined
+
+    def _continues(self, title: Block, block: Block) -> bool:
+        rows = title.rows + block.rows
+        return bool(title.rows and block.rows) and len(rows) <= LONGEST_TITLE_ROWS and self._large(rows[0]) and (
+            {row.size for row in rows} == {rows[0].size}
+            and 0 <= block.box.y0 - title.box.y1 + rows[0].size / 2 <= 2 * rows[0].size)
+
+    def markdown(self, block: Block) -> Iterable[str]:
+        """The block's headings, code and paragraphs."""
+        if block.markdown:
+            yield block.markdown
+        for rows in self._runs(block):
+            text = _paragraph(rows)
+            if level := self._level(rows, text, alone=len(rows) == len(block.rows)):
+                yield writing.heading(level, text)
+            elif rows[0].mono and len(rows) > 1:
+                yield writing.fence(code_lines(rows))
+            else:
+                yield _items(rows)
+
+    def _runs(self, block: Block) -> Iterable[list[Row]]:
+        for _, rows in groupby(block.rows, lambda row: (row.mono, self._large(row) and row.size, self._is_listed(row))):
+            yield list(rows)
+
+    def _is_listed(self, row: Row) -> bool:
+        return row.bold and _key(row.text) in self.listed
+
+    def _large(self, row: Row) -> bool:
+        return row.size >= self.body * HEADING_SCALE
+
+    def _level(self, rows: Sequence[Row], text: str, *, alone: bool) -> int:
+        """The heading's level, or 0 for what is no heading."""
+        if len(text) > LONGEST_HEADING or len(rows) > LONGEST_TITLE_ROWS or not re.search(r"[^\W\d_]{2}", text):
+            return 0
+        if (listed := self.listed.get(_key(text))) and (rows[0].bold or (alone and rows[0].size > self.body)):
+            return listed
+        if rows[0].size in self.levels:
+            return self.levels[rows[0].size]
+        return len(self.levels) + 1 if _stands_out(rows, text) else 0
+
+
+def _stands_out(rows: Sequence[Row], text: str) -> bool:
+    """Whether short bold rows read like a heading."""
+    return all(row.bold and not row.mono for row in rows) and len(text) <= 80 and text[-1] not in ".,;:" and (
+        text[0].isupper() or text[0].isdigit())
+
+
+def _key(text: str) -> str:
+    """A heading without its number, spaces and case, as outlines and pages write it differently."""
+    return re.sub(r"[\W_]+", "", re.sub(r"^[\dIVX.]+\s+", "", text)).lower()
+
+
+def _paragraph(rows: Sequence[Row]) -> str:
+    """Rows on one line, words that were broken at a line's end made whole."""
+    text = rows[0].text
+    for row in rows[1:]:
+        broken = re.search(r"[^\W\d_]{2}-$", text) and row.text[:1].islower()
+        text = text[:-1] + row.text if broken else f"{text} {row.text}"
+    return text.replace("\t", " ")
+
+
+def _items(rows: Sequence[Row]) -> str:
+    """A paragraph, a list where rows begin with bullets or numbers, or rows as they are where they have cells."""
+    if sum("\t" in row.text for row in rows) > len(rows) / 2:
+        return writing.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
+    parts = [list(rows[:1])]
+    for last, row in pairwise(rows):
+        if _BULLET.match(row.text) or (_NUMBERED.match(row.text) and last.text[-1] in ".:;!?"):
+            parts.append([])
+        parts[-1].append(row)
+    return "\n".join(_BULLET.sub("- ", writing.prose(_paragraph(part))) for part in parts)

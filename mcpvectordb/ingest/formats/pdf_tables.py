@@ -1,0 +1,177 @@
+"""Tables on a PDF page, from the lines that are drawn around and between their cells."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from mcpvectordb.ingest.formats.pdf_layout import Block, Box
+from mcpvectordb.ingest.formats.writing import table
+
+FEWEST_PATHS, MOST_PATHS = 3, 10_000
+MOST_RULES = 2000
+"""Lines on a page beyond which it is a map or a plot, not a table."""
+NEAR = 3.0
+CELL_CHARACTERS = 30
+"""Longest average cell of a table without vertical lines; above it the columns are text."""
+
+_PATH = re.compile(rb"[\d\s](?:re|l)\s")
+_FORM = re.compile(rb"\sDo\s")
+
+
+class Rule(NamedTuple):
+    """A straight line: at `at` across its direction, from `start` to `end` along it."""
+
+    at: float
+    start: float
+    end: float
+
+
+def find_tables(page: Any) -> list[Block]:
+    """The ruled tables of a pymupdf page, as blocks of Markdown."""
+    across, down = _rules(page)
+    if not across:
+        return []
+    words = [(Box(*word[:4]), word[4]) for word in page.get_text("words")]
+    found: list[Block] = []
+    for area, columns, rows in [*_grids(across, down), *_stacks(across, down)]:
+        inside = [word for word in words if area.holds(word[0])]
+        cells = _cells(inside, columns or _white_columns(inside, area), rows or _lines(inside))
+        if _tabular(cells, ruled=bool(columns)) and not any(other.box.holds(area) for other in found):
+            found.append(Block(area, markdown=table(cells)))
+    return found
+
+
+def _rules(page: Any) -> tuple[set[Rule], set[Rule]]:
+    """The horizontal and the vertical lines of a page, an edge of a box being one; none where they make no table."""
+    across: set[Rule] = set()
+    down: set[Rule] = set()
+    if not _may_have_tables(page):
+        return across, down
+    for x0, y0, x1, y1 in _boxes(page.get_cdrawings()):
+        if x1 - x0 > 2 * NEAR:
+            across |= {Rule(y0, x0, x1), Rule(y1, x0, x1)}
+        if y1 - y0 > 2 * NEAR:
+            down |= {Rule(x0, y0, y1), Rule(x1, y0, y1)}
+    return (across, down) if len(across) + len(down) <= MOST_RULES else (set(), set())
+
+
+def _may_have_tables(page: Any) -> bool:
+    """Whether a page draws a few lines or boxes, told by its operators, which is much faster than to have it drawn."""
+    operators = page.read_contents() if page.parent.is_pdf else b" Do "
+    paths = len(_PATH.findall(operators))
+    return FEWEST_PATHS <= paths <= MOST_PATHS or (paths <= MOST_PATHS and _FORM.search(operators) is not None)
+
+
+def _boxes(drawings: Iterable[dict[str, Any]]) -> Iterable[tuple[float, float, float, float]]:
+    for drawing in drawings:
+        for item in drawing["items"]:
+            if item[0] == "re":
+                yield item[1]
+            elif item[0] == "l":
+                (x0, y0), (x1, y1) = item[1:3]
+                if min(abs(x0 - x1), abs(y0 - y1)) < 1:
+                    yield min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
+
+
+Grid = tuple[Box, list[float], list[float]]
+
+
+def _grids(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
+    """Areas in which horizontal and vertical lines cross, with the places of those lines."""
+    for rows, columns in _crossing(across, down):
+        xs, ys = _places(rule.at for rule in columns), _places(rule.at for rule in rows)
+        if len(xs) > 2 and len(ys) > 2:
+            yield Box(xs[0], ys[0], xs[-1], ys[-1]), xs, ys
+
+
+def _crossing(across: set[Rule], down: set[Rule]) -> Iterable[tuple[set[Rule], set[Rule]]]:
+    """Groups of lines that touch each other."""
+    waiting_across, waiting_down = set(across), set(down)
+    while waiting_across and waiting_down:
+        rows, columns = {min(waiting_across)}, set[Rule]()
+        waiting_across -= rows
+        fresh = rows
+        while fresh:
+            more = {each for each in waiting_down if any(_touch(row, each) for row in fresh)}
+            waiting_down -= more
+            columns |= more
+            fresh = {each for each in waiting_across if any(_touch(each, column) for column in more)}
+            waiting_across -= fresh
+            rows |= fresh
+        yield rows, columns
+
+
+def _touch(row: Rule, column: Rule) -> bool:
+    return (row.start - NEAR <= column.at <= row.end + NEAR) and (column.start - NEAR <= row.at <= column.end + NEAR)
+
+
+def _places(values: Iterable[float]) -> list[float]:
+    """The values in order, near ones taken as one."""
+    places: list[float] = []
+    for value in sorted(values):
+        if not places or value - places[-1] > NEAR:
+            places.append(value)
+    return places
+
+
+Words = Sequence[tuple[Box, str]]
+
+
+def _stacks(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
+    """Areas between three or more horizontal lines of one width with no vertical ones: a printer's table."""
+    widths: dict[tuple[int, int], list[Rule]] = {}
+    for rule in sorted(across):
+        if rule.end - rule.start > 60:
+            widths.setdefault((round(rule.start / NEAR), round(rule.end / NEAR)), []).append(rule)
+    for rules in widths.values():
+        ys = _places(rule.at for rule in rules)
+        if len(ys) >= 3:
+            area = Box(rules[0].start - NEAR, ys[0], rules[0].end + NEAR, ys[-1])
+            if not any(area.holds(Box(each.at, each.start, each.at, each.end)) for each in down):
+                yield area, [], []
+
+
+def _lines(words: Words) -> list[float]:
+    """Where one line of words ends and the next begins."""
+    bounds: list[float] = []
+    bottom = float("-inf")
+    for box, _ in sorted(words, key=lambda word: word[0].y0 + word[0].y1):
+        middle = (box.y0 + box.y1) / 2
+        if middle > bottom:
+            bounds.append(box.y0)
+            bottom = box.y1
+    return [*bounds, bottom + NEAR]
+
+
+def _white_columns(words: Words, area: Box) -> list[float]:
+    """Where white space runs down between the words."""
+    edges, right = [area.x0], float("inf")
+    for box, _ in sorted(words):
+        if box.x0 - right > 2 * NEAR:
+            edges.append((box.x0 + right) / 2)
+        right = max(right, box.x1) if right != float("inf") else box.x1
+    return [*edges, area.x1]
+
+
+def _cells(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[list[str]]:
+    cells: list[list[list[str]]] = [[[] for _ in pairwise(xs)] for _ in pairwise(ys)]
+    for box, word in words:
+        column, row = _slot(xs, (box.x0 + box.x1) / 2), _slot(ys, (box.y0 + box.y1) / 2)
+        cells[row][column].append(word)
+    return [[" ".join(cell) for cell in row] for row in cells]
+
+
+def _slot(bounds: Sequence[float], value: float) -> int:
+    return min(max(bisect_right(bounds, value) - 1, 0), len(bounds) - 2)
+
+
+def _tabular(cells: Sequence[Sequence[str]], *, ruled: bool) -> bool:
+    """Whether there are two rows and two columns with text, and the text is short where only white space divides it."""
+    rows = sum(any(row) for row in cells)
+    columns = sum(any(column) for column in zip(*cells, strict=True))
+    texts = [len(cell) for row in cells for cell in row if cell]
+    return rows > 1 and columns > 1 and (ruled or sum(texts) / len(texts) <= CELL_CHARACTERS)

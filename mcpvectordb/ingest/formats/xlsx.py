@@ -1,0 +1,55 @@
+"""XLSX and XLSB workbooks: a sheet is a section, its rows are tables."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
+from itertools import groupby
+from typing import Any
+
+from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats.archive import Archive
+from mcpvectordb.ingest.formats.ooxml import properties
+from mcpvectordb.records import Parsed, Source
+
+
+def parse(source: Source) -> Parsed:
+    """The sheets of a workbook with their last calculated values."""
+    told = properties(Archive(source))
+    return workbook(source, told.pop("title", ""), told)
+
+
+def workbook(source: Source, title: str = "", metadata: dict[str, Any] | None = None) -> Parsed:
+    """The sheets of any workbook that the reader knows."""
+    sheets = [writing.blocks([writing.heading(1, name), *tables]) for name, tables in _sheets(source) if any(tables)]
+    return writing.finish(source, sheets, title=writing.title(source, title), metadata=metadata, paged=False)
+
+
+def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
+    from python_calamine import CalamineError, CalamineWorkbook
+
+    try:
+        book = CalamineWorkbook.from_object(BytesIO(source.raw))
+        for name in book.sheet_names:
+            sheet = book.get_sheet_by_name(name)
+            yield name, _tables(sheet.iter_rows() if sheet.height else ())
+    except BaseException as error:  # what the reader does not expect is a "panic", which is no Exception
+        if not isinstance(error, CalamineError) and type(error).__name__ != "PanicException":
+            raise
+        raise ParseFailed(f"{source.name} cannot be read as a workbook: {writing.line(str(error))}") from None
+
+
+def _tables(rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Rows between empty rows are a table."""
+    texts = ([_text(cell) for cell in row] for row in rows)
+    return [table for filled, group in groupby(texts, any) if filled and (table := writing.table(group))]
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.15g}"
+    if isinstance(cell, datetime.datetime):
+        return cell.isoformat(" ", "seconds")
+    return ("TRUE" if cell else "FALSE") if isinstance(cell, bool) else str(cell)

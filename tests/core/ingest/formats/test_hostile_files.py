@@ -1,0 +1,178 @@
+"""Files of every kind cut off, damaged and mislabelled: each gives its text or a clear error, and soon."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from importlib import import_module
+from io import BytesIO
+
+import docx
+import openpyxl
+import pptx
+import pymupdf
+import pytest
+import xlwt
+
+from mcpvectordb.config import Config
+from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
+from mcpvectordb.ingest import formats
+from mcpvectordb.ingest.worker import Worker
+from tests.support_formats import read, source, zipped
+
+WORDS = "Some words about apples and pears. "
+
+
+def saved(thing: object) -> bytes:
+    out = BytesIO()
+    thing.save(out)  # type: ignore[attr-defined]
+    return out.getvalue()
+
+
+def a_docx() -> bytes:
+    document = docx.Document()
+    document.add_heading("Fruit", 1)
+    document.add_paragraph(WORDS)
+    return saved(document)
+
+
+def a_pptx() -> bytes:
+    presentation = pptx.Presentation()
+    presentation.slides.add_slide(presentation.slide_layouts[5]).shapes.title.text = WORDS
+    return saved(presentation)
+
+
+def an_xlsx() -> bytes:
+    book = openpyxl.Workbook()
+    book.active.append(["Sort", WORDS])
+    return saved(book)
+
+
+def an_xls() -> bytes:
+    book = xlwt.Workbook()
+    book.add_sheet("Fruit").write(0, 0, WORDS)
+    return saved(book)
+
+
+def a_pdf() -> bytes:
+    document = pymupdf.open()
+    document.new_page().insert_text((72, 72), WORDS)
+    return bytes(document.tobytes())
+
+
+def an_epub() -> bytes:
+    package = ('<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata/><manifest><item id="c" href="c.xhtml" '
+               'media-type="application/xhtml+xml"/></manifest><spine><itemref idref="c"/></spine></package>')
+    container = ('<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile full-path="b.opf" '
+                 'media-type="application/oebps-package+xml"/></rootfiles></container>')
+    return zipped({"mimetype": "application/epub+zip", "META-INF/container.xml": container, "b.opf": package,
+                   "c.xhtml": f'<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{WORDS}</p></body></html>'})
+
+
+def an_odt() -> bytes:
+    content = ('<d xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
+               f'<text:h text:outline-level="1">Fruit</text:h><text:p>{WORDS}</text:p></d>')
+    return zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
+
+
+SAMPLES: dict[str, Callable[[], bytes]] = {
+    "pdf": a_pdf, "docx": a_docx, "pptx": a_pptx, "xlsx": an_xlsx, "xls": an_xls, "epub": an_epub, "odt": an_odt,
+    "fb2": lambda: f"<?xml version='1.0'?><FictionBook><body><p>{WORDS}</p></body></FictionBook>".encode(),
+    "html": lambda: f"<html><body><h1>Fruit</h1><p>{WORDS}</p><table><tr><td>a<td>b</table></body></html>".encode(),
+    "rtf": lambda: rf"{{\rtf1\ansi{{\fonttbl{{\f0 Arial;}}}}\pard {WORDS}\par}}".encode(),
+    "json": lambda: json.dumps({"fruit": [{"name": WORDS, "n": 1}]}).encode(),
+    "ipynb": lambda: json.dumps({"cells": [{"cell_type": "markdown", "source": [WORDS]}]}).encode(),
+    "xml": lambda: f"<?xml version='1.0'?><a><b c='d'>{WORDS}</b></a>".encode(),
+    "csv": lambda: b"name,words\nfruit," + WORDS.encode() + b"\n",
+    "eml": lambda: f"From: a@b.example\nMIME-Version: 1.0\nSubject: Fruit\n\n{WORDS}\n".encode(),
+    "rst": lambda: f"Fruit\n=====\n\n.. note:: {WORDS}\n\n* a\n* b\n".encode(),
+    "org": lambda: f"* Fruit\n{WORDS}\n#+begin_src\nx\n#+end_src\n".encode(),
+    "tex": lambda: rf"\documentclass{{a}}\begin{{document}}\section{{Fruit}} {WORDS}\end{{document}}".encode(),
+    "srt": lambda: f"1\n00:00:01,000 --> 00:00:02,000\n{WORDS}\n".encode(),
+}
+
+
+def attempt(raw: bytes, name: str) -> None:
+    try:
+        read(raw, name)
+    except IngestError as error:
+        assert name in str(error) or "save it as UTF-8" in str(error)
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_sound_file_gives_its_words(kind: str) -> None:
+    assert WORDS.strip() in read(SAMPLES[kind](), f"a.{kind}").text
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_file_cut_off_anywhere_gives_text_or_a_clear_error(kind: str) -> None:
+    raw = SAMPLES[kind]()
+    for kept in random.Random(kind).sample(range(len(raw)), min(25, len(raw))):
+        attempt(raw[:kept], f"a.{kind}")
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_damaged_file_gives_text_or_a_clear_error(kind: str) -> None:
+    rng, raw = random.Random(kind), SAMPLES[kind]()
+    for _ in range(25):
+        damaged = bytearray(raw)
+        for _ in range(rng.choice((1, 5, 50))):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        attempt(bytes(damaged), f"a.{kind}")
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+@pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx", "a.bin", "a"])
+def test_a_lying_name_hides_no_file_that_its_bytes_betray(kind: str, name: str) -> None:
+    raw = SAMPLES[kind]()
+    betrayed = kind in ("pdf", "docx", "pptx", "xlsx", "xls", "epub", "odt", "fb2", "html", "rtf", "xml", "eml", "tex", "srt")
+    try:
+        found = formats.detect(source(raw, name)).module
+    except UnsupportedFormat:
+        found = ""
+    assert not betrayed or found == formats.detect(source(raw, f"a.{kind}")).module
+
+
+@pytest.mark.parametrize("kind", [*SAMPLES, "mobi", "xps", "xlsb", "ods", "odp", "mbox", "vtt", "tsv", "jsonl"])
+def test_an_empty_file_says_that_it_has_no_text(kind: str) -> None:
+    with pytest.raises((NoText, ParseFailed), match=rf"a\.{kind}"):
+        read(b"", f"a.{kind}")
+
+
+def endless_pdf() -> bytes:
+    """A page that shows a form ten times, which shows another ten times, and so on: a page of ten billion words."""
+    objects = ["<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+               "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</XObject<</F 5 0 R>>>>>>",
+               "<</Length 5>>stream\n/F Do\nendstream"]
+    for number in range(6, 17):
+        font = "/Font<</G<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>"
+        following = f"/XObject<</F {number} 0 R>>" if number < 16 else font
+        content = "/F Do " * 10 if number < 16 else "BT /G 9 Tf 9 9 Td (x) Tj ET"
+        objects.append(f"<</Type/XObject/Subtype/Form/BBox[0 0 600 800]/Resources<<{following}>>/Length {len(content)}>>"
+                       f"stream\n{content}\nendstream")
+    body = "".join(f"{number} 0 obj{each}endobj\n" for number, each in enumerate(objects, 1))
+    return f"%PDF-1.4\n{body}trailer<</Root 1 0 R>>\n".encode()
+
+
+def sparse_xlsx() -> bytes:
+    """Two cells in the far corners of a sheet, between which the reader makes room for all the others."""
+    book = openpyxl.Workbook()
+    book.active["A1"], book.active["XFD1048576"] = "near", "far"
+    return saved(book)
+
+
+def test_parsers_that_hang_or_die_end_in_clear_errors_and_the_next_file_is_read() -> None:
+    with Worker(Config(parse_timeout=3)) as worker:
+        with pytest.raises(ParseFailed, match=r"endless\.pdf"):
+            worker.parse(source(endless_pdf(), "endless.pdf"))
+        with pytest.raises(ParseFailed, match=r"sparse\.xlsx"):
+            worker.parse(source(sparse_xlsx(), "sparse.xlsx"))
+        assert worker.parse(source(a_docx(), "a.docx")).title == "Fruit"
+
+
+def test_every_module_in_the_table_is_there_and_every_extension_is_listed_once() -> None:
+    assert all(callable(import_module(f"mcpvectordb.ingest.formats.{each.module}").parse) for each in formats.FORMATS)
+    extensions = [each for entry in formats.FORMATS for each in entry.extensions.split()]
+    assert len(extensions) == len(set(extensions))

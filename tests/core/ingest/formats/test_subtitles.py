@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from mcpvectordb.errors import NoText, ParseFailed
+from tests.support_formats import read
+
+SRT = """1
+00:00:01,000 --> 00:00:03,500
+<i>Where were you</i>
+
+2
+00:00:03,600 --> 00:00:05,000
+last night?
+
+3
+00:01:10,000 --> 00:01:12,000
+{\\an8}At home.
+"""
+
+
+def test_what_is_said_stands_in_paragraphs_with_their_time() -> None:
+    parsed = read(SRT, "film.srt")
+    assert parsed.text == "[00:00:01] Where were you last night?\n\n[00:01:10] At home.\n"
+    assert parsed.title == "film.srt" and parsed.metadata == {"duration": "00:01:12"}
+
+
+def test_webvtt_names_who_speaks_and_leaves_notes_and_styles_out() -> None:
+    raw = """WEBVTT - A talk
+
+NOTE nobody reads this
+
+STYLE
+::cue { color: red }
+
+intro
+00:01.000 --> 00:04.000 align:start position:0%
+<v.loud Ann Author>Good <c.big>morning</c>, <00:00:02.000>everyone.
+
+00:04.000 --> 00:05.000
+Good &amp; early.
+"""
+    assert read(raw, "talk.vtt").text == "[00:00:01] Ann Author: Good morning, everyone. Good & early.\n"
+
+
+def test_a_long_speech_is_divided_at_the_ends_of_sentences() -> None:
+    cue = "{0}\n00:{1:02}:{2:02},000 --> 00:{1:02}:{2:02},900\nSentence {0}{3}\n"
+    raw = "\n".join(cue.format(n, n // 60, n % 60, "." if n % 10 == 0 else "") for n in range(1, 200))
+    paragraphs = read(raw, "a.srt").text.strip().split("\n\n")
+    assert 5 <= len(paragraphs) <= 8 and all(each.endswith(".") for each in paragraphs[:-1])
+
+
+def test_captions_that_scroll_are_not_repeated() -> None:
+    raw = "1\n00:00:01,000 --> 00:00:02,000\nHello\n\n2\n00:00:02,000 --> 00:00:03,000\nHello\n"
+    assert read(raw, "a.srt").text == "[00:00:01] Hello\n"
+
+
+def test_windows_line_ends_and_other_encodings_are_read() -> None:
+    raw = SRT.replace("At home", "Zu Hause, schön über dem Fluß").replace("\n", "\r\n").encode("cp1252")
+    assert "schön über dem Fluß" in read(raw, "a.srt").text
+
+
+def test_subtitles_are_known_by_their_first_lines() -> None:
+    assert read(SRT, "subtitles.bin").text.startswith("[00:00:01]")
+
+
+def test_what_has_no_times_fails_clearly() -> None:
+    with pytest.raises(ParseFailed, match=r"^a\.srt has no lines such as 00:00:01,000 --> 00:00:02,000"):
+        read("just words", "a.srt")
+
+
+def test_cues_without_words_have_no_text() -> None:
+    with pytest.raises(NoText, match=r"a\.srt"):
+        read("1\n00:00:01,000 --> 00:00:02,000\n\n", "a.srt")
