@@ -24,8 +24,9 @@ DB_VARIABLE = f"{PREFIX}DB"
 COMMANDS = {
     "ingest": "content", "search": "content", "get": "content", "list": "content", "libraries": "content",
     "delete": "content", "embed": "content",
+    "library": "libraries", "sync": "libraries", "watch": "libraries",
     "stats": "keeping", "check": "keeping", "rebuild": "keeping", "compact": "keeping", "copy": "keeping",
-    "model": "models", "demo": "demo",
+    "model": "models", "serve": "serving", "setup": "serving", "demo": "demo",
 }
 
 
@@ -73,7 +74,9 @@ def opened(context: click.Context, *, make: bool = False, read_only: bool = Fals
 
 def configured(**changes: Any) -> Config:
     """The configuration from the environment."""
-    config = Config.from_env(also=frozenset({DB_VARIABLE}))
+    from mcpvectordb_server.options import VARIABLES
+
+    config = Config.from_env(also=VARIABLES)
     return replace(config, **{name: value for name, value in changes.items() if value})
 
 

@@ -1,0 +1,1 @@
+"""A mcpvectordb database for any MCP agent: `python -m mcpvectordb_server --db FILE`."""

@@ -1,0 +1,143 @@
+"""`python -m mcpvectordb_server`: serve a database until the client goes away or somebody says stop."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcpvectordb import Database, InvalidInput, MCPVectorDBError, __version__
+from mcpvectordb_server.options import Options, complain, default_db, parse
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+    from mcpvectordb_server.surface import Published, Surface
+
+CLOSING = 3.0
+"""Seconds that the database gets to close; every write was a committed transaction, so nothing depends on it."""
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-server") -> int:
+    """Run the program; the exit code is 2 when it could not start as asked."""
+    try:
+        options = parse(arguments, prog=prog)
+        if options.list_tools:
+            sys.stdout.write(listing(options))
+        else:
+            serve(options)
+    except MCPVectorDBError as error:
+        return complain(error, prog)
+    return 0
+
+
+def serve(options: Options) -> None:
+    """Serve as the options say. Does not return: when the client is gone, the process ends."""
+    # Hosts show stderr to people, and on stdout only the protocol may speak.
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # The SDK makes a great many objects that live as long as the process: collecting while it loads is wasted.
+    gc.disable()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    surfaces, offered = tools(options)
+    transport = _over_stdio if options.transport == "stdio" else _over_http(options)
+    if options.db == default_db():
+        options.db.parent.mkdir(parents=True, exist_ok=True)
+    db = Database(options.db, config=options.config)
+    try:
+        _run(options, db, surfaces, offered, transport)
+    finally:
+        _close(db)
+    sys.stderr.flush()
+    # A thread that a client gave up on may still be at work, and the interpreter would wait for it.
+    os._exit(0)
+
+
+def tools(options: Options) -> tuple[list[Surface], dict[str, Published]]:
+    """The surfaces asked for, and their tools under the names in force."""
+    from mcpvectordb_server.surface import publish
+    from mcpvectordb_server.surfaces import load
+
+    surfaces = [load(name) for name in dict.fromkeys(options.surfaces)]
+    offered = publish(surfaces, read_only=options.config.read_only, disabled=options.disabled)
+    if not offered:
+        raise InvalidInput("no tool is left to offer: every one is disabled")
+    return surfaces, offered
+
+
+def listing(options: Options) -> str:
+    """The names in force, each with its surface and the first line of what it does."""
+    _, offered = tools(options)
+    width = max(map(len, offered))
+    return "".join(f"{name:{width}}  {each.surface.name}: {each.tool.description.splitlines()[0]}\n"
+                   for name, each in offered.items())
+
+
+def _run(options: Options, db: Database, surfaces: list[Surface], offered: dict[str, Published],
+         transport: Callable[[Server[Any]], None]) -> None:
+    from mcpvectordb_server.server import Service
+
+    roots = options.roots if options.roots or options.transport != "stdio" else None
+    server = Service(db, surfaces, offered, version=__version__, roots=roots).server
+    gc.enable()
+    gc.freeze()
+    _stop_on_signals(db)
+    transport(server)
+
+
+def _over_stdio(server: Server[Any]) -> None:
+    import anyio
+
+    from mcpvectordb_server import stdio
+
+    try:
+        anyio.run(stdio.serve, server)
+    except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass  # the client was killed: its pipe is broken
+
+
+def _over_http(options: Options) -> Callable[[Server[Any]], None]:
+    """A transport that listens already: what is wrong with address or token shows before any file is made."""
+    from functools import partial
+
+    import anyio
+
+    from mcpvectordb.config import data_folder
+    from mcpvectordb_server import http
+
+    token = http.token_for(options.host, options.token, data_folder())
+    listener = http.listen(options.host, options.port)
+
+    def run(server: Server[Any]) -> None:
+        address, port = listener.getsockname()[:2]
+        name = f"[{address}]" if ":" in address else address
+        sys.stderr.write(f"Listening on http://{name}:{port}/{'sse' if options.transport == 'sse' else 'mcp'}\n")
+        hosts = http.hosts_of(options.host, options.hosts)
+        anyio.run(partial(http.serve, server, listener, options.transport, token=token, hosts=hosts))
+
+    return run
+
+
+def _stop_on_signals(db: Database) -> None:
+    def stop(number: int, _: object) -> None:
+        _close(db)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def _close(db: Database) -> None:
+    """Close in a thread of its own, so that a stuck call cannot keep the process alive."""
+    closing = threading.Thread(target=db.close, daemon=True)
+    closing.start()
+    closing.join(CLOSING)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""What a person may choose when starting the server: flags over `MCPVECTORDB_*` variables over defaults."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mcpvectordb import Config, InvalidInput, __version__
+from mcpvectordb.config import PREFIX, data_folder
+from mcpvectordb_server.surfaces import NAMES
+
+TRANSPORTS = ("stdio", "streamable-http", "sse")
+VARIABLES = frozenset(PREFIX + name for name in (
+    "DB", "SURFACE", "TRANSPORT", "HOST", "PORT", "ROOT", "DISABLE_TOOL", "ALLOW_HOST", "TOKEN"))
+"""The variables of the server, beside those of Config."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How to serve.
+
+    db          the database file
+    surfaces    names of surfaces, the first of which keeps its tool names
+    roots       folders that files may be ingested from; () leaves it to the transport
+    disabled    names of tools to hide
+    hosts       Host names that HTTP requests may carry beside this machine's own
+    token       the bearer token for HTTP; None takes the one in the data folder
+    """
+
+    db: Path
+    surfaces: tuple[str, ...] = ("mcpvectordb",)
+    transport: str = "stdio"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    roots: tuple[Path, ...] = ()
+    disabled: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    token: str | None = None
+    config: Config = field(default_factory=Config)
+    list_tools: bool = False
+
+
+def default_db() -> Path:
+    """The file that is meant when none is named, as on the command line."""
+    return data_folder() / "notes.db"
+
+
+def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None, *,
+          prog: str = "mcpvectordb-server") -> Options:
+    """Options from flags and variables; a bad one raises InvalidInput, `--help` and `--version` end the program."""
+    environ = os.environ if environ is None else environ
+    flags = _parser(prog).parse_args(arguments)
+    config = Config.from_env(environ, also=VARIABLES)
+    if flags.read_only:
+        config = replace(config, read_only=True)
+
+    def chosen(name: str, read: Callable[[str, str], Any], default: Any) -> Any:
+        given, flag, variable = getattr(flags, name), f"--{name.replace('_', '-')}", PREFIX + name.upper()
+        if isinstance(given, list):
+            return tuple(each for one in given for each in read(flag, one))
+        if given is not None:
+            return read(flag, given)
+        return read(variable, environ[variable]) if environ.get(variable) else default
+
+    return Options(
+        db=chosen("db", _database, default_db()),
+        surfaces=chosen("surface", _surfaces, (NAMES[0],)),
+        transport=chosen("transport", _transport, "stdio"),
+        host=chosen("host", _text, "127.0.0.1"), port=chosen("port", _port, 8000),
+        roots=chosen("root", _roots, ()), disabled=chosen("disable_tool", _words, ()),
+        hosts=chosen("allow_host", _words, ()), token=environ.get(PREFIX + "TOKEN"),
+        config=config, list_tools=flags.list_tools)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, not a page of usage."""
+        raise InvalidInput(f"{message}; see {self.prog} --help")
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = _Parser(prog=prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, description=(
+        "Offer a mcpvectordb database to MCP clients."), epilog=(
+        "Each can be given by a variable too (MCPVECTORDB_DB, MCPVECTORDB_SURFACE, ...); flags win. Over HTTP clients\n"
+        "need the bearer token in MCPVECTORDB_TOKEN, or the one that the first start makes, shows once and keeps in\n"
+        "the data folder."))
+    add = parser.add_argument
+    add("--db", metavar="FILE", help="the database; made when it is not there (default: notes.db in your data folder)")
+    add("--surface", metavar="NAME", action="append",
+        help=f"tools to offer: {', '.join(NAMES)} or all; repeatable, the first keeps its names (default: {NAMES[0]})")
+    add("--transport", metavar="KIND", help=f"{', '.join(TRANSPORTS)} (default: stdio)")
+    add("--host", help="address to listen on over HTTP (default: 127.0.0.1)")
+    add("--port", help="port to listen on over HTTP; 0 takes a free one (default: 8000)")
+    add("--allow-host", metavar="NAME", action="append", help="a Host name that HTTP requests may carry; repeatable")
+    add("--root", metavar="DIR", action="append",
+        help="a folder that files may be ingested from; repeatable; needed for files over HTTP")
+    add("--read-only", action="store_true", help="change nothing, and offer only tools that change nothing")
+    add("--disable-tool", metavar="NAME", action="append", help="hide a tool; repeatable")
+    add("--list-tools", action="store_true", help="print the names in force and what each tool does, then stop")
+    add("--version", action="version", version=f"mcpvectordb {__version__}")
+    return parser
+
+
+def _database(_: str, text: str) -> Path:
+    return Path(text) if text == ":memory:" else Path(text).expanduser().absolute()
+
+
+def _surfaces(origin: str, text: str) -> tuple[str, ...]:
+    wanted = NAMES if text.strip() == "all" else _words(origin, text)
+    for name in wanted:
+        if name not in NAMES:
+            raise InvalidInput(f"{origin}: there is no surface {name!r}; there are {', '.join(NAMES)} and all")
+    return wanted
+
+
+def _transport(origin: str, text: str) -> str:
+    if text not in TRANSPORTS:
+        raise InvalidInput(f"{origin} must be {', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}, not {text!r}")
+    return text
+
+
+def _port(origin: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise InvalidInput(f"{origin} must be a port, 0 to 65535, not {text!r}")
+    return int(text)
+
+
+def _roots(origin: str, text: str) -> tuple[Path, ...]:
+    parts = [text] if origin.startswith("--") else [part for part in text.split(os.pathsep) if part]
+    folders = tuple(Path(part).expanduser().absolute() for part in parts)
+    for folder in folders:
+        if not folder.is_dir():
+            raise InvalidInput(f"{origin}: {folder} is not a folder")
+    return folders
+
+
+def _words(_: str, text: str) -> tuple[str, ...]:
+    return tuple(word for word in re.split(r"[,\s]+", text) if word)
+
+
+def _text(origin: str, text: str) -> str:
+    if not text.strip():
+        raise InvalidInput(f"{origin} must not be blank")
+    return text.strip()
+
+
+def complain(error: Exception, prog: str) -> int:
+    """One line on stderr; the exit code for a start that cannot be."""
+    sys.stderr.write(f"{prog}: {' '.join(str(error).split())}\n")
+    return 2

@@ -1,0 +1,17 @@
+"""The surfaces: one module each, loaded only when it is served."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcpvectordb_server.surface import Surface
+
+NAMES = ("mcpvectordb",)
+
+
+def load(name: str) -> Surface:
+    """The surface of this name."""
+    surface: Surface = import_module(f"{__name__}.{name}").SURFACE
+    return surface

@@ -1,0 +1,99 @@
+"""Our machinery under the tools that the official conformance suite calls, on a free port behind our own gate.
+
+The suite sends no token, so one is put onto its requests on their way in. `python -m tests.external.conformance_server`
+prints the URL and serves until it is stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mcpvectordb import InvalidInput, MCPVectorDBError, Progress
+from mcpvectordb_server import http
+from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.replies import Reply, Resource, Text
+from mcpvectordb_server.server import Service
+from mcpvectordb_server.surface import Hints, Prompt, Surface, Template, Tool, publish
+
+TOKEN = "conformance"
+
+
+class Nothing:
+    """A database is not what is judged here."""
+
+    def warm(self) -> None:
+        """There is nothing to warm."""
+
+
+def test_simple_text(db: Nothing) -> Reply:
+    """Return a simple text."""
+    return Reply(content=(Text(text="This is a simple text response for testing."),))
+
+
+def test_error_handling(db: Nothing) -> Reply:
+    """Fail on purpose."""
+    raise InvalidInput("This tool intentionally returns an error for testing")
+
+
+def test_embedded_resource(db: Nothing) -> Reply:
+    """Return an embedded resource."""
+    return Reply(content=(Resource(uri="test://embedded-resource", name="embedded", title="Embedded",
+                                   text="This is an embedded resource content.", media_type="text/plain"),))
+
+
+def test_tool_with_progress(db: Nothing, *, grant: Grant = Grant()) -> Reply:  # noqa: B008
+    """Report progress."""
+    for done in (0, 50, 100):
+        grant.progress(Progress(step="work", done=done + 1, total=101))
+        time.sleep(0.12)
+    return Reply(content=(Text(text="done"),))
+
+
+def greet(db: Nothing, *, name: Annotated[str, "Whom to greet"] = "you") -> dict[str, Any]:
+    """Greet somebody."""
+    return {"greeting": f"Hello, {name}!"}
+
+
+def failure(tool: str, error: MCPVectorDBError) -> Reply:
+    """The dialect of servers that use MCP's own flag."""
+    return Reply(content=(Text(text=str(error)),), failed=True)
+
+
+READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
+SURFACE = Surface(
+    name="conformance", version="1", instructions="For the conformance suite.", failure=failure,
+    tools=tuple(Tool(function=each, title=each.__name__, hints=READS) for each in (
+        test_simple_text, test_error_handling, test_embedded_resource, test_tool_with_progress, greet)),
+    template=Template(prefix="test://template/", name="template", title="Template", description="Data by number.",
+                      read=lambda db, path: f"This is the data of {path.partition('/')[0]}: {path}"),
+    prompt=Prompt(name="test_simple_prompt", title="Simple", description="A simple prompt.", text="A simple prompt."))
+
+
+def with_token(app: ASGIApp) -> ASGIApp:
+    """The application as the suite can reach it."""
+
+    async def passing(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "headers": [*scope["headers"], (b"authorization", f"Bearer {TOKEN}".encode())]}
+        await app(scope, receive, send)
+
+    return passing
+
+
+def main() -> None:
+    """Serve until stopped."""
+    service = Service(Nothing(), [SURFACE], publish([SURFACE]), version="1")
+    app = http.application(service.server, "streamable-http", token=TOKEN, hosts=http.hosts_of("127.0.0.1", []))
+    listener = http.listen("127.0.0.1", 0)
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)  # noqa: T201
+    config = uvicorn.Config(with_token(app), log_config=None, timeout_graceful_shutdown=1)
+    anyio.run(uvicorn.Server(config).serve, [listener])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Ways to talk to a server in tests: the SDK's client in memory, and bare lines over pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.shared.message import SessionMessage
+
+from mcpvectordb_server.server import Service
+from mcpvectordb_server.surface import Surface, publish
+
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+
+def service(db: Any, *surfaces: Surface, roots: Any = None, read_only: bool = False) -> Service:
+    return Service(db, surfaces, publish(surfaces, read_only=read_only), version="9.9.9", roots=roots)
+
+
+def talk(made: Service, conversation: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
+    """Connect a client in memory, hold the conversation, and give back what it returned."""
+
+    async def run() -> Any:
+        failure = None
+        with anyio.fail_after(30):
+            async with Client(made.server, **options) as client:
+                try:
+                    return await conversation(client)
+                except MCPError as error:  # inside, before task groups wrap it
+                    failure = error
+        raise failure
+
+    return anyio.run(run)
+
+
+def ask(made: Service, tool: str, arguments: Mapping[str, Any] | None = None) -> Any:
+    """One tool call; the SDK's CallToolResult."""
+    return talk(made, lambda client: client.call_tool(tool, dict(arguments or {})))
+
+
+def exchange(made: Service, version: str, *requests: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Shake hands in a protocol version and send requests one by one; the results exactly as they go onto the wire."""
+
+    async def run() -> list[dict[str, Any]]:
+        to_server, server_reads = anyio.create_memory_object_stream[Any](1)
+        server_writes, from_server = anyio.create_memory_object_stream[Any](1)
+        hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        results = []
+        async with to_server, from_server, anyio.create_task_group() as group:
+            group.start_soon(made.server.run, server_reads, server_writes, made.server.create_initialization_options())
+            for number, (method, params) in enumerate([("initialize", hello), *requests]):
+                await to_server.send(SessionMessage(
+                    types.JSONRPCRequest(jsonrpc="2.0", id=number, method=method, params=params)))
+                answer = (await from_server.receive()).message.model_dump(by_alias=True, exclude_unset=True)
+                results.append(answer["result"])
+            to_server.close()
+        return results
+
+    return anyio.run(run)
+
+
+class Wire:
+    """A server process and bare lines to and from it."""
+
+    def __init__(self, *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+        root = str(Path(__file__).parents[2])
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("MCPVECTORDB_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "mcpvectordb_server", *arguments], cwd=cwd,
+            env={**clean, "PYTHONPATH": root, **(environ or {})},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+        self._watch = threading.Timer(60, self.process.kill)
+        self._watch.start()
+        self._errors: list[str] = []
+        self._reader = threading.Thread(target=self._read_errors, daemon=True)
+        self._reader.start()
+        self._last = 0
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._errors.append(line)
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watch.cancel()
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(5)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    @property
+    def errors(self) -> str:
+        """What stderr has said; complete once the process has ended."""
+        if self.process.poll() is not None:
+            self._reader.join(5)
+        return "".join(self._errors)
+
+    def send(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the server said nothing more; stderr: {self.errors}"
+        message: dict[str, Any] = json.loads(line)
+        assert message["jsonrpc"] == "2.0"
+        return message
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        self.send(json.dumps({"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}))
+
+    def start(self, method: str, params: Mapping[str, Any] | None = None) -> int:
+        """Send a request without waiting; its id."""
+        self._last += 1
+        self.send(json.dumps({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params or {}}))
+        return self._last
+
+    def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request; its answer, with notifications before it left out."""
+        number = self.start(method, params)
+        while (answer := self.receive()).get("id") != number:
+            assert "method" in answer
+        return answer
+
+    def handshake(self, version: str = VERSIONS[-1]) -> dict[str, Any]:
+        answer = self.request("initialize", {"protocolVersion": version, "capabilities": {},
+                                             "clientInfo": {"name": "test", "version": "1"}})
+        self.notify("notifications/initialized")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One tool call; its result as it is on the wire."""
+        result: dict[str, Any] = self.request("tools/call", {"name": tool, "arguments": arguments or {}})["result"]
+        return result
+
+    def finish(self) -> int:
+        """Close our side and wait for the end; the exit code."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(30)

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import uvicorn
+from mcp import Client
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+
+from mcpvectordb import InvalidInput
+from mcpvectordb_server import http as served
+from tests.server.clients import VERSIONS, Wire, service
+from tests.server.little_surface import LITTLE, Shelf
+
+TOKEN = "a-token-for-tests"
+
+
+class Running:
+    """A server on a free port of this machine, in a thread."""
+
+    def __init__(self, transport: str, db: Shelf) -> None:
+        self.listener = served.listen("127.0.0.1", 0)
+        self.port: int = self.listener.getsockname()[1]
+        app = served.application(service(db, LITTLE).server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", []))
+        self.server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        anyio.run(self.server.serve, [self.listener])
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(10)
+        self.listener.close()
+
+    def request(self, method: str = "POST", path: str = "/mcp", body: Any = None, **headers: str) -> tuple[int, str]:
+        given = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json",
+                 "Accept": "application/json, text/event-stream", **{k.replace("_", "-"): v for k, v in headers.items()}}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request(method, path, body if isinstance(body, str | bytes) else json.dumps(body or HELLO),
+                               {name: value for name, value in given.items() if value})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    "protocolVersion": VERSIONS[-1], "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    made = Running("streamable-http", Shelf())
+    yield made
+    made.stop()
+
+
+def test_the_right_token_gets_in(running: Running) -> None:
+    status, text = running.request()
+    assert status == 200
+    assert '"serverInfo":{"name":"mcpvectordb"' in text.replace(" ", "")
+
+
+@pytest.mark.parametrize(("headers", "status"), [
+    ({"Authorization": ""}, 401),
+    ({"Authorization": "Bearer wrong"}, 401),
+    ({"Authorization": f"Basic {TOKEN}"}, 401),
+    ({"Authorization": f"Bearer {TOKEN}x"}, 401),
+    ({"Authorization": f"bearer  {TOKEN}"}, 200),
+    ({"Host": "evil.example"}, 421),
+    ({"Host": "127.0.0.1.evil.example"}, 421),
+    ({"Host": "localhost:1"}, 200),
+    ({"Host": "[::1]:80"}, 200),
+    ({"Host": "[::1"}, 421),
+    ({"Origin": "http://evil.example"}, 403),
+    ({"Origin": "null"}, 403),
+    ({"Origin": "http://localhost:5173"}, 200),
+    ({"Host": "evil.example", "Authorization": ""}, 421),
+])
+def test_the_gate_checks_host_origin_and_token(headers: dict[str, str], status: int, running: Running) -> None:
+    assert running.request(**headers)[0] == status
+
+
+def test_health_needs_no_token_and_says_nothing(running: Running) -> None:
+    assert running.request("GET", "/health", Authorization="", Host="10.0.0.7") == (200, "ok")
+
+
+def test_the_body_is_capped(running: Running) -> None:
+    assert running.request(body=b'{"a": "' + b"x" * served.MAX_BODY + b'"}')[0] == 413
+
+
+def test_what_is_no_json_is_answered_with_a_parse_error(running: Running) -> None:
+    for body in ("hello", '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\\ud800"}}'):
+        status, text = running.request(body=body)
+        assert status == 400
+        assert json.loads(text)["error"]["code"] == -32700
+    assert running.request()[0] == 200
+
+
+def talk_http(running: Running, conversation: Any) -> Any:
+    async def run() -> Any:
+        url = f"http://127.0.0.1:{running.port}/mcp"
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with create_mcp_http_client(headers=headers) as web, Client(
+                streamable_http_client(url, http_client=web)) as client:
+            return await conversation(client)
+
+    return anyio.run(run)
+
+
+def test_the_official_client_calls_tools_over_http(running: Running) -> None:
+    async def conversation(client: Client) -> Any:
+        return (await client.call_tool("add", {"note": "tea"})).structured_content
+
+    assert talk_http(running, conversation)["status"] == "added"
+
+
+def test_the_official_client_calls_tools_over_sse() -> None:
+    made = Running("sse", Shelf())
+
+    async def run() -> Any:
+        transport = sse_client(f"http://127.0.0.1:{made.port}/sse", headers={"Authorization": f"Bearer {TOKEN}"})
+        async with Client(transport) as client:
+            return (await client.call_tool("add", {"note": "tea"})).structured_content
+
+    try:
+        assert anyio.run(run) == {"status": "added", "count": 1}
+        assert made.request("GET", "/sse", Authorization="")[0] == 401
+        assert made.request("POST", "/messages/?session_id=0", Authorization="")[0] == 401
+    finally:
+        made.stop()
+
+
+def test_the_token_is_made_once_kept_private_and_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    token = served.token_for("127.0.0.1", None, tmp_path / "data")
+    assert len(token) >= 32
+    assert token in capsys.readouterr().err
+    assert stat.S_IMODE((tmp_path / "data" / "token").stat().st_mode) == 0o600
+    assert served.token_for("127.0.0.1", None, tmp_path / "data") == token
+    assert capsys.readouterr().err == ""
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("known")
+    (tmp_path / "token").chmod(0o644)
+    with pytest.raises(InvalidInput, match="can be read by others; run: chmod 600"):
+        served.token_for("127.0.0.1", None, tmp_path)
+
+
+def test_a_given_token_is_taken_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    assert served.token_for("0.0.0.0", "mine", tmp_path) == "mine"
+    with pytest.raises(InvalidInput, match="MCPVECTORDB_TOKEN is empty"):
+        served.token_for("127.0.0.1", " ", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("host", "local"), [
+    ("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True),
+    ("0.0.0.0", False), ("::", False), ("192.168.1.5", False), ("example.org", False)])
+def test_beyond_this_machine_a_token_must_be_given(host: str, local: bool, tmp_path: Path) -> None:
+    assert served.is_loopback(host) is local
+    if not local:
+        with pytest.raises(InvalidInput, match="set MCPVECTORDB_TOKEN"):
+            served.token_for(host, None, tmp_path)
+
+
+def test_a_port_in_use_is_a_clear_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(
+            InvalidInput, match=r"cannot listen on 127.0.0.1 port \d+: Address already in use"):
+        served.listen("127.0.0.1", taken.getsockname()[1])
+
+
+def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_when_told(tmp_path: Path) -> None:
+    note = tmp_path / "in" / "tea.md"
+    note.parent.mkdir()
+    note.write_text("# Tea\n\nWater at 80 degrees.\n")
+
+    def ask(*arguments: str) -> dict[str, Any]:
+        with Wire("--db", str(tmp_path / "a.db"), "--transport", "streamable-http", "--port", "0", *arguments,
+                  environ={"MCPVECTORDB_TOKEN": TOKEN}) as wire:
+            deadline = time.monotonic() + 30
+            while "Listening on" not in wire.errors and time.monotonic() < deadline:
+                time.sleep(0.05)
+            port = int(wire.errors.split("http://127.0.0.1:")[1].split("/")[0])
+            fake = Running.__new__(Running)
+            fake.port = port
+
+            async def conversation(client: Client) -> Any:
+                return (await client.call_tool("ingest_file", {"path": str(note)})).structured_content
+
+            reply: dict[str, Any] = talk_http(fake, conversation)
+            wire.process.terminate()
+            wire.process.wait(15)
+            assert wire.process.stdout is not None
+            assert wire.process.stdout.read() == ""
+            assert "Traceback" not in wire.errors
+            return reply
+
+    assert ask() == {"status": "error", "error": "Ingestion failed: files can be ingested over HTTP only from folders "
+                     "the server was started with (--root DIR)"}
+    assert ask("--root", str(note.parent))["status"] == "indexed"

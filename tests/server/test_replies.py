@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb_server.replies import MAX_REPLY, Reply, Resource, Text, fit, prefix_that_fits, reply_of, to_json
+
+
+def test_a_dict_is_sent_as_text_and_as_data() -> None:
+    reply = reply_of({"a": "ä"})
+    assert reply == Reply(content=(Text(text='{"a": "ä"}'),), structured={"a": "ä"})
+
+
+def test_a_list_is_sent_as_itself_and_wrapped_where_only_objects_are_allowed() -> None:
+    reply = reply_of([1, 2])
+    assert reply.content == (Text(text="[1, 2]"),)
+    assert reply.structured == {"result": [1, 2]}
+
+
+def test_text_content_equals_structured_content_also_when_it_was_cut() -> None:
+    reply = reply_of({"results": [{"text": "x" * 1000}] * 500})
+    assert json.loads(reply.content[0].text) == reply.structured
+
+
+def test_a_long_list_loses_its_end_and_says_so() -> None:
+    fitted = fit({"results": [{"text": "x" * 90}] * 100, "count": 100}, 5000, "lower the limit")
+    kept = len(fitted["results"])
+    assert 30 < kept < 50
+    assert fitted["count"] == kept
+    assert fitted["truncated"] == (f"only the first {kept} of 100 results are here, to keep this reply under "
+                                   "5,000 characters; lower the limit")
+    assert len(to_json(fitted)) <= 5000
+
+
+def test_a_long_text_loses_its_end_and_says_so() -> None:
+    fitted = fit({"content": "x" * 9000, "title": "short"}, 5000, "ask for less")
+    assert fitted["title"] == "short"
+    assert "more characters]" in fitted["content"]
+    assert fitted["truncated"] == "long texts were cut to keep this reply under 5,000 characters; ask for less"
+
+
+def test_one_item_that_is_too_long_is_cut_rather_than_left_out() -> None:
+    fitted = fit({"results": [{"text": "x" * 9000}, {"text": "y"}]}, 5000, "ask for less")
+    assert fitted["results"][0]["text"].startswith("xxx")
+    assert len(fitted["results"]) == 1
+
+
+def test_what_fits_is_left_alone() -> None:
+    value = {"results": [1, 2, 3], "count": 3}
+    assert fit(value, 5000, "") is value
+
+
+@given(st.recursive(st.text(max_size=60) | st.integers() | st.none(), lambda inner: (
+    st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=20), inner, max_size=10)), max_leaves=60))
+def test_whatever_is_fitted_fits(value: Any) -> None:
+    assert len(to_json(fit({"value": value, "more": value}, 1500, "ask for less"))) <= 1500
+
+
+def test_a_long_plain_list_says_in_a_second_block_what_is_missing() -> None:
+    reply = reply_of(["x" * 1000] * 1000, more="ask for fewer")
+    assert reply.content[1].text == f"[only the first {len(reply.structured['result'])} of 1000 are here]; ask for fewer"
+    assert len(reply.content[0].text) <= MAX_REPLY
+
+
+def test_blocks_of_text_are_bounded_together() -> None:
+    reply = reply_of(Reply(content=tuple(Text(text="x" * 90_000) for _ in range(5))), more="ask for fewer")
+    assert sum(len(block.text) for block in reply.content) < MAX_REPLY + 500
+    assert "70,000 more characters; ask for fewer" in reply.content[2].text
+    assert reply.content[3].text == "[… 2 more parts were left out; ask for fewer]"
+
+
+def test_a_failure_stays_a_failure_and_a_resource_a_resource() -> None:
+    resource = Resource(uri="a://b", name="b", title="B", text="body")
+    assert reply_of(Reply(content=(resource,), failed=True)) == Reply(content=(resource,), failed=True)
+
+
+def test_half_a_surrogate_pair_never_reaches_the_wire() -> None:
+    reply = reply_of({"source": "bad\udcffname"})
+    assert reply.structured == {"source": "bad?name"}
+    reply.content[0].text.encode()
+    assert reply_of(Reply(content=(Text(text="bad\udcffname"),))).content[0].text == "bad?name"
+
+
+def test_numbers_that_json_has_not_are_our_mistake_not_the_clients() -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        reply_of({"score": float("nan")})
+
+
+@given(st.text(max_size=300), st.integers(min_value=1, max_value=200))
+def test_a_prefix_fits_its_room_as_json(text: str, room: int) -> None:
+    part = prefix_that_fits(text, room)
+    assert text.startswith(part)
+    assert len(to_json(part)) - 2 <= room

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+
+from mcpvectordb_server.server import WARM_AFTER
+from tests.server.clients import VERSIONS, ask, exchange, service, talk
+from tests.server.little_surface import FLAGGING, LITTLE, Shelf
+
+
+def test_every_tool_is_listed_with_schema_description_and_all_four_annotations() -> None:
+    tools = talk(service(Shelf(), LITTLE, FLAGGING), lambda client: client.list_tools()).tools
+    assert [tool.name for tool in tools][-2:] == ["flagging_find", "flagging_broken"]
+    for tool in tools:
+        assert tool.description
+        assert tool.title
+        assert tool.input_schema["type"] == "object"
+        hints = tool.annotations
+        assert None not in (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
+
+
+def test_a_description_names_its_neighbours_as_they_are_called_here() -> None:
+    tools = {tool.name: tool for tool in talk(service(Shelf(), FLAGGING, LITTLE), lambda client: client.list_tools()).tools}
+    assert tools["add"].description == "Keep a note. See `little_find` for finding it."
+
+
+def test_instructions_tell_the_names_in_force() -> None:
+    async def instructions(client: Client) -> Any:
+        return client.instructions
+
+    text = talk(service(Shelf(), LITTLE, FLAGGING), instructions)
+    assert text.startswith("mcpvectordb 9.9.9:")
+    assert "Keep notes with add; find them with find." in text
+    assert "A second one: flagging_find, flagging_broken." in text
+    assert "Tools of the surface flagging 2.0: flagging_find, flagging_broken." in text
+
+
+def test_a_reply_is_text_and_data() -> None:
+    result = ask(service(Shelf(), LITTLE), "add", {"note": "tea"})
+    assert result.structured_content == {"status": "added", "count": 1}
+    assert result.content[0].text == '{"status": "added", "count": 1}'
+    assert not result.is_error
+
+
+def test_the_dialect_decides_whether_mcp_calls_it_an_error() -> None:
+    made = service(Shelf(), LITTLE, FLAGGING)
+    assert not ask(made, "find", {"word": "tea"}).is_error
+    flagged = ask(made, "flagging_find", {"word": "tea"})
+    assert flagged.is_error
+    assert flagged.content[0].text == "no note has the word 'tea'"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_embedded_resource_keeps_its_name_and_title_on_the_wire(version: str) -> None:
+    made = service(Shelf(), LITTLE)
+    _, result = exchange(made, version, ("tools/call", {"name": "read", "arguments": {"file": "a.md"}}))
+    assert result["content"] == [
+        {"type": "text", "text": "first a notice"},
+        {"type": "resource", "resource": {"uri": "little://a.md", "name": "a.md", "title": "The a.md",
+                                          "mimeType": "text/markdown", "text": "1: body"}}]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_protocol_version_with_a_handshake_is_served(version: str) -> None:
+    hello, listed, called = exchange(service(Shelf(), LITTLE), version, ("tools/list", {}),
+                                     ("tools/call", {"name": "add", "arguments": {"note": "tea"}}))
+    assert hello["protocolVersion"] == version
+    assert hello["serverInfo"] == {"name": "mcpvectordb", "version": "9.9.9"}
+    assert len(listed["tools"]) == len(LITTLE.tools)
+    assert called["content"] == [{"type": "text", "text": '{"status": "added", "count": 1}'}]
+
+
+def test_an_unknown_tool_is_a_protocol_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(MCPError, match="Unknown tool: fly; there are find, broken"):
+        ask(service(Shelf(), FLAGGING), "fly")
+
+
+def test_an_unknown_argument_is_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    made = service(Shelf(), LITTLE)
+    for _ in range(3):
+        assert ask(made, "add", {"note": "tea", "colour": "green"}).structured_content["status"] == "added"
+    assert caplog.text.count("add ignores the unknown argument 'colour'") == 1
+
+
+def test_a_tool_is_told_which_folders_are_granted(tmp_path: Path) -> None:
+    assert ask(service(Shelf(), LITTLE), "roots").structured_content == {"roots": None}
+    assert ask(service(Shelf(), LITTLE, roots=(tmp_path,)), "roots").structured_content == {"roots": [str(tmp_path)]}
+
+
+def test_a_template_reads_documents_and_none_are_listed() -> None:
+    async def conversation(client: Client) -> Any:
+        templates = await client.list_resource_templates()
+        contents = await client.read_resource("little://a%20b/c.md")
+        return templates.resource_templates, contents.contents[0], (await client.list_resources()).resources
+
+    templates, content, listed = talk(service(Shelf(), FLAGGING), conversation)
+    assert [each.uri_template for each in templates] == ["little://{+path}"]
+    assert (content.text, content.mime_type) == ("note a b/c.md: []", "text/markdown")
+    assert listed == []
+
+
+def test_a_document_that_cannot_be_read_is_an_error_without_details_and_a_long_one_is_cut() -> None:
+    made = service(Shelf(), FLAGGING)
+    with pytest.raises(MCPError, match="no such note"):
+        talk(made, lambda client: client.read_resource("little://missing"))
+    with pytest.raises(MCPError, match="something went wrong inside the server"):
+        talk(made, lambda client: client.read_resource("little://broken"))
+    with pytest.raises(MCPError, match="Unknown resource: other://x"):
+        talk(made, lambda client: client.read_resource("other://x"))
+    text = talk(made, lambda client: client.read_resource("little://long")).contents[0].text
+    assert text.endswith("[… 100,000 more characters; ask for less]")
+
+
+def test_a_prompt_uses_the_names_in_force() -> None:
+    async def conversation(client: Client) -> Any:
+        prompts = (await client.list_prompts()).prompts
+        return prompts, await client.get_prompt("guide")
+
+    prompts, prompt = talk(service(Shelf(), LITTLE, FLAGGING), conversation)
+    assert [each.name for each in prompts] == ["guide"]
+    assert prompt.messages[0].content.text == "Call flagging_find first."
+
+
+def test_capabilities_promise_only_what_is_there() -> None:
+    async def capabilities(client: Client) -> Any:
+        return client.server_capabilities
+
+    plain = talk(service(Shelf(), LITTLE), capabilities)
+    assert plain.resources is None
+    assert plain.prompts is None
+    assert talk(service(Shelf(), FLAGGING), capabilities).prompts is not None
+
+
+def test_progress_only_grows_and_names_the_step() -> None:
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def listen(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+
+    async def conversation(client: Client) -> Any:
+        return await client.call_tool("slow", {"steps": 12}, progress_callback=listen)
+
+    assert talk(service(Shelf(), LITTLE), conversation).structured_content == {"steps": 12}
+    figures = [progress for progress, _, _ in seen]
+    assert figures == sorted(set(figures))
+    assert (12.0, 12.0, "work") in seen
+    assert seen[-1] == (13.0, 13.0, "tidy")
+
+
+def test_a_call_that_the_client_gives_up_stops_at_its_next_step() -> None:
+    db = Shelf()
+
+    async def conversation(client: Client) -> bool:
+        with anyio.move_on_after(0.2):
+            await client.call_tool("slow", {"steps": 1000})
+        return await anyio.to_thread.run_sync(lambda: db.stopped.wait(5))
+
+    assert talk(service(db, LITTLE), conversation)
+
+
+def test_other_calls_are_served_while_one_is_slow() -> None:
+    async def conversation(client: Client) -> bool:
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "slow", {"steps": 1000})
+            await anyio.sleep(0.1)
+            with anyio.fail_after(2):
+                found = await client.call_tool("add", {"note": "tea"})
+            group.cancel_scope.cancel()
+        return bool(found.structured_content["count"] == 1)
+
+    assert talk(service(Shelf(), LITTLE), conversation)
+
+
+def test_the_model_is_warmed_after_the_handshake_without_being_asked() -> None:
+    db = Shelf()
+
+    async def conversation(client: Client) -> bool:
+        await client.list_tools()
+        early = db.warmed.is_set()
+        await anyio.sleep(WARM_AFTER + 0.3)
+        return not early and db.warmed.is_set()
+
+    assert talk(service(db, LITTLE), conversation)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpvectordb import InvalidInput
+from mcpvectordb_server import setup
+from mcpvectordb_server.setup import HOSTS, Change, apply, entry, plan, set_up
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("APPDATA", str(tmp_path / "AppData"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_each_host_gets_an_entry_with_absolute_paths(name: str, home: Path) -> None:
+    path = HOSTS[name].settings()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    set_up(name, Path("~/notes.db"))
+    written = json.loads(path.read_text())[HOSTS[name].section]["mcpvectordb"]
+    assert written["command"] == sys.executable
+    assert written["args"] == ["-m", "mcpvectordb_server", "--db", str(home / "notes.db")]
+
+
+def test_settings_lie_where_each_platform_keeps_them(home: Path) -> None:
+    desktop = HOSTS["claude-desktop"]
+    assert desktop.settings(platform="darwin") == home / "Library/Application Support/Claude/claude_desktop_config.json"
+    assert desktop.settings(platform="win32", environ={"APPDATA": "/R"}) == Path("/R/Claude/claude_desktop_config.json")
+    assert desktop.settings(platform="linux") == home / ".config/Claude/claude_desktop_config.json"
+
+
+def test_other_servers_and_comments_stay(home: Path) -> None:
+    path = HOSTS["zed"].settings()
+    path.parent.mkdir(parents=True)
+    path.write_text('{\n  // mine\n  "context_servers": {"other": {"command": "x"}}\n}\n')
+    said = set_up("zed", home / "notes.db")
+    assert "// mine" in path.read_text()
+    assert '"other": {"command": "x"}' in path.read_text()
+    assert '+    "mcpvectordb": {' in said
+    assert f"Written to {path}" in said
+
+
+def test_the_old_file_is_kept_and_its_mode_too(home: Path) -> None:
+    path = HOSTS["cursor"].settings()
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mcpServers": {}}')
+    path.chmod(0o600)
+    set_up("cursor", home / "notes.db")
+    (backup,) = path.parent.glob("mcp.json.*.bak")
+    assert backup.read_text() == '{"mcpServers": {}}'
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert sorted(each.name for each in path.parent.iterdir()) == sorted([path.name, backup.name])
+
+
+def test_a_dry_run_shows_the_change_and_writes_nothing(home: Path) -> None:
+    path = HOSTS["cursor"].settings()
+    path.parent.mkdir(parents=True)
+    said = set_up("cursor", home / "notes.db", dry_run=True)
+    assert '+    "mcpvectordb": {' in said
+    assert not path.exists()
+
+
+def test_twice_is_as_good_as_once_and_remove_takes_it_out(home: Path) -> None:
+    path = HOSTS["vscode"].settings()
+    path.parent.mkdir(parents=True)
+    path.write_text('{"servers": {"other": {}}}')
+    set_up("vscode", home / "notes.db")
+    assert "already set up" in set_up("vscode", home / "notes.db")
+    set_up("vscode", home / "notes.db", remove=True)
+    assert json.loads(path.read_text()) == {"servers": {"other": {}}}
+    assert "already without" in set_up("vscode", home / "notes.db", remove=True)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_host_that_is_not_here_gets_nothing_written_but_the_entry_shown(name: str, home: Path) -> None:
+    said = set_up(name, home / "notes.db")
+    assert f"{HOSTS[name].title} was not found on this machine" in said
+    assert '"mcpvectordb": {' in said
+    assert list(home.iterdir()) == []
+
+
+def test_claude_code_is_here_when_its_folder_is(home: Path) -> None:
+    (home / ".claude").mkdir()
+    set_up("claude-code", home / "notes.db")
+    assert json.loads((home / ".claude.json").read_text())["mcpServers"]["mcpvectordb"]["type"] == "stdio"
+
+
+def test_a_broken_file_is_refused_and_left_alone(home: Path) -> None:
+    path = HOSTS["cursor"].settings()
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mcpServers": ')
+    with pytest.raises(InvalidInput, match="was left as it is: it is not JSON"):
+        set_up("cursor", home / "notes.db")
+    assert path.read_text() == '{"mcpServers": '
+    path.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        set_up("cursor", home / "notes.db")
+
+
+def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text("{}")
+    change = plan(HOSTS["cursor"], path, entry(HOSTS["cursor"], tmp_path / "notes.db"))
+    path.write_text('{"mcpServers": {"new": {}}}')
+    with pytest.raises(InvalidInput, match="changed by somebody else"):
+        apply(change)
+    assert path.read_text() == '{"mcpServers": {"new": {}}}'
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
+def test_settings_kept_elsewhere_behind_a_link_stay_there(home: Path) -> None:
+    path = HOSTS["cursor"].settings()
+    path.parent.mkdir(parents=True)
+    kept = home / "dotfiles.json"
+    kept.write_text("{}")
+    path.symlink_to(kept)
+    set_up("cursor", home / "notes.db")
+    assert path.is_symlink()
+    assert "mcpvectordb" in kept.read_text()
+
+
+def test_more_arguments_are_passed_on(home: Path) -> None:
+    assert entry(HOSTS["cursor"], home / "a.db", ["--surface", "all"])["args"][-2:] == ["--surface", "all"]
+
+
+def test_an_unknown_host_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(InvalidInput, match="there is no host 'emacs'; known are claude-desktop, claude-code, cursor"):
+        set_up("emacs", Path("a.db"))
+
+
+def test_a_change_without_difference_has_no_diff(tmp_path: Path) -> None:
+    assert Change(path=tmp_path, before="a\n", after="a\n").diff == ""
+    assert setup.NAME == "mcpvectordb"

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mcpvectordb import InvalidInput
+from mcpvectordb_server.replies import MAX_REPLY, Reply
+from mcpvectordb_server.surface import call, names_in_force, publish
+from tests.server.little_surface import FLAGGING, LITTLE, Shelf
+
+
+def ask(name: str, *, db: Shelf | None = None, **raw: Any) -> Reply:
+    return call(publish([LITTLE, FLAGGING])[name], db or Shelf(), raw)
+
+
+def test_the_first_surface_keeps_its_names_and_a_later_clash_is_prefixed() -> None:
+    assert [name for name in publish([LITTLE, FLAGGING]) if "find" in name] == ["find", "flagging_find"]
+    assert [name for name in publish([FLAGGING, LITTLE]) if "find" in name] == ["find", "little_find"]
+
+
+def test_hiding_a_tool_never_renames_another() -> None:
+    offered = publish([LITTLE, FLAGGING], disabled=["find"])
+    assert "find" not in offered
+    assert offered["flagging_find"].surface is FLAGGING
+
+
+def test_an_unknown_tool_cannot_be_hidden() -> None:
+    with pytest.raises(InvalidInput, match="no tool 'finds' to disable; did you mean find"):
+        publish([LITTLE], disabled=["finds"])
+
+
+def test_read_only_offers_only_what_changes_nothing() -> None:
+    assert "add" in publish([LITTLE])
+    assert "add" not in publish([LITTLE], read_only=True)
+    assert "find" in publish([LITTLE], read_only=True)
+
+
+def test_names_in_force_are_by_surface() -> None:
+    offered = publish([LITTLE, FLAGGING])
+    assert names_in_force(FLAGGING, offered) == {"find": "flagging_find", "broken": "flagging_broken"}
+    assert names_in_force(LITTLE, offered)["find"] == "find"
+
+
+def test_a_call_runs_the_function() -> None:
+    db = Shelf()
+    assert ask("add", db=db, note="tea", times=2.0).structured == {"status": "added", "count": 2}
+    assert db.notes == ["tea", "tea"]
+
+
+@pytest.mark.parametrize("raw", [{}, {"word": 5}, {"word": "\ud800"}, {"word": "tea"}])
+def test_every_failure_speaks_the_dialect_of_its_surface(raw: dict[str, Any]) -> None:
+    plain, flagged = ask("find", **raw), ask("flagging_find", **raw)
+    assert plain.structured is not None
+    assert plain.structured["status"] == "error"
+    assert not plain.failed
+    assert flagged.failed
+    assert flagged.structured is None
+    assert flagged.content[0].text == plain.structured["error"]
+
+
+def test_a_defect_is_logged_in_full_and_answered_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
+    reply = ask("broken")
+    assert json.loads(reply.content[0].text) == {
+        "status": "error", "error": "Internal error: something went wrong inside the server; its log has the details"}
+    assert "private.db" in caplog.text
+    assert "Traceback" in caplog.text
+    assert ask("flagging_broken").failed
+
+
+def test_a_failure_that_quotes_its_cause_is_bounded_too() -> None:
+    reply = ask("find", word="x" * 90_000)
+    assert len(reply.content[0].text) <= MAX_REPLY
+    assert ask("find", word="x" * 100_001).structured == {
+        "status": "error", "error": "word is 100,001 characters long; 100,000 are allowed"}
