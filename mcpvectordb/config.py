@@ -24,6 +24,7 @@ class Config:
     chunk_overlap    tokens that a chunk repeats from the one before it
     read_only        open for reading; nothing is written, not even a lock file on read-only media
     busy_timeout     seconds to wait for another process's write
+    resident_bytes   memory that a process may spend on keeping codes of embeddings at hand; 0 keeps none
     max_source_bytes largest file or download that is ingested
     allow_urls       False refuses every http and https source
     allow_private_urls  True lets URLs lead to this machine and its private networks
@@ -33,6 +34,11 @@ class Config:
     parse_timeout    seconds a file may take to be parsed
     parse_memory     bytes of address space a parser may use, where the system can limit it
     parse_output_bytes  most text, in bytes, that a file may turn into
+    language         of the words in contexts: english finds words by their stems, any other as they are spelled
+    indexed_metadata comma-separated keys of contexts' metadata that a new file indexes, so that filters on them are quick
+    max_image_bytes  largest image of a context
+    max_image_bytes_total  most that all images of a context may have together
+    rerank_contexts  False keeps the MCP tools that search contexts from asking the cross-encoder, where it is installed
     models_dir       where pulled and added models live; "" is the platform's data folder
     model_hub        where `model pull` fetches from
     """
@@ -42,6 +48,7 @@ class Config:
     chunk_overlap: int = 0
     read_only: bool = False
     busy_timeout: float = 30.0
+    resident_bytes: int = 1_000_000_000
     max_source_bytes: int = 100_000_000
     allow_urls: bool = True
     allow_private_urls: bool = False
@@ -51,6 +58,11 @@ class Config:
     parse_timeout: float = 30.0
     parse_memory: int = 1_000_000_000
     parse_output_bytes: int = 200_000_000
+    language: str = "english"
+    indexed_metadata: str = "status,agent_name,task_name,project,report_type"
+    max_image_bytes: int = 10 * 2**20
+    max_image_bytes_total: int = 100 * 2**20
+    rerank_contexts: bool = True
     models_dir: str = ""
     model_hub: str = "https://huggingface.co"
 
@@ -63,7 +75,7 @@ class Config:
             raise InvalidInput(f"busy_timeout must be 0 or more seconds, not {self.busy_timeout}")
         if self.max_source_bytes < 1:
             raise InvalidInput(f"max_source_bytes must be positive, not {self.max_source_bytes}")
-        for name in ("parse_memory", "parse_output_bytes"):
+        for name in ("parse_memory", "parse_output_bytes", "max_image_bytes", "max_image_bytes_total"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be positive, not {getattr(self, name)}")
         for name in ("fetch_timeout", "parse_timeout"):

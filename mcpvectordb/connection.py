@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import random
 import re
@@ -30,6 +31,7 @@ MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
 VERSION = len(MIGRATIONS)
 
 _VECTOR_TABLE = re.compile(r"CREATE VIRTUAL TABLE (\w+) USING vec0\(embedding int8\[(\d{1,5})\] .*")
+_KEY_INDEX = re.compile(r'CREATE INDEX "context_key_([A-Za-z0-9_.-]{1,64})" ON contexts .*')
 _BUSY_ATTEMPTS = 3
 
 
@@ -37,6 +39,12 @@ def vector_table(name: str, dimension: int) -> str:
     """The statement that makes a vec0 table; its codes are int8, scaled per vector, and ranked again exactly."""
     return (f"CREATE VIRTUAL TABLE {name} USING "
             f"vec0(embedding int8[{dimension}] distance_metric=cosine, chunk_size=256)")
+
+
+def key_index(key: str) -> str:
+    """The statement that makes the index of a metadata key of contexts; the key has letters, digits, _ . - only."""
+    value = f"json_extract(folded, '$.\"{key}\"')"
+    return f'CREATE INDEX "context_key_{key}" ON contexts ({value}, created_at) WHERE {value} IS NOT NULL'
 
 
 def uri(path: Path) -> str:
@@ -205,9 +213,9 @@ class File:
         if version > VERSION:
             raise errors.NewerFile(f"{self.path} has format {version}, but this mcpvectordb reads up to {VERSION}: upgrade it")
         own = frozenset(row for row in rows if not str(row[1]).startswith("sqlite_stat"))
-        if version < 1 or own != expected_schema(version, _vector_tables(own)):
+        if version < 1 or own != expected_schema(version, _vector_tables(own), _indexed_keys(own)):
             raise errors.Damaged(f"{self.path} does not have the tables of format {version}: it is damaged or was changed "
-                                 "by another program; it was left as it is. Go back to a copy of it")
+                                 "by another program; it was left as it is. Go back to a copy, or `mcpvectordb salvage` it")
 
     def _prepare(self, connection: apsw.Connection) -> None:
         """Make a new file, or bring an old one up to date: one transaction for each step."""
@@ -236,6 +244,12 @@ class File:
             if isinstance(error, errors.MCPVectorDBError) or Path(str(error.filename)) != self.path:
                 raise
             raise errors.Unwritable(f"no permission to use {self.path}") from error
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise errors.Damaged(f"{self.path} is damaged (a stored text is not what was written: {error}): {_HELP}") from error
+        except Exception as error:
+            if isinstance(error, errors.MCPVectorDBError) or not self._broken():
+                raise
+            raise errors.Damaged(f"{self.path} is damaged ({type(error).__name__}: {error}): {_HELP}") from error
 
     def _ours(self, error: apsw.Error) -> Exception:
         for kinds, make, text in _TRANSLATIONS:
@@ -243,6 +257,17 @@ class File:
                 return make(text.format(path=self.path, error=error))
         return error
 
+    def _broken(self) -> bool:
+        """Whether the file itself explains an error that no sound one can cause: by values or gaps that are never stored."""
+        try:
+            connection = self._connection()
+            return bool(connection.execute("PRAGMA quick_check(1)").get != "ok"
+                        or connection.execute("PRAGMA foreign_key_check").fetchone())
+        except apsw.Error:
+            return True
+
+
+_HELP = "run `mcpvectordb check`, then `rebuild`, save what is left with `salvage`, or go back to a copy"
 
 _inherited: list[apsw.Connection] = []
 
@@ -254,8 +279,10 @@ _TRANSLATIONS: tuple[tuple[tuple[type[apsw.Error], ...], Callable[[str], Excepti
     ((apsw.IOError, apsw.CantOpenError, apsw.PermissionsError), errors.Unwritable,
      "{path} cannot be read or written: {error}"),
     ((apsw.NotADBError,), errors.NotOurFile, "{path} is not a SQLite database, or it is encrypted; it was left as it is"),
-    ((apsw.CorruptError, apsw.FormatError), errors.Damaged,
-     "{path} is damaged ({error}): run `mcpvectordb check`, then `rebuild`, or go back to a copy"),
+    ((apsw.CorruptError, apsw.FormatError), errors.Damaged, f"{{path}} is damaged ({{error}}): {_HELP}"),
+    # Our statements are fixed: where tables and indexes agree, none of these happens.
+    ((apsw.SQLError, apsw.ConstraintError, apsw.EmptyError, apsw.MismatchError, apsw.InternalError), errors.Damaged,
+     f"{{path}} refused a step that every sound file takes ({{error}}): {_HELP}"),
     ((apsw.ConnectionClosedError,), errors.Closed, "{path} was closed"),
     ((apsw.TooBigError,), errors.TooLarge, "a single value is too large for the database file"),
 )
@@ -269,14 +296,17 @@ def migrate(connection: apsw.Connection, version: int) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def expected_schema(version: int, vector_tables: frozenset[tuple[str, int]]) -> frozenset[tuple[object, ...]]:
-    """Every row that sqlite_schema has in a sound file of this version with these vec0 tables."""
+def expected_schema(version: int, vector_tables: frozenset[tuple[str, int]],
+                    keys: frozenset[str]) -> frozenset[tuple[object, ...]]:
+    """Every row that sqlite_schema has in a sound file of this version with these vec0 tables and indexed keys."""
     scratch = apsw.Connection(MEMORY)
     _load_vectors(scratch)
     for step in range(version):
         migrate(scratch, step)
-    for name, dimension in sorted(vector_tables):
-        scratch.execute(vector_table(name, dimension))
+    extras = [vector_table(name, dimension) for name, dimension in vector_tables] + [key_index(key) for key in keys]
+    for statement in extras:
+        with contextlib.suppress(apsw.SQLError):  # what cannot be made is not expected either
+            scratch.execute(statement)
     rows = frozenset(scratch.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
     scratch.close()
     return rows
@@ -285,6 +315,11 @@ def expected_schema(version: int, vector_tables: frozenset[tuple[str, int]]) -> 
 def _vector_tables(rows: frozenset[tuple[object, ...]]) -> frozenset[tuple[str, int]]:
     found = (_VECTOR_TABLE.fullmatch(str(row[3])) for row in rows)
     return frozenset((match[1], int(match[2])) for match in found if match)
+
+
+def _indexed_keys(rows: frozenset[tuple[object, ...]]) -> frozenset[str]:
+    found = (_KEY_INDEX.fullmatch(str(row[3])) for row in rows)
+    return frozenset(match[1] for match in found if match)
 
 
 def _equip(connection: apsw.Connection) -> None:

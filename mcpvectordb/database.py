@@ -7,13 +7,23 @@ from pathlib import Path
 from typing import Self
 
 from mcpvectordb import keeping
+from mcpvectordb.cache import Cache
 from mcpvectordb.config import Config
 from mcpvectordb.connection import File
+from mcpvectordb.contexts.keys import Keys
+from mcpvectordb.contexts.shelf import Contexts
+from mcpvectordb.contexts.words import ContextWords
 from mcpvectordb.documents import Documents
+from mcpvectordb.documents_search import Searching
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.encoder import Encoder
 from mcpvectordb.index import Index
+from mcpvectordb.learning import Learning
 from mcpvectordb.records import ProgressCallback, Stats
+from mcpvectordb.reranking import Reranking
+from mcpvectordb.resident import Residents
+from mcpvectordb.vector_index import VectorIndex
+from mcpvectordb.vectors import Vectors
 
 
 class Database:
@@ -24,14 +34,28 @@ class Database:
     """
 
     documents: Documents
+    vectors: Vectors
+    contexts: Contexts
 
     def __init__(self, path: str | os.PathLike[str], *, config: Config | None = None, embedder: Embedder | None = None) -> None:
         self.config = config or Config()
         self._file = File(path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout)
-        documents = Index("document", "(SELECT title FROM documents WHERE key = c.owner)")
-        self._indexes = (documents,)
+        residents = Residents(self.config.resident_bytes)
+        documents = Index("document", "(SELECT title FROM documents WHERE key = c.owner)", residents=residents)
+        contexts = Index("context", "''", words=False, residents=residents)
+        self._indexes = (documents, contexts)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
-        self.documents = Documents(self._file, self.config, self._encoder, documents)
+        cache = Cache(self._file)
+        self._reranking = Reranking(self.config, cache)
+        searching = Searching(self._file, documents, Learning(documents, cache), self._reranking)
+        self.documents = Documents(self._file, self.config, self._encoder, documents, searching)
+        vectors = VectorIndex(residents)
+        self.vectors = Vectors(self._file, vectors)
+        words, keys = ContextWords(contexts), Keys(self.config.indexed_metadata)
+        self.contexts = Contexts(self._file, self.config, self._encoder, contexts, words, keys, self._reranking)
+        self._kept = (*self._indexes, vectors, words, keys, cache)
+        if not self._file.read_only:
+            self._encoder.complete()
 
     @property
     def path(self) -> Path:
@@ -61,15 +85,15 @@ class Database:
 
     def compact(self) -> int:
         """Give unused space back to the disk; how many bytes."""
-        return keeping.compact(self._file, self._indexes)
+        return keeping.compact(self._file, self._kept)
 
     def check(self) -> list[str]:
         """Everything that is wrong with the file, in words; an empty list when it is sound."""
-        return keeping.check(self._file, self._indexes)
+        return keeping.check(self._file, self._kept)
 
     def rebuild(self) -> None:
         """Make the indexes again from the tables that are the truth."""
-        keeping.rebuild(self._file, self._indexes)
+        keeping.rebuild(self._file, self._kept)
 
     def stats(self) -> Stats:
         """Counts, sizes and what the file was made with."""
@@ -78,6 +102,7 @@ class Database:
     def close(self) -> None:
         """Close the file; the last one to close it leaves a single file behind."""
         self.documents.close()
+        self._reranking.close()
         self._encoder.close()
         self._file.close()
 

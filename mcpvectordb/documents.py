@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -14,52 +13,78 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb import filters, metadata
+from mcpvectordb import documents_paths, libraries, metadata, snippets, words
+from mcpvectordb import documents_reading as reading
 from mcpvectordb.config import Config
 from mcpvectordb.connection import File
+from mcpvectordb.documents_search import Question, Searching
 from mcpvectordb.encoder import Encoder
-from mcpvectordb.errors import InvalidInput, ModelError, NoText, NotFound, TooLarge
+from mcpvectordb.errors import ModelError, NoText, TooLarge
 from mcpvectordb.filters import Where
 from mcpvectordb.index import Index
 from mcpvectordb.ingest import chunking, formats, sources
+from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats import code, markdown
 from mcpvectordb.ingest.worker import Worker
-from mcpvectordb.meaning import Allowed
+from mcpvectordb.libraries import checked_name
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Chunk, Document, Hit, Ingested, Library, Parsed, ProgressCallback, Results, Source, Span
-from mcpvectordb.search import checked_mode, checked_page, checked_window, find
-
-_COLUMNS = ("id", "library", "source", "title", "hash", "file_type", "size", "modified", "created_at", "metadata")
-_FIELDS = {name: f"d.{name}" for name in _COLUMNS}
-_CHUNK_FIELDS = {**_FIELDS, "page": "c.page", "position": "c.position"}
-_SELECT = (f"SELECT d.key, {', '.join('d.' + name for name in _COLUMNS)}, "
-           "(SELECT count(*) FROM document_chunks WHERE owner = d.key) FROM documents d")
+from mcpvectordb.records import (
+    Chunk,
+    Coverage,
+    Document,
+    Ingested,
+    Library,
+    Parsed,
+    Place,
+    ProgressCallback,
+    Results,
+    Source,
+    Span,
+    Status,
+    Synced,
+)
+from mcpvectordb.search import checked_mode, checked_page, checked_window
+from mcpvectordb.sync import check_root, sync
 
 
 class Documents:
     """`Database.documents`."""
 
-    def __init__(self, file: File, config: Config, encoder: Encoder, index: Index) -> None:
+    def __init__(self, file: File, config: Config, encoder: Encoder, index: Index, searching: Searching) -> None:
         self._file, self._config, self._encoder, self._index = file, config, encoder, index
+        self._searching = searching
         self._worker = Worker(config)
 
     def ingest(self, source: str | os.PathLike[str], *, library: str = "default", metadata: Mapping[str, Any] | None = None,
                embed: bool = True, progress: ProgressCallback | None = None, guard: bool = False,
-               roots: Sequence[str | os.PathLike[str]] = ()) -> Ingested:
+               roots: Sequence[str | os.PathLike[str]] = (), chunk_size: int | None = None, chunk_overlap: int | None = None,
+               duplicate: bool = False, reader: Callable[[Source], str] | None = None) -> Ingested:
         """Bring in a file or an http(s) URL.
 
         The same source in the same library is skipped while its bytes are the same and replaced when they are not;
         the old document stays until the new one is stored. With `embed=False` it is found by words at once, and by
         meaning after `Database.embed_pending()`. `guard` refuses files that hold secrets, `roots` all files outside of
         these folders: set them when somebody else names the path.
+
+        `chunk_size` and `chunk_overlap` are for this document alone, in place of the file's own. With `duplicate` it is
+        stored beside what is there of the same source. `reader` makes the text out of what was read, in place of the
+        reader of its format; what it raises ends the ingest.
         """
+        _check(library, metadata)
+        Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)  # refuses what is no size
         own = () if self._file.memory else (self._file.path,)
-        read = sources.read(source, config=self._config, guard=guard, roots=[Path(root) for root in roots], forbidden=own)
-        hash = hashlib.sha256(read.raw).hexdigest()
-        _checked_library(library)
-        if (known := self._known(read.source, library, hash)) is not None:
-            return Ingested(status="skipped", document=known)
-        return self._store(read, self._worker.parse(read), hash, library, metadata, embed, progress)
+        known, etag, modified = (None, "", "") if duplicate else self._fetched(source, library)
+        read = sources.read(source, config=self._config, guard=guard, roots=[Path(root) for root in roots], forbidden=own,
+                            etag=etag, modified=modified, progress=progress)
+        if read is not None:
+            hash = hashlib.sha256(read.raw).hexdigest()
+            known = None if duplicate else self._known(read.source, library, hash)
+            if known is None:
+                parsed = _parsed(read, reader) if reader else self._worker.parse(read)
+                return self._store(read, parsed, hash, library, metadata, embed, progress, sizes=(chunk_size, chunk_overlap),
+                                   duplicate=duplicate)
+        assert known is not None, "only a page that is known can be fetched in vain"  # noqa: S101
+        return self._finished("skipped", known, embed, progress)
 
     def ingest_text(self, text: str, *, source: str, title: str | None = None, library: str = "default",
                     metadata: Mapping[str, Any] | None = None, embed: bool = True,
@@ -73,10 +98,10 @@ class Documents:
         if len(raw) > self._config.max_source_bytes:
             raise TooLarge(f"the text of {source!r} is {len(raw):,} bytes; "
                            f"at most {self._config.max_source_bytes:,} are ingested")
+        _check(library, metadata)
         hash = hashlib.sha256(raw).hexdigest()
-        _checked_library(library)
         if (known := self._known(source, library, hash)) is not None:
-            return Ingested(status="skipped", document=known)
+            return self._finished("skipped", known, embed, progress)
         name = PurePosixPath(source).name or source
         given = Source(source=source, name=name, raw=raw, file_type=PurePosixPath(source).suffix[1:].lower() or "unknown")
         written_in = formats.by_name(name)
@@ -88,36 +113,74 @@ class Documents:
     def get(self, id: str) -> Document:
         """The document with this id; raises NotFound."""
         with self._file.reading() as sql:
-            return _document(self._row(sql, id))
+            return reading.document(reading.row(sql, id))
 
     def text(self, id: str) -> str:
         """The whole text of a document, exactly as it came in."""
         with self._file.reading() as sql:
-            key = self._row(sql, id)[0]
+            key = reading.row(sql, id)[0]
             return "".join(tile for (tile,) in sql.execute(
                 "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)))
 
     def browse(self, *, library: str | None = None, where: Where | None = None, limit: int = 20,
                offset: int = 0) -> list[Document]:
-        """Documents that fulfil all conditions, newest first."""
+        """Documents that fulfil all conditions, newest first; `pending` counts a document's chunks without an embedding."""
         checked_page(limit, offset)
-        condition, bindings = filters.compile(_within(library, where), _FIELDS, "d.metadata")
+        chosen = reading.chosen(library, where)
         with self._file.reading() as sql:
-            return [_document(row) for row in sql.execute(
-                f"{_SELECT} WHERE {condition} ORDER BY d.key DESC LIMIT ? OFFSET ?", (*bindings, limit, offset))]
+            return [reading.document(row) for row in sql.execute(
+                f"{reading.SELECT} WHERE {chosen.condition} ORDER BY d.key DESC LIMIT ? OFFSET ?",
+                (*chosen.bindings, limit, offset))]
 
     def count(self, *, library: str | None = None, where: Where | None = None) -> int:
         """How many documents fulfil all conditions."""
-        condition, bindings = filters.compile(_within(library, where), _FIELDS, "d.metadata")
+        chosen = reading.chosen(library, where)
         with self._file.reading() as sql:
-            return int(sql.execute(f"SELECT count(*) FROM documents d WHERE {condition}", bindings).get)
+            return int(sql.execute(f"SELECT count(*) FROM documents d WHERE {chosen.condition}", chosen.bindings).get)
 
     def libraries(self) -> list[Library]:
-        """The libraries that have documents, by name."""
-        with self._file.reading() as sql:
-            return [Library(name=name, documents=documents, chunks=chunks) for name, documents, chunks in sql.execute(
-                "SELECT library, count(DISTINCT d.key), count(c.id) FROM documents d "
-                "LEFT JOIN document_chunks c ON c.owner = d.key GROUP BY library ORDER BY library")]
+        """The libraries that have documents or follow a folder, by name."""
+        return libraries.everything(self._file)
+
+    def add_library(self, name: str, root: str | os.PathLike[str], *, pattern: str = EVERYTHING, ignore: Sequence[str] = (),
+                    description: str = "") -> None:
+        """Let a library follow a folder; `sync` brings its files in.
+
+        `pattern` says which files are meant, relative to the folder: `*` stays in its folder, `**/` crosses folders,
+        `{md,txt}` is one of both. `ignore` has patterns as in a .gitignore; .gitignore and .mcpvectordbignore files in
+        the folder count too. Added again with the same folder, these are changed.
+        """
+        libraries.add(self._file, name, root, pattern, ignore, description)
+
+    def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
+        """Let a library follow its folder no more and remove its documents; how many. The folder is not touched."""
+        libraries.forget(self._file, name)
+        removed = 0
+        while not keep_documents and (some := self._remove_some(name)):
+            removed += some
+        return removed
+
+    def describe(self, name: str, path: str, text: str) -> None:
+        """Say what a path of a library that follows a folder is about; "" is the whole library, a blank text takes it back."""
+        libraries.describe(self._file, name, path, text)
+
+    def descriptions(self, library: str, path: str) -> list[str]:
+        """What `add_library` and `describe` say about a path (a document's source), general to specific."""
+        return libraries.descriptions(self._file, library, path)
+
+    def sync(self, name: str | None = None, *, embed: bool = True, progress: ProgressCallback | None = None) -> list[Synced]:
+        """Bring all libraries that follow a folder in line with it, or the one with this name.
+
+        New and changed files come in, vanished ones go, moved ones keep their id. A file that cannot be read is told
+        in `failures`, and what is stored of it stays. A folder that is not there is an error, and nothing is removed.
+        Killed, it goes on where it was; several at once do no harm.
+        """
+        followed = libraries.rooted(self._file, name)
+        for library in followed:
+            check_root(self._file, library)
+        done = [sync(self._file, self._config, library, self._bring, self._remove, progress) for library in followed]
+        note = self._embed(None, progress) if embed else ""
+        return [replace(each, note=note) for each in done]
 
     def delete(self, id: str) -> int:
         """Remove a document; how many chunks went with it. An unknown id removes nothing."""
@@ -126,67 +189,140 @@ class Documents:
             return self._remove(sql, row[0]) if row else 0
 
     def search(self, query: str, *, mode: str = "hybrid", library: str | None = None, where: Where | None = None,
-               limit: int = 5, offset: int = 0, min_score: float = 0.0) -> Results[Chunk]:
+               limit: int = 5, offset: int = 0, min_score: float = 0.0, plain: bool = False,
+               rerank: bool = False) -> Results[Chunk]:
         """The chunks that answer a query best, by words, by meaning, or (hybrid) by both.
 
-        Any string is a query; "quoted phrases" must occur, -excluded words must not. Conditions apply before the cut
-        to `limit`. A score is 0 to 1: in hybrid mode relative to the best candidates of this query, in text and vector
-        mode comparable between queries. The results say which legs ran, and why one did not.
+        Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain` says that quotes and
+        hyphens mean nothing. Conditions apply before the cut to `limit`. A score is 0 to 1: in hybrid mode relative to the
+        best candidates of this query, in text and vector mode comparable between queries. With `rerank` a cross-encoder
+        reads the best twenty again, which takes seconds and helps with short questions about prose. The results say which
+        legs ran, and why one did not.
         """
-        wanted = checked_window(limit, offset)
+        checked_window(limit, offset)
         checked, text = checked_mode(mode), storable(query, "query")
-        condition, bindings = filters.compile(_within(library, where), _CHUNK_FIELDS, "d.metadata")
-        allowed = Allowed() if condition == "1" else Allowed(
-            f"SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner WHERE {condition}", tuple(bindings))
-        meant = self._encoder.meant(text) if mode != "text" else ""
+        meant = self._encoder.meant(text, patient=mode == "vector") if mode != "text" else ""
+        return self._searching.chunks(Question(
+            text=words.plain(text) if plain else text, mode=checked, meant=meant,
+            chosen=reading.chosen(library, where, chunks=True), limit=limit, offset=offset, min_score=min_score, rerank=rerank))
+
+    def query(self, query: str, *, mode: str = "hybrid", library: str | None = None, where: Where | None = None,
+              limit: int = 10, offset: int = 0, min_score: float = 0.0, expand: bool = True,
+              rerank: bool = True) -> Results[Chunk]:
+        """The documents that answer a query best, each by its best chunk.
+
+        In text mode a document must have all words of the query (each may be the beginning of one), anywhere in its text,
+        title or path; in vector mode it is as near as its nearest chunk. Both have scores of 0 to 1 that compare between
+        queries. Hybrid mode takes its time: it also looks for what the first results have in common (`expand`), unless words
+        alone point at one document, and has a cross-encoder read the best chunks (`rerank`); its score is made of ranks,
+        1/rank without a reranker. What it found out is kept in the file for the next time. The results say which steps
+        were taken ("text", "vector", "expansion", "rerank"), and why one was not.
+        """
+        checked_window(limit, offset)
+        checked, text = checked_mode(mode), storable(query, "query")
+        hybrid = checked == "hybrid"
+        return self._searching.whole(Question(
+            text=text, mode=checked, meant="" if checked == "text" else self._encoder.meant(text, patient=True),
+            chosen=reading.chosen(library, where), limit=limit, offset=offset, min_score=min_score,
+            expand=expand and hybrid, rerank=rerank and hybrid))
+
+    def find(self, name: str) -> Place:
+        """The document that is meant by its path in listings or an end of it, its file, its id, or #hash (6 digits or more).
+
+        A name may say from which line on, and how many: notes/tea.md:120, notes/tea.md:120:20. Raises NotFound.
+        """
         with self._file.reading() as sql:
-            found = find(sql, self._index, text, meant, checked, allowed, wanted)
-            page = [row for row in found.rows[offset:wanted] if row[1] >= min_score]
-            chunks = self._chunks(sql, [id for id, _, _ in page])
-        hits = tuple(Hit(item=chunks[id], score=score, scores=scores) for id, score, scores in page)
-        return Results(hits=hits, legs=found.legs, reasons=found.reasons)
+            return documents_paths.find(sql, name)
+
+    def similar(self, name: str) -> list[str]:
+        """The paths of up to five documents that may have been meant by a name that none has, best first."""
+        with self._file.reading() as sql:
+            return documents_paths.similar(sql, name)
+
+    def matching(self, pattern: str) -> list[Document]:
+        """The documents whose path, with or without the library in front, fits a pattern (see `add_library`); by path."""
+        with self._file.reading() as sql:
+            return documents_paths.matching(sql, pattern)
+
+    def text_bytes(self, id: str) -> int:
+        """How many bytes the text of a document has in UTF-8; it is not read for that."""
+        with self._file.reading() as sql:
+            return int(sql.execute("SELECT coalesce(sum(octet_length(tile)), 0) FROM document_chunks WHERE owner = ?",
+                                   (reading.row(sql, id)[0],)).get)
+
+    def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
+        """The line of a chunk (or of its `whole` document) that has most words of a query, and its neighbours, numbered."""
+        lines = (1, None) if whole else (chunk.first_line, chunk.last_line)
+        return snippets.snippet(self.text(chunk.document.id), query, *lines)
+
+    def coverage(self) -> Coverage:
+        """How much of the documents is found by meaning."""
+        with self._file.reading() as sql:
+            return reading.coverage(sql)
 
     def close(self) -> None:
         """End the parser's process."""
         self._worker.close()
 
+    def _fetched(self, source: str | os.PathLike[str], library: str) -> tuple[Document | None, str, str]:
+        """The document that a URL gave the last time, with its server's marks of that version."""
+        if not sources.is_url(source):
+            return None, "", ""
+        with self._file.reading() as sql:
+            row = sql.execute("SELECT id, etag, modified FROM documents WHERE library = ? AND source = ? ORDER BY key DESC",
+                              (library, storable(source, "source"))).fetchone()
+            return (reading.document(reading.row(sql, row[0])), row[1], row[2]) if row else (None, "", "")
+
     def _known(self, source: str, library: str, hash: str) -> Document | None:
         with self._file.reading() as sql:
-            row = sql.execute(f"{_SELECT} WHERE d.library = ? AND d.source = ? AND d.hash = ? ORDER BY d.key LIMIT 1",
+            row = sql.execute(f"{reading.SELECT} WHERE d.library = ? AND d.source = ? AND d.hash = ? ORDER BY d.key LIMIT 1",
                               (library, source, hash)).fetchone()
-        return _document(row) if row else None
+        return reading.document(row) if row else None
+
+    def _bring(self, source: Source, hash: str, library: str, moved: int | None) -> Ingested:
+        return self._store(source, self._worker.parse(source), hash, library, None, False, None, moved)
 
     def _store(self, source: Source, parsed: Parsed, hash: str, library: str, given: Mapping[str, Any] | None, embed: bool,
-               progress: ProgressCallback | None) -> Ingested:
-        metadata.encode(given)  # so that an error speaks of what was given
+               progress: ProgressCallback | None, moved: int | None = None, *,
+               sizes: tuple[int | None, int | None] = (None, None), duplicate: bool = False) -> Ingested:
         kept = metadata.encode({**parsed.metadata, **(given or {})})
-        spans = self._spans(parsed, *self._encoder.settled())
+        size, overlap = self._encoder.settled()
+        spans = self._spans(parsed, sizes[0] or size, overlap if sizes[1] is None else sizes[1])
         with self._file.writing() as sql:
-            old = [int(key) for (key,) in sql.execute(
+            known = None if duplicate else self._known(source.source, library, hash)
+            if known is not None:  # another process was faster
+                return self._finished("skipped", known, embed, progress)
+            old = [] if duplicate else [int(key) for (key,) in sql.execute(
                 "SELECT key FROM documents WHERE library = ? AND source = ?", (library, source.source))]
-            if (known := self._known(source.source, library, hash)) is not None:  # another process was faster
-                return Ingested(status="skipped", document=known)
             key = _insert(sql, (str(uuid.uuid4()), library, source.source, parsed.title, hash, source.file_type,
-                                len(source.raw), source.modified, source.etag, _now(), kept))
+                                len(source.raw), source.modified, source.etag, _now(), kept, source.mtime_ns))
             self._index.put(sql, key, parsed.title, parsed.text, spans)
             for old_key in old:
                 self._remove(sql, old_key)
-            document = _document(sql.execute(f"{_SELECT} WHERE d.key = ?", (key,)).fetchall()[0])
+            if moved is not None:
+                self._inherit(sql, key, moved)
+            document = reading.document(sql.execute(f"{reading.SELECT} WHERE d.key = ?", (key,)).fetchall()[0])
+        return self._finished("replaced" if old else "indexed", document, embed, progress)
+
+    def _finished(self, status: Status, document: Document, embed: bool, progress: ProgressCallback | None) -> Ingested:
+        """Embed what waits of a stored document (also of a known one, whose first ingest may have been cut short)."""
+        with self._file.reading() as sql:
+            key = int(reading.row(sql, document.id)[0])
         note = self._embed(key, progress) if embed else ""
         with self._file.reading() as sql:
             active = self._encoder.active(sql)
             pending = self._index.count_pending(sql, active.key, [key]) if active else 0
-        return Ingested(status="replaced" if old else "indexed", document=document, pending=pending, note=note)
+        return Ingested(status=status, document=document, pending=pending, note=note)
 
     def _spans(self, parsed: Parsed, size: int, overlap: int) -> list[Span]:
         starts = self._encoder.tokens().token_starts(parsed.text)
         return chunking.split(parsed.text, starts=starts.tolist(), size=size, overlap=overlap, kind=parsed.kind,
                               pages=parsed.pages)
 
-    def _embed(self, key: int, progress: ProgressCallback | None) -> str:
-        """Embed a document's chunks; the reason when that cannot be done: its text is stored all the same."""
+    def _embed(self, key: int | None, progress: ProgressCallback | None) -> str:
+        """Embed a document's chunks, or all; the reason when that cannot be done: the text is stored all the same."""
         try:
-            self._encoder.embed(index=self._index, owners=[key], progress=progress)
+            self._encoder.embed(index=self._index, owners=None if key is None else [key], progress=progress)
         except ModelError as error:
             return f"stored and found by words, but not yet by meaning: {error}"
         return ""
@@ -196,46 +332,39 @@ class Documents:
         sql.execute("DELETE FROM documents WHERE key = ?", (key,))
         return removed
 
-    def _row(self, sql: apsw.Connection, id: str) -> Sequence[Any]:
-        row = sql.execute(f"{_SELECT} WHERE d.id = ?", (storable(id, "id"),)).fetchone()
-        if row is None:
-            raise NotFound(f"no document has the id {id!r}")
-        return tuple(row)
+    def _remove_some(self, library: str) -> int:
+        with self._file.writing() as sql:
+            keys = [key for (key,) in sql.execute("SELECT key FROM documents WHERE library = ? LIMIT 50", (library,))]
+            for key in keys:
+                self._remove(sql, key)
+        return len(keys)
 
-    def _chunks(self, sql: apsw.Connection, ids: Sequence[int]) -> dict[int, Chunk]:
-        wanted = json.dumps(list(ids))
-        texts = {id: text for id, _, _, text in self._index.passages(sql, ids)}
-        documents = {row[0]: _document(row) for row in sql.execute(
-            f"{_SELECT} WHERE d.key IN (SELECT owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?)))",
-            (wanted,))}
-        rows = sql.execute('SELECT id, owner, position, start, "end", first_line, last_line, page, headings '
-                           "FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))", (wanted,))
-        return {id: Chunk(id=id, document=documents[owner], position=position, text=texts[id], start=start, end=end,
-                          first_line=first_line, last_line=last_line, page=page, headings=tuple(json.loads(headings)))
-                for id, owner, position, start, end, first_line, last_line, page, headings in rows}
+    def _inherit(self, sql: apsw.Connection, key: int, moved: int) -> None:
+        """Let a document take the place of another one that has its content, unless that one is gone."""
+        identity = sql.execute("SELECT id, created_at, metadata FROM documents WHERE key = ?", (moved,)).fetchone()
+        if identity:
+            self._remove(sql, moved)
+            sql.execute("UPDATE documents SET id = ?, created_at = ?, metadata = ? WHERE key = ?", (*identity, key))
 
 
-def _within(library: str | None, where: Where | None) -> list[Any]:
-    conditions: list[Any] = list(filters.conditions(where))
-    return conditions if library is None else [("library", "eq", _checked_library(library)), *conditions]
+
+def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:
+    text = storable(reader(source), "text")
+    if not text.lstrip("\ufeff").strip():
+        raise NoText(f"No text found in {source.name}")
+    return Parsed(text=text, title=source.name)
 
 
-def _checked_library(library: str) -> str:
-    if len(storable(library, "library", blank=False)) > 200:
-        raise InvalidInput(f"library is {len(library)} characters long; a name has at most 200")
-    return library
+def _check(library: str, given: Mapping[str, Any] | None) -> None:
+    """Refuse what could not be stored before anything is read or fetched."""
+    checked_name(library)
+    metadata.encode(given)
 
 
 def _insert(sql: apsw.Connection, values: tuple[object, ...]) -> int:
     sql.execute("INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, etag, created_at, "
-                "metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+                "metadata, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
     return sql.last_insert_rowid()
-
-
-def _document(row: Sequence[Any]) -> Document:
-    _, *values, chunks = row
-    fields = dict(zip(_COLUMNS, values, strict=True))
-    return Document(**{**fields, "metadata": metadata.decode(fields["metadata"])}, chunks=chunks)
 
 
 def _now() -> str:

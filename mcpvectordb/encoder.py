@@ -18,9 +18,10 @@ import apsw
 from mcpvectordb.config import Config
 from mcpvectordb.connection import File
 from mcpvectordb.embedding import weights
+from mcpvectordb.embedding.catalogue import Model
 from mcpvectordb.embedding.embedder import Embedder, checked
 from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline
-from mcpvectordb.errors import InvalidInput, ModelError, ModelMissing
+from mcpvectordb.errors import Closed, Damaged, EmbeddingFailed, InvalidInput, ModelError, ModelMissing
 from mcpvectordb.index import Index
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.search import Meant
@@ -59,6 +60,14 @@ class Encoder:
                           "ON settings.name = 'model' AND settings.value = key").fetchone()
         return Fixed(*row) if row else None
 
+    def expected(self, sql: apsw.Connection) -> tuple[str, int]:
+        """Name and dimension of the model that searches use, or that the first ingest will choose."""
+        model = self.active(sql)
+        if model is not None:
+            return model.name, model.dimension
+        name, _, dimension = self._identity()
+        return name, dimension
+
     def settled(self) -> tuple[int, int]:
         """Write the model and chunk sizes into a new file; the chunk size and overlap in force."""
         with self._file.reading() as sql:
@@ -92,6 +101,21 @@ class Encoder:
             index.create(sql, fixed.key, dimension)
         return fixed
 
+    def complete(self) -> None:
+        """Give every model of the file its room in every index: a file that is older than a shelf has none there."""
+        with contextlib.suppress(Damaged):  # it must still open, or nobody could check it
+            with self._file.reading() as sql:
+                lacking = self._lacking(sql)
+            if lacking:
+                with self._file.writing() as sql:
+                    for index, model, dimension in self._lacking(sql):
+                        index.create(sql, model, dimension)
+
+    def _lacking(self, sql: apsw.Connection) -> list[tuple[Index, int, int]]:
+        models = list(sql.execute("SELECT key, dimension FROM models"))
+        return [(index, model, dimension) for index in self._indexes for model, dimension in models
+                if model not in index.meaning.coded(sql)]
+
     def pending(self, sql: apsw.Connection, model: Fixed) -> int:
         """How many chunks wait for this model."""
         return sum(index.count_pending(sql, model.key) for index in self._indexes)
@@ -104,13 +128,13 @@ class Encoder:
             self._tokens = TokenPipeline(self._tokenizer_path())
         return self._tokens
 
-    def meant(self, text: str) -> Meant | str:
-        """A query's embedding, or the reason why it cannot be had."""
+    def meant(self, text: str, *, patient: bool = False) -> Meant | str:
+        """A query's embedding, or the reason why it cannot be had; the patient wait for a model that is being loaded."""
         with self._file.reading() as sql:
             fixed = self.active(sql)
         if fixed is None:
             return "nothing has been ingested yet"
-        if self._warming is not None and self._warming.is_alive():
+        if not patient and self._warming is not None and self._warming.is_alive():
             return "the model is still loading; ask again in a moment"
         try:
             embedder = self._embedder(fixed)
@@ -118,6 +142,19 @@ class Encoder:
         except ModelError as error:
             return str(error)
         return Meant(fixed.key, vector.tobytes(), getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT))
+
+    def lacking(self) -> str:
+        """Why the file's model is not to be had on this machine; "" when it is. It is not loaded for that."""
+        with self._file.reading() as sql:
+            fixed = self.active(sql)
+        try:
+            if fixed is not None and self._loaded is None:
+                self._located(fixed)
+            elif fixed is not None:
+                self._embedder(fixed)
+        except ModelError as error:
+            return str(error)
+        return ""
 
     def warm(self) -> None:
         """Load the model in a thread; until it is there, hybrid searches answer by words and say so."""
@@ -144,6 +181,28 @@ class Encoder:
                 if progress:
                     progress(Progress(step="embed", done=min(embedded, total), total=total))
         return embedded
+
+    def ahead(self, index: Index, texts: Sequence[str]) -> tuple[int, dict[str, bytes]]:
+        """Embeddings of texts that are about to be stored, and the key of the active model that made them.
+
+        Raises ModelMissing when the model is not to be had on this machine, another ModelError when it failed.
+        """
+        with self._file.reading() as sql:
+            model = self.active(sql)
+            if model is None:
+                raise ModelMissing("the file has no model yet: settle it first")
+            vectors = index.known(sql, model.key, texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
+        for batch in (missing[start:start + BATCH] for start in range(0, len(missing), BATCH)):
+            embedder = self._embedder(model)
+            try:
+                rows = checked(embedder, batch)
+            except ModelError:
+                raise
+            except Exception as error:
+                raise EmbeddingFailed(f"{embedder.name} failed: {error}") from error
+            vectors.update((text, row.tobytes()) for text, row in zip(batch, rows, strict=True))
+        return model.key, vectors
 
     def use(self, name: str, progress: ProgressCallback | None = None) -> Fixed:
         """Embed everything again by another model and switch to it at the end; searches go on with the old one."""
@@ -204,14 +263,17 @@ class Encoder:
     def _load(self, fixed: Fixed) -> Embedder:
         from mcpvectordb.embedding.onnx import OnnxEmbedder
 
+        return OnnxEmbedder(*self._located(fixed))
+
+    def _located(self, fixed: Fixed) -> tuple[Model, dict[str, Path]]:
         spec = weights.find(fixed.name, self._config.models_folder())
         if spec.digest != fixed.digest:
             raise ModelMissing(f"this file was embedded with another build of {fixed.name}: "
                                f"run `mcpvectordb model use {fixed.name}` to embed it again")
-        return OnnxEmbedder(spec, weights.locate(spec, self._config.models_folder()))
+        return spec, weights.locate(spec, self._config.models_folder())
 
     def _warm(self) -> None:
-        with contextlib.suppress(ModelError):  # the first search says what is wrong
+        with contextlib.suppress(ModelError, Closed):  # the first search says what is wrong
             with self._file.reading() as sql:
                 fixed = self.active(sql)
             if fixed is not None:

@@ -9,14 +9,17 @@ All methods work inside the caller's transaction.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import apsw
 
+from mcpvectordb.errors import Damaged
 from mcpvectordb.meaning import Allowed, Meaning, Ranked
 from mcpvectordb.records import Span
+from mcpvectordb.resident import Residents
 from mcpvectordb.words import Query, indexed
 
 LEASE_SECONDS = 15.0  # many times what a batch takes, little to wait for after a kill
@@ -31,15 +34,25 @@ def embedded(title: str, headings: Sequence[str], text: str) -> str:
 
 
 class Index:
-    """`title` is the SQL expression for the title of the owner of chunk row `c`."""
+    """`title` is the SQL expression for the title of the owner of chunk row `c`.
 
-    def __init__(self, shelf: str, title: str) -> None:
-        self.chunks, self.words = f"{shelf}_chunks", f"{shelf}_words"
+    `words=False` leaves the words to the shelf: contexts are asked for words that may lie anywhere in them.
+    """
+
+    def __init__(self, shelf: str, title: str, *, words: bool = True, residents: Residents | None = None) -> None:
+        self.chunks, self.words, self._worded = f"{shelf}_chunks", f"{shelf}_words", words
         self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
-        self.meaning = Meaning(shelf, self._embeddings, "chunk", "model")
+        self.meaning = Meaning(shelf, self._embeddings, "chunk", "model", residents)
         self._passages = (
             f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile FROM {self.chunks} c '
             f"LEFT JOIN {self.chunks} p ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start")
+
+    @staticmethod
+    def text(shelf: str) -> str:
+        """The SQL expression for the text of chunk row `c`, for conditions on it."""
+        before = (f"coalesce((SELECT p.tile FROM {shelf}_chunks p WHERE p.owner = c.owner AND p.position = c.position - 1 "
+                  "AND c.start < c.tile_start), '')")
+        return f'substr({before} || c.tile, c.start - c.tile_start + length({before}) + 1, c."end" - c.start)'
 
     def create(self, sql: apsw.Connection, model: int, dimension: int) -> None:
         """Make room for a model's embeddings; chunks that are there already wait for theirs."""
@@ -64,14 +77,16 @@ class Index:
                 (owner, position, text[span.tile_start:span.tile_end], span.tile_start, span.start, span.end,
                  span.first_line, span.last_line, span.page, json.dumps(span.headings, ensure_ascii=False), hash))
             chunk = sql.last_insert_rowid()
-            self._put_words(sql, (chunk, title, span.headings, body))
+            if self._worded:
+                self._put_words(sql, (chunk, title, span.headings, body))
             for model, _ in models:
                 self._put_known(sql, chunk, model, hash)
 
     def remove(self, sql: apsw.Connection, owner: int) -> int:
         """Take an owner's chunks out of the indexes and the tables; how many they were."""
         ids = [id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))]
-        sql.executemany(f"DELETE FROM {self.words} WHERE rowid = ?", ((id,) for id in ids))
+        if self._worded:
+            sql.executemany(f"DELETE FROM {self.words} WHERE rowid = ?", ((id,) for id in ids))
         for model, _ in _models(sql):
             self.meaning.remove(sql, model, ids)
         sql.execute(f"DELETE FROM {self.chunks} WHERE owner = ?", (owner,))
@@ -85,6 +100,22 @@ class Index:
             offset = tile_start - len(before or "")
             yield id, title, tuple(json.loads(headings)), ((before or "") + tile)[start - offset:end - offset]
 
+    def texts(self, sql: apsw.Connection, owners: Sequence[int] | None = None) -> Iterator[tuple[int, str]]:
+        """(owner, whole text) of the given owners, or of all that have chunks."""
+        chosen, bindings = ("", ()) if owners is None else (
+            "WHERE owner IN (SELECT value FROM json_each(?))", (json.dumps(owners),))
+        rows = sql.execute(f"SELECT owner, tile FROM {self.chunks} {chosen} ORDER BY owner, position", bindings)
+        for owner, tiles in itertools.groupby(rows, key=lambda row: int(row[0])):
+            yield owner, "".join(tile for _, tile in tiles)
+
+    def known(self, sql: apsw.Connection, model: int, texts: Iterable[str]) -> dict[str, bytes]:
+        """The embeddings by a model that the index has already, of texts as `embedded` writes them."""
+        hashes = {_digest(text): text for text in texts}
+        rows = (row for hash in hashes for row in sql.execute(
+            f"SELECT c.hash, e.embedding FROM {self.chunks} c JOIN {self._embeddings} e ON e.chunk = c.id AND e.model = ? "
+            "WHERE c.hash = ? LIMIT 1", (model, hash)))
+        return {hashes[hash]: embedding for hash, embedding in rows}
+
     # Embedding that lags behind: lease some chunks, embed them outside any transaction, settle them.
 
     def count_pending(self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None) -> int:
@@ -94,13 +125,16 @@ class Index:
 
     def lease(self, sql: apsw.Connection, model: int, limit: int, owners: Sequence[int] | None = None) -> list[tuple[int, str]]:
         """Take chunks to embed that no other process is working on, as (id, text to embed); a dead process's come back."""
-        now = time.time()
+        now = time.time()  # a lease that ends later than one from now would is no lease: a clock was set back
         narrowed, bindings = self._owned_by(owners)
         ids = [id for (id,) in sql.execute(
-            f"SELECT chunk FROM {self._pending} WHERE model = ? AND leased < ? {narrowed} ORDER BY chunk LIMIT {limit}",
-            (model, now, *bindings))]
+            f"SELECT chunk FROM {self._pending} WHERE model = ? AND NOT coalesce(leased BETWEEN ? AND ?, 0) {narrowed} "
+            f"ORDER BY chunk LIMIT {limit}", (model, now, now + LEASE_SECONDS, *bindings))]
         self._lease_until(sql, now + LEASE_SECONDS, model, ids)
-        return [(id, embedded(title, headings, text)) for id, title, headings, text in self.passages(sql, ids)]
+        texts = [(id, embedded(title, headings, text)) for id, title, headings, text in self.passages(sql, ids)]
+        if len(texts) < len(ids):
+            raise Damaged(f"{self._pending} names chunks that are not there: run `mcpvectordb rebuild`")
+        return texts
 
     def release(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> None:
         """Give leased chunks back unembedded."""
@@ -111,10 +145,9 @@ class Index:
         settled = 0
         for chunk, embedding in embeddings:
             copies = [id for (id,) in sql.execute(
-                f"SELECT chunk FROM {self._pending} WHERE model = ?1 AND chunk IN (SELECT id FROM {self.chunks} "
-                f"WHERE hash = (SELECT hash FROM {self.chunks} WHERE id = ?2))", (model, chunk))]
+                f"DELETE FROM {self._pending} WHERE model = ?1 AND chunk IN (SELECT ?2 UNION SELECT id FROM {self.chunks} "
+                f"WHERE hash = (SELECT hash FROM {self.chunks} WHERE id = ?2)) RETURNING chunk", (model, chunk))]
             for copy in copies:
-                sql.execute(f"DELETE FROM {self._pending} WHERE model = ? AND chunk = ?", (model, copy))
                 self._put_embedding(sql, copy, model, embedding)
             settled += len(copies)
         return settled
@@ -128,6 +161,21 @@ class Index:
             f"SELECT rowid, bm25({self.words}) AS s FROM {self.words} WHERE {self.words} MATCH ? {within}"
             "ORDER BY s, rowid LIMIT ?", (_expression(query), *allowed.bindings, limit))
         return [(id, -score) for id, score in rows]
+
+    def matches(self, sql: apsw.Connection, expression: str, weights: Sequence[float],
+                owners: Allowed) -> Iterator[tuple[int, int, float]]:
+        """(owner, chunk, BM25) of all chunks of the allowed owners that match; `weights` are of title, headings, text."""
+        within = f"AND c.owner IN ({owners.select})" if owners.select else ""
+        rows = sql.execute(
+            f"SELECT c.owner, c.id, -bm25({self.words}, {', '.join(map(str, weights))}) FROM {self.words} "
+            f"CROSS JOIN {self.chunks} c ON c.id = {self.words}.rowid WHERE {self.words} MATCH ? {within}",
+            (expression, *owners.bindings))
+        yield from rows
+
+    def frequency(self, sql: apsw.Connection, expression: str, most: int) -> int:
+        """How many chunks match, counted up to `most`."""
+        return int(sql.execute(f"SELECT count(*) FROM (SELECT 1 FROM {self.words} WHERE {self.words} MATCH ? LIMIT ?)",
+                               (expression, most)).get)
 
     def match_scores(self, sql: apsw.Connection, query: Query, ids: Sequence[int]) -> dict[int, float]:
         """The BM25 of given chunks; 0 for those that share no word with the query."""
@@ -152,15 +200,18 @@ class Index:
 
     def squeeze(self, sql: apsw.Connection) -> None:
         """Give up what deleted rows still hold inside the indexes."""
-        sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('optimize')")
+        if self._worded:
+            sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('optimize')")
         for model, dimension in _models(sql):
             self.meaning.rebuild(sql, model, dimension)
 
     def rebuild(self, sql: apsw.Connection) -> None:
         """Make both indexes again from the tables that are the truth; chunks without an embedding wait for one."""
-        sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('delete-all')")
-        for passage in self.passages(sql):
-            self._put_words(sql, passage)
+        if self._worded:
+            sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('delete-all')")
+            for passage in self.passages(sql):
+                self._put_words(sql, passage)
+        sql.execute(f"DELETE FROM {self._pending}")
         for model, dimension in _models(sql):
             self.meaning.rebuild(sql, model, dimension)
             self._queue_missing(sql, model)
@@ -168,10 +219,19 @@ class Index:
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """What is wrong with the chunks and their indexes, in words."""
         yield from self._broken_tiles(sql)
-        yield from self._wrong_words(sql)
+        yield from (f"{self.chunks}: the text of chunk {id} is not the one that came in" for id, _ in self.altered(sql))
+        if self._worded:
+            yield from self._wrong_words(sql)
         for model, dimension in _models(sql):
             yield from self.meaning.problems(sql, model, dimension)
             yield from self._lost_chunks(sql, model)
+
+    def altered(self, sql: apsw.Connection) -> Iterator[tuple[int, bytes]]:
+        """The chunks whose text is not the one that came in, with the hash of what it is now."""
+        hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
+        for id, title, headings, text in self.passages(sql):
+            if (hash := _digest(embedded(title, headings, text))) != hashes[id]:
+                yield id, hash
 
     def _lease_until(self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]) -> None:
         sql.executemany(f"UPDATE {self._pending} SET leased = ? WHERE model = ? AND chunk = ?",
@@ -216,14 +276,12 @@ class Index:
             expected = (owner, position + 1, start + len(tile))
 
     def _wrong_words(self, sql: apsw.Connection) -> Iterator[str]:
-        """Compare the words' whole vocabulary with that of an index made anew in memory."""
-        scratch = apsw.Connection(":memory:")
-        scratch.execute(_statement(sql, self.words))
-        for passage in self.passages(sql):
-            self._put_words(scratch, passage)
-        if _vocabulary(sql, self.words) != _vocabulary(scratch, self.words):
+        def fill(scratch: apsw.Connection) -> None:
+            for passage in self.passages(sql):
+                self._put_words(scratch, passage)
+
+        if not same_words(sql, self.words, fill):
             yield f"{self.words}: the words in the index are not those of the chunks"
-        scratch.close()
 
     def _lost_chunks(self, sql: apsw.Connection, model: int) -> Iterator[str]:
         rows = sql.execute(
@@ -246,8 +304,14 @@ def _expression(query: Query) -> str:
     return f"({query.match}) NOT ({query.excluded})" if query.excluded else query.match
 
 
-def _statement(sql: apsw.Connection, table: str) -> str:
-    return str(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
+def same_words(sql: apsw.Connection, table: str, fill: Callable[[apsw.Connection], None]) -> bool:
+    """Whether an FTS5 table has the whole vocabulary of one that `fill` makes anew in memory."""
+    scratch = apsw.Connection(":memory:")
+    scratch.execute(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
+    fill(scratch)
+    same = _vocabulary(sql, table) == _vocabulary(scratch, table)
+    scratch.close()
+    return same
 
 
 def _vocabulary(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.connection import VERSION, File, uri
 from mcpvectordb.encoder import Encoder
-from mcpvectordb.index import Index
 from mcpvectordb.records import Stats
+
+
+class Kept(Protocol):
+    """An index that can be made again from the tables that are the truth."""
+
+    def squeeze(self, sql: apsw.Connection) -> None:
+        """Give up what removed rows still hold."""
+
+    def rebuild(self, sql: apsw.Connection) -> None:
+        """Make it again."""
+
+    def problems(self, sql: apsw.Connection) -> Iterable[str]:
+        """What is wrong with it, in words."""
 
 
 def copy(file: File, target: Path) -> Path:
@@ -43,7 +56,7 @@ def copy(file: File, target: Path) -> Path:
     return target
 
 
-def compact(file: File, indexes: Sequence[Index]) -> int:
+def compact(file: File, indexes: Sequence[Kept]) -> int:
     """Rebuild the vec0 tables, merge the words' segments, and rewrite the file without its holes."""
     before = _bytes(file)
     with file.writing() as sql:
@@ -55,21 +68,22 @@ def compact(file: File, indexes: Sequence[Index]) -> int:
     return max(0, before - _bytes(file))
 
 
-def check(file: File, indexes: Sequence[Index]) -> list[str]:
+def check(file: File, indexes: Sequence[Kept]) -> list[str]:
     """SQLite's own checks (FTS5's among them), foreign keys, and that the indexes say what the tables say."""
+    problems: list[str] = []
     try:
         with file.reading() as sql:
-            problems = [str(row[0]) for row in sql.execute("PRAGMA integrity_check(100)") if row[0] != "ok"]
+            problems += [str(row[0]) for row in sql.execute("PRAGMA integrity_check(100)") if row[0] != "ok"]
             problems += [f"{table}: row {row} refers to a missing row of {parent}"
                          for table, row, parent, _ in sql.execute("PRAGMA foreign_key_check")]
             for index in indexes:
                 problems += index.problems(sql)
     except errors.Damaged as error:
-        return [str(error)]
+        problems.append(str(error))
     return problems
 
 
-def rebuild(file: File, indexes: Sequence[Index]) -> None:
+def rebuild(file: File, indexes: Sequence[Kept]) -> None:
     """Make the indexes again, in one transaction: readers see the old ones until the new ones are there."""
     with file.writing() as sql:
         for index in indexes:
@@ -81,12 +95,16 @@ def stats(file: File, encoder: Encoder) -> Stats:
     with file.reading() as sql:
         documents, libraries = sql.execute("SELECT count(*), count(DISTINCT library) FROM documents").get
         chunks = sql.execute("SELECT count(*) FROM document_chunks").get
+        contexts = sql.execute("SELECT count(*) FROM contexts").get
+        vectors = sql.execute("SELECT count(*) FROM vectors").get
+        stores = sql.execute("SELECT count(*) FROM stores").get
         model = encoder.active(sql)
+        name, dimension = encoder.expected(sql)
         size, overlap = encoder.sizes(sql)
         pending = encoder.pending(sql, model) if model else 0
     return Stats(path=str(file.path), bytes=_bytes(file), format=VERSION, documents=documents, libraries=libraries,
-                 chunks=chunks, pending=pending, model=model.name if model else "", dimension=model.dimension if model else 0,
-                 chunk_size=size, chunk_overlap=overlap)
+                 chunks=chunks, pending=pending, contexts=contexts, vectors=vectors, stores=stores,
+                 model=name, dimension=dimension, chunk_size=size, chunk_overlap=overlap)
 
 
 def _bytes(file: File) -> int:

@@ -12,17 +12,20 @@ from mcpvectordb.errors import InvalidInput
 MAX_DEPTH = 32
 MAX_CHARACTERS = 1_000_000
 
+_WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=dict)
 
-def encode(metadata: Mapping[str, Any] | None) -> str:
+
+def encode(metadata: Mapping[str, Any] | None, name: str = "metadata") -> str:
     """Metadata as JSON text; raises InvalidInput naming the place of a value that JSON or SQLite cannot hold."""
     if metadata is None:
         return "{}"
     if not isinstance(metadata, Mapping):
-        raise InvalidInput(f"metadata must be an object with text keys, not {type(metadata).__name__}")
-    _check(metadata, "metadata", 0)
-    text = json.dumps(metadata, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=dict)
+        raise InvalidInput(f"{name} must be an object with text keys, not {type(metadata).__name__}")
+    if not _is_plain(metadata):
+        _check(metadata, name, 0)
+    text = _WRITER.encode(metadata)
     if len(text) > MAX_CHARACTERS:
-        raise InvalidInput(f"metadata is {len(text):,} characters as JSON; at most {MAX_CHARACTERS:,} are kept")
+        raise InvalidInput(f"{name} is {len(text):,} characters as JSON; at most {MAX_CHARACTERS:,} are kept")
     return text
 
 
@@ -43,6 +46,19 @@ def storable(text: object, name: str, *, blank: bool = True) -> str:
     if not blank and not text.strip():
         raise InvalidInput(f"{name} must not be blank")
     return text
+
+
+def _is_plain(metadata: Mapping[Any, Any]) -> bool:
+    """Whether it is quickly seen that nothing can be wrong, as with most metadata of many items."""
+    if type(metadata) is not dict:
+        return False
+    for key, value in metadata.items():
+        kind = type(value)
+        if not (type(key) is str and key.isascii() and (
+                (kind is str and value.isascii()) or (kind is int and -(2**63) <= value < 2**63)
+                or (kind is float and math.isfinite(value)) or kind is bool or value is None)):
+            return False
+    return True
 
 
 def _check(value: object, place: str, depth: int) -> None:

@@ -37,6 +37,49 @@ def tier_depth(wanted: int, depth: int = DEPTH) -> int:
     return depth if wanted <= depth else depth * 2 ** math.ceil(math.log2(wanted / depth))
 
 
+def rrf(rankings: Sequence[Sequence[int]], k: int = 60, weights: Sequence[float] | None = None) -> list[tuple[int, float]]:
+    """Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009): (id, Σ weight / (k + rank)), best first.
+
+    Ranks count from 1; weights are 1 unless given. Equal sums go by the best rank, then by id.
+    """
+    scores: dict[int, float] = {}
+    best: dict[int, int] = {}
+    for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
+        for rank, id in enumerate(ranking, 1):
+            scores[id] = scores.get(id, 0.0) + weight / (k + rank)
+            best[id] = min(rank, best.get(id, rank))
+    return sorted(scores.items(), key=lambda pair: (-pair[1], best[pair[0]], pair[0]))
+
+
+def rewarded(fused: Sequence[tuple[int, float]], rankings: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
+    """Sums of ranks with a bonus for what is first in any ranking, and a smaller one for second and third; best first."""
+    bonus: dict[int, float] = {}
+    for ranking in rankings:
+        for id, reward in zip(ranking, (0.05, 0.02, 0.02), strict=False):
+            bonus[id] = max(reward, bonus.get(id, 0.0))
+    return sorted(((id, score + bonus.get(id, 0.0)) for id, score in fused), key=lambda pair: -pair[1])
+
+
+def positioned(reranked: Sequence[float]) -> list[tuple[int, float]]:
+    """Blend ranks (the order of the figures) with what a reranker says of each: (position, score), best first.
+
+    The higher a rank, the more it is trusted: 3/4 for the first three, 3/5 down to the tenth, 2/5 below.
+    """
+    scores = []
+    for position, figure in enumerate(reranked):
+        trust = 0.75 if position < 3 else 0.60 if position < 10 else 0.40
+        scores.append((position, trust / (position + 1) + (1 - trust) * figure))
+    return sorted(scores, key=lambda pair: -pair[1])
+
+
+def blended(scores: Sequence[float], reranked: Sequence[float]) -> list[tuple[int, float]]:
+    """Blend scores half and half with what a reranker says: (position, score), best first, on the scale of the scores."""
+    ids = range(len(scores))
+    halves = fuse([dict(zip(ids, leg, strict=True)) for leg in (scores, reranked)], [0.5, 0.5], dict.fromkeys(ids, 0))
+    low, high = (min(scores), max(scores)) if scores else (0.0, 0.0)
+    return [(position, low + (high - low) * half) for position, half in halves]
+
+
 def saturated(bm25: float) -> float:
     """BM25 on a scale of 0 to 1 that does not depend on the other results."""
     return bm25 / (1 + bm25)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
 Mode = Literal["hybrid", "text", "vector"]
 Status = Literal["indexed", "replaced", "skipped"]
+Metric = Literal["cosine", "dot", "euclidean"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """One ingested source. `hash` is the SHA-256 of its raw bytes; `modified` is "" where unknown."""
+    """One ingested source. `hash` is the SHA-256 of its raw bytes; `modified` is "" where unknown.
+
+    `path` is its name in listings, which `Documents.find` takes: its library, then where it lies in the library's
+    folder, or its source.
+    """
 
     id: str
     library: str
@@ -27,6 +37,24 @@ class Document:
     created_at: str
     metadata: Mapping[str, Any]
     chunks: int
+    path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A document, and what a name such as notes/tea.md:120:20 says of its lines: from which one on, and how many."""
+
+    document: Document
+    line: int | None = None
+    lines: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Coverage:
+    """How many different contents of documents are found by meaning, and how many wait for it, wholly or in part."""
+
+    embedded: int
+    waiting: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,42 +86,142 @@ class Chunk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Library:
-    """A named group of documents with its counts."""
+    """A named group of documents with its counts.
+
+    One that follows a folder has the folder's absolute path as `root`, and which files of it come in; see
+    `Documents.add_library`. For others these fields are empty.
+    """
 
     name: str
     documents: int
     chunks: int
+    root: str = ""
+    pattern: str = ""
+    ignore: tuple[str, ...] = ()
+    description: str = ""
+    created_at: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vector:
+    """An embedding that a user brought along, under an id of its own in a namespace of a store.
+
+    `raw` is the embedding as the file keeps it: float32 where that holds every number exactly, otherwise float64.
+    """
+
+    id: str
+    store: str
+    namespace: str
+    dimension: int
+    raw: bytes
+    metadata: Mapping[str, Any]
+
+    @property
+    def embedding(self) -> NDArray[np.floating[Any]]:
+        """The numbers, exactly as they were given; read-only, and not a copy."""
+        import numpy as np
+
+        return np.frombuffer(self.raw, np.float32 if len(self.raw) == 4 * self.dimension else np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Added:
+    """What adding a vector did."""
+
+    status: Literal["added", "updated"]
+    vector: Vector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AddedMany:
+    """How many vectors were new, and how many took the place of one with the same id."""
+
+    added: int
+    updated: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Store:
+    """A named set of vectors, the metric that ranks them, and how many they are."""
+
+    name: str
+    metric: Metric
+    vectors: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Namespace:
+    """A part of a store in which ids are unique; the unnamed one is ""."""
+
+    name: str
+    vectors: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
     """The legs' own figures: `text` is BM25 (higher is better), `vector` the cosine; ranks count from 1.
 
-    A rank is None where the leg did not bring the item up by itself.
+    A rank is None where the leg did not bring the item up by itself. For items of `Database.vectors`, `vector` is what
+    the store's metric gives: the cosine, the dot product, or the distance (lower is nearer). `rrf` is there where ranks
+    were fused: Σ 1 / (k + rank). `rerank` is what a cross-encoder gave the item, 0 to 1, where one was asked.
     """
 
     text: float | None = None
     text_rank: int | None = None
     vector: float | None = None
     vector_rank: int | None = None
+    rrf: float | None = None
+    rerank: float | None = None
+
+    @property
+    def distance(self) -> float | None:
+        """The Euclidean distance of two vectors of length 1 that have this cosine: 0 to 2, lower is nearer."""
+        return None if self.vector is None else math.sqrt(max(0.0, 2 - 2 * self.vector))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit(Generic[T]):
-    """An item that a search found; `score` is 0 to 1, higher is better."""
+    """An item that a search found; `score` is 0 to 1 (by a store's metric for vectors), higher is better.
+
+    `passage` is the part of a context that was nearest to the query, "" where meaning had no say; `highlighted` its
+    whole text with <mark> around the words that were found, when that was asked for.
+    """
 
     item: T
     score: float
     scores: Scores
+    passage: str = ""
+    highlighted: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explained:
+    """How a query was run: its time, the rows it gave, and SQLite's plan of each statement, one step a line.
+
+    `legs` has the same of the parts of a search.
+    """
+
+    milliseconds: float
+    rows: int
+    plan: str
+    legs: Mapping[str, Explained] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Results(Sequence[Hit[T]]):
-    """Hits, best first. `legs` names what ran ("text", "vector"); `reasons` says why a leg that was asked for did not."""
+    """Hits, best first. `legs` names what ran ("text", "vector", "expansion", "rerank"); `reasons` says why a leg that was
+    asked for did not.
+
+    In searches of contexts, `counts` says how many entries each leg brought ("text", "vector"), and how many both and
+    all legs together did ("both", "total"); `note` says when a query was not read the way it was asked to be.
+    """
 
     hits: tuple[Hit[T], ...]
     legs: tuple[str, ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
+    explained: Explained | None = None
 
     @overload
     def __getitem__(self, index: int) -> Hit[T]: ...
@@ -120,8 +248,27 @@ class Ingested:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Synced:
+    """What a sync did to a library, in files.
+
+    `skipped` counts what is not taken in by reason; `failures` are (path, message) of what could not be read: there the
+    library is as it was. `note` says why new chunks have no embedding yet when that was not asked for.
+    """
+
+    library: str
+    indexed: int
+    replaced: int
+    moved: int
+    removed: int
+    unchanged: int
+    skipped: Mapping[str, int]
+    failures: tuple[tuple[str, str], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stats:
-    """What is in a file and what it was made with; `model` is "" before the first ingest."""
+    """What is in a file and what it was made with; before the first ingest, what it would be made with."""
 
     path: str
     bytes: int
@@ -130,6 +277,9 @@ class Stats:
     libraries: int
     chunks: int
     pending: int
+    contexts: int
+    vectors: int
+    stores: int
     model: str
     dimension: int
     chunk_size: int
@@ -165,6 +315,7 @@ class Source:
     """Raw bytes and where they came from; `name` is the last part of the path or URL.
 
     `media_type` is the whole Content-Type header, charset included; `etag` is the server's mark of this version.
+    `mtime_ns` is the file's modification time if it tells this version from every later one, otherwise -1.
     """
 
     source: str
@@ -174,6 +325,7 @@ class Source:
     modified: str = ""
     media_type: str = ""
     etag: str = ""
+    mtime_ns: int = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

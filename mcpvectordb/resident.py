@@ -6,6 +6,9 @@ by signs; and, by the caller, the exact cosines of the best by codes. Nothing he
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 SIGN_ROWS = 20_000  # below, comparing all codes is as fast as comparing signs first
 BY_SIGNS = 2_000  # candidates that signs choose; on real embeddings none of the true ten is lost with so many
 SIGN_DIMENSION = 256  # signs of fewer components tell too little, and their codes are quickly compared
+FARTHEST = 2**16 - 1  # more than the components that any embedding has
 BLOCK = 16_384
 
 
@@ -32,12 +36,18 @@ class Resident:
         self._codes = np.empty((0, self.dimension), np.int8)
         self._lengths = np.empty(0, np.float32)
         self._signs = np.empty((-(-self.dimension // 64), 0), np.uint64)
+        self._length = float(_lengths(_sample(codes)).mean()) if len(codes) else 1.0
         self._append(ids, codes)
 
     @staticmethod
     def bytes_for(rows: int, dimension: int) -> int:
         """How much memory so many rows take."""
         return rows * (dimension + 8 * -(-dimension // 64) + 13)
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory this takes."""
+        return self.bytes_for(len(self._ids), self.dimension)
 
     def replace(self, removed: NDArray[np.int64], ids: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
         """Forget some ids, then add others."""
@@ -65,17 +75,17 @@ class Resident:
         """The rows to look at more closely: all that are usable when they are few, else the best by signs."""
         import numpy as np
 
-        rows = np.flatnonzero(usable)
-        if len(rows) <= max(SIGN_ROWS, count) or self.dimension < SIGN_DIMENSION:
-            return rows
+        rows = int(np.count_nonzero(usable))
+        if rows <= max(SIGN_ROWS, count) or self.dimension < SIGN_DIMENSION:
+            return np.flatnonzero(usable)
         length = float(np.linalg.norm(query)) or 1.0
-        signs = _signs(query[None, :], np.array([length], np.float32), self._centre)[:, 0]
+        signs = _signs(query[None, :] * (self._length / length), self._centre)[:, 0]
         apart = np.zeros(self._count, np.uint16)
         for plane, sign in zip(self._signs, signs, strict=True):
             apart += np.bitwise_count(plane[:self._count] ^ sign)
-        apart[~usable] = np.iinfo(np.uint16).max
-        counts = np.bincount(apart[rows], minlength=1)
-        limit = int(np.searchsorted(np.cumsum(counts), count))
+        if rows < self._count:
+            apart[~usable] = FARTHEST
+        limit = int(np.searchsorted(np.cumsum(np.bincount(apart)), count))
         return np.flatnonzero(apart <= limit)
 
     def _by_codes(self, query: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -84,7 +94,8 @@ class Resident:
         scores = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), BLOCK):
             part = rows[start:start + BLOCK]
-            scores[start:start + BLOCK] = self._codes[part].astype(np.float32) @ query / self._lengths[part]
+            # Row by row: a product of this size is slower when it is spread over threads.
+            scores[start:start + BLOCK] = np.vecdot(self._codes[part].astype(np.float32), query) / self._lengths[part]
         return scores
 
     def _append(self, ids: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
@@ -96,7 +107,7 @@ class Resident:
         for start in range(first, last, BLOCK):
             part = slice(start, min(start + BLOCK, last))
             self._lengths[part] = _lengths(self._codes[part])
-            self._signs[:, part] = _signs(self._codes[part], self._lengths[part], self._centre)
+            self._signs[:, part] = _signs(self._codes[part], self._centre)
         self._count = last
 
     def _grow(self, room: int) -> None:
@@ -111,14 +122,16 @@ class Resident:
             setattr(self, name, new)
 
 
-def _centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:
-    """The mean direction of a sample: encoders put all texts on one side, where plain signs say little."""
+def _sample(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    return codes[::max(1, len(codes) // 20_000)]
+
+
+def _centre(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """The mean of a sample: encoders put all texts on one side, where plain signs say little."""
     import numpy as np
 
-    sample = codes[::max(1, len(codes) // 20_000)]
-    if not len(sample):
-        return np.zeros(codes.shape[1], np.float32)
-    return np.asarray((sample / _lengths(sample)[:, None]).mean(axis=0), np.float32)
+    sample = _sample(codes)
+    return np.rint(sample.mean(axis=0)).astype(np.int8) if len(sample) else np.zeros(codes.shape[1], np.int8)
 
 
 def _lengths(codes: NDArray[np.int8]) -> NDArray[np.float32]:
@@ -130,11 +143,55 @@ def _lengths(codes: NDArray[np.int8]) -> NDArray[np.float32]:
     return lengths
 
 
-def _signs(rows: NDArray[np.int8] | NDArray[np.float32], lengths: NDArray[np.float32], centre: NDArray[np.float32]) -> NDArray[np.uint64]:
+def _signs(rows: NDArray[np.int8] | NDArray[np.float32], centre: NDArray[np.int8]) -> NDArray[np.uint64]:
     """One bit per component, 64 in a word, words along the first axis."""
     import numpy as np
 
-    bits = np.packbits(rows > centre * lengths[:, None], axis=1, bitorder="little")
+    bits = np.packbits(rows > centre, axis=1, bitorder="little")
     padded = np.zeros((len(bits), 8 * -(-centre.shape[0] // 64)), np.uint8)
     padded[:, :bits.shape[1]] = bits
     return padded.view(np.uint64).T
+
+
+@dataclass(slots=True)
+class Kept:
+    """Codes in memory, and the change of the file up to which they are right."""
+
+    codes: Resident
+    seq: int
+
+
+class Residents:
+    """What one process keeps in memory of a file's vec0 tables, by their names: at most `limit` bytes, dropped at will.
+
+    A table is kept from the second time that it is asked for: a process that asks once is better served by the file.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._asked: Counter[str] = Counter()
+        self._kept: dict[str, Kept] = {}
+        self.lock = threading.Lock()
+
+    def get(self, name: str) -> Kept | None:
+        """What is kept of a table."""
+        return self._kept.get(name)
+
+    def wanted(self, name: str, rows: int, dimension: int) -> bool:
+        """Count a question to a table; whether it should be kept from now on."""
+        self._asked[name] += 1
+        return self._asked[name] > 1 and Resident.bytes_for(rows, dimension) <= self._limit
+
+    def keep(self, name: str, kept: Kept) -> None:
+        """Keep a table, and let others go that no longer fit beside it."""
+        self._kept.pop(name, None)
+        while self._kept and self._bytes() + kept.codes.size > self._limit:
+            del self._kept[next(iter(self._kept))]
+        self._kept[name] = kept
+
+    def drop(self) -> None:
+        """Forget everything; searches read the file again."""
+        self._kept.clear()
+
+    def _bytes(self) -> int:
+        return sum(kept.codes.size for kept in self._kept.values())

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MAX_QUERY_CHARACTERS = 2_000
 MAX_DISTINCT_TERMS = 64
 MAX_REPEATS = 4  # a repeated word is signal, but 64 copies of a common one cost a second
 
-_CJK = re.compile(
+CJK = re.compile(
     "[\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
     "\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]+"
 )
-_CAMEL = re.compile(r"\b[^\W_]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[^\W_]*")
+CAMEL = re.compile(r"\b[^\W_]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[^\W_]*")
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_a-zA-Z0-9]+")
 _WORD = re.compile(r"[^\W_]+")
 _ENDING = re.compile(r"'[a-z]{1,2}$")  # Smith's is about Smith
+_JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
 _PIECE = re.compile(r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
 
 STOP_WORDS = frozenset(
@@ -40,8 +44,8 @@ STOP_WORDS = frozenset(
 
 def indexed(text: str) -> str:
     """What FTS5 is given for a text: CJK runs as overlapping pairs, and the parts of identifiers after the text."""
-    parts = [part for word in _CAMEL.findall(text) for part in humps(word)]
-    return _CJK.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text) + ("\n" + " ".join(parts) if parts else "")
+    parts = [part for word in CAMEL.findall(text) for part in humps(word)]
+    return CJK.sub(lambda run: f" {' '.join(pairs(run[0]))} ", text) + ("\n" + " ".join(parts) if parts else "")
 
 
 def humps(identifier: str) -> list[str]:
@@ -70,7 +74,7 @@ def parse(text: str) -> Query:
     excluded: list[str] = []
     for piece in _PIECE.finditer(text[:MAX_QUERY_CHARACTERS].replace("\x00", " ")):
         phrase = piece["phrase"]
-        tokens = [quote(phrase)] if phrase is not None else list(_terms(piece["word"]))
+        tokens = [quote(phrase)] if phrase is not None else [quote(term) for term in _terms(piece["word"])]
         tokens = [token for token in tokens if token]
         (excluded if piece["minus"] else phrases if phrase is not None else words).extend(tokens)
     if not words and not phrases:
@@ -87,52 +91,170 @@ def parse(text: str) -> Query:
     )
 
 
+def plain(text: str) -> str:
+    """A query without what `parse` would take for the marks of phrases and exclusions."""
+    return re.sub(r"(?<!\S)-+", " ", text.replace('"', " "))
+
+
 def quote(text: str) -> str:
     """A text as one FTS5 phrase; "" when it holds no word at all."""
-    broken = " ".join(_CJK.sub(lambda run: f" {' '.join(_inner_pairs(run[0]))} ", text).split())
+    broken = " ".join(CJK.sub(lambda run: f" {' '.join(_inner_pairs(run[0]))} ", text).split())
     if not _WORD.search(broken):
         return ""
     ends_in_one = (run := _last_run(text)) is not None and len(run) == 1
     return '"' + broken.replace('"', '""') + ('" *' if ends_in_one else '"')
 
 
-def _pairs(run: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word or a phrase to look for; with `prefix` its last word may be the beginning of a longer one."""
+
+    text: str
+    prefix: bool = False
+
+    @property
+    def expression(self) -> str:
+        """The term in FTS5's language; "" when there is no word in it."""
+        quoted = quote(self.text)
+        return f"{quoted} *" if quoted and self.prefix and not quoted.endswith("*") else quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read a query: an FTS5 expression, and the terms in it that a text can be found by."""
+
+    expression: str
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query's readings, to be tried until one finds something; `note` says what was not done as asked."""
+
+    readings: tuple[Reading, ...] = ()
+    note: str = ""
+
+
+def match(text: str) -> Asked:
+    """All words of a query, stop words too; then, for when that finds nothing, any of its telling words."""
+    words, note = _bounded_words(text)
+    parts = [Term(part) for word in words for part in _terms(word)]
+    telling = [part for part in parts if part.text.casefold() not in STOP_WORDS] or parts
+    readings = [_reading([Term(word) for word in words], " AND "), _reading(telling, " OR ")]
+    return Asked(tuple(dict.fromkeys(reading for reading in readings if reading.expression)), note)
+
+
+def prefix(text: str) -> Asked:
+    """All words of a query, each by its beginning."""
+    words, note = _bounded_words(text)
+    return _asked([Term(word, prefix=True) for word in words], note)
+
+
+def phrase(text: str) -> Asked:
+    """The words of a query one after the other, as they stand."""
+    words, note = _bounded_words(text)
+    return _asked([Term(" ".join(words))], note)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a document must have, each term anywhere in it, and what it must not have."""
+
+    terms: tuple[Term, ...] = ()
+    excluded: tuple[Term, ...] = ()
+
+    @property
+    def telling(self) -> Wanted:
+        """The same without stop words."""
+        return replace(self, terms=tuple(term for term in self.terms if _bare(term.text).casefold() not in STOP_WORDS))
+
+
+def wanted(text: str) -> Wanted:
+    """All words of a query, each by its beginning; "phrases" and words with hyphens or dots as they stand; -exclusions.
+
+    Exclusions alone ask for nothing.
+    """
+    terms: list[Term] = []
+    excluded: list[Term] = []
+    for minus, phrase, word in _pieces(text):
+        term = Term(phrase or word, prefix=bool(word) and not minus and not _JOINED.search(word))
+        if term.expression:
+            (excluded if minus else terms).append(term)
+    kept = _bounded(list(dict.fromkeys(terms)))
+    return Wanted(tuple(kept), tuple(_bounded(list(dict.fromkeys(excluded))))) if kept else Wanted()
+
+
+def visible(text: str) -> list[str]:
+    """What to look for in lines of text because of a query, in lower case: its telling words, and parts of CJK runs."""
+    terms = [term.casefold() for minus, phrase, word in _pieces(text) if not minus
+             for term in (_WORD.findall(phrase) if phrase else _terms(word)) if _WORD.search(term)]
+    return list(dict.fromkeys([term for term in terms if term not in STOP_WORDS] or terms))[:MAX_DISTINCT_TERMS]
+
+
+def _pieces(text: str) -> Iterator[tuple[bool, str, str]]:
+    """(after a minus, phrase, word) of a query's parts: each is a phrase or a word."""
+    for piece in _PIECE.finditer(text[:MAX_QUERY_CHARACTERS].replace("\x00", " ")):
+        yield bool(piece["minus"]), piece["phrase"] or "", piece["word"] or ""
+
+
+def _bounded_words(text: str) -> tuple[list[str], str]:
+    words = text[:MAX_QUERY_CHARACTERS].replace("\x00", " ").split()
+    if len(text) <= MAX_QUERY_CHARACTERS:
+        return words, ""
+    return words[:-1] or words, f"only the first {MAX_QUERY_CHARACTERS:,} characters of the query were read"
+
+
+def _asked(terms: Sequence[Term], note: str) -> Asked:
+    reading = _reading(terms, " AND ")
+    return Asked((reading,) if reading.expression else (), note)
+
+
+def _reading(terms: Sequence[Term], operator: str) -> Reading:
+    kept = _bounded([term for term in terms if term.expression])
+    return Reading(operator.join(term.expression for term in kept), tuple(dict.fromkeys(kept)))
+
+
+def pairs(run: str) -> list[str]:
     """Every character of a CJK run with its neighbour; the last one stands alone, so that each begins a token."""
     return [run[i:i + 2] for i in range(len(run))]
 
 
 def _inner_pairs(run: str) -> list[str]:
     """The pairs to ask for: a run's last character may have another neighbour in the text that is looked for."""
-    return _pairs(run)[:-1] or [run]
+    return pairs(run)[:-1] or [run]
 
 
 def _last_run(text: str) -> str | None:
-    runs = _CJK.findall(text)
+    runs = CJK.findall(text)
     return runs[-1] if runs and text.rstrip().endswith(runs[-1]) else None
 
 
 def _terms(word: str) -> Iterator[str]:
-    """The FTS5 terms for one word of a query."""
-    plain = word.replace("’", "'").strip(".,;:!?()[]{}<>'`")
+    """What to look for because of one word of a query."""
+    plain = _bare(word)
     if plain.casefold() in STOP_WORDS:
-        yield f'"{plain}"'
-    elif _CJK.search(plain):
+        yield plain
+    elif CJK.search(plain):
         yield from _cjk_terms(plain)
     elif _is_code(plain):
-        yield quote(plain)
+        yield plain
     else:
         for part in _WORD.findall(_ENDING.sub("", plain)):
-            yield quote(part)
-            if _CAMEL.fullmatch(part):
-                yield from (quote(hump) for hump in humps(part))
+            yield part
+            if CAMEL.fullmatch(part):
+                yield from humps(part)
+
+
+def _bare(word: str) -> str:
+    return word.replace("’", "'").strip(".,;:!?()[]{}<>'`")
 
 
 def _cjk_terms(word: str) -> Iterator[str]:
-    for run in re.split(f"({_CJK.pattern})", word):
-        if _CJK.fullmatch(run):
-            yield from (quote(pair) for pair in _inner_pairs(run))
+    for run in re.split(f"({CJK.pattern})", word):
+        if CJK.fullmatch(run):
+            yield from _inner_pairs(run)
         else:
-            yield from (quote(part) for part in _WORD.findall(run))
+            yield from _WORD.findall(run)
 
 
 def _is_code(word: str) -> bool:
@@ -140,8 +262,8 @@ def _is_code(word: str) -> bool:
     return any(character.isdigit() for character in word) and bool(_WORD.search(word))
 
 
-def _bounded(terms: list[str]) -> list[str]:
-    seen: Counter[str] = Counter()
+def _bounded(terms: Sequence[T]) -> list[T]:
+    seen: Counter[T] = Counter()
     kept = []
     for term in terms:
         if term in seen or len(seen) < MAX_DISTINCT_TERMS:

@@ -16,6 +16,11 @@ settings.register_profile(
 settings.load_profile("deterministic")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounds", type=int, metavar="N",
+                     help="how hard to try the torture tests: 500 is the full form; without it each takes seconds")
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where a test's database file goes."""

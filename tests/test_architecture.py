@@ -10,14 +10,26 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
     "errors": 0, "records": 1, "config": 1,
-    "filters": 2, "ranking": 2, "words": 2, "metadata": 2,
+    "filters": 2, "ranking": 2, "words": 2, "metadata": 2, "arrays": 2, "metrics": 2,
+    "merge": 2, "dates": 2, "boolean": 3, "highlighting": 3, "explaining": 3,
     "ingest": 3, "ingest.structure": 3, "ingest.chunking": 4, "ingest.formats": 4,
     "ingest.addresses": 3, "ingest.unpacking": 3, "ingest.urls": 4, "ingest.sources": 5, "ingest.worker": 5,
-    "embedding": 3, "connection": 3, "meaning": 4, "index": 5, "search": 6, "encoder": 7,
-    "documents": 8, "vectors": 8, "contexts": 8,
-    "keeping": 9, "database": 10, "": 11, "cli": 12, "__main__": 13,
+    "ingest.globs": 3, "ingest.ignoring": 4, "ingest.folders": 6,
+    "resident": 3, "embedding": 3, "connection": 3, "meaning": 4, "index": 5, "vector_index": 5, "search": 6, "encoder": 7,
+    "libraries": 6, "sync": 7, "documents": 10, "vectors": 8, "contexts": 9,
+    "spelling": 2, "snippets": 3, "cache": 4, "reranking": 5, "learning": 7,
+    "documents_reading": 7, "documents_words": 8, "documents_paths": 8, "documents_search": 9,
+    "contexts.records": 2, "contexts.entries": 3, "contexts.keys": 4, "contexts.words": 6, "contexts.reading": 6,
+    "contexts.search": 7, "contexts.writing": 8,
+    "keeping": 9, "database": 11, "": 12, "cli": 13, "__main__": 14,
 }
-SQL_SPEAKERS = {"connection", "meaning", "index", "search", "encoder", "documents", "vectors", "contexts", "keeping"}
+SQL_SPEAKERS = {
+    "connection", "meaning", "index", "search", "encoder", "documents", "documents_reading", "documents_words",
+    "documents_paths", "documents_search", "learning", "cache", "vectors", "vector_index",
+    "contexts.shelf", "contexts.keys", "contexts.words", "contexts.reading", "contexts.search", "contexts.writing",
+    "highlighting",
+    "explaining", "libraries", "sync", "keeping",
+}
 
 
 def modules(package: str) -> list[Path]:

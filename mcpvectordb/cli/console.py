@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -35,6 +35,11 @@ def fail(message: object, code: int = 1) -> NoReturn:
     raise SystemExit(code)
 
 
+def counted(counts: Mapping[str, int]) -> str:
+    """What there is how many of, without what there is none of: "2 indexed, 1 failed"."""
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
 def print_json(value: object) -> None:
     """A result for programs."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
@@ -58,7 +63,7 @@ def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit),
                TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=not sys.stderr.isatty()) as bars:
+    with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         task = bars.add_task(label, total=None, rate="")
 
         def move(progress: Progress) -> None:

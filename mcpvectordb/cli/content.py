@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpvectordb.cli.console import bar, complain, out, print_json
+from mcpvectordb.cli.console import bar, complain, counted, out, print_json
 from mcpvectordb.cli.main import opened
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, NotFound, UnsupportedFormat
+from mcpvectordb.ingest.folders import Walk
 from mcpvectordb.ingest.formats.decoding import decode
 from mcpvectordb.records import Condition, Progress
 
@@ -42,8 +43,8 @@ def ingest(context: click.Context, sources: tuple[str, ...], library: str, metad
     with opened(context, make=True) as db:
         counts = _store_all(db, sources, library, kept, name)
         if not no_embed:
-            _embed(db)
-    click.echo(", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to do")
+            embed_waiting(db)
+    click.echo(counted(counts) or "nothing to do")
     if counts["failed"]:
         raise SystemExit(1)
 
@@ -155,10 +156,11 @@ def delete(context: click.Context, ids: tuple[str, ...]) -> None:
 def embed(context: click.Context) -> None:
     """Embed what is not yet found by meaning; safe to stop, and to run several times at once."""
     with opened(context) as db:
-        click.echo(f"{_embed(db)} chunks embedded, {db.stats().pending} still waiting")
+        click.echo(f"{embed_waiting(db)} chunks embedded, {db.stats().pending} still waiting")
 
 
-def _embed(db: Database) -> int:
+def embed_waiting(db: Database) -> int:
+    """Embed what waits, under a progress bar; how many chunks."""
     if not db.stats().pending:
         return 0
     with bar("embedding", "chunks") as move:
@@ -169,7 +171,7 @@ def _store_all(db: Database, sources: tuple[str, ...], library: str, metadata: d
                name: str | None) -> dict[str, int]:
     """Store every source without embedding; a failure is one line and does not stop the others."""
     counts = dict.fromkeys(("indexed", "replaced", "skipped", "of no readable type", "failed"), 0)
-    found = [each for source in sources for each in _files(source)]
+    found = [each for source in sources for each in _files(db, source, counts)]
     with bar("reading", "files") as move:
         for number, (source, in_folder) in enumerate(found):
             move(Progress(step="ingest", done=number, total=len(found)))
@@ -195,13 +197,19 @@ def _store(db: Database, source: str, library: str, metadata: dict[str, Any], na
     return db.documents.ingest(source, library=library, metadata=metadata, embed=False)
 
 
-def _files(source: str) -> list[tuple[str, bool]]:
-    """A source, or the files below a folder, without hidden ones."""
+def _files(db: Database, source: str, counts: dict[str, int]) -> list[tuple[str, bool]]:
+    """A source, or the files of a folder, with a line about what is passed over in it."""
     folder = Path(source).expanduser()
     if source == "-" or "://" in source or not folder.is_dir():
         return [(source, False)]
-    return [(str(path), True) for path in sorted(folder.rglob("*"))
-            if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    walk = Walk(folder.resolve(), limit=db.config.max_source_bytes, databases=[db.path])
+    found = [(path, True) for path, _ in walk]
+    for message in walk.failures.values():
+        counts["failed"] += 1
+        complain(message)
+    if walk.skipped:
+        complain(f"in {source} passed over: {counted(dict(sorted(walk.skipped.items())))}")
+    return found
 
 
 def _resolved(db: Database, name: str) -> str:

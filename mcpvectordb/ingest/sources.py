@@ -65,16 +65,19 @@ def read(
     roots: Collection[Path] = (),
     guard: bool = False,
     forbidden: Collection[Path] = (),
+    etag: str = "",
+    modified: str = "",
     progress: ProgressCallback | None = None,
-) -> Source:
-    """Read a URL (`fetch`) or a file (`read_path`); see there for what the parameters mean and what is refused."""
+) -> Source | None:
+    """Read a URL (`fetch`) or a file (`read_path`); see there for what the parameters mean and what is refused.
+
+    None when a URL's server says that it still has the version with this `etag` or `modified` time.
+    """
     if not is_url(source):
         return read_path(source, config=config, roots=roots, guard=guard, forbidden=forbidden)
     from mcpvectordb.ingest import urls  # a file needs no network
 
-    found = urls.fetch(str(source), config=config, progress=progress)
-    assert found is not None, "only a conditional fetch ends without a page"  # noqa: S101
-    return found
+    return urls.fetch(str(source), config=config, etag=etag, modified=modified, progress=progress)
 
 
 def is_url(source: str | os.PathLike[str]) -> bool:

@@ -323,3 +323,88 @@ def test_records_cannot_be_changed(db: Database) -> None:
     assert isinstance(document, Document)
     with pytest.raises(AttributeError):
         document.title = "y"  # type: ignore[misc]
+
+
+def test_a_skipped_text_is_embedded_if_that_was_not_finished_before(db: Database) -> None:
+    db.documents.ingest_text("apple", source="a", embed=False)
+    again = db.documents.ingest_text("apple", source="a")
+    assert (again.status, again.pending) == ("skipped", 0) and db.stats().pending == 0
+
+
+def test_a_condition_can_ask_for_the_text_of_a_chunk(path: Path) -> None:
+    with Database(path, embedder=Letters(), config=Config(chunk_size=16, chunk_overlap=6)) as db:
+        db.documents.ingest_text(" ".join(f"word{number}" for number in range(60)), source="a")
+        for hit in db.documents.search("word", mode="vector", limit=50):
+            found = db.documents.search("word", mode="vector", where={"text": hit.item.text})
+            assert [each.item.id for each in found] == [hit.item.id]
+
+
+def test_what_cannot_be_stored_is_refused_before_anything_is_read(db: Database) -> None:
+    with pytest.raises(InvalidInput, match="metadata"):
+        db.documents.ingest("/nowhere/at/all", metadata={"a": float("inf")})
+
+
+def test_a_document_may_have_chunk_sizes_of_its_own(db: Database, tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text(" ".join(f"word{number}" for number in range(300)))
+    small, large = (db.documents.ingest(file, chunk_size=size, chunk_overlap=8, duplicate=True) for size in (50, 400))
+    usual = db.documents.ingest(file, duplicate=True)
+    assert small.document.chunks > usual.document.chunks > large.document.chunks
+    hits = db.documents.search("word1", where={"id": small.document.id}, limit=100)
+    first, second = sorted((hit.item for hit in hits), key=lambda chunk: chunk.position)[:2]
+    assert second.start < first.end
+    assert (db.stats().chunk_size, db.stats().chunk_overlap) == (200, 0)
+
+
+@pytest.mark.parametrize(("sizes", "message"), [({"chunk_size": 5}, "chunk_size must be"),
+                                                ({"chunk_size": 100, "chunk_overlap": 51}, "chunk_overlap must be"),
+                                                ({"chunk_overlap": -1}, "chunk_overlap must be")])
+def test_sizes_that_no_chunk_can_have_are_refused_before_anything_is_read(
+        db: Database, sizes: dict[str, int], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        db.documents.ingest("/nowhere/at/all", **sizes)  # type: ignore[arg-type]
+
+
+def test_a_duplicate_is_stored_beside_what_is_there(db: Database, tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("apple")
+    first, second = db.documents.ingest(file), db.documents.ingest(file, duplicate=True)
+    assert (first.status, second.status) == ("indexed", "indexed")
+    file.write_text("apple pie")
+    third = db.documents.ingest(file, duplicate=True)
+    assert [each.id for each in db.documents.browse()] == [each.document.id for each in (third, second, first)]
+    assert db.documents.ingest(file).document == third.document
+    file.write_text("apple cake")
+    assert db.documents.ingest(file).status == "replaced"  # all that were there
+    assert db.documents.count() == 1 and db.check() == []
+
+
+def test_a_reader_of_the_caller_makes_the_text(db: Database, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_bytes(b"<html>apple</html>")
+    done = db.documents.ingest(file, reader=lambda source: source.raw.decode().upper())
+    assert db.documents.text(done.document.id) == "<HTML>APPLE</HTML>"
+    assert (done.document.title, done.document.file_type) == ("page.html", "html")
+    with pytest.raises(NoText, match=r"page\.html"):
+        db.documents.ingest(file, duplicate=True, reader=lambda _: "\ufeff \n")
+    with pytest.raises(InvalidInput, match="surrogate"):
+        db.documents.ingest(file, duplicate=True, reader=lambda _: "\ud800")
+    with pytest.raises(ZeroDivisionError):
+        db.documents.ingest(file, duplicate=True, reader=lambda _: str(1 / 0))
+    assert db.documents.count() == 1
+
+
+def test_in_a_plain_query_quotes_and_hyphens_mean_nothing(db: Database) -> None:
+    db.documents.ingest_text("red apples", source="a")
+    for mode in ("text", "vector", "hybrid"):
+        assert texts(db.documents.search('"green tea" -red apples', mode=mode)) == []
+        assert texts(db.documents.search('"green tea" -red apples', mode=mode, plain=True)) == ["red apples"]
+
+
+def test_documents_can_be_chosen_by_what_waits_for_embedding(db: Database) -> None:
+    waiting = db.documents.ingest_text("apple", source="a", embed=False)
+    db.documents.ingest_text("pear", source="b")
+    assert [each.id for each in db.documents.browse(where={"pending": {"gt": 0}})] == [waiting.document.id]
+    assert db.documents.count(where={"pending": 0}) == 1
+    db.embed_pending()
+    assert db.documents.count(where={"pending": 0}) == 2

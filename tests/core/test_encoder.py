@@ -40,7 +40,7 @@ class Counting(Letters):
 
 def test_a_new_file_takes_the_embedder_it_is_given_and_keeps_its_name(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
-        assert db.stats().model == ""
+        assert (db.stats().model, db.stats().dimension) == ("letters", 32)
         db.documents.ingest_text("x", source="x")
     with Database(path, embedder=Letters()) as db:
         assert (db.stats().model, db.stats().dimension) == ("letters", 32)

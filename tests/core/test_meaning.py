@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from mcpvectordb import meaning
 from mcpvectordb.connection import File
-from mcpvectordb.meaning import Allowed, Meaning, code
+from mcpvectordb.meaning import Allowed, Meaning, code, codes
 
 DIMENSION = 16
 
@@ -104,6 +104,19 @@ def test_a_code_keeps_direction_and_never_overflows(vector: np.ndarray) -> None:
     if largest > 1e-30:
         assert np.abs(values).max() == 127
         assert np.allclose(values / 127, vector / largest, atol=0.5 / 127 + 1e-6)
+
+
+def test_many_codes_are_the_codes_of_each_and_none_is_without_direction(sql: apsw.Connection) -> None:
+    vectors = np.concatenate([clustered(700), np.zeros((2, DIMENSION), np.float32)])
+    together = codes(vectors)
+    assert [row.tobytes() for row in together] == [code(row.tobytes()) for row in vectors]
+    assert together.any(axis=1).all()
+    space = Meaning("thing", "things", "id", "space")
+    sql.executemany("INSERT INTO things VALUES (?, 1, ?)", ((id, row.tobytes()) for id, row in enumerate(vectors, 1)))
+    assert space.coded(sql) == []
+    space.create(sql, 1, DIMENSION)
+    space.add_many(sql, 1, range(1, 703), vectors)
+    assert space.coded(sql) == [1] and list(space.problems(sql, 1, DIMENSION)) == []
 
 
 def test_vacuum_does_not_disturb_the_codes(tmp_path: Path) -> None:

@@ -65,3 +65,26 @@ def test_whole_tiers_are_asked_for() -> None:
 def test_saturated_bm25_keeps_order_and_stays_below_1() -> None:
     values = [ranking.saturated(score) for score in (0, 0.5, 1, 10, 1000)]
     assert values == sorted(values) and values[0] == 0 and values[-1] < 1
+
+
+rankings = st.lists(st.lists(st.integers(1, 12), unique=True, max_size=10), max_size=3)
+
+
+@given(lists=rankings, k=st.integers(1, 1000))
+def test_rrf_is_the_sum_of_reciprocal_ranks(lists: list[list[int]], k: int) -> None:
+    fused = ranking.rrf(lists, k)
+    assert {id for id, _ in fused} == {id for each in lists for id in each}
+    for id, score in fused:
+        assert abs(score - sum(1 / (k + each.index(id) + 1) for each in lists if id in each)) < 1e-12
+    assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
+
+
+@given(one=st.lists(st.integers(1, 12), unique=True, max_size=10))
+def test_rrf_of_one_list_keeps_its_order(one: list[int]) -> None:
+    assert [id for id, _ in ranking.rrf([one])] == one
+
+
+def test_rrf_lets_what_two_lists_agree_on_win_and_weighs_lists() -> None:
+    assert ranking.rrf([[1, 2, 3], [4, 2, 5]])[0] == (2, 2 / 62)
+    assert ranking.rrf([[1], [2]], weights=[1, 2])[0] == (2, 2 / 61)
+    assert [id for id, _ in ranking.rrf([[7], [5]])] == [5, 7]

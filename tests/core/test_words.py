@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import apsw
 import pytest
 from hypothesis import given
@@ -62,6 +64,12 @@ def test_a_quoted_phrase_must_occur_and_other_words_only_help() -> None:
     assert found('"red apple" worms', *texts) == [2, 0]
 
 
+@given(st.text(max_size=30) | st.text('a- "', max_size=12))
+def test_a_plain_query_requires_and_excludes_nothing(query: str) -> None:
+    read = words.parse(words.plain(query))
+    assert (read.required, read.excluded) == ("", "")
+
+
 def test_an_unclosed_quote_is_read_as_words() -> None:
     assert found('5" apple', "apple") == [0]
 
@@ -108,3 +116,82 @@ def test_a_long_query_is_cut_to_a_bounded_expression() -> None:
     terms = parsed.match.split(" OR ")
     assert len(set(terms)) <= words.MAX_DISTINCT_TERMS
     assert terms.count('"common"') == words.MAX_REPEATS
+
+
+def spelled(*texts: str) -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize='unicode61 remove_diacritics 2')")
+    connection.executemany("INSERT INTO t (text) VALUES (?)", [(words.indexed(text),) for text in texts])
+    return connection
+
+
+def asked(asked: words.Asked, *texts: str, stemmed: bool = True) -> list[int]:
+    """What the first reading of a query finds that finds anything."""
+    connection = (index if stemmed else spelled)(*texts)
+    for reading in asked.readings:
+        rows = connection.execute("SELECT rowid - 1 FROM t WHERE t MATCH ? ORDER BY rowid", (reading.expression,)).fetchall()
+        if rows:
+            return [row for (row,) in rows]
+    return []
+
+
+@given(query=queries)
+def test_any_string_can_be_asked_for_in_every_way(query: str) -> None:
+    for read in (words.match, words.prefix, words.phrase):
+        for stemmed in (True, False):
+            asked(read(query), "some words to look at", "数据库", stemmed=stemmed)
+
+
+def test_match_wants_all_words_and_any_only_when_that_finds_nothing() -> None:
+    texts = ("red apples", "red pears", "green apples in the box")
+    assert asked(words.match("red apple"), *texts) == [0]
+    assert asked(words.match("red apple the"), *texts) == [0, 1, 2]
+    assert asked(words.match("apple box kiwi"), *texts) == [0, 2]
+    assert asked(words.match("what is a kiwi"), *texts) == []
+
+
+def test_match_reads_operators_and_signs_as_words() -> None:
+    assert asked(words.match('"red AND apple'), "red and apple", "red apple") == [0]
+    assert asked(words.match("what's up?"), "what's up doc") == [0]
+    assert asked(words.match("c++"), "c is fun") == [0]
+    assert asked(words.match("well-known"), "well known", "known well") == [0]
+    assert asked(words.match("1.0.21"), "version 1.0.21", "21.0.1") == [0]
+
+
+@given(word=st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12), length=st.integers(1, 12))
+def test_prefix_finds_a_word_by_any_of_its_beginnings(word: str, length: int) -> None:
+    assert asked(words.prefix(word[:length]), f"before {word} after", stemmed=False) == [0]
+
+
+@pytest.mark.parametrize("word", "authentication hoping sensibility happiness relational abilities flies agreed".split())
+def test_prefix_finds_words_that_a_stemmer_changes(word: str) -> None:
+    for length in range(1, len(word) + 1):
+        assert asked(words.prefix(word[:length]), word, stemmed=False) == [0]
+    assert asked(words.prefix(word + "x"), word, stemmed=False) == []
+
+
+def test_prefix_wants_all_words_and_ignores_a_star() -> None:
+    texts = ("authentication tokens", "authors", "tokens")
+    assert asked(words.prefix("auth* tok*"), *texts, stemmed=False) == [0]
+    assert asked(words.prefix("auth"), *texts, stemmed=False) == [0, 1]
+    assert asked(words.prefix("数"), "数据库", stemmed=False) == [0]
+
+
+def test_phrase_wants_the_words_in_their_order() -> None:
+    texts = ("the red apple", "apple red", "red and apple", "Red Apples!")
+    assert asked(words.phrase("red apple"), *texts) == [0, 3]
+    assert asked(words.phrase('"red" (apple)'), *texts) == [0, 3]
+    assert asked(words.phrase("AND"), *texts) == [2]
+
+
+@pytest.mark.parametrize("read", [words.match, words.prefix, words.phrase])
+@pytest.mark.parametrize("query", ["", "  ", "?!", '"', "*", "\x00"])
+def test_without_words_there_is_nothing_to_look_for(read: Callable[[str], words.Asked], query: str) -> None:
+    assert read(query).readings == ()
+
+
+def test_a_long_query_is_cut_at_a_word_and_says_so() -> None:
+    query = "apple " * 400
+    for read in (words.match, words.prefix, words.phrase):
+        assert "2,000 characters" in read(query).note
+    assert words.phrase(query).readings[0].terms[0].text == " ".join(["apple"] * 333)

@@ -1,0 +1,171 @@
+"""Commands about libraries that follow a folder: library, sync, watch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcpvectordb.cli.console import bar, complain, counted, fail, print_json
+from mcpvectordb.cli.content import embed_waiting, json_option
+from mcpvectordb.cli.main import opened
+from mcpvectordb.errors import MCPVectorDBError, Unreadable
+from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
+
+if TYPE_CHECKING:
+    from watchfiles import Change
+
+    from mcpvectordb import Database, Synced
+
+QUIET_MS, LONGEST_MS = 500, 5_000  # how long a folder must be quiet before it is synced, and after which time it is anyway
+REGULARLY = 300.0  # seconds; systems may lose some news of changes
+
+
+@click.group()
+def library() -> None:
+    """Let libraries follow folders: add, describe, list, remove."""
+
+
+@library.command()
+@click.argument("name")
+@click.argument("directory", metavar="DIR")
+@click.option("--pattern", default=EVERYTHING, show_default=True, metavar="GLOB",
+              help="Which files: * stays in its folder, **/ crosses folders, {md,txt} is one of both.")
+@click.option("--ignore", multiple=True, metavar="GLOB", help="What to leave out, as in a .gitignore. Repeatable.")
+@click.option("--description", default="", metavar="TEXT", help="What it is about.")
+@click.pass_context
+def add(context: click.Context, name: str, directory: str, pattern: str, ignore: tuple[str, ...], description: str) -> None:
+    """Let a library follow a folder; .gitignore and .mcpvectordbignore in it are obeyed. Again, to change the options."""
+    with opened(context, make=True) as db:
+        db.documents.add_library(name, directory, pattern=pattern, ignore=ignore, description=description)
+        root = next(each.root for each in db.documents.libraries() if each.name == name)
+    click.echo(f"{name} follows {root}; bring its files in with: mcpvectordb sync {name}")
+
+
+@library.command()
+@click.argument("name")
+@click.argument("path", metavar="SUBPATH")
+@click.argument("text")
+@click.pass_context
+def describe(context: click.Context, name: str, path: str, text: str) -> None:
+    """Say what a part of a library is about (SUBPATH / is all of it); an empty text takes it back."""
+    with opened(context) as db:
+        db.documents.describe(name, path, text)
+
+
+@library.command("list")
+@json_option
+@click.pass_context
+def list_(context: click.Context, as_json: bool) -> None:
+    """Show which libraries follow which folders."""
+    with opened(context) as db:
+        found = [each for each in db.documents.libraries() if each.root]
+    if as_json:
+        print_json({"libraries": found})
+        return
+    for each in found:
+        facts = [each.name, f"{each.documents} documents", each.root, each.pattern]
+        facts += [f"without {' '.join(each.ignore)}"] if each.ignore else []
+        click.echo("  ".join([*facts, each.description]).rstrip())
+
+
+@library.command()
+@click.argument("name")
+@click.option("--keep-documents", is_flag=True, help="Keep what is in it; only the folder is followed no more.")
+@click.pass_context
+def remove(context: click.Context, name: str, keep_documents: bool) -> None:
+    """Remove a library and its documents from the database; the folder is not touched."""
+    with opened(context) as db:
+        removed = db.documents.remove_library(name, keep_documents=keep_documents)
+    click.echo(f"removed {name} with {removed} documents" if not keep_documents else f"{name} follows no folder any more")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--no-embed", is_flag=True, help="Store now, found by words; run `embed` later.")
+@click.pass_context
+def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
+    """Bring one library, or all that follow a folder, in line with it; safe to stop."""
+    with opened(context) as db:
+        failed = [each for each in _roots(db, name) if not _sync(db, each)]
+        if not no_embed:
+            embed_waiting(db)
+    if failed:
+        raise SystemExit(1)
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.pass_context
+def watch(context: click.Context, name: str | None) -> None:
+    """Sync now, and again whenever something changes in the folders; safe to stop at any time."""
+    with opened(context) as db:
+        roots = _roots(db, name)
+        for changed in _changes(roots, db.path):
+            try:
+                for each in changed:
+                    _sync(db, each)
+                embed_waiting(db)
+            except MCPVectorDBError as error:
+                complain(f"{error}; watching on")
+
+
+def _roots(db: Database, name: str | None) -> dict[str, Path]:
+    """The folders that are followed, by the library's name."""
+    roots = {each.name: Path(each.root) for each in db.documents.libraries() if each.root}
+    if name is not None and name not in roots:
+        fail(f"no library {name!r} follows a folder; `mcpvectordb library list` shows those that do")
+    if not roots:
+        fail("no library follows a folder yet: let one do so with `mcpvectordb library add NAME DIR`")
+    return roots if name is None else {name: roots[name]}
+
+
+def _sync(db: Database, name: str) -> bool:
+    """Sync a library and say what was done in one line, then what failed; whether nothing did."""
+    try:
+        with bar(f"syncing {name}", "files") as move:
+            [done] = db.documents.sync(name, embed=False, progress=move)
+    except Unreadable as error:
+        complain(error)
+        return False
+    click.echo(_told(done))
+    for path, message in done.failures:
+        complain(message if path in message else f"{path}: {message}")
+    return not done.failures
+
+
+def _told(done: Synced) -> str:
+    counts = {what: getattr(done, what) for what in ("indexed", "replaced", "moved", "removed", "unchanged")}
+    skipped = f"; passed over: {counted(done.skipped)}" if done.skipped else ""
+    return f"{done.library}: {counted({**counts, 'failed': len(done.failures)}) or 'no files'}{skipped}"
+
+
+def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:
+    """The libraries to sync: all at first and now and then, else those in whose folders something has changed."""
+    from watchfiles import watch as watched
+
+    click.echo(f"watching {', '.join(map(str, roots.values()))}; stop it with Ctrl-C")
+    due = 0.0  # the first sync comes when the watch is on, so that no change falls between the two
+    try:
+        for changes in watched(*roots.values(), watch_filter=_matters(roots, database), debounce=LONGEST_MS, step=QUIET_MS,
+                               rust_timeout=QUIET_MS, yield_on_timeout=True, ignore_permission_denied=True):
+            if changes:
+                yield [name for name, root in roots.items() if any(Path(path).is_relative_to(root) for _, path in changes)]
+            elif time.monotonic() >= due:
+                due = time.monotonic() + REGULARLY
+                yield list(roots)
+    except (OSError, RuntimeError) as error:
+        fail(f"the folders cannot be watched: {error}; run `sync` now and then, or set WATCHFILES_FORCE_POLLING=1")
+
+
+def _matters(roots: dict[str, Path], database: Path) -> Callable[[Change, str], bool]:
+    """A filter for changes: not of hidden files, and not those that a sync itself makes in the database."""
+    def matters(change: Change, path: str) -> bool:
+        inside = [Path(path).relative_to(root).parts for root in roots.values() if Path(path).is_relative_to(root)]
+        hidden = all(any(part.startswith(".") and part not in IGNORE_FILES for part in parts) for parts in inside)
+        return not hidden and not path.startswith(str(database))
+
+    return matters

@@ -1,0 +1,1 @@
+"""The contexts shelf: what agents remember, one entry after the other, in threads."""

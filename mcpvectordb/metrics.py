@@ -1,0 +1,93 @@
+"""How near embeddings are to a query: in float64, for any finite numbers, higher is nearer.
+
+A row's score depends on the row and the query alone, not on the rows around it (a matrix product does not promise that),
+so equal rows have equal scores, and a row that is the query has the cosine 1.0 exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Values = NDArray[np.float64]
+
+TINY, HUGE = 1e-200, 1e200  # squares between these have lost nothing to underflow or overflow
+
+
+def cosine(rows: Values, query: Values) -> Values:
+    """From -1 to 1; 0 where either has no direction because it is zero."""
+    import numpy as np
+
+    query, _ = _scaled(query)
+    with np.errstate(over="ignore"):
+        squares = np.vecdot(rows, rows)
+        if (odd := _odd(squares)).any():
+            rows = rows.copy()
+            rows[odd], _ = _scaled(rows[odd])
+            squares = np.vecdot(rows, rows)
+    lengths = np.sqrt(squares * np.vecdot(query, query))
+    cosines: Values = np.divide(np.vecdot(rows, query), lengths, out=np.zeros_like(squares), where=lengths != 0)
+    return np.clip(cosines, -1.0, 1.0, out=cosines)
+
+
+def dot(rows: Values, query: Values) -> Values:
+    """The sum of the products; what float64 cannot hold becomes the largest number it can."""
+    import numpy as np
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        products: Values = np.vecdot(rows, query)
+        if (odd := ~np.isfinite(products)).any():
+            (small, shifts), (small_query, shift) = _scaled(rows[odd]), _scaled(query)
+            products[odd] = _bounded(np.ldexp(np.vecdot(small, small_query), shifts[..., 0] + shift[0]))
+    return products
+
+
+def euclidean(rows: Values, query: Values) -> Values:
+    """The distance below zero, so that the nearest has the highest score."""
+    import numpy as np
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = rows - query
+        squares = np.vecdot(apart, apart)
+        distances: Values = np.sqrt(squares)
+        if (odd := _odd(squares)).any():
+            halves, shifts = _scaled(rows[odd] / 2 - query / 2)  # two finite numbers can be too far apart for a third
+            distances[odd] = _bounded(np.ldexp(np.sqrt(np.vecdot(halves, halves)), shifts[..., 0] + 1))
+    return 0.0 - distances
+
+
+METRICS: Mapping[str, Callable[[Values, Values], Values]] = {"cosine": cosine, "dot": dot, "euclidean": euclidean}
+
+
+def best(ids: NDArray[np.int64], scores: Values, limit: int) -> tuple[NDArray[np.int64], Values]:
+    """The ids with the highest scores and these scores, best first; of equal ones the lowest ids, in their order."""
+    import numpy as np
+
+    if len(ids) > limit > 0:
+        likely = scores >= np.partition(scores, len(ids) - limit)[len(ids) - limit]
+        ids, scores = ids[likely], scores[likely]
+    order = np.lexsort((ids, -scores))[:limit]
+    return ids[order], scores[order]
+
+
+def _odd(squares: Values) -> NDArray[np.bool_]:
+    return ~((squares > TINY) & (squares < HUGE))
+
+
+def _scaled(rows: Values) -> tuple[Values, NDArray[np.intc]]:
+    """Each row with its largest number brought near 1 by a power of two, which rounds nothing; and those powers."""
+    import numpy as np
+
+    _, shifts = np.frexp(np.abs(rows).max(axis=-1, keepdims=True))
+    return np.ldexp(rows, -shifts), shifts
+
+
+def _bounded(values: Values) -> Values:
+    import numpy as np
+
+    largest = np.finfo(np.float64).max
+    return np.clip(values, -largest, largest)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import time
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb import InvalidInput
+from mcpvectordb.ingest.globs import MOST_ALTERNATIVES, alternatives, compile_glob
+
+NAMES = st.text(st.sampled_from("ab.c-"), min_size=1, max_size=8)
+
+
+def fits(pattern: str, path: str) -> bool:
+    return compile_glob(pattern).fullmatch(path) is not None
+
+
+@pytest.mark.parametrize(("pattern", "fitting", "other"), [
+    ("*.md", ["a.md", ".md", "a.b.md"], ["d/a.md", "a.md/x", "a.txt", "amd"]),
+    ("**/*", ["a", "d/a", "d/e/a.md"], []),
+    ("**/*.md", ["a.md", "d/a.md", "d/e/a.md"], ["a.txt", "d/a.md/x"]),
+    ("**", ["a", "d/a"], []),
+    ("docs/**", ["docs/a", "docs/d/a"], ["docs", "other/a", "mydocs/a"]),
+    ("docs/*", ["docs/a"], ["docs/d/a", "a"]),
+    ("docs/**/a.md", ["docs/a.md", "docs/x/y/a.md"], ["a.md", "docs/xa.md"]),
+    ("**/x/**/y", ["x/y", "p/x/q/x/r/y"], ["x", "xy", "p/y"]),
+    ("a?c", ["abc", "a.c", "aéc"], ["ac", "a/c", "abbc"]),
+    ("[a-c]x", ["ax", "cx"], ["dx", "x"]),
+    ("[!a-c]x", ["dx"], ["ax", "/x"]),
+    ("[^a]x", ["bx"], ["ax"]),
+    ("[]a]", ["]", "a"], ["[]a]"]),
+    ("[a-]", ["a", "-"], ["b"]),
+    (r"\*", ["*"], ["a"]),
+    (r"[\]]", ["]"], ["\\"]),
+    ("a.md", ["a.md"], ["axmd"]),
+    ("a**b", ["ab", "axxb"], ["a/b"]),
+    ("*a*b*", ["ab", "xaxxbx"], ["ba"]),
+    ("*.{md,txt}", ["a.md", "a.txt"], ["a.rst", "a.{md,txt}"]),
+    ("{docs,notes/{a,b}}/*", ["docs/x", "notes/a/x", "notes/b/x"], ["notes/x", "a/x"]),
+    ("a{,b}", ["a", "ab"], ["b"]),
+    (r"\{a", ["{a"], ["a"]),
+    ("a}", ["a}"], []),
+])
+def test_a_pattern_fits_what_a_shell_would_fit(pattern: str, fitting: list[str], other: list[str]) -> None:
+    assert [path for path in fitting if not fits(pattern, path)] == []
+    assert [path for path in other if fits(pattern, path)] == []
+
+
+@given(pattern=st.text(st.sampled_from("ab.*?"), min_size=1, max_size=8), name=NAMES)
+def test_in_one_folder_stars_mean_what_fnmatch_says(pattern: str, name: str) -> None:
+    if pattern != "**":
+        assert fits(pattern, name) == fnmatchcase(name, pattern)
+
+
+@given(parts=st.lists(NAMES, min_size=1, max_size=5), kept=st.data())
+def test_double_stars_stand_for_any_folders(parts: list[str], kept: st.DataObject) -> None:
+    flags = kept.draw(st.lists(st.booleans(), min_size=len(parts) - 1, max_size=len(parts) - 1))
+    folders = [part if flag else "**" for part, flag in zip(parts[:-1], flags, strict=True)]
+    assert fits("/".join([*folders, parts[-1]]), "/".join(parts))
+
+
+@pytest.mark.parametrize("pattern", ["[a", "[", "[!", "a\\", "{a", "{a,b"])
+def test_what_cannot_be_understood_is_told(pattern: str) -> None:
+    with pytest.raises(InvalidInput, match="pattern"):
+        compile_glob(pattern)
+
+
+def test_no_pattern_takes_ages() -> None:
+    start = time.process_time()
+    assert not fits("*a" * 60 + "b", "a" * 250)
+    assert not fits("**/a/" * 40 + "b", "a/" * 500 + "c")
+    assert len(alternatives("{aa,a}{a,aa}" * 30)) == 61
+    with pytest.raises(InvalidInput, match=str(MOST_ALTERNATIVES)):
+        compile_glob("{a,b}" * 40)
+    assert time.process_time() - start < 2

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from mcpvectordb import Database
+from mcpvectordb.cli.main import main
+from tests.support import ROOT
+
+
+class Program:
+    """The command line, run in this process on a file of its own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.notes, self.db = folder / "notes", folder / "test.db"
+        self.notes.mkdir()
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("MCPVECTORDB_MODEL", "all-MiniLM-L6-v2")
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        self._monkeypatch.setattr(sys, "argv", ["mcpvectordb", "--db", str(self.db), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, self.err = self._capsys.readouterr()
+        assert (ended.value.code or 0) == code, self.err
+        return out.strip()
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    return Program(tmp_path, monkeypatch, capsys)
+
+
+def test_a_library_is_added_synced_and_found(program: Program) -> None:
+    (program.notes / "apple.md").write_text("# Apple\n\nApples are red.")
+    (program.notes / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    (program.notes / ".hidden").touch()
+    assert program("library", "add", "fruit", "notes") == (
+        f"fruit follows {program.notes}; bring its files in with: mcpvectordb sync fruit")
+    assert program("sync") == "fruit: 1 indexed; passed over: 1 hidden, 1 of no readable type"
+    assert program("sync", "fruit") == "fruit: 1 unchanged; passed over: 1 hidden, 1 of no readable type"
+    assert "apple.md" in program("search", "red", "apples") and "0 still waiting" in program("embed")
+
+
+def test_the_options_of_a_library_choose_its_files(program: Program) -> None:
+    for name in ("a.md", "b.txt", "c.rst", "d.md"):
+        (program.notes / name).write_text(name)
+    program("library", "add", "fruit", "notes", "--pattern", "**/*.{md,txt}", "--ignore", "d.*", "--ignore", "x/",
+            "--description", "All about fruit")
+    assert program("sync", "--no-embed") == "fruit: 2 indexed; passed over: 1 ignored"
+    assert program("library", "list") == (
+        f"fruit  2 documents  {program.notes}  **/*.{{md,txt}}  without d.* x/  All about fruit")
+    (library,) = json.loads(program("library", "list", "--json"))["libraries"]
+    assert (library["name"], library["root"], library["ignore"]) == ("fruit", str(program.notes), ["d.*", "x/"])
+    assert json.loads(program("stats", "--json"))["pending"] == 2
+
+
+def test_only_libraries_that_follow_a_folder_are_listed(program: Program) -> None:
+    (program.notes / "a.md").write_text("apple")
+    program("ingest", "notes", "--no-embed")
+    assert program("library", "list") == "" and program("libraries") == "default  1 documents  1 chunks"
+
+
+def test_a_part_is_described(program: Program) -> None:
+    program("library", "add", "fruit", "notes")
+    assert program("library", "describe", "fruit", "sweet", "What is sweet") == ""
+    program("library", "describe", "fruit", "/", "All of it")
+    with Database(program.db) as db:
+        assert db.documents.descriptions("fruit", "sweet/apple.md") == ["All of it", "What is sweet"]
+
+
+def test_a_library_is_removed_with_or_without_its_documents(program: Program) -> None:
+    (program.notes / "a.md").write_text("apple")
+    program("library", "add", "fruit", "notes")
+    program("sync", "--no-embed")
+    assert program("library", "remove", "fruit", "--keep-documents") == "fruit follows no folder any more"
+    assert program("library", "remove", "fruit") == "removed fruit with 1 documents"
+    program("library", "remove", "fruit", code=1)
+    assert "there is no library 'fruit'" in program.err
+
+
+def test_each_failure_is_one_line_and_the_code_is_1(program: Program) -> None:
+    (program.notes / "good.md").write_text("good")
+    (program.notes / "bad.pdf").write_bytes(b"%PDF-1.7\nnot really")
+    program("library", "add", "fruit", "notes")
+    assert program("sync", "--no-embed", code=1) == "fruit: 1 indexed, 1 failed"
+    (line,) = program.err.splitlines()
+    assert line.startswith("mcpvectordb: ") and str(program.notes / "bad.pdf") in line
+
+
+def test_a_missing_folder_does_not_keep_other_libraries_from_being_synced(program: Program) -> None:
+    (program.notes / "gone").mkdir()
+    (program.notes / "a.md").write_text("apple")
+    program("library", "add", "gone", "notes/gone")
+    program("library", "add", "here", "notes")
+    (program.notes / "gone").rmdir()
+    assert program("sync", "--no-embed", code=1) == "here: 1 indexed"
+    assert "nothing was removed" in program.err and program.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (["sync"], 1, "library add NAME DIR"),
+    (["sync", "x"], 1, "no library 'x' follows a folder"),
+    (["watch", "x"], 1, "no library 'x' follows a folder"),
+    (["library", "add", "x", "missing"], 1, "missing"),
+    (["library", "add", "x", "notes", "--pattern", "[a"], 1, "[ without"),
+    (["library", "describe", "x", "a", "text"], 1, "no library 'x'"),
+    (["library", "add", "x"], 2, "Missing argument"),
+    (["library", "nonsense"], 2, "No such command"),
+])
+def test_errors_are_one_clear_line(program: Program, arguments: list[str], code: int, message: str) -> None:
+    Database(program.db).close()
+    program(*arguments, code=code)
+    assert message in program.err.splitlines()[-1]
+
+
+def test_a_folder_is_ingested_as_a_library_would_be(program: Program) -> None:
+    (program.notes / "d").mkdir()
+    for name in ("a.md", "b.log", "d/c.md", ".hidden"):
+        (program.notes / name).write_text(name)
+    (program.notes / ".gitignore").write_text("*.log\n")
+    (program.notes / "out").symlink_to("/")
+    assert program("ingest", "notes", "--no-embed") == "2 indexed"
+    assert program.err == "mcpvectordb: in notes passed over: 1 hidden, 1 ignored, 1 link out of the root\n"
+
+
+@contextlib.contextmanager
+def watching(program: Program) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
+    """A running watch with its output and its errors; ended if it should hang."""
+    command = [sys.executable, "-m", "mcpvectordb", "--db", str(program.db), "watch", "fruit"]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        assert process.stdout and process.stderr
+        timer = threading.Timer(60, process.kill)
+        timer.start()
+        assert process.stdout.readline() == f"watching {program.notes}; stop it with Ctrl-C\n"
+        yield process, process.stdout, process.stderr
+        process.kill()
+        timer.cancel()
+
+
+def test_watch_follows_until_it_is_killed(program: Program) -> None:
+    (program.notes / "a.md").write_text("apple")
+    program("library", "add", "fruit", "notes")
+    with watching(program) as (_, out, err):
+        assert out.readline() == "fruit: 1 indexed\n"
+        (program.notes / ".hidden").write_text("of no interest")
+        (program.notes / "b.md").write_text("bear")
+        assert out.readline() == "fruit: 1 indexed, 1 unchanged; passed over: 1 hidden\n"
+        (program.notes / ".gitignore").write_text("a.md\n")
+        assert out.readline() == "fruit: 1 removed, 1 unchanged; passed over: 1 hidden, 1 ignored\n"
+        program.notes.rename(program.notes.with_name("away"))
+        assert "nothing was removed" in err.readline()
+        program.notes.with_name("away").rename(program.notes)
+    with Database(program.db) as db:
+        assert [Path(each.source).name for each in db.documents.browse()] == ["b.md"] and db.check() == []
+
+
+def test_watch_is_quiet_about_a_database_in_its_own_folder_and_ends_by_ctrl_c(program: Program) -> None:
+    program.db = program.notes / "own.db"
+    (program.notes / "a.md").write_text("apple")
+    program("library", "add", "fruit", "notes")
+    with watching(program) as (process, out, _):
+        assert out.readline().startswith("fruit: 1 indexed; passed over: ")
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=20)
+        assert rest == "" and process.returncode == 130 and "Traceback" not in err

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb import InvalidInput, dates
+
+offsets = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+moments = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=offsets)
+
+
+@pytest.mark.parametrize(("text", "stored"), [
+    ("2025-11-29", "2025-11-29T00:00:00.000000+00:00"),
+    ("2025-11-29T10:00", "2025-11-29T10:00:00.000000+00:00"),
+    ("2025-11-29T10:00:00", "2025-11-29T10:00:00.000000+00:00"),
+    ("2025-11-29 10:00:00", "2025-11-29T10:00:00.000000+00:00"),
+    ("2025-11-29T10:00:00Z", "2025-11-29T10:00:00.000000+00:00"),
+    ("2025-11-29T10:00:00.5Z", "2025-11-29T10:00:00.500000+00:00"),
+    ("2025-11-29T10:00:00.123456789Z", "2025-11-29T10:00:00.123456+00:00"),
+    ("2025-11-29T10:00:00+02:00", "2025-11-29T08:00:00.000000+00:00"),
+    ("2025-11-29T00:30:00+02:00", "2025-11-28T22:30:00.000000+00:00"),
+    ("2025-12-31T23:00:00-05:30", "2026-01-01T04:30:00.000000+00:00"),
+])
+def test_every_form_is_read(text: str, stored: str) -> None:
+    assert dates.parse(text, "start") == stored
+
+
+@pytest.mark.parametrize("text", [
+    "", "yesterday", "2025", "2025-11", "2025-1-2", "2025-13-01", "2025-02-30", "2025/11/29", "29-11-2025", "20251129",
+    "2025-11-29T", "2025-11-29T10", "2025-11-29T25:00:00", "2025-11-29T24:00:00", "2025-11-29T10:60:00", "2025-11-29T10:00:60",
+    "2025-11-29T10:00:00z", "2025-11-29t10:00:00", "2025-11-29T10:00:00+0200", "2025-11-29T10:00:00+02", "2025-11-29Z",
+    "2025-11-29T10:00:00 Z", " 2025-11-29", "2025-11-29\n", "２０２５-11-29", "2025-W48-6", "0000-01-01",
+    "2025-11-29T10:00:00+24:00",
+    "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00", "2025-11-29; DROP TABLE contexts",
+])
+def test_anything_else_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^start must be a date such as"):
+        dates.parse(text, "start")
+
+
+@pytest.mark.parametrize("value", [5, 2025.5, True, b"2025-11-29", date(2025, 11, 29)])
+def test_what_is_no_text_is_no_date(value: object) -> None:
+    with pytest.raises(InvalidInput, match="end must be a date"):
+        dates.parse(value, "end", end=True)
+
+
+@given(moment=moments)
+def test_what_a_clock_says_comes_back(moment: datetime) -> None:
+    stored = dates.parse(moment.isoformat(), "start")
+    assert datetime.fromisoformat(stored) == moment
+    assert dates.parse(stored, "start") == stored == dates.stored(moment)
+
+
+@given(one=moments, other=moments)
+def test_stored_texts_sort_as_their_times(one: datetime, other: datetime) -> None:
+    assert (dates.stored(one) < dates.stored(other)) == (one < other)
+
+
+@given(day=st.dates())
+def test_a_day_as_an_end_is_its_last_microsecond(day: date) -> None:
+    first, last = dates.period(day.isoformat(), day.isoformat())
+    assert (first, last) == (f"{day}T00:00:00.000000+00:00", f"{day}T23:59:59.999999+00:00")
+
+
+def test_a_time_as_an_end_is_that_time() -> None:
+    assert dates.period(None, "2025-11-29T10:00:00") == (None, "2025-11-29T10:00:00.000000+00:00")
+    assert dates.period(None, None) == (None, None)
+
+
+def test_ends_are_compared_in_utc() -> None:
+    assert dates.period("2025-11-29T23:00:00-05:00", "2025-11-30T04:30:00Z")[0] == "2025-11-30T04:00:00.000000+00:00"
+    with pytest.raises(InvalidInput, match=r"start .* lies after end"):
+        dates.period("2025-11-29T01:00:00-05:00", "2025-11-29T05:00:00Z")
+
+
+def test_now_is_now() -> None:
+    before = datetime.now(UTC)
+    assert before <= datetime.fromisoformat(dates.now()) <= datetime.now(UTC)
+    assert dates.parse(dates.now(), "start")
