@@ -15,6 +15,7 @@ from pathlib import Path
 
 import apsw
 
+from mcpvectordb import words
 from mcpvectordb.config import Config
 from mcpvectordb.connection import File
 from mcpvectordb.embedding import weights
@@ -24,7 +25,7 @@ from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline
 from mcpvectordb.errors import Closed, Damaged, EmbeddingFailed, InvalidInput, ModelError, ModelMissing
 from mcpvectordb.index import Index
 from mcpvectordb.records import Progress, ProgressCallback
-from mcpvectordb.search import Meant
+from mcpvectordb.search import BLIND_VECTOR_WEIGHT, Meant
 
 BATCH = 64
 DEFAULT_VECTOR_WEIGHT = 0.5  # suits any model
@@ -141,7 +142,9 @@ class Encoder:
             vector = checked(embedder, [text], query=True)[0]
         except ModelError as error:
             return str(error)
-        return Meant(fixed.key, vector.tobytes(), getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT))
+        blind = getattr(embedder, "latin_only", False) and words.foreign(text)
+        weight = BLIND_VECTOR_WEIGHT if blind else getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT)
+        return Meant(fixed.key, vector.tobytes(), weight)
 
     def lacking(self) -> str:
         """Why the file's model is not to be had on this machine; "" when it is. It is not loaded for that."""

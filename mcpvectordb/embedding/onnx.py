@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+MAX_PARTS = 8  # of a text that is longer than a model can see: enough for the longest chunk
+
 
 class OnnxModel:
     """A model of the catalogue with its files: tokenizer and graph, each loaded on first use, once for all threads."""
@@ -79,9 +81,10 @@ class OnnxEmbedder(OnnxModel):
         super().__init__(model, files, threads=threads)
         self.dimension = model.dimension
         self.vector_weight = model.vector_weight
+        self.latin_only = model.latin_only
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
-        """One unit vector per text, in their order; what is beyond `max_tokens` is not seen."""
+        """One unit vector per text, in their order; that of a text beyond `max_tokens` is the mean of its first 8 parts'."""
         import numpy as np
 
         prefix = self.model.query_prefix if query else self.model.document_prefix
@@ -92,7 +95,17 @@ class OnnxEmbedder(OnnxModel):
         return np.array([vectors[text] for text in texts], np.float32).reshape(len(texts), self.dimension)
 
     def _vector(self, text: str) -> NDArray[np.float32]:
-        output = self.run(self.tokens.encode(text, self.max_tokens))
+        import numpy as np
+
+        parts = self.tokens.encode_parts(text, self.max_tokens, MAX_PARTS)
+        vectors = [self._part(ids) for ids in parts]
+        if len(vectors) == 1:
+            return vectors[0]
+        mean = np.average(np.array(vectors, np.float64), axis=0, weights=list(map(len, parts)), keepdims=True)
+        return pooling.unit(mean)[0].astype(np.float32)
+
+    def _part(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        output = self.run(ids)
         if output.ndim not in (2, 3) or output.shape[-1] < self.dimension:
             raise EmbeddingFailed(f"{self.name} gave an output of shape {output.shape}, "
                                   f"which makes no vector of {self.dimension} values")

@@ -33,10 +33,15 @@ class TokenPipeline:
 
     def encode(self, text: str, max_tokens: int) -> list[int]:
         """The ids of a text between its special tokens, at most `max_tokens` of them."""
+        return self.encode_parts(text, max_tokens, 1)[0]
+
+    def encode_parts(self, text: str, max_tokens: int, most: int) -> list[list[int]]:
+        """What `encode` gives, and after it the same of what did not fit, up to `most` parts in all."""
         room = max_tokens - self._tokenizer.num_special_tokens_to_add(False)
-        encoding = self._encoding(text, room)
+        encoding = self._encoding(text, most * room)
         encoding.truncate(room)
-        return list(self._tokenizer.post_process(encoding).ids)
+        first = self._tokenizer.post_process(encoding)
+        return [list(part.ids) for part in (first, *first.overflowing[:most - 1])]
 
     def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[list[int], list[int]]:
         """The ids and type ids of a query with a text; where both do not fit, the longer one is cut."""

@@ -224,3 +224,12 @@ def test_warming_answers_by_words_meanwhile_and_by_both_after(path: Path) -> Non
         assert first.legs == ("text", "vector") or "still loading" in first.reasons["vector"]
         while db.documents.search("apple").legs != ("text", "vector"):
             pass
+
+
+def test_a_query_in_letters_that_the_model_cannot_read_is_left_to_words(path: Path) -> None:
+    with Database(path, config=MINILM) as db:
+        for number, text in enumerate(["数据库索引很快", "天气很好，我们去公园", "他喜欢喝绿茶", "火车晚点了两个小时"]):
+            db.documents.ingest_text(text, source=str(number))
+        for text in ("绿茶", "火车晚点", "公园天气"):
+            hit = db.documents.search(text)[0]
+            assert hit.scores.text_rank == 1

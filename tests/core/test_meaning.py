@@ -139,3 +139,12 @@ def test_vacuum_does_not_disturb_the_codes(tmp_path: Path) -> None:
                            (code(vectors[1_700].tobytes()),)).fetchall()
         assert rows == [(1_701,)]
     file.close()
+
+
+def test_an_embedding_is_moved_towards_others_by_a_fraction(sql: apsw.Connection) -> None:
+    space = filled(sql, np.eye(4, DIMENSION, dtype=np.float32) * 5)
+    start = np.zeros(DIMENSION, np.float32)
+    start[0] = 2
+    moved = np.frombuffer(space.towards(sql, 1, start.tobytes(), [2, 3]), np.float32)
+    assert moved[:4] == pytest.approx([1, meaning.TOWARDS / 2, meaning.TOWARDS / 2, 0])
+    assert space.towards(sql, 1, start.tobytes(), []) == start.tobytes()

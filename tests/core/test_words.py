@@ -195,3 +195,17 @@ def test_a_long_query_is_cut_at_a_word_and_says_so() -> None:
     for read in (words.match, words.prefix, words.phrase):
         assert "2,000 characters" in read(query).note
     assert words.phrase(query).readings[0].terms[0].text == " ".join(["apple"] * 333)
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("数据库索引 in", True), ("что такое индекс", True), ("naïve café œuvre", False), ("Ærøskøbing ệ", False), ("123 ???", False),
+    ("", False), ("SQLite 数", False),
+])
+def test_foreign_letters_are_those_outside_of_latin_when_they_prevail(text: str, expected: bool) -> None:
+    assert words.foreign(text) is expected
+
+
+def test_identifiers_with_digits_are_found_whole_and_by_their_parts() -> None:
+    assert found("withPBKDF2", "uses withPBKDF2 here") == [0]
+    assert found("withPBKDF2", "a text about pbkdf") == [0]
+    assert words.parse("E-4021").match == '"E-4021"'

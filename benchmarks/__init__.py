@@ -1,0 +1,1 @@
+"""Measurements of mcpvectordb through its public API: `python -m benchmarks NAME`. Results are in README.md."""

@@ -1,0 +1,31 @@
+"""`python -m benchmarks NAME [options]`."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from mcpvectordb import MCPVectorDBError
+
+# Each is the module of that name, with a `main(arguments)`.
+BENCHMARKS = {
+    "quality": "how well searches find what people judged relevant, on collections in BEIR layout",
+    "chunking": "how well chunks fit the passages that answer questions",
+    "vectors": "how fast vectors are added and found, beside another engine",
+    "sync": "what it costs to sync files that have not changed, in bare walks",
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Run the benchmark that the first argument names with the other arguments."""
+    if not arguments or arguments[0] not in BENCHMARKS:
+        listed = "\n".join(f"  {name:10} {what}" for name, what in BENCHMARKS.items())
+        sys.exit(f"usage: python -m benchmarks NAME [--help]\n\n{listed}")
+    try:
+        import_module(f"benchmarks.{arguments[0]}").main(arguments[1:])
+    except MCPVectorDBError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,123 @@
+"""How well searches find what people judged relevant: `python -m benchmarks quality --data DIR`.
+
+Each entry of a collection is ingested as a document. A query ranks documents by their best chunk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks import metrics
+from benchmarks.collection import Collection, load
+from benchmarks.store import Filled, filled, say
+from mcpvectordb import Config, Database
+
+MODES = ("text", "vector", "hybrid")
+DEPTH = 100  # documents that are looked at
+PAGE = 10  # results that a person asks for: the time per query is the time for these
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The figures of one mode on one collection; times in milliseconds, rates per second."""
+
+    data: str
+    model: str
+    mode: str
+    queries: int
+    ndcg_10: float
+    recall_10: float
+    recall_100: float
+    mrr_10: float
+    p50: float
+    p95: float
+    chunks: int
+    chunks_per_second: float
+    bytes: int
+
+
+def main(arguments: list[str]) -> None:
+    """Read the options, measure, print."""
+    options = _options(arguments)
+    with tempfile.TemporaryDirectory(prefix="quality-") as temporary:
+        cache = options.cache or Path(temporary)
+        outcomes = []
+        for outcome in measure(options.data, options.model or [""], options.mode or list(MODES), cache, options.limit_queries):
+            outcomes.append(outcome)
+            say(f"{outcome.data} {outcome.model} {outcome.mode}: nDCG@10 {outcome.ndcg_10:.4f}")
+    print(json.dumps([asdict(each) for each in outcomes], indent=2) if options.json else table(outcomes))
+
+
+def measure(folders: list[Path], models: list[str], modes: list[str], cache: Path, queries: int | None = None,
+            ) -> Iterator[Outcome]:
+    """Every mode on every collection with every model, on the first so many queries."""
+    collections = [load(folder) for folder in folders]
+    for model in models:
+        for collection in collections:
+            say(f"{collection.name}: {len(collection.corpus):,} documents")
+            config = Config(model=model)
+            file = filled(cache, collection.digest, collection.corpus, config)
+            with Database(file.path, config=config) as db:
+                for mode in modes:
+                    yield grade(db, file, collection, mode, queries)
+
+
+def grade(db: Database, file: Filled, collection: Collection, mode: str, queries: int | None = None) -> Outcome:
+    """Ask the collection's queries in one mode and compare the answers with the judgments."""
+    db.documents.search("warm", mode=mode, limit=1)  # a model loads once, not per query
+    asked = list(islice(collection.queries.items(), queries))
+    timed = [(collection.judged[id], *ranked(db, text, mode)) for id, text in asked]
+
+    def mean(measure: metrics.Measure, depth: int) -> float:
+        return round(fmean(measure(ranking, judged, depth) for judged, ranking, _ in timed), 4)
+
+    times = [1000 * seconds for _, _, seconds in timed]
+    return Outcome(
+        data=collection.name, model=file.model, mode=mode, queries=len(asked),
+        ndcg_10=mean(metrics.ndcg, 10), recall_10=mean(metrics.recall, 10), recall_100=mean(metrics.recall, DEPTH),
+        mrr_10=mean(metrics.reciprocal_rank, 10),
+        p50=round(metrics.percentile(times, 0.5), 1), p95=round(metrics.percentile(times, 0.95), 1),
+        chunks=file.chunks, chunks_per_second=round(file.chunks / file.seconds, 1), bytes=file.bytes)
+
+
+def ranked(db: Database, query: str, mode: str) -> tuple[list[str], float]:
+    """The first documents for a query, by their sources, and how many seconds its first page of results took."""
+    begin = time.perf_counter()
+    db.documents.search(query, mode=mode, limit=PAGE)
+    seconds = time.perf_counter() - begin
+    limit = 2 * DEPTH
+    while True:
+        hits = db.documents.search(query, mode=mode, limit=limit)
+        documents = list(dict.fromkeys(hit.item.document.source for hit in hits))
+        if len(documents) >= DEPTH or len(hits) < limit:
+            return documents[:DEPTH], seconds
+        limit *= 2
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """The outcomes as a Markdown table."""
+    lines = ["| collection | model | mode | queries | nDCG@10 | Recall@10 | Recall@100 | MRR@10 | ms p50 | ms p95 | chunks | "
+             "chunks/s | MB |", "|---|---|---|" + "--:|" * 10]
+    lines += [f"| {o.data} | {o.model} | {o.mode} | {o.queries} | {o.ndcg_10:.3f} | {o.recall_10:.3f} | {o.recall_100:.3f} | "
+              f"{o.mrr_10:.3f} | {o.p50:.1f} | {o.p95:.1f} | {o.chunks} | {o.chunks_per_second:.0f} | {o.bytes / 1e6:.1f} |"
+              for o in outcomes]
+    return "\n".join(lines)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks quality", description=__doc__)
+    parser.add_argument("--data", type=Path, action="append", required=True, metavar="DIR", help="a folder in BEIR layout")
+    parser.add_argument("--model", action="append", metavar="NAME", help="an embedding model [the best one installed]")
+    parser.add_argument("--mode", action="append", choices=MODES, help="how to search [every mode]")
+    parser.add_argument("--limit-queries", type=int, metavar="N", help="ask only the first N queries")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep the filled databases here for the next run")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser.parse_args(arguments)
