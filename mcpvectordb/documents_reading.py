@@ -1,0 +1,106 @@
+"""From conditions to SQL, and from rows to documents and chunks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from mcpvectordb import filters, metadata
+from mcpvectordb.errors import Damaged, NotFound
+from mcpvectordb.filters import Where
+from mcpvectordb.index import Index
+from mcpvectordb.libraries import checked_name
+from mcpvectordb.meaning import Allowed
+from mcpvectordb.metadata import storable
+from mcpvectordb.records import Chunk, Coverage, Document
+
+COLUMNS = ("id", "library", "source", "title", "hash", "file_type", "size", "modified", "created_at", "metadata")
+PENDING = ("(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id WHERE c.owner = d.key "
+           "AND p.model = (SELECT value FROM settings WHERE name = 'model'))")
+FIELDS = {**{name: f"d.{name}" for name in COLUMNS}, "pending": PENDING}
+CHUNK_FIELDS = {**FIELDS, "page": "c.page", "position": "c.position", "text": Index.text("document")}
+SELECT = (f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, (SELECT root FROM libraries WHERE name = d.library), "
+          "(SELECT count(*) FROM document_chunks WHERE owner = d.key) FROM documents d")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A condition on documents `d` with its bindings."""
+
+    condition: str
+    bindings: tuple[Any, ...]
+
+    @property
+    def documents(self) -> Allowed:
+        """The keys of the documents that fulfil it."""
+        return self._allowed("SELECT d.key FROM documents d")
+
+    @property
+    def chunks(self) -> Allowed:
+        """The ids of their chunks; a condition on chunk fields chooses among these."""
+        return self._allowed("SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner")
+
+    def _allowed(self, select: str) -> Allowed:
+        return Allowed() if self.condition == "1" else Allowed(f"{select} WHERE {self.condition}", self.bindings)
+
+
+def chosen(library: str | None, where: Where | None, *, chunks: bool = False) -> Chosen:
+    """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
+    conditions: list[Any] = list(filters.conditions(where))
+    if library is not None:
+        conditions = [("library", "eq", checked_name(library)), *conditions]
+    condition, bindings = filters.compile(conditions, CHUNK_FIELDS if chunks else FIELDS, "d.metadata")
+    return Chosen(condition, tuple(bindings))
+
+
+def row(sql: apsw.Connection, id: str) -> Sequence[Any]:
+    """The row of the document with this id; raises NotFound."""
+    found = sql.execute(f"{SELECT} WHERE d.id = ?", (storable(id, "id"),)).fetchone()
+    if found is None:
+        raise NotFound(f"no document has the id {id!r}")
+    return tuple(found)
+
+
+def document(row: Sequence[Any]) -> Document:
+    """The document in a row that SELECT gave."""
+    _, *values, root, chunks = row
+    fields = dict(zip(COLUMNS, values, strict=True))
+    return Document(**{**fields, "metadata": metadata.decode(fields["metadata"])}, chunks=chunks,
+                    path=path(fields["library"], fields["source"], root or ""))
+
+
+def path(library: str, source: str, root: str) -> str:
+    """A document's name in listings: its library, then where it lies in the library's folder, or its source."""
+    folder = os.path.join(root, "")  # noqa: PTH118 - the slash at the end is wanted
+    inside = source[len(folder):].replace(os.sep, "/") if root and source.startswith(folder) else source.lstrip("/")
+    return f"{library}/{inside}"
+
+
+def coverage(sql: apsw.Connection) -> Coverage:
+    """How many different contents are embedded by the active model, and how many have chunks that wait for it."""
+    model = "(SELECT value FROM settings WHERE name = 'model')"
+    counted = ("SELECT count(DISTINCT d.hash) FROM {0} x JOIN document_chunks c ON c.id = x.chunk "
+               f"JOIN documents d ON d.key = c.owner WHERE x.model = {model}")
+    return Coverage(embedded=sql.execute(counted.format("document_embeddings")).get,
+                    waiting=sql.execute(counted.format("document_pending")).get)
+
+
+def chunks(sql: apsw.Connection, index: Index, ids: Sequence[int]) -> dict[int, Chunk]:
+    """The chunks with these ids."""
+    wanted = json.dumps(list(ids))
+    texts = {id: text for id, _, _, text in index.passages(sql, ids)}
+    documents = {each[0]: document(each) for each in sql.execute(
+        f"{SELECT} WHERE d.key IN (SELECT owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?)))", (wanted,))}
+    rows = sql.execute('SELECT id, owner, position, start, "end", first_line, last_line, page, headings '
+                       "FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))", (wanted,))
+    found = {id: Chunk(id=id, document=documents[owner], position=position, text=texts[id], start=start, end=end,
+                       first_line=first_line, last_line=last_line, page=page, headings=tuple(json.loads(headings)))
+             for id, owner, position, start, end, first_line, last_line, page, headings in rows if owner in documents}
+    if missing := set(ids) - found.keys():
+        raise Damaged(f"the index names passages that are not there ({missing}): run `mcpvectordb check`, then `rebuild`")
+    return found

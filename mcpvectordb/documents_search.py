@@ -1,0 +1,238 @@
+"""Searching documents: for chunks, or for whole documents, each by its best chunk.
+
+Whole documents are ranked by words, by meaning, or by everything there is. The last is a walk in five steps: words and
+meaning each rank the documents; unless words alone point at one of them, the best passages tell what else to look for,
+which gives two more rankings; all are fused by their ranks; a cross-encoder reads the best chunks of the first thirty;
+and what it says is blended with their ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import apsw
+
+from mcpvectordb import documents_reading as reading
+from mcpvectordb import documents_words, ranking, search, words
+from mcpvectordb.connection import File
+from mcpvectordb.documents_reading import Chosen
+from mcpvectordb.documents_words import Ranked
+from mcpvectordb.index import Index, embedded
+from mcpvectordb.learning import Learned, Learning
+from mcpvectordb.meaning import Ranked as RankedChunks
+from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
+from mcpvectordb.reranking import Reranking
+from mcpvectordb.search import BLIND_VECTOR_WEIGHT, Meant
+
+REREAD_CHUNKS, REREAD_DOCUMENTS = 20, 30  # results that the cross-encoder reads
+DEPTH = 20  # documents of each ranking that are fused
+OVERFETCH = 3  # so many times as many chunks are asked for: several may be of one document
+# By words and by meaning, for the query as it was asked and for what was learned; a model that cannot read it has little say.
+WEIGHTS, BLIND_WEIGHTS = (2.0, 2.0, 1.0, 1.0), (2.0, 0.2, 1.0, 0.1)
+RRF_K = 60
+TEACHERS = 3  # documents that are learned from
+STRONG, AHEAD = 0.85, 0.15  # words alone point at a document that has this score, and so much more than the next one
+NO_WORDS = "the query has no words to look for"
+
+Row = tuple[int, float, Scores]
+"""(chunk, score, scores)"""
+Blend = Callable[[Sequence[float], Sequence[float]], list[tuple[int, float]]]
+"""From scores and the cross-encoder's figures to (place, score), best first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A query and how it is to be answered; `meant` is its embedding, or the reason why there is none."""
+
+    text: str
+    mode: Mode
+    meant: Meant | str
+    chosen: Chosen
+    limit: int
+    offset: int = 0
+    min_score: float = 0.0
+    expand: bool = False
+    rerank: bool = False
+
+    @property
+    def wanted(self) -> int:
+        """How many results must be ranked."""
+        return self.limit + self.offset
+
+
+@dataclass(slots=True)
+class _Found:
+    """Rows, best first; which legs ran, and why others did not; what was learned on the way."""
+
+    rows: list[Row] = field(default_factory=list)
+    legs: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    learned: Learned | None = None
+
+
+class Searching:
+    """Answers questions over the documents of one file."""
+
+    def __init__(self, file: File, index: Index, learning: Learning, reranking: Reranking) -> None:
+        self._file, self._index, self._learning, self._reranking = file, index, learning, reranking
+
+    def chunks(self, question: Question) -> Results[Chunk]:
+        """The chunks that answer a question best."""
+        return self._answer(question, self._chunks, REREAD_CHUNKS, ranking.blended)
+
+    def whole(self, question: Question) -> Results[Chunk]:
+        """The documents that answer a question best, each by its best chunk."""
+        ways = {"text": self._by_all_words, "vector": self._by_meaning, "hybrid": self._by_everything}
+        return self._answer(question, ways[question.mode], REREAD_DOCUMENTS, lambda _, figures: ranking.positioned(figures))
+
+    def _answer(self, question: Question, find: Callable[[apsw.Connection, Question], _Found], reread: int,
+                blend: Blend) -> Results[Chunk]:
+        """Rank, then read again what is best; no transaction is open meanwhile, because that can take seconds."""
+        with self._file.reading() as sql:
+            found = find(sql, question)
+            first = found.rows[:reread] if question.rerank else []
+            ids = dict.fromkeys(id for id, _, _ in [*first, *found.rows[question.offset:question.wanted]])
+            chunks = reading.chunks(sql, self._index, list(ids))
+        if found.learned is not None:
+            self._learning.remember(found.learned)
+        if question.rerank:
+            self._reread(question, [chunks[id] for id, _, _ in first], found, blend)
+        page = [row for row in found.rows[question.offset:question.wanted] if row[1] >= question.min_score]
+        hits = tuple(Hit(item=chunks[id], score=score, scores=scores) for id, score, scores in page)
+        return Results(hits=hits, legs=tuple(found.legs), reasons=found.reasons)
+
+    def _reread(self, question: Question, chunks: list[Chunk], found: _Found, blend: Blend) -> None:
+        """Bring the first rows into the order that the cross-encoder and they themselves agree on."""
+        passages = [embedded(chunk.document.title, chunk.headings, chunk.text) for chunk in chunks]
+        figures = self._reranking.scores(question.text, passages)
+        if isinstance(figures, str):
+            found.reasons["rerank"] = figures
+            return
+        found.legs.append("rerank")
+        first, rest = found.rows[:len(figures)], found.rows[len(figures):]
+        read = [(first[place][0], score, replace(first[place][2], rerank=figures[place]))
+                for place, score in blend([score for _, score, _ in first], figures)]
+        found.rows = read + [(id, min(score, read[-1][1]), scores) for id, score, scores in rest]
+
+    # Ways to rank.
+
+    def _chunks(self, sql: apsw.Connection, question: Question) -> _Found:
+        found = search.find(sql, self._index, question.text, question.meant, question.mode, question.chosen.chunks,
+                            question.wanted)
+        return _Found(found.rows, list(found.legs), dict(found.reasons))
+
+    def _by_all_words(self, sql: apsw.Connection, question: Question) -> _Found:
+        wanted = words.wanted(question.text)
+        if not wanted.terms:
+            return _Found(reasons={"text": NO_WORDS})
+        ranked = documents_words.find(sql, self._index, wanted, question.chosen, question.wanted)
+        if not ranked and wanted.telling != wanted:  # who asks "how do I …" need not find "how" and "I"
+            ranked = documents_words.find(sql, self._index, wanted.telling, question.chosen, question.wanted)
+        return _Found([(chunk, ranking.saturated(score), Scores(text=score, text_rank=rank))
+                       for rank, (_, chunk, score) in enumerate(ranked, 1)], ["text"])
+
+    def _by_meaning(self, sql: apsw.Connection, question: Question) -> _Found:
+        if isinstance(question.meant, str):
+            return _Found(reasons={"vector": question.meant})
+        ranked = self._nearest(sql, question, question.meant, question.wanted)
+        return _Found([(chunk, min(1.0, max(0.0, cosine)), Scores(vector=cosine, vector_rank=rank))
+                       for rank, (_, chunk, cosine) in enumerate(ranked, 1)], ["vector"])
+
+    def _by_everything(self, sql: apsw.Connection, question: Question) -> _Found:
+        found, query, depth = _Found(), words.parse(question.text), max(DEPTH, question.wanted)
+        text, vector = [], []
+        if query.match:
+            text = self._matching(sql, question, query, depth)
+            found.legs.append("text")
+        else:
+            found.reasons["text"] = NO_WORDS
+        if isinstance(question.meant, Meant):
+            vector = self._nearest(sql, question, question.meant, depth)
+            found.legs.append("vector")
+        else:
+            found.reasons["vector"] = question.meant
+        weights = BLIND_WEIGHTS if query.exact or _blind(question.meant) else WEIGHTS
+        fused = _fused([text, vector], weights)
+        if question.expand:
+            if reason := _no_need_to_learn(text, vector):
+                found.reasons["expansion"] = reason
+            else:
+                more = self._learn(sql, question, query, [chunk for chunk, _ in fused[:TEACHERS]], found)
+                fused = _fused([text, vector, *more], weights)
+        found.rows = [(chunk, 1 / rank, scores) for rank, (chunk, scores) in enumerate(fused, 1)]
+        return found
+
+    def _learn(self, sql: apsw.Connection, question: Question, query: words.Query, teachers: Sequence[int],
+               found: _Found) -> list[Ranked]:
+        """Rankings, by words and by meaning, for what some chunks tell."""
+        found.learned = self._learning.learn(sql, query, question.meant, teachers)
+        found.legs.append("expansion")
+        depth, meant = max(DEPTH, question.wanted), found.learned.meant
+        by_words = self._matching(sql, question, found.learned.query, depth)
+        return [by_words, self._nearest(sql, question, meant, depth) if meant else []]
+
+    def _matching(self, sql: apsw.Connection, question: Question, query: words.Query, depth: int) -> Ranked:
+        """Documents by the words of a query, of which any may be missing."""
+        return _documents(sql, lambda most: self._index.match(sql, query, question.chosen.chunks, most), depth)
+
+    def _nearest(self, sql: apsw.Connection, question: Question, meant: Meant, depth: int) -> Ranked:
+        """Documents by the nearness of their nearest chunk."""
+        allowed = self._index.bound(words.parse(question.text), question.chosen.chunks)
+        nearest = self._index.meaning.nearest
+        return _documents(sql, lambda most: nearest(sql, meant.model, meant.embedding, allowed, most), depth)
+
+
+def _documents(sql: apsw.Connection, chunks: Callable[[int], RankedChunks], wanted: int) -> Ranked:
+    """Ask for more chunks until they belong to enough documents; a document is as good as its best chunk."""
+    most = OVERFETCH * wanted
+    while most:
+        ranked = chunks(most)
+        owners = dict(sql.execute("SELECT id, owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
+                                  (json.dumps([id for id, _ in ranked]),)))
+        best: dict[int, tuple[int, float]] = {}
+        for id, score in ranked:
+            if id in owners:
+                best.setdefault(owners[id], (id, score))
+        if len(best) >= wanted or len(ranked) < most:
+            return [(owner, id, score) for owner, (id, score) in best.items()][:wanted]
+        most *= 4
+    return []
+
+
+def _blind(meant: Meant | str) -> bool:
+    return isinstance(meant, Meant) and meant.weight <= BLIND_VECTOR_WEIGHT
+
+
+def _no_need_to_learn(text: Ranked, vector: Ranked) -> str:
+    """Why nothing is learned from the first results; "" when something is."""
+    if not text and not vector:
+        return "nothing was found to learn from"
+    first, second = (ranking.saturated(text[place][2]) if place < len(text) else 0.0 for place in (0, 1))
+    return "words alone point at one document" if first >= STRONG and first - second >= AHEAD else ""
+
+
+def _fused(rankings: Sequence[Ranked], weights: Sequence[float]) -> list[tuple[int, Scores]]:
+    """(best chunk, scores) of documents by the sum of their ranks; the first two rankings are by words and by meaning."""
+    owners = [[owner for owner, _, _ in each] for each in rankings]
+    heard = [each for each, weight in zip(owners, weights, strict=False) if weight >= 1]
+    fused = ranking.rewarded(ranking.rrf(owners, RRF_K, weights[:len(rankings)]), heard)
+    text, vector = ({owner: (rank, score) for rank, (owner, _, score) in enumerate(each, 1)} for each in rankings[:2])
+    best = _best_chunks(rankings, weights)
+    rows = []
+    for owner, rrf in fused:
+        text_rank, bm25 = text.get(owner, (None, None))
+        vector_rank, cosine = vector.get(owner, (None, None))
+        rows.append((best[owner], Scores(text=bm25, text_rank=text_rank, vector=cosine, vector_rank=vector_rank, rrf=rrf)))
+    return rows
+
+
+def _best_chunks(rankings: Sequence[Ranked], weights: Sequence[float]) -> dict[int, int]:
+    """The chunk for which the rankings speak most, of every document."""
+    votes: dict[int, dict[int, float]] = {}
+    for each, weight in zip(rankings, weights, strict=False):
+        for rank, (owner, chunk, _) in enumerate(each, 1):
+            of_owner = votes.setdefault(owner, {})
+            of_owner[chunk] = of_owner.get(chunk, 0.0) + weight / (RRF_K + rank)
+    return {owner: max(chunks, key=chunks.__getitem__) for owner, chunks in votes.items()}

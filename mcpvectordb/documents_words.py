@@ -1,0 +1,126 @@
+"""Documents that have all words of a query, each anywhere: in the title, the text, or the path.
+
+The index of words has chunks, so each term is looked for by itself: a document is found when every term is in some
+chunk of it, or in its path. What a term is worth is the BM25 of the chunk where it is worth most.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import apsw
+
+from mcpvectordb.documents_reading import Chosen, path
+from mcpvectordb.index import Index
+from mcpvectordb.meaning import Allowed
+from mcpvectordb.words import CJK, Term, Wanted
+
+WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
+PATH_WEIGHT = 1.5
+SATURATION = 1.2  # as FTS5's k1
+FEW = 1_000  # documents that are worth naming one by one
+
+_WORD = re.compile(r"[^\W_]+")
+
+Ranked = list[tuple[int, int, float]]
+"""(document, its best chunk, score), best first."""
+
+
+def find(sql: apsw.Connection, index: Index, wanted: Wanted, chosen: Chosen, limit: int) -> Ranked:
+    """The chosen documents that have all terms and nothing that is excluded, ranked by (weighted) BM25."""
+    if not wanted.terms:
+        return []
+    search = _Search(sql, index, chosen, _paths(sql, chosen, [*wanted.terms, *wanted.excluded]))
+    found = search.having(wanted.terms[0])
+    for term in wanted.terms[1:]:
+        found = {owner: found[owner].joined(each) for owner, each in search.having(term, found).items()}
+    for term in wanted.excluded:
+        for owner in search.having(term, found):
+            del found[owner]
+    ranked = sorted(found.items(), key=lambda item: (-item[1].score, item[0]))[:limit]
+    first = _first_chunks(sql, [owner for owner, each in ranked if not each.chunks])
+    return [(owner, chunk, each.score) for owner, each in ranked if (chunk := each.best() or first.get(owner))]
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one document's terms are worth, and what each of its chunks has of them."""
+
+    score: float = 0.0
+    chunks: dict[int, float] = field(default_factory=dict)
+
+    def joined(self, other: _Found) -> _Found:
+        chunks = dict(self.chunks)
+        for chunk, score in other.chunks.items():
+            chunks[chunk] = chunks.get(chunk, 0.0) + score
+        return _Found(self.score + other.score, chunks)
+
+    def best(self) -> int | None:
+        return max(self.chunks, key=lambda chunk: (self.chunks[chunk], -chunk), default=None)
+
+
+class _Search:
+    """Looks for one term after the other."""
+
+    def __init__(self, sql: apsw.Connection, index: Index, chosen: Chosen, paths: Mapping[int, str]) -> None:
+        self._sql, self._index, self._chosen, self._paths = sql, index, chosen, paths
+        self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
+
+    def having(self, term: Term, among: Mapping[int, _Found] | None = None) -> dict[int, _Found]:
+        """The documents that have a term, of all chosen ones or of the given ones."""
+        found: dict[int, _Found] = {}
+        for owner, chunk, score in self._index.matches(self._sql, term.expression, WEIGHTS, self._owners(among)):
+            if among is None or owner in among:
+                each = found.setdefault(owner, _Found())
+                each.chunks[chunk] = score
+                each.score = max(score, each.score)
+        named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
+        bonus = _rarity(self._documents, len(named)) * PATH_WEIGHT * (SATURATION + 1) / (PATH_WEIGHT + SATURATION)
+        for owner in named:
+            if among is None or owner in among:
+                found.setdefault(owner, _Found()).score += bonus
+        return found
+
+    def _owners(self, among: Mapping[int, _Found] | None) -> Allowed:
+        """The documents to look at: once they are few, only these are scored."""
+        if among is None or len(among) > FEW:
+            return self._chosen.documents
+        return Allowed("SELECT value FROM json_each(?)", (json.dumps(list(among)),))
+
+
+def _rarity(total: int, having: int) -> float:
+    """FTS5's inverse document frequency."""
+    return max(1e-6, math.log((total - having + 0.5) / (having + 0.5)))
+
+
+# Paths are not in the index: there are few, they are short, and they change when a folder is moved.
+
+def _paths(sql: apsw.Connection, chosen: Chosen, terms: Iterable[Term]) -> dict[int, str]:
+    """The words of paths that may have one of the terms, by document."""
+    longest = [max(_tokens(term.text).split(), key=len, default="") for term in terms]
+    likely = " OR ".join(["d.library || '/' || d.source LIKE ?"] * len(longest)) if all(map(str.isascii, longest)) else "1"
+    rows = sql.execute(
+        "SELECT d.key, d.library, d.source, (SELECT root FROM libraries WHERE name = d.library) FROM documents d "
+        f"WHERE ({chosen.condition}) AND ({likely})",
+        (*chosen.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())))
+    return {key: f" {_tokens(path(library, source, root or ''))} " for key, library, source, root in rows}
+
+
+def _tokens(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def _in_path(term: Term, path: str) -> bool:
+    words = _tokens(term.text)
+    if CJK.search(words):
+        return words in path
+    return f" {words}" in path if term.prefix else f" {words} " in path
+
+
+def _first_chunks(sql: apsw.Connection, owners: list[int]) -> dict[int, int]:
+    return dict(sql.execute("SELECT owner, id FROM document_chunks WHERE position = 0 AND owner IN "
+                            "(SELECT value FROM json_each(?))", (json.dumps(owners),)))
