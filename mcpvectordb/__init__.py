@@ -1,68 +1,74 @@
 """Documents, notes and memories in one SQLite file, found again by words and by meaning."""
 
-from mcpvectordb.config import Config
-from mcpvectordb.contexts.records import (
-    Change,
-    Context,
-    ContextStats,
-    Entry,
-    Image,
-    Outcome,
-    Page,
-    Stored,
-    Thread,
-    Updated,
-)
-from mcpvectordb.database import Database
-from mcpvectordb.embedding.embedder import Embedder
-from mcpvectordb.errors import (
-    Busy,
-    Closed,
-    Damaged,
-    DatabaseError,
-    EmbeddingFailed,
-    FetchFailed,
-    IngestError,
-    InvalidFilter,
-    InvalidInput,
-    MCPVectorDBError,
-    ModelDamaged,
-    ModelError,
-    ModelMissing,
-    NewerFile,
-    NoText,
-    NotFound,
-    NotOurFile,
-    ParseFailed,
-    ReadOnly,
-    Refused,
-    TooLarge,
-    Unreadable,
-    UnsupportedFormat,
-    Unwritable,
-)
-from mcpvectordb.records import (
-    Added,
-    AddedMany,
-    Chunk,
-    Condition,
-    Coverage,
-    Document,
-    Explained,
-    Hit,
-    Ingested,
-    Library,
-    Namespace,
-    Place,
-    Progress,
-    Results,
-    Scores,
-    Source,
-    Stats,
-    Store,
-    Synced,
-    Vector,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcpvectordb.config import Config
+    from mcpvectordb.contexts.records import (
+        Change,
+        Context,
+        ContextStats,
+        Entry,
+        Image,
+        Outcome,
+        Page,
+        Stored,
+        Thread,
+        Updated,
+    )
+    from mcpvectordb.database import Database
+    from mcpvectordb.embedding.embedder import Embedder
+    from mcpvectordb.errors import (
+        Busy,
+        Closed,
+        Damaged,
+        DatabaseError,
+        EmbeddingFailed,
+        FetchFailed,
+        IngestError,
+        InvalidFilter,
+        InvalidInput,
+        MCPVectorDBError,
+        ModelDamaged,
+        ModelError,
+        ModelMissing,
+        NewerFile,
+        NoText,
+        NotFound,
+        NotOurFile,
+        ParseFailed,
+        ReadOnly,
+        Refused,
+        TooLarge,
+        Unreadable,
+        UnsupportedFormat,
+        Unwritable,
+    )
+    from mcpvectordb.records import (
+        Added,
+        AddedMany,
+        Chunk,
+        Condition,
+        Coverage,
+        Document,
+        Explained,
+        Hit,
+        Ingested,
+        Library,
+        Namespace,
+        Place,
+        Progress,
+        Results,
+        Scores,
+        Source,
+        Stats,
+        Store,
+        Synced,
+        Vector,
+    )
 
 __version__ = "0.1.0"
 
@@ -126,3 +132,20 @@ __all__ = [
     "Vector",
     "__version__",
 ]
+
+# Where the names live, the cheapest first: a program that only wants a version or an error class need not wait for
+# the rest, and --help answers at once.
+_HOMES = ("errors", "config", "records", "contexts.records", "embedding.embedder", "database")
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"{__name__}.{home}")
+            if hasattr(module, name):
+                return globals().setdefault(name, getattr(module, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

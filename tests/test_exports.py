@@ -3,17 +3,23 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import json
-import types
+
+import pytest
 
 import mcpvectordb
 from tests.support import python
 
 
 def test_all_is_the_public_namespace() -> None:
-    public = {name for name, value in vars(mcpvectordb).items()
-              if not name.startswith("_") and not isinstance(value, types.ModuleType)}
-    assert public | {"__version__"} == set(mcpvectordb.__all__)
-    assert list(mcpvectordb.__all__) == sorted(mcpvectordb.__all__)
+    assert dir(mcpvectordb) == sorted(mcpvectordb.__all__)
+    for name in mcpvectordb.__all__:
+        value = getattr(mcpvectordb, name)
+        assert name == "__version__" or value.__module__.startswith("mcpvectordb."), name
+    extra = {name for name, value in vars(mcpvectordb).items()
+             if not name.startswith("_") and getattr(value, "__module__", "").startswith("mcpvectordb.")}
+    assert extra <= set(mcpvectordb.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Databse'"):
+        mcpvectordb.Databse  # noqa: B018
 
 
 def test_every_public_name_is_documented() -> None:
@@ -27,9 +33,10 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_importing_the_library_loads_nothing_heavy() -> None:
-    done = python("import sys, json, mcpvectordb; print(json.dumps(sorted(sys.modules)))")
+    done = python("import sys, json; from mcpvectordb import Database; print(json.dumps(sorted(sys.modules)))")
     loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
-    assert not loaded & {"mcp", "onnxruntime", "numpy", "pymupdf", "fitz", "bs4", "lxml", "tokenizers", "requests", "rich", "click"}
+    assert not loaded & {
+        "mcp", "onnxruntime", "numpy", "pymupdf", "fitz", "bs4", "lxml", "tokenizers", "requests", "rich", "click"}
 
 
 def test_opening_and_searching_by_words_loads_no_model() -> None:
@@ -60,7 +67,7 @@ def test_the_versions_agree() -> None:
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
-    classes = [value for value in vars(mcpvectordb).values()
-               if inspect.isclass(value) and issubclass(value, mcpvectordb.MCPVectorDBError)]
+    public = [getattr(mcpvectordb, name) for name in mcpvectordb.__all__]
+    classes = [value for value in public if inspect.isclass(value) and issubclass(value, mcpvectordb.MCPVectorDBError)]
     codes = [each.code for each in classes]
     assert len(codes) == len(set(codes)) > 20

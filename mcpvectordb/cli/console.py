@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mcpvectordb.records import Progress, ProgressCallback
-
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from mcpvectordb.records import Progress, ProgressCallback
 
 
 def out() -> Console:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpvectordb.cli.console import bar, complain, counted, out, print_json
+from mcpvectordb.cli.console import bar, complain, counted, print_json
 from mcpvectordb.cli.main import opened
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, NotFound, UnsupportedFormat
 from mcpvectordb.ingest.folders import Walk
@@ -17,7 +17,7 @@ from mcpvectordb.ingest.formats.decoding import decode
 from mcpvectordb.records import Condition, Progress
 
 if TYPE_CHECKING:
-    from mcpvectordb import Chunk, Database, Hit, Ingested, Results
+    from mcpvectordb import Database, Ingested
 
 # Longest first: ">=" must not be read as ">".
 _SIGNS = {"!=": "ne", ">=": "gte", "<=": "lte", "^=": "starts_with", "*=": "contains", "=": "eq", ">": "gt", "<": "lt"}
@@ -49,63 +49,6 @@ def ingest(context: click.Context, sources: tuple[str, ...], library: str, metad
         raise SystemExit(1)
 
 
-@click.command()
-@click.argument("query", nargs=-1, required=True)
-@click.option("--mode", type=click.Choice(["hybrid", "text", "vector"]), default="hybrid", show_default=True,
-              help="By words, by meaning, or by both.")
-@library_option
-@where_option
-@click.option("--limit", "-n", default=5, show_default=True, type=click.IntRange(min=0))
-@click.option("--offset", default=0, type=click.IntRange(min=0))
-@click.option("--min-score", default=0.0, type=click.FloatRange(0, 1))
-@json_option
-@click.pass_context
-def search(context: click.Context, query: tuple[str, ...], mode: str, library: str | None, conditions: tuple[str, ...],
-           limit: int, offset: int, min_score: float, as_json: bool) -> None:
-    """Find passages. "Quoted phrases" must occur, -words must not (write -- before a query that begins with one)."""
-    with opened(context) as db:
-        results = db.documents.search(" ".join(query), mode=mode, library=library, where=_where(conditions), limit=limit,
-                                      offset=offset, min_score=min_score)
-    if as_json:
-        print_json({"hits": results.hits, "legs": results.legs, "reasons": results.reasons})
-    else:
-        print_results(results, offset)
-
-
-def print_results(results: Results[Chunk], offset: int = 0) -> None:
-    """Hits for a person: where each stands, then what it says; then which legs ran."""
-    console = out()
-    for number, hit in enumerate(results, offset + 1):
-        console.print(f"{number}. {hit.score:.2f}  {hit.item.citation}", style="bold", markup=False)
-        console.print(_extract(hit), markup=False)
-        console.print()
-    if not results.hits:
-        console.print("nothing found")
-    console.print(f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim", markup=False)
-    for leg, reason in results.reasons.items():
-        complain(f"not searched by {leg}: {reason}")
-
-
-def _extract(hit: Hit[Chunk]) -> str:
-    text = hit.item.text
-    return text if len(text) <= 500 else text[:500].rsplit(None, 1)[0] + " …"
-
-
-@click.command()
-@click.argument("id")
-@json_option
-@click.pass_context
-def get(context: click.Context, id: str, as_json: bool) -> None:
-    """Print a document's text, by its id or its path."""
-    with opened(context) as db:
-        document = db.documents.get(_resolved(db, id))
-        text = db.documents.text(document.id)
-    if as_json:
-        print_json({"document": document, "text": text})
-    else:
-        click.echo(text, nl=False)
-
-
 @click.command("list")
 @library_option
 @where_option
@@ -117,8 +60,8 @@ def list_(context: click.Context, library: str | None, conditions: tuple[str, ..
           as_json: bool) -> None:
     """List documents, newest first."""
     with opened(context) as db:
-        documents = db.documents.browse(library=library, where=_where(conditions), limit=limit, offset=offset)
-        total = db.documents.count(library=library, where=_where(conditions))
+        documents = db.documents.browse(library=library, where=conditions_from(conditions), limit=limit, offset=offset)
+        total = db.documents.count(library=library, where=conditions_from(conditions))
     if as_json:
         print_json({"documents": documents, "total": total})
         return
@@ -223,7 +166,8 @@ def _resolved(db: Database, name: str) -> str:
         raise NotFound(f"no document has the id or path {name}; `mcpvectordb list` shows what there is") from None
 
 
-def _where(conditions: tuple[str, ...]) -> list[Condition]:
+def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:
+    """What `--where` said."""
     return [_condition(each) for each in conditions]
 
 

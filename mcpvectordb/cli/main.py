@@ -22,8 +22,8 @@ DB_VARIABLE = f"{PREFIX}DB"
 
 # Each command lives in the module named here, so that --help loads none of what they need.
 COMMANDS = {
-    "ingest": "content", "search": "content", "get": "content", "list": "content", "libraries": "content",
-    "delete": "content", "embed": "content",
+    "ingest": "content", "search": "finding", "query": "finding", "get": "reading", "multi-get": "reading", "ls": "reading",
+    "list": "content", "libraries": "content", "delete": "content", "embed": "content", "status": "reading",
     "library": "libraries", "sync": "libraries", "watch": "libraries",
     "stats": "keeping", "check": "keeping", "rebuild": "keeping", "compact": "keeping", "copy": "keeping",
     "model": "models", "serve": "serving", "setup": "serving", "demo": "demo",
@@ -43,7 +43,8 @@ class Program(click.Group):
 
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"mcpvectordb.cli.{COMMANDS[name]}"), name.replace("list", "list_"))
+        attribute = "list_" if name == "list" else name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"mcpvectordb.cli.{COMMANDS[name]}"), attribute)
         return command
 
 

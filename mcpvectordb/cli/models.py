@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mcpvectordb.cli.console import bar, print_json
 from mcpvectordb.cli.content import json_option
 from mcpvectordb.cli.main import configured, opened
-from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.adding import add as add_model
-from mcpvectordb.embedding.catalogue import CATALOGUE, Pooling
+
+if TYPE_CHECKING:
+    from mcpvectordb.embedding.catalogue import Pooling
 
 
 @click.group()
@@ -23,6 +24,9 @@ def model() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """Show the known models and which are on this machine."""
+    from mcpvectordb.embedding import weights
+    from mcpvectordb.embedding.catalogue import CATALOGUE
+
     folder = configured().models_folder()
     models = [*CATALOGUE.values(), *weights.added(folder)]
     rows = [{"name": each.name, "kind": each.kind, "dimension": each.dimension, "max_tokens": each.max_tokens,
@@ -40,6 +44,8 @@ def list_(as_json: bool) -> None:
 @click.argument("name")
 def pull(name: str) -> None:
     """Download a model of the catalogue; a cut download is resumed."""
+    from mcpvectordb.embedding import weights
+
     config = configured()
     with bar(f"pulling {name}", "bytes") as move:
         folder = config.models_folder()
@@ -56,6 +62,8 @@ def pull(name: str) -> None:
 def add(directory: Path, name: str | None, pooling: Pooling | None, query_prefix: str | None,
         document_prefix: str | None) -> None:
     """Add a model of your own: a folder with an ONNX encoder and its tokenizer.json."""
+    from mcpvectordb.embedding.adding import add as add_model
+
     added = add_model(directory, configured().models_folder(), name=name, pooling=pooling, query_prefix=query_prefix,
                       document_prefix=document_prefix)
     click.echo(f"{added.name} is ready ({added.dimension} d); use it with: mcpvectordb model use {added.name}")
