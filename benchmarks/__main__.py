@@ -12,6 +12,7 @@ BENCHMARKS = {
     "quality": "how well searches find what people judged relevant, on collections in BEIR layout",
     "chunking": "how well chunks fit the passages that answer questions",
     "vectors": "how fast vectors are added and found, beside another engine",
+    "contexts": "what a memory of agents costs as it grows: browsing it, and searching it beside documents",
     "sync": "what it costs to sync files that have not changed, in bare walks",
 }
 

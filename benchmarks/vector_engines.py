@@ -95,7 +95,7 @@ def sqlite_vec(folder: Path, dimension: int) -> Engine:
         return [id for (id,) in connection.execute(
             "SELECT rowid FROM v WHERE embedding MATCH ? AND k = ? ORDER BY distance", (query.tobytes(), NEAREST))]
 
-    return Engine(add, search)
+    return Engine(add, search, connection.close)
 
 
 def hnswlib(folder: Path, dimension: int) -> Engine:

@@ -75,7 +75,8 @@ def unpacked(blobs: Sequence[bytes], dimension: int) -> NDArray[np.float64]:
     if len(lengths) > 1:
         return np.concatenate([unpacked([blob], dimension) for blob in blobs])
     kind = np.float32 if lengths == {4 * dimension} else np.float64
-    return np.frombuffer(b"".join(blobs), kind).reshape(-1, dimension).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # `check` tells of damaged embeddings
+        return np.frombuffer(b"".join(blobs), kind).reshape(-1, dimension).astype(np.float64)
 
 
 def fits(blob: bytes, dimension: int) -> bool:

@@ -57,17 +57,19 @@ class File:
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
         self.memory = os.fspath(path) == MEMORY
-        self.path = Path(MEMORY) if self.memory else Path(path).expanduser().resolve()
+        self.path = Path(MEMORY) if self.memory else _resolved(Path(path))
         self._busy_ms = int(busy_timeout * 1000)
         self._local = threading.local()
         self._open: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._closed = False
+        self._identity: tuple[int, int] | None = None
         self._name = f"file:/{uuid.uuid4().hex}?vfs=memdb"
         with self._translated():
             self.read_only = not self.memory and (read_only or not self._writable())
             if not self.memory:
                 self._refuse_foreign()
             self._keeper = self._connection()  # keeps a database in memory alive until close
+            self._identity = self._found()
             if not self.read_only:
                 self._prepare(self._keeper)
             elif _pragma(self._keeper, "user_version") < VERSION:
@@ -109,6 +111,7 @@ class File:
             try:
                 yield connection
                 connection.execute("COMMIT")
+                self._check_place()
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -132,6 +135,7 @@ class File:
     def _connection(self) -> apsw.Connection:
         if self._closed:
             raise errors.Closed(f"{self.path} was closed; open it again with Database({str(self.path)!r})")
+        self._check_place()
         held: tuple[int, apsw.Connection] | None = getattr(self._local, "held", None)
         if held is not None and held[0] == os.getpid():
             return held[1]
@@ -141,6 +145,22 @@ class File:
         self._local.held = (os.getpid(), connection)
         self._open.add(connection)
         return connection
+
+    def _check_place(self) -> None:
+        """SQLite would go on writing into a file that was deleted, and every acknowledged change would be lost with it."""
+        if self._identity != (found := self._found()) and self._identity is not None:
+            raise errors.Unwritable(f"{self.path} was {'replaced' if found else 'moved or deleted'} while it was open: "
+                                    "put it back, or open it again")
+
+    def _found(self) -> tuple[int, int] | None:
+        """What the system knows the file by; None where there is none."""
+        if self.memory:
+            return None
+        try:
+            info = os.stat(self.path)
+        except OSError:
+            return None
+        return info.st_dev, info.st_ino
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(self._uri(), flags=self._flags())
@@ -187,15 +207,30 @@ class File:
         """
         if not self.path.exists():
             raise errors.Unwritable(f"{self.path} does not exist, and a read-only database cannot be made")
+        if not self.path.is_file():
+            raise errors.NotOurFile(f"{self.path} is a device or a pipe; name an ordinary file")
         with self.path.open("rb") as file:
             head = file.read(16)
         if head and head != b"SQLite format 3\x00":
             raise errors.NotOurFile(f"{self.path} is not a SQLite database; it was left as it is")
         if head:
-            reader = apsw.Connection(self._uri(), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            self._look()
+
+    def _look(self) -> None:
+        """Verify as a reader who leaves no log behind: where there is none, nobody has the file open."""
+        log = Path(f"{self.path}-wal")
+        alone = not log.exists()
+        try:
+            self._look_at(f"{uri(self.path)}?immutable=1" if alone else self._uri())
+        except (apsw.Error, errors.DatabaseError):
+            if not alone or not log.exists():
+                raise
+            self._look_at(self._uri())  # somebody came in between
+
+    def _look_at(self, name: str) -> None:
+        with contextlib.closing(apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as reader:
             reader.set_busy_timeout(self._busy_ms)
             self._verify(reader)
-            reader.close()
 
     def _verify(self, connection: apsw.Connection) -> None:
         """Compare the whole schema with the one this version would have made, before anything else is read."""
@@ -244,7 +279,7 @@ class File:
             if isinstance(error, errors.MCPVectorDBError) or Path(str(error.filename)) != self.path:
                 raise
             raise errors.Unwritable(f"no permission to use {self.path}") from error
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise errors.Damaged(f"{self.path} is damaged (a stored text is not what was written: {error}): {_HELP}") from error
         except Exception as error:
             if isinstance(error, errors.MCPVectorDBError) or not self._broken():
@@ -286,6 +321,13 @@ _TRANSLATIONS: tuple[tuple[tuple[type[apsw.Error], ...], Callable[[str], Excepti
     ((apsw.ConnectionClosedError,), errors.Closed, "{path} was closed"),
     ((apsw.TooBigError,), errors.TooLarge, "a single value is too large for the database file"),
 )
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.expanduser().resolve()
+    except (RuntimeError, OSError) as error:
+        raise errors.Unwritable(f"{path} is a link that leads nowhere: {error}") from error
 
 
 def migrate(connection: apsw.Connection, version: int) -> None:

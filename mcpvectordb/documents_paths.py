@@ -16,7 +16,7 @@ from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
 
-_LINES = re.compile(r"(.+?):(\d{1,9})(?::(\d{1,9}))?", re.DOTALL)
+_LINES = (re.compile(r"(.+):(\d{1,9})", re.DOTALL), re.compile(r"(.+):(\d{1,9}):(\d{1,9})", re.DOTALL))
 _HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
 
 
@@ -27,9 +27,10 @@ def find(sql: apsw.Connection, name: str) -> Place:
     for each in dict.fromkeys((given, bare)):
         for key in _keys(sql, each):
             return Place(document=_document(sql, key))
-    if lines := _LINES.fullmatch(bare):
+    for lines in filter(None, (expression.fullmatch(bare) for expression in _LINES)):
         for key in _keys(sql, lines[1]):
-            return Place(document=_document(sql, key), line=int(lines[2]), lines=int(lines[3]) if lines[3] else None)
+            line, *count = map(int, lines.groups()[1:])
+            return Place(document=_document(sql, key), line=line, lines=count[0] if count else None)
     raise NotFound(f"there is no document {name!r}")
 
 
@@ -38,8 +39,7 @@ def similar(sql: apsw.Connection, name: str) -> list[str]:
     bare = storable(name, "name").strip().strip("\"'").strip()
     if bare.startswith("#"):
         return []
-    lines = _LINES.fullmatch(bare)
-    return spelling.nearest(lines[1] if lines else bare, (shown for shown, _, _ in _paths(sql)))
+    return spelling.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
 
 
 def matching(sql: apsw.Connection, pattern: str) -> list[Document]:

@@ -82,12 +82,13 @@ def path(library: str, source: str, root: str) -> str:
 
 
 def coverage(sql: apsw.Connection) -> Coverage:
-    """How many different contents are embedded by the active model, and how many have chunks that wait for it."""
-    model = "(SELECT value FROM settings WHERE name = 'model')"
-    counted = ("SELECT count(DISTINCT d.hash) FROM {0} x JOIN document_chunks c ON c.id = x.chunk "
-               f"JOIN documents d ON d.key = c.owner WHERE x.model = {model}")
-    return Coverage(embedded=sql.execute(counted.format("document_embeddings")).get,
-                    waiting=sql.execute(counted.format("document_pending")).get)
+    """How many different contents are embedded by the active model, and how many are not, in any copy."""
+    of_pending = ("FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
+                  "AND p.model = (SELECT value FROM settings WHERE name = 'model')")
+    waiting = int(sql.execute(
+        f"SELECT count(*) FROM (SELECT DISTINCT d.hash {of_pending} JOIN documents d ON d.key = c.owner) w WHERE NOT EXISTS "
+        f"(SELECT 1 FROM documents d WHERE d.hash = w.hash AND NOT EXISTS (SELECT 1 {of_pending} WHERE c.owner = d.key))").get)
+    return Coverage(embedded=int(sql.execute("SELECT count(DISTINCT hash) FROM documents").get) - waiting, waiting=waiting)
 
 
 def chunks(sql: apsw.Connection, index: Index, ids: Sequence[int]) -> dict[int, Chunk]:
@@ -99,7 +100,7 @@ def chunks(sql: apsw.Connection, index: Index, ids: Sequence[int]) -> dict[int, 
     rows = sql.execute('SELECT id, owner, position, start, "end", first_line, last_line, page, headings '
                        "FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))", (wanted,))
     found = {id: Chunk(id=id, document=documents[owner], position=position, text=texts[id], start=start, end=end,
-                       first_line=first_line, last_line=last_line, page=page, headings=tuple(json.loads(headings)))
+                       first_line=first_line, last_line=last_line, page=page, headings=metadata.decode_list(headings))
              for id, owner, position, start, end, first_line, last_line, page, headings in rows if owner in documents}
     if missing := set(ids) - found.keys():
         raise Damaged(f"the index names passages that are not there ({missing}): run `mcpvectordb check`, then `rebuild`")

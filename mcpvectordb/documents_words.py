@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import apsw
 
@@ -22,7 +23,8 @@ from mcpvectordb.words import CJK, Term, Wanted
 WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
 PATH_WEIGHT = 1.5
 SATURATION = 1.2  # as FTS5's k1
-FEW = 1_000  # documents that are worth naming one by one
+FEW = 1_000  # documents or chunks that are worth looking at one by one
+LONGEST_ENDING = 7  # letters that stemming takes away
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -73,7 +75,8 @@ class _Search:
     def having(self, term: Term, among: Mapping[int, _Found] | None = None) -> dict[int, _Found]:
         """The documents that have a term, of all chosen ones or of the given ones."""
         found: dict[int, _Found] = {}
-        for owner, chunk, score in self._index.matches(self._sql, term.expression, WEIGHTS, self._owners(among)):
+        rows = list(self._index.matches(self._sql, term.expression, WEIGHTS, self._owners(among)))
+        for owner, chunk, score in rows or self._spelled(term, among):
             if among is None or owner in among:
                 each = found.setdefault(owner, _Found())
                 each.chunks[chunk] = score
@@ -84,6 +87,21 @@ class _Search:
             if among is None or owner in among:
                 found.setdefault(owner, _Found()).score += bonus
         return found
+
+    def _spelled(self, term: Term, among: Mapping[int, _Found] | None) -> list[tuple[int, int, float]]:
+        """Chunks with a word that begins like a term, although its stem does not: "meeting" is "meet" in the index."""
+        word = _tokens(term.text)
+        if not term.prefix or not word.isascii() or not word.isalpha():
+            return []
+        begins = re.compile(rf"(?<![^\W_]){word}", re.IGNORECASE)
+        for length in range(len(word) - 1, max(2, len(word) - LONGEST_ENDING - 1), -1):
+            stem = Term(word[:length], prefix=True).expression
+            rows = list(islice(self._index.matches(self._sql, stem, WEIGHTS, self._owners(among)), FEW))
+            passages = self._index.passages(self._sql, [chunk for _, chunk, _ in rows])
+            spelled = {id for id, title, headings, text in passages if any(map(begins.search, (title, *headings, text)))}
+            if spelled:
+                return [row for row in rows if row[1] in spelled]
+        return []
 
     def _owners(self, among: Mapping[int, _Found] | None) -> Allowed:
         """The documents to look at: once they are few, only these are scored."""

@@ -88,7 +88,10 @@ class Encoder:
         kept = dict(sql.execute("SELECT name, value FROM settings WHERE name IN ('chunk_size', 'chunk_overlap')"))
         if not kept:
             return self._automatic_sizes(self._identity()[0])
-        return int(kept["chunk_size"]), int(kept["chunk_overlap"])
+        try:
+            return int(kept["chunk_size"]), int(kept["chunk_overlap"])
+        except (KeyError, ValueError):
+            raise Damaged(f"the file's chunk sizes are not what was written ({kept}): run `mcpvectordb check`") from None
 
     def register(self, sql: apsw.Connection, name: str, digest: str, dimension: int) -> Fixed:
         """Enter a model into the file: from now on every chunk is embedded by it or waits for it."""

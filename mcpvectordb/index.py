@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import apsw
 
+from mcpvectordb.arrays import MAX_DIMENSION
 from mcpvectordb.errors import Damaged
 from mcpvectordb.meaning import Allowed, Meaning, Ranked
+from mcpvectordb.metadata import decode_list
 from mcpvectordb.records import Span
 from mcpvectordb.resident import Residents
 from mcpvectordb.words import Query, indexed
@@ -100,7 +102,7 @@ class Index:
         rows = sql.execute(f"{self._passages} {chosen}ORDER BY c.id", (json.dumps(ids),) if ids is not None else ())
         for id, title, headings, tile, tile_start, start, end, before in rows:
             offset = tile_start - len(before or "")
-            yield id, title, tuple(json.loads(headings)), ((before or "") + tile)[start - offset:end - offset]
+            yield id, title, decode_list(headings), ((before or "") + tile)[start - offset:end - offset]
 
     def texts(self, sql: apsw.Connection, owners: Sequence[int] | None = None) -> Iterator[tuple[int, str]]:
         """(owner, whole text) of the given owners, or of all that have chunks."""
@@ -295,7 +297,10 @@ class Index:
 
 
 def _models(sql: apsw.Connection) -> list[tuple[int, int]]:
-    return list(sql.execute("SELECT key, dimension FROM models ORDER BY key"))
+    models = list(sql.execute("SELECT key, dimension FROM models ORDER BY key"))
+    if strange := [dimension for _, dimension in models if not 1 <= dimension <= MAX_DIMENSION]:
+        raise Damaged(f"the file names a model of {strange[0]} dimensions, which none has: run `mcpvectordb salvage`")
+    return models
 
 
 def _digest(text: str) -> bytes:

@@ -172,6 +172,9 @@ class Meaning:
         """What is wrong with a group's embeddings and its vec0 table, in words."""
         yield from self.flaws(sql, group, dimension)
         coded = dict(sql.execute(f"SELECT rowid, embedding FROM {self.codes(group)}"))
+        ids, held = self._coded_rows(sql, self.codes(group), dimension)
+        if coded != {int(id): row.tobytes() for id, row in zip(ids, held, strict=True)}:
+            yield f"{self.codes(group)}: not every row of it can be found by nearness"
         for block in self._stored(sql, group, dimension):
             ids = [id for id, embedding in block if arrays.fits(embedding, dimension)]
             rows = arrays.unpacked([embedding for _, embedding in block if arrays.fits(embedding, dimension)], dimension)
@@ -274,9 +277,13 @@ class Meaning:
 
         rows = list(sql.execute(f"SELECT c.validity, c.rowids, v.vectors FROM {name}_chunks c "
                                 f"JOIN {name}_vector_chunks00 v ON v.rowid = c.chunk_id"))
-        valid = [np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").astype(bool) for bits, _, _ in rows]
-        ids = [np.frombuffer(held, np.int64)[used] for used, (_, held, _) in zip(valid, rows, strict=True)]
-        found = [np.frombuffer(held, np.int8).reshape(-1, dimension)[used] for used, (_, _, held) in zip(valid, rows, strict=True)]
+        try:
+            valid = [np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").astype(bool) for bits, _, _ in rows]
+            ids = [np.frombuffer(held, np.int64)[used] for used, (_, held, _) in zip(valid, rows, strict=True)]
+            found = [np.frombuffer(held, np.int8).reshape(-1, dimension)[used]
+                     for used, (_, _, held) in zip(valid, rows, strict=True)]
+        except (ValueError, TypeError, IndexError, AttributeError) as error:
+            raise Damaged(f"{name} contradicts itself ({error}): run `mcpvectordb rebuild`") from error
         return (np.concatenate([np.empty(0, np.int64), *ids]), np.concatenate([np.empty((0, dimension), np.int8), *found]))
 
     def _scan(self, sql: apsw.Connection, group: int, queries: Floats, allowed: Allowed, limit: int,

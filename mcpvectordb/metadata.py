@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mcpvectordb.errors import InvalidInput
+from mcpvectordb.errors import Damaged, InvalidInput
 
 MAX_DEPTH = 32
 MAX_CHARACTERS = 1_000_000
@@ -31,8 +31,18 @@ def encode(metadata: Mapping[str, Any] | None, name: str = "metadata") -> str:
 
 def decode(text: str) -> dict[str, Any]:
     """The metadata that `encode` made the text from."""
-    value: dict[str, Any] = json.loads(text)
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise Damaged("stored metadata is not the object that was written: run `mcpvectordb check`")
     return value
+
+
+def decode_list(text: str) -> tuple[str, ...]:
+    """The texts of a stored JSON list."""
+    values = json.loads(text)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise Damaged("a stored list is not the list of texts that was written: run `mcpvectordb check`")
+    return tuple(values)
 
 
 def storable(text: object, name: str, *, blank: bool = True) -> str:

@@ -30,7 +30,8 @@ def cosine(rows: Values, query: Values) -> Values:
             rows[odd], _ = _scaled(rows[odd])
             squares = np.vecdot(rows, rows)
     lengths = np.sqrt(squares * np.vecdot(query, query))
-    cosines: Values = np.divide(np.vecdot(rows, query), lengths, out=np.zeros_like(squares), where=lengths != 0)
+    with np.errstate(invalid="ignore"):  # infinity, which only a damaged embedding has, becomes NaN
+        cosines: Values = np.divide(np.vecdot(rows, query), lengths, out=np.zeros_like(squares), where=lengths != 0)
     return np.clip(cosines, -1.0, 1.0, out=cosines)
 
 

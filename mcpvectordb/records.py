@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """How many different contents of documents are found by meaning, and how many wait for it, wholly or in part."""
+    """How many different contents of documents are found by meaning, and how many wait for that, wholly or in part."""
 
     embedded: int
     waiting: int

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-SIGN_ROWS = 20_000  # below, comparing all codes is as fast as comparing signs first
+SIGN_ROWS = 4_000  # below, comparing all codes is as fast as comparing signs first
 BY_SIGNS = 2_000  # candidates that signs choose; on real embeddings none of the true ten is lost with so many
 SIGN_DIMENSION = 256  # signs of fewer components tell too little, and their codes are quickly compared
 FARTHEST = 2**16 - 1  # more than the components that any embedding has

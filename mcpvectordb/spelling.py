@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 FURTHEST = 5  # edits between a name and a suggestion
 SUGGESTIONS = 5
+
+_EXTENSION = re.compile(r"\.[^./]*$")
 
 
 def distance(one: str, other: str, most: int = FURTHEST) -> int | None:
@@ -27,17 +30,18 @@ def distance(one: str, other: str, most: int = FURTHEST) -> int | None:
 def nearest(name: str, paths: Iterable[str]) -> list[str]:
     """The paths most like a name: as a whole, without their first folder, or by their last part; best first.
 
-    More than half of the name must agree, and of last parts, which are short, two thirds.
+    The longer the last part of the name, the more may differ: half as many characters as it has, in last parts a third.
+    A name without an extension is compared with paths without theirs.
     """
     asked = name.casefold().strip("/")
     base = asked.rpartition("/")[2]
-    most, most_of_base = min(FURTHEST, (len(asked) - 1) // 2), min(FURTHEST, max(1, len(base) // 3))
+    most, most_of_base = min(FURTHEST, len(base) // 2), min(FURTHEST, len(base) // 3)
     found = []
     for path in paths:
-        folded = path.casefold()
+        folded = path.casefold() if "." in base else _EXTENSION.sub("", path.casefold())
         inside, last = folded.partition("/")[2], folded.rpartition("/")[2]
         distances = [distance(asked, folded, most), distance(asked, inside, most), distance(base, last, most_of_base)]
         known = [each for each in distances if each is not None]
         if known:
-            found.append((min(known), path))
-    return [path for _, path in sorted(found)[:SUGGESTIONS]]
+            found.append((min(known), sum(FURTHEST if each is None else each for each in distances), path))
+    return [path for _, _, path in sorted(found)[:SUGGESTIONS]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -11,7 +11,7 @@ import apsw
 from mcpvectordb import arrays, filters
 from mcpvectordb.arrays import Group
 from mcpvectordb.connection import File
-from mcpvectordb.errors import InvalidInput, NotFound
+from mcpvectordb.errors import Damaged, InvalidInput, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.metadata import decode, encode, storable
 from mcpvectordb.metrics import METRICS
@@ -182,9 +182,12 @@ def _new_store(sql: apsw.Connection, name: str, metric: str) -> Shelved:
     return Shelved(sql.last_insert_rowid(), metric)
 
 
-def _vectors(sql: apsw.Connection, keys: Iterable[int]) -> dict[int, Vector]:
+def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:
     rows = sql.execute(f"{_SELECT} WHERE v.key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),))
-    return {row[0]: _vector(row) for row in rows}
+    found = {row[0]: _vector(row) for row in rows}
+    if missing := set(keys) - found.keys():
+        raise Damaged(f"the index names vectors that are not there ({missing}): run `mcpvectordb check`, then `salvage`")
+    return found
 
 
 def _vector(row: Sequence[Any]) -> Vector:

@@ -180,8 +180,12 @@ def _described(kind: Any) -> Any:
 
 
 def _output_schema(kind: Any) -> dict[str, Any] | None:
-    """The schema of a TypedDict reply. Nothing in it is required: a failure is sent in the same place."""
-    if not is_typeddict(kind):
+    """The schema of a TypedDict reply, or of `Annotated[Reply, TypedDict]` where a tool writes its text itself.
+
+    Nothing in it is required: a failure is sent in the same place.
+    """
+    kind = next(filter(is_typeddict, [kind, *(get_args(kind) if get_origin(kind) is Annotated else ())]), None)
+    if kind is None:
         return None
     schema: dict[str, Any] = _without_titles(TypeAdapter(kind).json_schema(mode="serialization"))
     schema.pop("required", None)

@@ -65,9 +65,11 @@ def choose(keys: Sequence[str], *, thread: str | None = None, source: str | None
     pieces: list[tuple[str, Sequence[Any]]] = []
     if thread is not None:
         pieces.append(("x.thread = ?", [checked_thread(thread)]))
-    if source is not None:
-        pieces.append(("x.source = ?", [one_of(source, SOURCES, "source")]))
-    if wanted := normalised(tags or ()):
+    wanted = normalised(tags or ())
+    if source is not None:  # there are only two: the plus sign leaves the index to what narrows more
+        plus = "+" if thread is not None or wanted else ""
+        pieces.append((f"{plus}x.source = ?", [one_of(source, SOURCES, "source")]))
+    if wanted:
         marks = ", ".join("?" * len(wanted))
         pieces.append((f"x.id IN (SELECT context FROM context_tags WHERE tag IN ({marks}))", wanted))
     if content_type is not None:

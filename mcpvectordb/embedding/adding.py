@@ -98,7 +98,8 @@ def _tried(model: Model, files: Mapping[str, Path], directory: Path, pooling: Po
         model = replace(model, dimension=output.shape[-1])
         trial.close()
         trial = OnnxEmbedder(model, files)
-        checked(trial, ["a short text", "word " * model.max_tokens])
+        special = trial.tokens.encode("", model.max_tokens)
+        checked(trial, ["a short text", "word " * (model.max_tokens - len(special))])
     except EmbeddingFailed as error:
         raise InvalidInput(f"{directory} cannot be used as a model: {error}") from error
     finally:

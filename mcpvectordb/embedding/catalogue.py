@@ -135,7 +135,7 @@ _MODELS = (
         },
     ),
     Model(
-        name="ms-marco-MiniLM-L-12-v2", dimension=1, max_tokens=512, kind="reranker", licence="Apache-2.0",
+        name="ms-marco-MiniLM-L-12-v2", dimension=1, max_tokens=512, kind="reranker", latin_only=True, licence="Apache-2.0",
         carrier=QUALITY,
         files={
             "model": ModelFile(

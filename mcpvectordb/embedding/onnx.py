@@ -97,12 +97,11 @@ class OnnxEmbedder(OnnxModel):
     def _vector(self, text: str) -> NDArray[np.float32]:
         import numpy as np
 
-        parts = self.tokens.encode_parts(text, self.max_tokens, MAX_PARTS)
-        vectors = [self._part(ids) for ids in parts]
-        if len(vectors) == 1:
-            return vectors[0]
-        mean = np.average(np.array(vectors, np.float64), axis=0, weights=list(map(len, parts)), keepdims=True)
-        return pooling.unit(mean)[0].astype(np.float32)
+        parts = [self._part(ids) for ids in self.tokens.encode_parts(text, self.max_tokens, MAX_PARTS)]
+        if len(parts) == 1:
+            return parts[0]
+        whole: NDArray[np.float32] = pooling.unit(np.mean(parts, axis=0, dtype=np.float64, keepdims=True))[0].astype(np.float32)
+        return whole
 
     def _part(self, ids: Sequence[int]) -> NDArray[np.float32]:
         output = self.run(ids)

@@ -36,12 +36,14 @@ class TokenPipeline:
         return self.encode_parts(text, max_tokens, 1)[0]
 
     def encode_parts(self, text: str, max_tokens: int, most: int) -> list[list[int]]:
-        """What `encode` gives, and after it the same of what did not fit, up to `most` parts in all."""
+        """The text as `encode` gives it if it fits, else in as few equal parts as fit; beyond `most` parts it is cut."""
         room = max_tokens - self._tokenizer.num_special_tokens_to_add(False)
         encoding = self._encoding(text, most * room)
-        encoding.truncate(room)
+        seen = min(len(encoding), most * room)
+        parts = -(-seen // room) if seen else 1
+        encoding.truncate(-(-seen // parts))
         first = self._tokenizer.post_process(encoding)
-        return [list(part.ids) for part in (first, *first.overflowing[:most - 1])]
+        return [list(part.ids) for part in (first, *first.overflowing[:parts - 1])]
 
     def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[list[int], list[int]]:
         """The ids and type ids of a query with a text; where both do not fit, the longer one is cut."""

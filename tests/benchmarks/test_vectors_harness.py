@@ -36,7 +36,8 @@ def test_our_engine_finds_every_neighbour_and_tells_its_figures() -> None:
 def test_the_proportion_is_ours_to_theirs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Outcome(OURS, "1", 10, 2, 4000, 3000, 1.0, 2.0, 1.0, 5)
     theirs = Outcome("chroma", "2", 10, 2, 100, 100, 3.0, 3.0, 0.9, 6)
-    assert compared(ours, theirs) == "Times as fast as chroma (by CPU time): adding 40.0 (30.0, target 20), searching 3.0 (1.5)."
+    assert compared(ours, theirs) == (
+        "Times as fast as chroma (by CPU time): adding 40.0 (30.0, target 20), searching 3.0 (1.5).")
     monkeypatch.setattr(vectors, "measure", lambda *_: [ours])
     main(["--rows", "10", "--json"])
     assert json.loads(capsys.readouterr().out)[0]["added_per_second"] == 4000

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,3 +89,40 @@ def test_rrf_lets_what_two_lists_agree_on_win_and_weighs_lists() -> None:
     assert ranking.rrf([[1, 2, 3], [4, 2, 5]])[0] == (2, 2 / 62)
     assert ranking.rrf([[1], [2]], weights=[1, 2])[0] == (2, 2 / 61)
     assert [id for id, _ in ranking.rrf([[7], [5]])] == [5, 7]
+
+
+def test_being_first_anywhere_earns_a_bonus_and_second_and_third_a_smaller_one() -> None:
+    fused = [(1, 0.04), (2, 0.03), (3, 0.02), (4, 0.01)]
+    assert ranking.rewarded(fused, [[4, 3], [2, 9, 3]]) == [
+        (2, pytest.approx(0.08)), (4, pytest.approx(0.06)), (1, 0.04), (3, pytest.approx(0.04))]
+    assert ranking.rewarded(fused, [[4, 1], [1, 4]])[0] == (1, pytest.approx(0.09))
+
+
+def test_high_ranks_are_trusted_more_than_the_reranker() -> None:
+    assert ranking.positioned([0.0, 1.0]) == [(0, 0.75), (1, pytest.approx(0.75 / 2 + 0.25))]
+    best = dict(ranking.positioned([0.5] * 12))
+    assert best[2] == pytest.approx(0.75 / 3 + 0.125)
+    assert best[3] == pytest.approx(0.6 / 4 + 0.2) and best[9] == pytest.approx(0.6 / 10 + 0.2)
+    assert best[10] == pytest.approx(0.4 / 11 + 0.3)
+    order = [position for position, _ in ranking.positioned([0.0] * 10 + [1.0])]
+    assert order[:3] == [0, 10, 1]
+
+
+def test_a_blend_counts_scores_and_reranker_alike_on_the_scale_of_the_scores() -> None:
+    assert ranking.blended([0.9, 0.8, 0.5], [0.1, 0.9, 0.2]) == [
+        (1, pytest.approx(0.5 + 0.4 * (0.75 + 1) / 2)), (0, pytest.approx(0.5 + 0.4 * 0.5)),
+        (2, pytest.approx(0.5 + 0.4 * 0.125 / 2))]
+    assert ranking.blended([], []) == []
+    assert ranking.blended([0.7, 0.7], [0.1, 0.9]) == [(1, 0.7), (0, 0.7)]
+
+
+@given(scores=st.lists(st.floats(0, 1), max_size=8), data=st.data())
+def test_blends_never_rise_and_stay_between_the_scores(scores: list[float], data: st.DataObject) -> None:
+    figures = data.draw(st.lists(st.floats(0, 1), min_size=len(scores), max_size=len(scores)))
+    blended = ranking.blended(scores, figures)
+    assert sorted(place for place, _ in blended) == list(range(len(scores)))
+    values = [score for _, score in blended]
+    assert values == sorted(values, reverse=True)
+    assert all(min(scores) - 1e-9 <= value <= max(scores) + 1e-9 for value in values)
+    positioned = [score for _, score in ranking.positioned(figures)]
+    assert positioned == sorted(positioned, reverse=True) and all(0 <= score <= 1 for score in positioned)

@@ -25,7 +25,7 @@ def exact(vectors: np.ndarray, query: np.ndarray, count: int) -> set[int]:
     return {int(row) + 1 for row in np.argsort(-cosines)[:count]}
 
 
-@pytest.mark.parametrize("sign_rows", [20_000, 0])
+@pytest.mark.parametrize("sign_rows", [1_000_000, 0])
 def test_the_true_nearest_are_among_the_candidates(monkeypatch: pytest.MonkeyPatch, sign_rows: int) -> None:
     monkeypatch.setattr(resident, "SIGN_ROWS", sign_rows)
     monkeypatch.setattr(resident, "BY_SIGNS", 400)
@@ -35,7 +35,7 @@ def test_the_true_nearest_are_among_the_candidates(monkeypatch: pytest.MonkeyPat
     assert sum(found) / 200 >= 0.99
 
 
-@pytest.mark.parametrize("sign_rows", [20_000, 0])
+@pytest.mark.parametrize("sign_rows", [1_000_000, 0])
 def test_only_allowed_ids_come_back(monkeypatch: pytest.MonkeyPatch, sign_rows: int) -> None:
     monkeypatch.setattr(resident, "SIGN_ROWS", sign_rows)
     vectors = clustered(3_000)

@@ -209,3 +209,41 @@ def test_identifiers_with_digits_are_found_whole_and_by_their_parts() -> None:
     assert found("withPBKDF2", "uses withPBKDF2 here") == [0]
     assert found("withPBKDF2", "a text about pbkdf") == [0]
     assert words.parse("E-4021").match == '"E-4021"'
+
+
+def wanted(query: str) -> tuple[list[str], list[str]]:
+    found = words.wanted(query)
+    return [term.expression for term in found.terms], [term.expression for term in found.excluded]
+
+
+@pytest.mark.parametrize(("query", "terms", "excluded"), [
+    ("green tea", ['"green" *', '"tea" *'], []),
+    ('"green tea" leaf', ['"green tea"', '"leaf" *'], []),
+    ("tea -green -\"black tea\"", ['"tea" *'], ['"green"', '"black tea"']),
+    ("multi-agent 1.0.21 snake_case", ['"multi-agent"', '"1.0.21"', '"snake_case" *'], []),
+    ("数据库 SQLite数据库", ['"数据 据库" *', '"SQLite 数据 据库" *'], []),
+    ("tea tea Tea", ['"tea" *', '"Tea" *'], []),
+    ("-green", [], []), ("- ?! ()", [], []), ("", [], []), ('""', [], []),
+])
+def test_all_words_are_wanted_each_by_its_beginning(query: str, terms: list[str], excluded: list[str]) -> None:
+    assert wanted(query) == (terms, excluded)
+
+
+def test_stop_words_can_be_let_go() -> None:
+    assert [term.text for term in words.wanted("How do I rotate the “keys”?").telling.terms] == ["rotate", "“keys”?"]
+
+
+@given(query=queries)
+def test_whatever_is_wanted_is_valid(query: str) -> None:
+    found = words.wanted(query)
+    for term in (*found.terms, *found.excluded):
+        index("x").execute("SELECT rowid FROM t WHERE t MATCH ?", (term.expression,)).fetchall()
+    assert len(found.terms) <= words.MAX_DISTINCT_TERMS
+
+
+@pytest.mark.parametrize(("query", "expected"), [
+    ("How do I Rotate keys?", ["rotate", "keys"]), ('"The Keys" -lost', ["keys"]), ("the", ["the"]),
+    ("这个数据库", ["这个", "个数", "数据", "据库"]), ("parseHTML", ["parsehtml", "parse", "html"]), ("?!", []), ("", []),
+])
+def test_what_the_eye_looks_for(query: str, expected: list[str]) -> None:
+    assert words.visible(query) == expected

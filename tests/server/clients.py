@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import jsonschema
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.shared.message import SessionMessage
@@ -46,6 +47,21 @@ def talk(made: Service, conversation: Callable[[Client], Awaitable[Any]], **opti
 def ask(made: Service, tool: str, arguments: Mapping[str, Any] | None = None) -> Any:
     """One tool call; the SDK's CallToolResult."""
     return talk(made, lambda client: client.call_tool(tool, dict(arguments or {})))
+
+
+def caller(made: Service) -> Callable[..., dict[str, Any]]:
+    """Calls to tools that answer with a dict: it must be no MCP error, the same as text, and fit the tool's schema."""
+    schemas = {tool.name: tool.output_schema for tool in talk(made, lambda client: client.list_tools()).tools}
+
+    def call(name: str, **arguments: Any) -> dict[str, Any]:
+        result = ask(made, name, arguments)
+        assert result.is_error is False
+        assert json.loads(result.content[0].text) == result.structured_content
+        jsonschema.validate(result.structured_content, schemas[name])
+        content: dict[str, Any] = result.structured_content
+        return content
+
+    return call
 
 
 def exchange(made: Service, version: str, *requests: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:

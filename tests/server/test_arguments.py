@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import TypedDict
 
 from mcpvectordb_server.arguments import MAX_DEPTH, ArgumentError, arguments_of
+from mcpvectordb_server.replies import Reply, Text
 from tests.server.little_surface import add, bounded, find, slow
 
 
@@ -143,6 +145,20 @@ def test_the_error_knows_its_argument() -> None:
 def test_unknown_arguments_are_ignored_and_can_be_named() -> None:
     assert read(find, word="x", colour="red") == {"word": "x"}
     assert arguments_of(find).unknown({"word": "x", "colour": "red"}) == ["colour"]
+
+
+class Found(TypedDict):
+    count: int
+
+
+def described(db: Any) -> Annotated[Reply, Found]:
+    """A tool that writes its text itself."""
+    return Reply(content=(Text(text="found"),), structured={"count": 1})
+
+
+def test_a_tool_that_writes_its_text_itself_can_still_describe_its_data() -> None:
+    assert arguments_of(described).output == {"type": "object", "properties": {"count": {"type": "integer"}}}
+    assert arguments_of(find).output is None
 
 
 json_values = st.recursive(

@@ -4,9 +4,16 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.server import requirements_mcpvectordb
+from tests.server import (
+    requirements_context_server,
+    requirements_mcpvectordb,
+    requirements_openrag,
+    requirements_qmd,
+    requirements_vector_store,
+)
 
-ROWS = (*requirements_mcpvectordb.REQUIREMENTS,)
+ROWS = (*requirements_mcpvectordb.REQUIREMENTS, *requirements_vector_store.REQUIREMENTS, *requirements_openrag.REQUIREMENTS,
+        *requirements_context_server.REQUIREMENTS, *requirements_qmd.REQUIREMENTS)
 HERE = Path(__file__).parent
 
 

@@ -101,8 +101,21 @@ def test_no_texts_give_no_vectors(minilm):
 
 def test_a_text_of_a_megabyte_is_embedded_by_its_beginning(minilm):
     sentence = "Keys are rotated every ninety days. "
-    long, beginning = minilm.embed([sentence * 30_000, sentence * 100])
+    long, beginning = minilm.embed([sentence * 30_000, sentence * 400])
     assert long.tobytes() == beginning.tobytes()
+
+
+def test_a_text_that_a_model_cannot_see_at_once_is_the_mean_of_its_parts(tmp_path):
+    embedder = tiny(tmp_path, graph(table(6)), max_tokens=4)
+    mean = embedder.embed(["cat dog", "dog a", "sea"]).astype(np.float64).mean(axis=0)
+    assert embedder.embed(["cat dog dog a sea"])[0] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
+
+
+def test_what_is_said_late_in_a_long_text_is_not_lost(minilm):
+    late = "Keys are rotated every ninety days. " * 30 + "The cat sat on the mat and purred. " * 25
+    [asked] = minilm.embed(["a cat that purrs"])
+    long, early = minilm.embed([late, late[:1000]])
+    assert asked @ long > asked @ early + 0.1
 
 
 def test_bge_small_tells_a_question_from_a_passage():

@@ -101,6 +101,17 @@ def test_truncation_keeps_the_beginning_and_both_special_tokens(tokens, text, mo
     assert tokens.encode(text, most) == [*whole[:-1][:most - 1], whole[-1]]
 
 
+@given(text=st.text("abc d.é", max_size=80), room=st.integers(0, 20), most=st.integers(1, 5))
+def test_the_parts_of_a_text_follow_each_other_between_their_special_tokens(tokens, text, room, most):
+    first, *inner, last = tokens.encode(text, 1000)
+    parts = tokens.encode_parts(text, room + 2, most)
+    assert {(part[0], part[-1]) for part in parts} == {(first, last)}
+    assert [id for part in parts for id in part[1:-1]] == inner[:most * room]
+    lengths = [len(part) - 2 for part in parts]
+    assert max(lengths) <= room and len(set(lengths[:-1])) <= 1
+    assert len(parts) == 1 or sum(lengths) > room * (len(parts) - 1)
+
+
 def test_a_text_of_megabytes_is_encoded_like_its_beginning(tokens):
     beginning = "The quick brown fox. " * 200
     assert tokens.encode(beginning * 500, 512) == tokens.encode(beginning, 512)
