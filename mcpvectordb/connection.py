@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import random
@@ -16,13 +17,14 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.filters import FUNCTIONS
+from mcpvectordb.translation import HELP, ours
 
 APPLICATION_ID = 0x4D435644  # "MCVD"
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
@@ -33,6 +35,8 @@ VERSION = len(MIGRATIONS)
 _VECTOR_TABLE = re.compile(r"CREATE VIRTUAL TABLE (\w+) USING vec0\(embedding int8\[(\d{1,5})\] .*")
 _KEY_INDEX = re.compile(r'CREATE INDEX "context_key_([A-Za-z0-9_.-]{1,64})" ON contexts .*')
 _BUSY_ATTEMPTS = 3
+# Not before a new file has its first page: for a moment it would be all zeros, and others would take it for foreign.
+_MAPPED = "PRAGMA mmap_size = 1073741824"
 
 
 def vector_table(name: str, dimension: int) -> str:
@@ -90,7 +94,7 @@ class File:
             if connection.in_transaction:
                 yield connection
                 return
-            self._begin(connection, "BEGIN")
+            self._patiently(connection, "BEGIN")
             try:
                 yield connection
             finally:
@@ -107,7 +111,7 @@ class File:
             if connection.in_transaction:
                 yield connection
                 return
-            self._begin(connection, "BEGIN IMMEDIATE")
+            self._patiently(connection, "BEGIN IMMEDIATE")
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -122,13 +126,15 @@ class File:
         with self._translated():
             yield self._connection()
 
-    def _begin(self, connection: apsw.Connection, statement: str) -> None:
-        for attempt in range(_BUSY_ATTEMPTS):
+    def _patiently(self, connection: apsw.Connection, statement: str) -> None:
+        """Wait for locks, also for those that SQLite itself does not wait for: a change of the journal's kind."""
+        deadline = time.monotonic() + self._busy_ms / 1000
+        for attempt in itertools.count(1):
             try:
-                connection.execute(statement)
+                connection.execute(statement).fetchall()
                 return
             except apsw.BusyError:
-                if attempt == _BUSY_ATTEMPTS - 1:
+                if attempt >= _BUSY_ATTEMPTS and time.monotonic() > deadline:
                     raise
                 time.sleep(random.uniform(0.01, 0.1))  # noqa: S311  spreads waiting writers, hides nothing
 
@@ -157,7 +163,7 @@ class File:
         if self.memory:
             return None
         try:
-            info = os.stat(self.path)
+            info = self.path.stat()
         except OSError:
             return None
         return info.st_dev, info.st_ino
@@ -175,6 +181,8 @@ class File:
             connection.config(setting, value)
         self._verify(connection)
         _equip(connection)
+        if _pragma(connection, "page_count"):
+            connection.execute(_MAPPED).fetchall()
         return connection
 
     def _uri(self) -> str:
@@ -257,7 +265,8 @@ class File:
         if not self.memory:
             if _pragma(connection, "page_count") == 0:
                 connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            self._patiently(connection, "PRAGMA journal_mode = WAL")
+            connection.execute(_MAPPED).fetchall()
         while _pragma(connection, "user_version") < VERSION:
             with self.writing():
                 version = _pragma(connection, "user_version")
@@ -270,7 +279,7 @@ class File:
         try:
             yield
         except apsw.Error as error:
-            raise self._ours(error) from error
+            raise ours(error, self.path) from error
         except FileNotFoundError as error:
             if Path(str(error.filename)) != self.path:
                 raise
@@ -280,17 +289,11 @@ class File:
                 raise
             raise errors.Unwritable(f"no permission to use {self.path}") from error
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise errors.Damaged(f"{self.path} is damaged (a stored text is not what was written: {error}): {_HELP}") from error
+            raise errors.Damaged(f"{self.path} is damaged (a stored text is not what was written: {error}): {HELP}") from error
         except Exception as error:
             if isinstance(error, errors.MCPVectorDBError) or not self._broken():
                 raise
-            raise errors.Damaged(f"{self.path} is damaged ({type(error).__name__}: {error}): {_HELP}") from error
-
-    def _ours(self, error: apsw.Error) -> Exception:
-        for kinds, make, text in _TRANSLATIONS:
-            if isinstance(error, kinds):
-                return make(text.format(path=self.path, error=error))
-        return error
+            raise errors.Damaged(f"{self.path} is damaged ({type(error).__name__}: {error}): {HELP}") from error
 
     def _broken(self) -> bool:
         """Whether the file itself explains an error that no sound one can cause: by values or gaps that are never stored."""
@@ -302,26 +305,7 @@ class File:
             return True
 
 
-_HELP = "run `mcpvectordb check`, then `rebuild`, save what is left with `salvage`, or go back to a copy"
-
 _inherited: list[apsw.Connection] = []
-
-_TRANSLATIONS: tuple[tuple[tuple[type[apsw.Error], ...], Callable[[str], Exception], str], ...] = (
-    ((apsw.BusyError, apsw.LockedError), errors.Busy,
-     "{path} stayed locked by other processes for too long; try again when they are done"),
-    ((apsw.ReadOnlyError,), errors.ReadOnly, "{path} cannot be written: it, its folder or its disk is read-only"),
-    ((apsw.FullError,), errors.Unwritable, "the disk is full; nothing was lost: free some space and try again ({path})"),
-    ((apsw.IOError, apsw.CantOpenError, apsw.PermissionsError), errors.Unwritable,
-     "{path} cannot be read or written: {error}"),
-    ((apsw.NotADBError,), errors.NotOurFile, "{path} is not a SQLite database, or it is encrypted; it was left as it is"),
-    ((apsw.CorruptError, apsw.FormatError), errors.Damaged, f"{{path}} is damaged ({{error}}): {_HELP}"),
-    # Our statements are fixed: where tables and indexes agree, none of these happens.
-    ((apsw.SQLError, apsw.ConstraintError, apsw.EmptyError, apsw.MismatchError, apsw.InternalError), errors.Damaged,
-     f"{{path}} refused a step that every sound file takes ({{error}}): {_HELP}"),
-    ((apsw.ConnectionClosedError,), errors.Closed, "{path} was closed"),
-    ((apsw.TooBigError,), errors.TooLarge, "a single value is too large for the database file"),
-)
-
 
 def _resolved(path: Path) -> Path:
     try:
@@ -369,7 +353,7 @@ def _equip(connection: apsw.Connection) -> None:
     _load_vectors(connection)
     for name, (function, arguments) in FUNCTIONS.items():
         connection.create_scalar_function(name, function, arguments, deterministic=True)
-    for pragma in ("foreign_keys = ON", "synchronous = FULL", "mmap_size = 1073741824", "cell_size_check = ON",
+    for pragma in ("foreign_keys = ON", "synchronous = FULL", "cell_size_check = ON",
                    "temp_store = MEMORY"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 

@@ -134,25 +134,21 @@ class Searching:
                        for rank, (_, chunk, score) in enumerate(ranked, 1)], ["text"])
 
     def _by_meaning(self, sql: apsw.Connection, question: Question) -> _Found:
-        if isinstance(question.meant, str):
-            return _Found(reasons={"vector": question.meant})
-        ranked = self._nearest(sql, question, question.meant, question.wanted)
-        return _Found([(chunk, min(1.0, max(0.0, cosine)), Scores(vector=cosine, vector_rank=rank))
-                       for rank, (_, chunk, cosine) in enumerate(ranked, 1)], ["vector"])
+        found = _Found()
+        ranked = self._near(sql, question, question.wanted, found)
+        found.rows = [(chunk, min(1.0, max(0.0, cosine)), Scores(vector=cosine, vector_rank=rank))
+                      for rank, (_, chunk, cosine) in enumerate(ranked, 1)]
+        return found
 
     def _by_everything(self, sql: apsw.Connection, question: Question) -> _Found:
         found, query, depth = _Found(), words.parse(question.text), max(DEPTH, question.wanted)
-        text, vector = [], []
+        text = []
         if query.match:
             text = self._matching(sql, question, query, depth)
             found.legs.append("text")
         else:
             found.reasons["text"] = NO_WORDS
-        if isinstance(question.meant, Meant):
-            vector = self._nearest(sql, question, question.meant, depth)
-            found.legs.append("vector")
-        else:
-            found.reasons["vector"] = question.meant
+        vector = self._near(sql, question, depth, found)
         weights = BLIND_WEIGHTS if query.exact or _blind(question.meant) else WEIGHTS
         fused = _fused([text, vector], weights)
         if question.expand:
@@ -163,6 +159,17 @@ class Searching:
                 fused = _fused([text, vector, *more], weights)
         found.rows = [(chunk, 1 / rank, scores) for rank, (chunk, scores) in enumerate(fused, 1)]
         return found
+
+    def _near(self, sql: apsw.Connection, question: Question, depth: int, found: _Found) -> Ranked:
+        """Documents by meaning, if that can be done."""
+        if isinstance(question.meant, str):
+            found.reasons["vector"] = question.meant
+        elif not sql.execute("SELECT EXISTS (SELECT 1 FROM document_embeddings WHERE model = ?)", (question.meant.model,)).get:
+            found.reasons["vector"] = "nothing is embedded yet: run `mcpvectordb embed`"
+        else:
+            found.legs.append("vector")
+            return self._nearest(sql, question, question.meant, depth)
+        return []
 
     def _learn(self, sql: apsw.Connection, question: Question, query: words.Query, teachers: Sequence[int],
                found: _Found) -> list[Ranked]:

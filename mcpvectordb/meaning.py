@@ -172,8 +172,8 @@ class Meaning:
         """What is wrong with a group's embeddings and its vec0 table, in words."""
         yield from self.flaws(sql, group, dimension)
         coded = dict(sql.execute(f"SELECT rowid, embedding FROM {self.codes(group)}"))
-        ids, held = self._coded_rows(sql, self.codes(group), dimension)
-        if coded != {int(id): row.tobytes() for id, row in zip(ids, held, strict=True)}:
+        scanned = zip(*self._coded_rows(sql, self.codes(group), dimension), strict=True)
+        if coded != {int(id): row.tobytes() for id, row in scanned}:
             yield f"{self.codes(group)}: not every row of it can be found by nearness"
         for block in self._stored(sql, group, dimension):
             ids = [id for id, embedding in block if arrays.fits(embedding, dimension)]

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
-    "errors": 0, "records": 1, "config": 1,
+    "errors": 0, "records": 1, "config": 1, "translation": 1,
     "filters": 2, "ranking": 2, "words": 2, "metadata": 2, "arrays": 2, "metrics": 2,
     "merge": 2, "dates": 2, "boolean": 3, "highlighting": 3, "explaining": 3,
     "ingest": 3, "ingest.structure": 3, "ingest.chunking": 4, "ingest.formats": 4,
@@ -21,14 +21,14 @@ LAYERS = {
     "documents_reading": 7, "documents_words": 8, "documents_paths": 8, "documents_search": 9,
     "contexts.records": 2, "contexts.entries": 3, "contexts.keys": 4, "contexts.words": 6, "contexts.reading": 6,
     "contexts.search": 7, "contexts.writing": 8,
-    "keeping": 9, "database": 11, "": 12, "cli": 13, "__main__": 14,
+    "keeping": 9, "wreck": 4, "mending": 6, "database": 11, "salvage": 12, "": 12, "cli": 13, "__main__": 14,
 }
 SQL_SPEAKERS = {
     "connection", "meaning", "index", "search", "encoder", "documents", "documents_reading", "documents_words",
     "documents_paths", "documents_search", "learning", "cache", "vectors", "vector_index",
     "contexts.shelf", "contexts.keys", "contexts.words", "contexts.reading", "contexts.search", "contexts.writing",
     "highlighting",
-    "explaining", "libraries", "sync", "keeping",
+    "explaining", "libraries", "sync", "keeping", "translation", "wreck", "mending", "salvage",
 }
 
 
@@ -86,7 +86,8 @@ def test_a_surface_uses_public_names_of_the_library_only(path: Path) -> None:
         assert imported.split(".")[0] != "mcp", f"{name(path)} knows the SDK"
 
 
-@pytest.mark.parametrize("path", modules("mcpvectordb") + modules("mcpvectordb_server"), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", modules("mcpvectordb") + modules("mcpvectordb_server"),
+                         ids=lambda path: str(path.relative_to(ROOT)))
 def test_modules_stay_small(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 400
 

@@ -26,8 +26,8 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("block", blocks("python"))
 def test_the_python_examples_run(block: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True,
-                          timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, env=environment(tmp_path), capture_output=True,
+                          text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
 

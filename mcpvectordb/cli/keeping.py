@@ -1,4 +1,4 @@
-"""Commands about the file itself: stats, check, rebuild, compact, copy."""
+"""Commands about the file itself: stats, check, rebuild, compact, copy, salvage."""
 
 from __future__ import annotations
 
@@ -66,3 +66,24 @@ def copy(context: click.Context, target: Path) -> None:
     with opened(context) as db, busy("copying"):
         written = db.copy_to(target)
     click.echo(f"copied to {written}")
+
+
+@click.command()
+@click.argument("damaged", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@json_option
+def salvage(damaged: Path, target: Path, as_json: bool) -> None:
+    """Save what can still be read of a damaged FILE into the new file OUT; FILE stays as it is."""
+    from mcpvectordb.salvage import salvage
+
+    with busy("saving what is left"):
+        done = salvage(damaged, target)
+    if as_json:
+        print_json(done)
+        return
+    saved = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in done.rows.items() if count)
+    click.echo(f"saved into {done.path}: {saved or 'nothing'}")
+    for line in (*(f"lost: {each}" for each in done.lost), *(f"not sure to be whole: {each}" for each in done.incomplete)):
+        click.echo(line)
+    if done.incomplete:
+        click.echo("ingest those again to make them whole")

@@ -26,6 +26,7 @@ COMMANDS = {
     "list": "content", "libraries": "content", "delete": "content", "embed": "content", "status": "reading",
     "library": "libraries", "sync": "libraries", "watch": "libraries",
     "stats": "keeping", "check": "keeping", "rebuild": "keeping", "compact": "keeping", "copy": "keeping",
+    "salvage": "keeping",
     "model": "models", "serve": "serving", "setup": "serving", "demo": "demo",
 }
 

@@ -101,10 +101,9 @@ def vsearch(db: Database, *, query: Annotated[str, "What to look for, in natural
     Use this for questions and descriptions; for exact words use `search`. Needs embeddings: `status` shows if there are any.
     """
     found = _asked(db, query, limit, collection, "vector")
-    if not found.hits and db.documents.coverage().embedded == 0:
-        raise ModelMissing("Vector index not found. Run 'qmd embed' first to create embeddings.")
     if reason := found.reasons.get("vector"):
-        raise ModelMissing(f"Meaning cannot be searched: {reason}")
+        raise ModelMissing(f"Meaning cannot be searched: {reason}" if db.documents.coverage().embedded else
+                           "Vector index not found. Run 'qmd embed' first to create embeddings.")
     hits = [hit for hit in found if hit.score >= minScore]
     return _reply(query, [_found(db, hit, query) for hit in hits])
 

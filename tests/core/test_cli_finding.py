@@ -150,7 +150,8 @@ def test_several_documents_are_read_at_once(shell: Shell) -> None:
 
 def test_ls_lists_libraries_folders_and_documents(shell: Shell) -> None:
     assert shell.run("ls") == "notes/  3 documents\n"
-    assert [line.split()[-1] for line in shell.run("ls", "notes/sub/").splitlines()] == ["notes/sub/big.md", "notes/sub/plan.md"]
+    listed = [line.split()[-1] for line in shell.run("ls", "notes/sub/").splitlines()]
+    assert listed == ["notes/sub/big.md", "notes/sub/plan.md"]
     assert len(shell.run("ls", "notes").splitlines()) == 3
     assert shell.run("ls", "notes/tea.md").split()[-1] == "notes/tea.md"
     assert json.loads(shell.run("ls", "notes/sub", "--json"))["documents"][0]["path"] == "notes/sub/big.md"

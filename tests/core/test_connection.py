@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
@@ -254,7 +255,7 @@ def test_a_file_in_a_folder_that_cannot_be_written_opens_for_reading(path: Path)
         path.parent.chmod(0o700)
 
 
-@pytest.mark.parametrize("name", ["with space.db", "per%cent.db", "what?.db", "hash#tag.db", "日本.db", "file:x.db", "a&b=c.db"])
+@pytest.mark.parametrize("name", ["with space.db", "per%cent.db", "what?.db", "hash#tag.db", "日本.db", "file:x", "a&b=c"])
 def test_any_file_name_works(tmp_path: Path, name: str) -> None:
     made(tmp_path / name)
     assert [each.name for each in tmp_path.iterdir()] == [name]
@@ -300,3 +301,91 @@ sys.exit(max(each.wait() for each in running))
     done = python(program, str(path))
     assert done.returncode == 0, done.stderr
     File(path).close()
+
+
+def test_a_pipe_or_a_device_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(NotOurFile, match="device or a pipe"):
+            File(path)
+
+
+def test_a_link_to_itself_is_told(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(tmp_path / "one")
+    with pytest.raises(Unwritable, match="leads nowhere"):
+        File(tmp_path / "one")
+
+
+def test_a_refused_file_gets_no_log_beside_it(path: Path) -> None:
+    altered(path, "CREATE TABLE extra (x)")
+    with pytest.raises(Damaged):
+        File(path)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("value", ["CAST(x'ff80' AS TEXT)", "'[' || char(10)"])
+def test_a_stored_text_that_is_none_any_more_is_damage(path: Path, value: str) -> None:
+    altered(path, f"INSERT INTO settings VALUES ('a', {value})")
+    file = File(path)
+    with pytest.raises(Damaged, match="not what was written"), file.reading() as sql:
+        json.loads(sql.execute("SELECT value FROM settings").get)
+    file.close()
+
+
+def test_an_error_is_damage_only_where_the_file_explains_it(path: Path) -> None:
+    file = File(path)
+    with pytest.raises(TypeError), file.reading():
+        raise TypeError("a mistake of ours")
+    file.close()
+    altered(path, "INSERT INTO document_embeddings VALUES (999, 999, x'00')")
+    file = File(path)
+    with pytest.raises(Damaged, match="TypeError: a missing row"), file.reading():
+        raise TypeError("a missing row")
+    file.close()
+
+
+def test_what_sqlite_refuses_only_in_damaged_files_is_damage(path: Path) -> None:
+    file = File(path)
+    with pytest.raises(Damaged, match="every sound file takes"), file.writing() as sql:
+        sql.execute("INSERT INTO models (name) VALUES ('no digest')")
+    file.close()
+
+
+def test_a_file_that_was_moved_is_told_until_it_is_back(path: Path) -> None:
+    file = File(path)
+    path.rename(f"{path}.away")
+    for use in (file.reading, file.writing, file.outside):
+        with pytest.raises(Unwritable, match="moved or deleted"), use():
+            pass
+    path.with_name("test.db.away").rename(path)
+    with file.writing() as sql:
+        sql.execute("INSERT INTO settings VALUES ('a', 'b')")
+    file.close()
+
+
+def test_a_change_is_not_acknowledged_when_the_file_went_away_meanwhile(path: Path) -> None:
+    file = File(path)
+    with pytest.raises(Unwritable, match="moved or deleted"), file.writing() as sql:
+        sql.execute("INSERT INTO settings VALUES ('a', 'b')")
+        path.unlink()
+    file.close()
+
+
+def test_a_file_is_opened_patiently_while_another_process_reads_it_in_the_old_journal_mode(path: Path) -> None:
+    altered(path, "PRAGMA journal_mode = DELETE")
+    holding, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN; SELECT * FROM settings").fetchall()
+        holding.set()
+        done.wait(0.3)
+        other.close()
+
+    reader = threading.Thread(target=hold)
+    reader.start()
+    holding.wait()
+    File(path).close()
+    done.set()
+    reader.join()

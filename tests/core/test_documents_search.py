@@ -149,6 +149,14 @@ def test_without_vectors_words_alone_answer(path: Path) -> None:
         assert "topics" in results.reasons["vector"]
 
 
+def test_before_anything_is_embedded_words_alone_answer_too(db: Database) -> None:
+    db.documents.ingest_text(CITIES["tea.md"], source="tea.md", embed=False)
+    results = db.documents.query("leaves", rerank=False)
+    assert sources(results) == ["tea.md"] and "vector" not in results.legs
+    assert results.reasons["vector"] == db.documents.query("leaves", mode="vector").reasons["vector"]
+    assert "mcpvectordb embed" in results.reasons["vector"]
+
+
 def test_meaning_alone_answers_what_has_no_words(cities: Database) -> None:
     results = cities.documents.query("?!", rerank=False, expand=False)
     assert results.legs == ("vector",) and results.reasons == {"text": "the query has no words to look for"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mcpvectordb import Config, Database, ModelMissing, Progress
+from mcpvectordb import Config, Damaged, Database, ModelMissing, Progress
 from mcpvectordb.encoder import BATCH
 from mcpvectordb.index import LEASE_SECONDS
 from tests.support import Letters
@@ -150,6 +150,32 @@ def test_leased_work_of_a_dead_process_comes_back(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         assert db.embed_pending() == 1
     assert LEASE_SECONDS < 60
+
+
+def test_a_lease_beyond_what_a_lease_can_be_is_not_waited_for(path: Path) -> None:
+    """A clock was set back, or a bit fell over."""
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a", embed=False)
+        db.documents.ingest_text("pear", source="b", embed=False)
+    other = apsw.Connection(str(path))
+    other.execute("UPDATE document_pending SET leased = 1e300 WHERE chunk = 1")
+    other.execute("UPDATE document_pending SET leased = unixepoch() + 100000 WHERE chunk = 2")
+    other.close()
+    with Database(path, embedder=Letters()) as db:
+        assert db.embed_pending() == 2 and db.check() == []
+
+
+def test_waiting_work_that_is_not_there_is_told_and_not_waited_for(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a", embed=False)
+    other = apsw.Connection(str(path))
+    other.execute("INSERT INTO document_pending (model, chunk, leased) VALUES (1, 999, 0)")
+    other.close()
+    with Database(path, embedder=Letters()) as db:
+        with pytest.raises(Damaged, match="chunks that are not there"):
+            db.embed_pending()
+        db.rebuild()
+        assert db.embed_pending() == 1 and db.check() == []
 
 
 def test_two_workers_share_the_work(path: Path) -> None:

@@ -112,6 +112,8 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
     ("DELETE FROM document_words WHERE rowid = 4", "words in the index are not those"),
     ("UPDATE document_embeddings SET embedding = zeroblob(128) WHERE chunk = 2", "missing or differs"),
     ("INSERT INTO document_pending SELECT key, 4, 0 FROM models", "both embedded and waiting"),
+    ("UPDATE document_meaning_1_chunks SET validity = zeroblob(32)", "not every row of it can be found by nearness"),
+    ("UPDATE document_meaning_1_chunks SET rowids = x'00'", "contradicts itself"),
     ("INSERT INTO document_embeddings VALUES (999, 1, zeroblob(128))", "refers to a missing row"),
 ])
 def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(path: Path, statement: str, told: str) -> None:

@@ -31,7 +31,8 @@ def test_it_is_the_same_both_ways(one: str, other: str) -> None:
 @pytest.mark.parametrize(("name", "expected"), [
     ("notes/meetng.md", ["notes/meeting.md", "notes/2025/meetings.md"]), ("ntea.md", ["notes/tea.md"]),
     ("meetng.md", ["notes/meeting.md", "notes/2025/meetings.md"]),
-    ("MEETING.MD", ["notes/meeting.md", "notes/2025/meetings.md"]), ("nots/2025/meeting", ["notes/meeting.md", "notes/2025/meetings.md"]),
+    ("MEETING.MD", ["notes/meeting.md", "notes/2025/meetings.md"]),
+    ("nots/2025/meeting", ["notes/meeting.md", "notes/2025/meetings.md"]),
     ("teas", ["notes/tea.md"]),
     ("readme.txt", ["notes/readme.md"]), ("entirely-different.md", []), ("x.md", []), ("", []), ("/", []),
 ])

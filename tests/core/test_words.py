@@ -198,8 +198,8 @@ def test_a_long_query_is_cut_at_a_word_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("数据库索引 in", True), ("что такое индекс", True), ("naïve café œuvre", False), ("Ærøskøbing ệ", False), ("123 ???", False),
-    ("", False), ("SQLite 数", False),
+    ("数据库索引 in", True), ("что такое индекс", True), ("naïve café œuvre", False), ("Ærøskøbing ệ", False),
+    ("123 ???", False), ("", False), ("SQLite 数", False),
 ])
 def test_foreign_letters_are_those_outside_of_latin_when_they_prevail(text: str, expected: bool) -> None:
     assert words.foreign(text) is expected

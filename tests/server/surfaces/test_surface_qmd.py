@@ -456,7 +456,7 @@ def test_a_document_has_many_names(calls: Calls, root: Path, monkeypatch: pytest
     ("notes/te.md", ["notes/tea.md"]), ("meetng one.md", ["notes/2025/meeting one.md"]),
     ("2025/plam.md", ["notes/2025/plan.md"]),
     ("qmd://notes/te.md", ["notes/tea.md"]), ("TEA.MD", ["notes/tea.md"]), ("nowhere-near-anything.md", []), ("#abcdef", []),
-    ("", []), ("ting one.md", ["notes/2025/meeting one.md"]), ("te_.md", ["notes/tea.md"])])
+    ("", []), ("eting one.md", ["notes/2025/meeting one.md"]), ("te_.md", ["notes/tea.md"])])
 def test_what_is_not_there_is_told_with_what_may_be_meant(name: str, similar: list[str], calls: Calls) -> None:
     suggestions = "".join(f"\n  - {path}" for path in similar)
     expected = f"Document not found: {name}" + (f"\n\nDid you mean one of these?{suggestions}" if similar else "")

@@ -1,0 +1,36 @@
+"""SQLite's errors in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from mcpvectordb import errors
+
+HELP = "run `mcpvectordb check`, then `rebuild`, save what is left with `salvage`, or go back to a copy"
+
+_TRANSLATIONS: tuple[tuple[tuple[type[apsw.Error], ...], Callable[[str], Exception], str], ...] = (
+    ((apsw.BusyError, apsw.LockedError), errors.Busy,
+     "{path} stayed locked by other processes for too long; try again when they are done"),
+    ((apsw.ReadOnlyError,), errors.ReadOnly, "{path} cannot be written: it, its folder or its disk is read-only"),
+    ((apsw.FullError,), errors.Unwritable, "the disk is full; nothing was lost: free some space and try again ({path})"),
+    ((apsw.IOError, apsw.CantOpenError, apsw.PermissionsError), errors.Unwritable,
+     "{path} cannot be read or written: {error}"),
+    ((apsw.NotADBError,), errors.NotOurFile, "{path} is not a SQLite database, or it is encrypted; it was left as it is"),
+    ((apsw.CorruptError, apsw.FormatError), errors.Damaged, f"{{path}} is damaged ({{error}}): {HELP}"),
+    # Our statements are fixed: where tables and indexes agree, none of these happens.
+    ((apsw.SQLError, apsw.ConstraintError, apsw.EmptyError, apsw.MismatchError, apsw.InternalError), errors.Damaged,
+     f"{{path}} refused a step that every sound file takes ({{error}}): {HELP}"),
+    ((apsw.ConnectionClosedError,), errors.Closed, "{path} was closed"),
+    ((apsw.TooBigError,), errors.TooLarge, "a single value is too large for the database file"),
+)
+
+
+def ours(error: apsw.Error, path: Path) -> Exception:
+    """What a user is told; the error itself where it is not about the file."""
+    for kinds, make, text in _TRANSLATIONS:
+        if isinstance(error, kinds):
+            return make(text.format(path=path, error=error))
+    return error

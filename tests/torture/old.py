@@ -1,0 +1,35 @@
+"""A format after the newest: long enough to be killed in, and every part of it can be seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mcpvectordb import Database, connection
+from mcpvectordb.connection import MIGRATIONS, VERSION
+from tests.support import Letters
+
+ROWS = 5_000
+NEXT = f"""
+ALTER TABLE documents ADD COLUMN torture INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE torture (number INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;
+INSERT INTO torture WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < {ROWS})
+SELECT value, hex(randomblob(100)) FROM n;
+UPDATE documents SET torture = (SELECT count(*) FROM torture);
+CREATE INDEX torture_by_text ON torture (text);
+"""
+
+
+def know_the_next_format(folder: Path) -> None:
+    """Let this process know one format more than there is."""
+    step = folder / f"{VERSION + 1:03}_torture.sql"
+    step.write_text(NEXT)
+    connection.MIGRATIONS = (*MIGRATIONS, step)
+    connection.VERSION = VERSION + 1
+    connection.expected_schema.cache_clear()
+
+
+def open_all(paths: list[Path], steps: Path) -> None:
+    """A child's life: bring one file after the other up to the next format."""
+    know_the_next_format(steps)
+    for path in paths:
+        Database(path, embedder=Letters()).close()

@@ -1,0 +1,87 @@
+"""Files of earlier formats: each is brought up to date, and a kill meanwhile leaves it old or new, never between."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from mcpvectordb import Database, connection
+from mcpvectordb.connection import VERSION
+from tests.support import Letters
+from tests.torture.old import ROWS, know_the_next_format, open_all
+from tests.torture.support_torture import Promise, State, start, state, wait_for
+
+pytestmark = pytest.mark.torture
+
+FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("version-*.db"))
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
+def test_an_old_file_is_brought_up_to_date(promise: Callable[..., Promise], fixture: Path, tmp_path: Path) -> None:
+    kept = promise("11 old files", full=1, short=1)
+    kept.rounds += 1
+    assert migrated(fixture, tmp_path / "old.db")
+
+
+def migrated(fixture: Path, path: Path) -> State:
+    shutil.copy(fixture, path)
+    with Database(path, embedder=Letters()) as db:
+        assert db.stats().format == VERSION and db.check() == []
+        return state(db)
+
+
+def test_a_kill_leaves_a_file_old_or_new(promise: Callable[..., Promise], tmp_path: Path,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [migrated(fixture, tmp_path / f"{fixture.stem}.expected") for fixture in FIXTURES]
+    kept = promise("11 killed migrations", full=200, short=6)
+    seen: list[int] = []
+
+    def round(number: int, rng: random.Random) -> None:
+        fixture = FIXTURES[number % len(FIXTURES)]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        paths = [folder / f"{each}.db" for each in range(4)]
+        for path in paths:
+            shutil.copy(fixture, path)
+        child = start(open_all, paths, folder)
+        wait_for(lambda: Path(f"{paths[0]}-wal").exists() or not child.is_alive(), what="the first migration")
+        time.sleep(rng.uniform(0, 0.15))
+        child.kill()
+        child.join()
+        for path in paths:
+            seen.append(format_of(path))
+            verify(path, folder, expected[number % len(FIXTURES)], monkeypatch)
+        shutil.rmtree(folder)
+
+    kept.holds(round)
+    kept.note = ", ".join(f"{seen.count(each)} left in format {each}" for each in sorted(set(seen)))
+
+
+def format_of(path: Path) -> int:
+    """The format that a reader sees, with everything that belongs to it and nothing that does not."""
+    sql = apsw.Connection(str(path))
+    version = int(sql.execute("PRAGMA user_version").get)
+    assert sql.execute("PRAGMA integrity_check").get == "ok"
+    tables = {name for (name,) in sql.execute("SELECT name FROM sqlite_schema")}
+    assert ({"torture", "torture_by_text"} <= tables) == (version == VERSION + 1), "between two formats"
+    if version == VERSION + 1:
+        assert sql.execute("SELECT count(*), min(torture), max(torture) FROM torture, documents").get[1:] == (ROWS, ROWS)
+    sql.close()
+    return version
+
+
+def verify(path: Path, folder: Path, expected: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is now, it opens in the next format with all that was in it."""
+    with monkeypatch.context() as patch:
+        for name in ("MIGRATIONS", "VERSION"):
+            patch.setattr(connection, name, getattr(connection, name))
+        know_the_next_format(folder)
+        with Database(path, embedder=Letters()) as db:
+            assert state(db) == expected and db.check() == []
+    connection.expected_schema.cache_clear()
