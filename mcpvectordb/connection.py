@@ -24,7 +24,7 @@ import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.filters import FUNCTIONS
-from mcpvectordb.translation import HELP, ours
+from mcpvectordb.translation import HELP, ours, unwritable
 
 APPLICATION_ID = 0x4D435644  # "MCVD"
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
@@ -280,14 +280,10 @@ class File:
             yield
         except apsw.Error as error:
             raise ours(error, self.path) from error
-        except FileNotFoundError as error:
-            if Path(str(error.filename)) != self.path:
-                raise
-            raise errors.Unwritable(f"the folder {self.path.parent} does not exist: make it first") from error
-        except PermissionError as error:
+        except OSError as error:
             if isinstance(error, errors.MCPVectorDBError) or Path(str(error.filename)) != self.path:
                 raise
-            raise errors.Unwritable(f"no permission to use {self.path}") from error
+            raise unwritable(error, self.path) from error
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise errors.Damaged(f"{self.path} is damaged (a stored text is not what was written: {error}): {HELP}") from error
         except Exception as error:

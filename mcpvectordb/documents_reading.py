@@ -103,5 +103,5 @@ def chunks(sql: apsw.Connection, index: Index, ids: Sequence[int]) -> dict[int, 
                        first_line=first_line, last_line=last_line, page=page, headings=metadata.decode_list(headings))
              for id, owner, position, start, end, first_line, last_line, page, headings in rows if owner in documents}
     if missing := set(ids) - found.keys():
-        raise Damaged(f"the index names passages that are not there ({missing}): run `mcpvectordb check`, then `rebuild`")
+        raise Damaged(f"the index names passage {min(missing)}, which is not there: run `mcpvectordb check`, then `rebuild`")
     return found

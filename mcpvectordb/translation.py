@@ -1,4 +1,4 @@
-"""SQLite's errors in our words."""
+"""SQLite's and the system's errors about the file, in our words."""
 
 from __future__ import annotations
 
@@ -34,3 +34,12 @@ def ours(error: apsw.Error, path: Path) -> Exception:
         if isinstance(error, kinds):
             return make(text.format(path=path, error=error))
     return error
+
+
+def unwritable(error: OSError, path: Path) -> errors.Unwritable:
+    """What a user is told when the system does not let us use the file."""
+    if isinstance(error, FileNotFoundError):
+        return errors.Unwritable(f"the folder {path.parent} does not exist: make it first")
+    if isinstance(error, PermissionError):
+        return errors.Unwritable(f"no permission to use {path}")
+    return errors.Unwritable(f"{path} cannot be read or written: {error.strerror}")

@@ -186,7 +186,7 @@ def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:
     rows = sql.execute(f"{_SELECT} WHERE v.key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),))
     found = {row[0]: _vector(row) for row in rows}
     if missing := set(keys) - found.keys():
-        raise Damaged(f"the index names vectors that are not there ({missing}): run `mcpvectordb check`, then `salvage`")
+        raise Damaged(f"the index names vector {min(missing)}, which is not there: run `mcpvectordb check`, then `salvage`")
     return found
 
 

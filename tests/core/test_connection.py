@@ -389,3 +389,8 @@ def test_a_file_is_opened_patiently_while_another_process_reads_it_in_the_old_jo
     File(path).close()
     done.set()
     reader.join()
+
+
+def test_a_name_that_the_system_does_not_take_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Unwritable, match="cannot be read or written"):
+        File(tmp_path / ("x" * 300))

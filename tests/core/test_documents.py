@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from mcpvectordb import (
     Chunk,
     Condition,
     Config,
+    Damaged,
     Database,
     Document,
     Hit,
@@ -408,3 +410,16 @@ def test_documents_can_be_chosen_by_what_waits_for_embedding(db: Database) -> No
     assert db.documents.count(where={"pending": 0}) == 1
     db.embed_pending()
     assert db.documents.count(where={"pending": 0}) == 2
+
+
+def test_an_index_that_names_passages_that_are_not_there_is_told(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for number in range(3):
+            db.documents.ingest_text(f"apple {number}", source=str(number))
+    other = apsw.Connection(str(path))
+    other.execute("DELETE FROM document_chunks WHERE id = 2")
+    other.close()
+    with Database(path, embedder=Letters()) as db:
+        with pytest.raises(Damaged, match="passage 2, which is not there"):
+            db.documents.search("apple")
+        assert db.check()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb import InvalidInput, metadata
+from mcpvectordb import Damaged, InvalidInput, metadata
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 values = st.recursive(
@@ -53,3 +53,16 @@ def test_what_cannot_be_kept_is_refused_with_its_place(value: Any, message: str)
 def test_text_that_is_none_or_half_a_character_or_blank_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match="title"):
         metadata.storable(value, "title", blank=False)
+
+
+@pytest.mark.parametrize("text", ["7", "[]", '"a"', "null"])
+def test_stored_metadata_that_is_no_object_is_damage(text: str) -> None:
+    with pytest.raises(Damaged, match="metadata is not the object"):
+        metadata.decode(text)
+
+
+def test_a_stored_list_of_texts_comes_back() -> None:
+    assert metadata.decode_list('["a", "日本"]') == ("a", "日本")
+    for text in ("7", "{}", "[1]", '["a", null]'):
+        with pytest.raises(Damaged, match="list of texts"):
+            metadata.decode_list(text)

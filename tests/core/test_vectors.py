@@ -450,3 +450,26 @@ def test_threads_add_to_one_store_at_once(db: Database) -> None:
     for thread in threads:
         thread.join()
     assert db.vectors.count() == 120 and len(db.vectors.stores()) == 1 and db.check() == []
+
+
+def test_an_index_that_names_vectors_that_are_not_there_is_told(path: Path) -> None:
+    with Database(path) as db:
+        for number in range(20):
+            db.vectors.add(str(number), [1.0, number])
+    row = _changed(path, "SELECT * FROM sqlite_schema WHERE name = 'vectors_by_part'")[0]
+    _changed(path, "DELETE FROM sqlite_schema WHERE name = 'vectors_by_part'")
+    _changed(path, "DELETE FROM vectors WHERE key = 3")  # of which the index now does not know
+    _changed(path, "INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
+    with Database(path) as db:
+        with pytest.raises(Damaged, match="vector 3, which is not there"):
+            db.vectors.search([1.0, 3.0], limit=20)
+        assert db.check()
+
+
+def _changed(path: Path, statement: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
+    """Another program's change behind our back."""
+    other = apsw.Connection(str(path))
+    other.execute("PRAGMA writable_schema = ON")
+    rows = other.execute(statement, bindings).fetchall()
+    other.close()
+    return rows

@@ -30,6 +30,7 @@ def made(path: Path) -> State:
         for number in range(60):
             db.documents.ingest_text(some_text(rng), source=f"a{number}", embed=number % 7 > 0, metadata={"n": number})
             db.vectors.add(f"v{number}", [rng.uniform(-1, 1) for _ in range(4)])
+            db.contexts.add(f"t{number}", "user", some_text(rng)) if number % 3 == 0 else None
         for document in db.documents.browse(limit=10):
             db.documents.delete(document.id)
         return state(db)
@@ -160,16 +161,19 @@ def _print(path: Path) -> object:
 def _asked(db: Database, look: Look) -> Iterator[str]:
     """What every way of reading says; only errors of ours may come back."""
     documents = db.documents
-    for question in (
-        db.stats, db.check, documents.libraries, documents.count,
+    questions: list[Callable[[], object]] = [
+        db.stats, documents.libraries, documents.count, lambda: db.contexts.search("harbour"),
         lambda: [documents.text(each.id) for each in documents.browse(limit=1_000)],
-        *(lambda mode=mode: documents.search("harbour lamp", mode=mode, limit=20) for mode in ("text", "vector", "hybrid")),
+        lambda: documents.search("harbour lamp", mode="text", limit=20),
+        lambda: documents.search("harbour lamp", mode="vector", limit=20),
+        lambda: documents.search("harbour lamp", mode="hybrid", limit=20),
         lambda: documents.search("tide", where={"metadata.n": {"gt": 3}, "source": {"starts_with": "a"}}),
-        lambda: db.vectors.search([1.0, 2.0, 3.0, 4.0]),
-    ):
+        lambda: db.vectors.search([1.0, 2.0, 3.0, 4.0]), lambda: db.contexts.browse(limit=50),
+    ]
+    for question in (lambda: "; ".join(db.check()), *questions):
         try:
-            answer = question()  # type: ignore[operator]
-            yield "; ".join(answer) if question == db.check else ""
+            answer = question()
+            yield answer if isinstance(answer, str) else ""
         except (DatabaseError, NotFound) as error:
             yield str(error)
         except Exception as error:
@@ -199,14 +203,15 @@ def _saved(path: Path, before: State, look: Look) -> None:
     except DatabaseError:
         return  # nothing was left
     with Database(target, embedder=Letters()) as db:
-        look.wrong += [f"saved: {problem}" for problem in db.check()] + _strange(state(db), before, done)
+        found = {f"document {each.source}": db.documents.text(each.id) for each in db.documents.browse(limit=1_000)}
+        look.wrong += [f"saved: {problem}" for problem in db.check()] + _strange(found, before, done)
 
 
 def _strange(found: State, before: State, done: Salvaged) -> list[str]:
     """Documents that are not what they were although nobody said so."""
     told = {f"document {source}" for source in done.incomplete} | {"document new"}
     return [f"saved: {key} is {content[:40]!r}" for key, content in found.items()
-            if key not in told and key.startswith("document") and before.get(key) != content]
+            if key not in told and before.get(key) != content]
 
 
 # Many files in few children.

@@ -292,12 +292,12 @@ def live(path: Path, count: int, looks: int, answer: Connection) -> None:
 
 def start(target: Callable[..., None], *arguments: object) -> ForkServerProcess:
     """A new process of its own, forked from a server that has the library loaded but never opened a file."""
-    process = _context().Process(target=target, args=arguments, daemon=True)
+    process = _server().Process(target=target, args=arguments, daemon=True)
     process.start()
     return process
 
 
-def _context() -> ForkServerContext:
+def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.torture.support_torture", "numpy", "tokenizers", "mcpvectordb.salvage"])
     return context
