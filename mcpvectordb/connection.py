@@ -218,11 +218,22 @@ class File:
         if not self.path.is_file():
             raise errors.NotOurFile(f"{self.path} is a device or a pipe; name an ordinary file")
         with self.path.open("rb") as file:
-            head = file.read(16)
-        if head and head != b"SQLite format 3\x00":
+            head = file.read(72)
+        if not head or self._interrupted(head):
+            return
+        if not head.startswith(b"SQLite format 3\x00"):
             raise errors.NotOurFile(f"{self.path} is not a SQLite database; it was left as it is")
-        if head:
-            self._look()
+        self._look()
+
+    def _interrupted(self, head: bytes) -> bool:
+        """Whether a power cut came while the file was made or became a WAL file: a writer undoes that by the journal."""
+        try:
+            with Path(f"{self.path}-journal").open("rb") as file:
+                journal = file.read(20)
+        except OSError:
+            return False
+        was_empty, is_ours = journal[16:20] == bytes(4), head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+        return journal.startswith(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7") and (was_empty or is_ours)
 
     def _look(self) -> None:
         """Verify as a reader who leaves no log behind: where there is none, nobody has the file open."""

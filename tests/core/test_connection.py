@@ -394,3 +394,36 @@ def test_a_file_is_opened_patiently_while_another_process_reads_it_in_the_old_jo
 def test_a_name_that_the_system_does_not_take_is_told(tmp_path: Path) -> None:
     with pytest.raises(Unwritable, match="cannot be read or written"):
         File(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize("torn", [b"", bytes(512), None], ids=["unwritten", "torn", "written"])
+def test_a_file_whose_making_was_cut_off_is_made_again(path: Path, torn: bytes | None) -> None:
+    """A power cut leaves the journal of the very first transaction, and of the first page whatever it likes."""
+    done = python("""
+import apsw, os, sys
+sql = apsw.Connection(sys.argv[1])
+sql.execute("PRAGMA page_size = 8192; PRAGMA cache_spill = 1; PRAGMA cache_size = 1; BEGIN")
+for n in range(50): sql.execute(f"CREATE TABLE t{n} (x)")
+sql.cache_flush()
+os._exit(0)
+""", str(path))
+    assert done.returncode == 0 and Path(f"{path}-journal").stat().st_size, done.stderr
+    if torn is not None:
+        path.write_bytes(torn + path.read_bytes()[len(torn):] if torn else b"")
+    made(path)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_another_programs_journal_is_not_rolled_back(path: Path) -> None:
+    done = python("""
+import apsw, os, sys
+sql = apsw.Connection(sys.argv[1])
+sql.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine'); BEGIN; UPDATE notes SET text = 'half'")
+sql.cache_flush()
+os._exit(0)
+""", str(path))
+    assert done.returncode == 0 and Path(f"{path}-journal").stat().st_size, done.stderr
+    before = path.read_bytes()
+    with pytest.raises(NotOurFile, match="another program"):
+        File(path)
+    assert path.read_bytes() == before and Path(f"{path}-journal").exists()
