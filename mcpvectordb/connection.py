@@ -306,7 +306,7 @@ class File:
         """Whether the file itself explains an error that no sound one can cause: by values or gaps that are never stored."""
         try:
             connection = self._connection()
-            return bool(connection.execute("PRAGMA quick_check(1)").get != "ok"
+            return bool(connection.execute("PRAGMA integrity_check(1)").get != "ok"
                         or connection.execute("PRAGMA foreign_key_check").fetchone())
         except apsw.Error:
             return True

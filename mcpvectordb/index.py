@@ -234,7 +234,7 @@ class Index:
         """The chunks whose text is not the one that came in, with the hash of what it is now."""
         hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
         for id, title, headings, text in self.passages(sql):
-            if (hash := _digest(embedded(title, headings, text))) != hashes[id]:
+            if (hash := _digest(embedded(title, headings, text))) != hashes.get(id):
                 yield id, hash
 
     def _lease_until(self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]) -> None:

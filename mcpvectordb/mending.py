@@ -7,6 +7,7 @@ ingesting the source again replaces it.
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from typing import Any
 import apsw
 
 from mcpvectordb import arrays, dates
+from mcpvectordb.contexts.keys import checked_names
+from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import Index
 from mcpvectordb.metrics import METRICS
 
@@ -149,9 +152,19 @@ def _mend_settings(sql: apsw.Connection) -> None:
                 "WHEN 'chunk_overlap' THEN CAST(value AS INTEGER) NOT BETWEEN 0 AND 1000 ELSE NOT json_valid(value) END")
     sql.execute("INSERT OR IGNORE INTO settings (name, value) SELECT 'model', CAST(key AS TEXT) FROM models "
                 "ORDER BY (SELECT count(*) FROM document_embeddings WHERE model = key) DESC LIMIT 1")
+    if not _are_keys(sql.execute("SELECT value FROM settings WHERE name = 'indexed_metadata'").get or "[]"):
+        sql.execute("DELETE FROM settings WHERE name = 'indexed_metadata'")
     settled = "('model', 'chunk_size', 'chunk_overlap')"  # all three at once, with the first text that comes in
     sql.execute(f"DELETE FROM settings WHERE name IN {settled} AND name <> 'model' "
                 f"AND (SELECT count(*) FROM settings WHERE name IN {settled}) < 3")
+
+
+def _are_keys(text: str) -> bool:
+    try:
+        checked_names(json.loads(text))
+    except (InvalidInput, TypeError):
+        return False
+    return True
 
 
 def _accept_texts(sql: apsw.Connection, index: Index) -> Iterator[int]:

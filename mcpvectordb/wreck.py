@@ -48,8 +48,9 @@ class Table:
 
     @property
     def columns(self) -> str:
-        """What to select: text as bytes, since damaged text need not be text any more."""
-        return ", ".join(f'CAST("{each}" AS BLOB)' if each in self.texts else f'"{each}"' for each in self.stored)
+        """What to select: text as bytes, since what is damaged need not be text any more, or text although it was none."""
+        return ", ".join(f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END"
+                         for each in map('"{}"'.format, self.stored))
 
     def decoded(self, row: Row) -> Row:
         """The values of the columns that can be written."""

@@ -153,3 +153,20 @@ def test_stats_count_what_is_there(path: Path) -> None:
         assert (stats.documents, stats.libraries, stats.chunks, stats.pending) == (4, 2, 4, 1)
         assert (stats.model, stats.dimension, stats.path) == ("letters", 32, str(path))
         assert stats.bytes > 0
+
+
+def test_rows_that_an_index_of_sqlite_does_not_know_are_told(path: Path) -> None:
+    filled(path, 3).close()
+    other = apsw.Connection(str(path))
+    other.execute("PRAGMA writable_schema = ON")
+    index = other.execute("SELECT * FROM sqlite_schema WHERE name = 'document_chunks_by_hash'").fetchall()[0]
+    other.execute("DELETE FROM sqlite_schema WHERE name = 'document_chunks_by_hash'")
+    other.close()
+    other = apsw.Connection(str(path))
+    other.execute("INSERT INTO document_chunks SELECT id + 10, owner, position + 1, tile, tile_start + length(tile), start, "
+                  '"end", first_line, last_line, page, headings, hash FROM document_chunks')
+    other.execute("PRAGMA writable_schema = ON")
+    other.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", index)
+    other.close()
+    with Database(path, embedder=Letters()) as db:
+        assert any("document_chunks_by_hash" in problem for problem in db.check())

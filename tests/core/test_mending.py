@@ -80,6 +80,7 @@ def test_what_cannot_stay_is_told(path: Path, statement: str, lost: str) -> None
 @pytest.mark.parametrize("statement", [
     "UPDATE document_embeddings SET embedding = x'00'", "DELETE FROM document_embeddings", "DELETE FROM models",
     "UPDATE models SET dimension = 0", "DELETE FROM settings", "UPDATE settings SET value = 'x' WHERE name <> 'model'",
+    """INSERT INTO settings VALUES ('indexed_metadata', '["s|atus"]')""",
 ])
 def test_chunks_without_a_sound_embedding_get_a_new_one(path: Path, statement: str) -> None:
     broken(path, statement)

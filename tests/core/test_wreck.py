@@ -78,3 +78,12 @@ def test_the_damaged_file_is_not_touched(path: Path, settings: list[tuple[str, s
     before = path.read_bytes()
     read(path, "models")
     assert path.read_bytes() == before
+
+
+def test_bytes_that_became_text_are_read_as_bytes(path: Path, settings: list[tuple[str, str]]) -> None:
+    data = path.read_bytes()
+    as_blob, as_text = b"\x05\x09\x09\x82\x0c", b"\x05\x09\x09\x82\x0d"  # one bit in the head of the row (1, 1, 128 bytes)
+    assert data.count(as_blob) == 1
+    path.write_bytes(data.replace(as_blob, as_text))
+    found, _ = read(path, "document_embeddings")
+    assert [(row[0], row[1], type(row[2]), len(row[2])) for row in found] == [(1, 1, bytes, 128)]  # type: ignore[arg-type]
