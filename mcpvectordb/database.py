@@ -13,8 +13,8 @@ from mcpvectordb.connection import File
 from mcpvectordb.contexts.keys import Keys
 from mcpvectordb.contexts.shelf import Contexts
 from mcpvectordb.contexts.words import ContextWords
-from mcpvectordb.documents import Documents
-from mcpvectordb.documents_search import Searching
+from mcpvectordb.documents.search import Searching
+from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.encoder import Encoder
 from mcpvectordb.index import Index

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from mcpvectordb import spelling
-from mcpvectordb.documents_reading import SELECT, document, path
+from mcpvectordb.documents.reading import SELECT, document, path
 from mcpvectordb.errors import NotFound
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable

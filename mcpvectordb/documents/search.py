@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 
 import apsw
 
-from mcpvectordb import documents_reading as reading
-from mcpvectordb import documents_words, ranking, search, words
+from mcpvectordb import ranking, search, words
 from mcpvectordb.connection import File
-from mcpvectordb.documents_reading import Chosen
-from mcpvectordb.documents_words import Ranked
+from mcpvectordb.documents import reading
+from mcpvectordb.documents import words as all_words
+from mcpvectordb.documents.reading import Chosen
+from mcpvectordb.documents.words import Ranked
 from mcpvectordb.index import Index, embedded
 from mcpvectordb.learning import Learned, Learning
 from mcpvectordb.meaning import Ranked as RankedChunks
@@ -127,9 +128,9 @@ class Searching:
         wanted = words.wanted(question.text)
         if not wanted.terms:
             return _Found(reasons={"text": NO_WORDS})
-        ranked = documents_words.find(sql, self._index, wanted, question.chosen, question.wanted)
+        ranked = all_words.find(sql, self._index, wanted, question.chosen, question.wanted)
         if not ranked and wanted.telling != wanted:  # who asks "how do I …" need not find "how" and "I"
-            ranked = documents_words.find(sql, self._index, wanted.telling, question.chosen, question.wanted)
+            ranked = all_words.find(sql, self._index, wanted.telling, question.chosen, question.wanted)
         return _Found([(chunk, ranking.saturated(score), Scores(text=score, text_rank=rank))
                        for rank, (_, chunk, score) in enumerate(ranked, 1)], ["text"])
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpvectordb import Database, InvalidInput, NotFound
-from mcpvectordb.documents_reading import path as shown
+from mcpvectordb.documents.reading import path as shown
 from tests.support import Letters
 
 

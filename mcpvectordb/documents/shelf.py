@@ -13,11 +13,11 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb import documents_paths, libraries, metadata, snippets, words
-from mcpvectordb import documents_reading as reading
+from mcpvectordb import libraries, metadata, snippets, words
 from mcpvectordb.config import Config
 from mcpvectordb.connection import File
-from mcpvectordb.documents_search import Question, Searching
+from mcpvectordb.documents import paths, reading
+from mcpvectordb.documents.search import Question, Searching
 from mcpvectordb.encoder import Encoder
 from mcpvectordb.errors import ModelError, NoText, TooLarge
 from mcpvectordb.filters import Where
@@ -232,17 +232,17 @@ class Documents:
         A name may say from which line on, and how many: notes/tea.md:120, notes/tea.md:120:20. Raises NotFound.
         """
         with self._file.reading() as sql:
-            return documents_paths.find(sql, name)
+            return paths.find(sql, name)
 
     def similar(self, name: str) -> list[str]:
         """The paths of up to five documents that may have been meant by a name that none has, best first."""
         with self._file.reading() as sql:
-            return documents_paths.similar(sql, name)
+            return paths.similar(sql, name)
 
     def matching(self, pattern: str) -> list[Document]:
         """The documents whose path, with or without the library in front, fits a pattern (see `add_library`); by path."""
         with self._file.reading() as sql:
-            return documents_paths.matching(sql, pattern)
+            return paths.matching(sql, pattern)
 
     def text_bytes(self, id: str) -> int:
         """How many bytes the text of a document has in UTF-8; it is not read for that."""

@@ -15,7 +15,7 @@ from itertools import islice
 
 import apsw
 
-from mcpvectordb.documents_reading import Chosen, path
+from mcpvectordb.documents.reading import Chosen, path
 from mcpvectordb.index import Index
 from mcpvectordb.meaning import Allowed
 from mcpvectordb.words import CJK, Term, Wanted

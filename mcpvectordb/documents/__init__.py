@@ -1,0 +1,1 @@
+"""The documents shelf: ingest sources, browse them, and search their chunks."""
