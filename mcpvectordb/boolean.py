@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcpvectordb import words
-from mcpvectordb.words import MAX_DISTINCT_TERMS, MAX_QUERY_CHARACTERS, Asked, Reading, Term
+from mcpvectordb.words import MAX_JOINED, MAX_QUERY_CHARACTERS, Asked, Reading, Term
 
 MAX_DEPTH = 10  # FTS5 can go little deeper
 OPERATORS = ("AND", "OR", "NOT")
@@ -47,8 +47,8 @@ def parse(text: str) -> Asked:
     if not any(_term(piece).expression for piece in terms):
         return Asked()
     try:
-        if len(terms) > MAX_DISTINCT_TERMS or len(text) > MAX_QUERY_CHARACTERS:
-            raise _Malformed(f"it has more than {MAX_DISTINCT_TERMS} words or {MAX_QUERY_CHARACTERS:,} characters")
+        if len(terms) > MAX_JOINED or len(text) > MAX_QUERY_CHARACTERS:
+            raise _Malformed(f"it has more than {MAX_JOINED} words or {MAX_QUERY_CHARACTERS:,} characters")
         part = _Parser(pieces).whole()
     except _Malformed as error:
         plain = words.match(" ".join(piece.strip('"*') for piece in terms))

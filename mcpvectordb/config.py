@@ -22,9 +22,11 @@ class Config:
     model            name of the embedding model for a new file; "" takes the best one installed
     chunk_size       tokens per chunk in a new file; 0 takes what suits the model
     chunk_overlap    tokens that a chunk repeats from the one before it
+    vector_weight    how much meaning counts against words in hybrid searches for passages, 0 to 1; None takes what suits the
+                     model, and `mcpvectordb bench` tells whether another one would find more
     read_only        open for reading; nothing is written, not even a lock file on read-only media
     busy_timeout     seconds to wait for another process's write
-    resident_bytes   memory that a process may spend on keeping codes of embeddings at hand; 0 keeps none
+    resident_bytes   memory that a process may spend on keeping words and codes of embeddings at hand; 0 keeps none
     max_source_bytes largest file or download that is ingested
     allow_urls       False refuses every http and https source
     allow_private_urls  True lets URLs lead to this machine and its private networks
@@ -46,6 +48,7 @@ class Config:
     model: str = ""
     chunk_size: int = 0
     chunk_overlap: int = 0
+    vector_weight: float | None = None
     read_only: bool = False
     busy_timeout: float = 30.0
     resident_bytes: int = 1_000_000_000
@@ -71,6 +74,8 @@ class Config:
             raise InvalidInput(f"chunk_size must be 0 (automatic) or 16 to 2000 tokens, not {self.chunk_size}")
         if self.chunk_overlap < 0 or (self.chunk_size and self.chunk_overlap > self.chunk_size // 2):
             raise InvalidInput(f"chunk_overlap must be 0 to half of chunk_size, not {self.chunk_overlap}")
+        if self.vector_weight is not None and not 0 <= self.vector_weight <= 1:
+            raise InvalidInput(f"vector_weight must be 0 to 1, not {self.vector_weight}")
         if self.busy_timeout < 0:
             raise InvalidInput(f"busy_timeout must be 0 or more seconds, not {self.busy_timeout}")
         if self.max_source_bytes < 1:
@@ -97,7 +102,7 @@ class Config:
                 continue
             if name not in kinds:
                 raise InvalidInput(f"unknown environment variable {name}{_did_you_mean(name, [*kinds, *also])}")
-            values[kinds[name].name] = _parse(name, text, type(kinds[name].default))
+            values[kinds[name].name] = _parse(name, text, _kind(kinds[name].default))
         return cls(**values)
 
     def models_folder(self) -> Path:
@@ -117,6 +122,11 @@ def data_folder() -> Path:
 def _did_you_mean(name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+
+
+def _kind(default: object) -> type:
+    """What a field with this default holds; None stands for a number that depends."""
+    return float if default is None else type(default)
 
 
 def _parse(name: str, text: str, kind: type) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 import os
 import random
 import re
@@ -17,14 +16,14 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import apsw
 
-from mcpvectordb import errors
+from mcpvectordb import errors, extension
 from mcpvectordb.filters import FUNCTIONS
-from mcpvectordb.translation import HELP, ours, unwritable
+from mcpvectordb.translation import HELP, ours, refused
 
 APPLICATION_ID = 0x4D435644  # "MCVD"
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
@@ -35,8 +34,9 @@ VERSION = len(MIGRATIONS)
 _VECTOR_TABLE = re.compile(r"CREATE VIRTUAL TABLE (\w+) USING vec0\(embedding int8\[(\d{1,5})\] .*")
 _KEY_INDEX = re.compile(r'CREATE INDEX "context_key_([A-Za-z0-9_.-]{1,64})" ON contexts .*')
 _BUSY_ATTEMPTS = 3
-# Not before a new file has its first page: for a moment it would be all zeros, and others would take it for foreign.
-_MAPPED = "PRAGMA mmap_size = 1073741824"
+# Not mapped: a file that somebody cuts off would kill the process, and mapped pages are checked anew at every look at them,
+# which makes FTS5 five times slower.
+_CACHED = "PRAGMA cache_size = -65536"
 
 
 def vector_table(name: str, dimension: int) -> str:
@@ -68,6 +68,7 @@ class File:
         self._closed = False
         self._identity: tuple[int, int] | None = None
         self._name = f"file:/{uuid.uuid4().hex}?vfs=memdb"
+        self._check = weakref.WeakMethod[Callable[[], Sequence[str]]](self.flaws)
         with self._translated():
             self.read_only = not self.memory and (read_only or not self._writable())
             if not self.memory:
@@ -79,12 +80,23 @@ class File:
             elif _pragma(self._keeper, "user_version") < VERSION:
                 raise errors.ReadOnly(f"{self.path} has an old format: open it once where it can be written, then copy it back")
 
+    def checked_by(self, check: Callable[[], Sequence[str]]) -> None:
+        """Let somebody who knows more of the file say what is wrong with it, as long as they live."""
+        self._check = weakref.WeakMethod(check)
+
     def close(self) -> None:
         """Close every connection; the last one to close a file writes its log back into it."""
         self._closed = True
         for connection in list(self._open):
             with contextlib.suppress(apsw.ThreadingViolationError):
                 connection.close()
+
+    def flaws(self) -> list[str]:
+        """What SQLite itself finds wrong with the file, FTS5's own check included, and rows that refer to missing ones."""
+        with self.reading() as sql:
+            found = [str(row[0]) for row in sql.execute("PRAGMA integrity_check(100)") if row[0] != "ok"]
+            return found + [f"{table}: row {row} refers to a missing row of {parent}"
+                            for table, row, parent, _ in sql.execute("PRAGMA foreign_key_check")]
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -94,8 +106,8 @@ class File:
             if connection.in_transaction:
                 yield connection
                 return
-            self._patiently(connection, "BEGIN")
             try:
+                self._begin(connection, "BEGIN")
                 yield connection
             finally:
                 if connection.in_transaction:
@@ -111,8 +123,8 @@ class File:
             if connection.in_transaction:
                 yield connection
                 return
-            self._patiently(connection, "BEGIN IMMEDIATE")
             try:
+                self._begin(connection, "BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
                 self._check_place()
@@ -125,6 +137,13 @@ class File:
         """A connection without a transaction, for VACUUM and the like."""
         with self._translated():
             yield self._connection()
+
+    def _begin(self, connection: apsw.Connection, statement: str) -> None:
+        """Start a transaction; when others have changed the schema or the format meanwhile, it is compared again."""
+        self._patiently(connection, statement)
+        if (marks := _marks(connection)) != self._local.marks:
+            self._verify(connection)
+            self._local.marks = marks
 
     def _patiently(self, connection: apsw.Connection, statement: str) -> None:
         """Wait for locks, also for those that SQLite itself does not wait for: a change of the journal's kind."""
@@ -179,10 +198,12 @@ class File:
             (apsw.SQLITE_DBCONFIG_DQS_DDL, 0),
         ):
             connection.config(setting, value)
+        connection.execute("BEGIN")
         self._verify(connection)
+        self._local.marks = _marks(connection)
+        connection.execute("ROLLBACK")
         _equip(connection)
-        if _pragma(connection, "page_count"):
-            connection.execute(_MAPPED).fetchall()
+        connection.execute(_CACHED)
         return connection
 
     def _uri(self) -> str:
@@ -223,6 +244,8 @@ class File:
             return
         if not head.startswith(b"SQLite format 3\x00"):
             raise errors.NotOurFile(f"{self.path} is not a SQLite database; it was left as it is")
+        if head[18:20] not in (b"\1\1", b"\2\2"):  # or becoming a WAL file would write over it
+            raise errors.Damaged(f"{self.path} is damaged (its journal is of no known kind); it was left as it is: {HELP}")
         self._look()
 
     def _interrupted(self, head: bytes) -> bool:
@@ -249,14 +272,13 @@ class File:
     def _look_at(self, name: str) -> None:
         with contextlib.closing(apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as reader:
             reader.set_busy_timeout(self._busy_ms)
+            reader.execute("BEGIN")
             self._verify(reader)
 
     def _verify(self, connection: apsw.Connection) -> None:
-        """Compare the whole schema with the one this version would have made, before anything else is read."""
-        connection.execute("BEGIN")
+        """Compare the whole schema with the one this version would have made, in a transaction and before any other look."""
         application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
         rows = frozenset(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
-        connection.execute("ROLLBACK")
         if not rows and application == 0 and version == 0:
             if self.read_only:
                 raise errors.NotOurFile(f"{self.path} is empty")
@@ -277,42 +299,44 @@ class File:
             if _pragma(connection, "page_count") == 0:
                 connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             self._patiently(connection, "PRAGMA journal_mode = WAL")
-            connection.execute(_MAPPED).fetchall()
         while _pragma(connection, "user_version") < VERSION:
             with self.writing():
                 version = _pragma(connection, "user_version")
                 if version < VERSION:  # another process may have been faster
                     migrate(connection, version)
+                    self._local.marks = _marks(connection)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """The one place where SQLite's and the system's errors about the file become ours."""
+        """The one place where SQLite's and the system's errors about the file become ours; our mistakes stay what they are."""
         try:
             yield
-        except apsw.Error as error:
-            raise ours(error, self.path) from error
-        except OSError as error:
-            if isinstance(error, errors.MCPVectorDBError) or Path(str(error.filename)) != self.path:
-                raise
-            raise unwritable(error, self.path) from error
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise errors.Damaged(f"{self.path} is damaged (a stored text is not what was written: {error}): {HELP}") from error
+        except errors.MCPVectorDBError:
+            raise
         except Exception as error:
-            if isinstance(error, errors.MCPVectorDBError) or not self._broken():
+            told = ours(error, self.path)
+            if told is None and (isinstance(error, OSError) or not self._explains()):
                 raise
-            raise errors.Damaged(f"{self.path} is damaged ({type(error).__name__}: {error}): {HELP}") from error
+            raise (told or refused(error, self.path)) from error
 
-    def _broken(self) -> bool:
-        """Whether the file itself explains an error that no sound one can cause: by values or gaps that are never stored."""
+    def _explains(self) -> bool:
+        """Whether the file itself is the reason for an error that no sound file can cause."""
+        if getattr(self._local, "checking", False):
+            return True  # even looking at it fails
+        self._local.checking = True
         try:
-            connection = self._connection()
-            return bool(connection.execute("PRAGMA integrity_check(1)").get != "ok"
-                        or connection.execute("PRAGMA foreign_key_check").fetchone())
+            # Inside another transaction it is asked again when that one has been undone.
+            return not self._connection().in_transaction and bool((self._check() or self.flaws)())
+        except errors.MCPVectorDBError as error:
+            return isinstance(error, errors.Damaged)
         except apsw.Error:
             return True
+        finally:
+            self._local.checking = False
 
 
 _inherited: list[apsw.Connection] = []
+
 
 def _resolved(path: Path) -> Path:
     try:
@@ -333,7 +357,7 @@ def expected_schema(version: int, vector_tables: frozenset[tuple[str, int]],
                     keys: frozenset[str]) -> frozenset[tuple[object, ...]]:
     """Every row that sqlite_schema has in a sound file of this version with these vec0 tables and indexed keys."""
     scratch = apsw.Connection(MEMORY)
-    _load_vectors(scratch)
+    extension.load(scratch)
     for step in range(version):
         migrate(scratch, step)
     extras = [vector_table(name, dimension) for name, dimension in vector_tables] + [key_index(key) for key in keys]
@@ -357,7 +381,7 @@ def _indexed_keys(rows: frozenset[tuple[object, ...]]) -> frozenset[str]:
 
 def _equip(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
-    _load_vectors(connection)
+    extension.load(connection)
     for name, (function, arguments) in FUNCTIONS.items():
         connection.create_scalar_function(name, function, arguments, deterministic=True)
     for pragma in ("foreign_keys = ON", "synchronous = FULL", "cell_size_check = ON",
@@ -365,21 +389,9 @@ def _equip(connection: apsw.Connection) -> None:
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
-def _load_vectors(connection: apsw.Connection) -> None:
-    connection.enable_load_extension(True)
-    connection.load_extension(_extension())
-    connection.enable_load_extension(False)
-
-
-@functools.cache
-def _extension() -> str:
-    """Where sqlite-vec's library lies; importing the package instead would load numpy."""
-    from importlib.metadata import files
-
-    for file in files("sqlite-vec") or ():
-        if file.stem == "vec0":
-            return str(file.locate())
-    raise errors.DatabaseError("the package sqlite-vec is not installed properly: reinstall it with pip")
+def _marks(connection: apsw.Connection) -> tuple[int, int]:
+    """What is another number after any change of the schema or the format."""
+    return _pragma(connection, "schema_version"), _pragma(connection, "user_version")
 
 
 def _pragma(connection: apsw.Connection, name: str) -> int:

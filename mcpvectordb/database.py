@@ -13,6 +13,7 @@ from mcpvectordb.connection import File
 from mcpvectordb.contexts.keys import Keys
 from mcpvectordb.contexts.shelf import Contexts
 from mcpvectordb.contexts.words import ContextWords
+from mcpvectordb.documents import reading
 from mcpvectordb.documents.search import Searching
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.embedding.embedder import Embedder
@@ -40,8 +41,10 @@ class Database:
     def __init__(self, path: str | os.PathLike[str], *, config: Config | None = None, embedder: Embedder | None = None) -> None:
         self.config = config or Config()
         self._file = File(path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout)
-        residents = Residents(self.config.resident_bytes)
-        documents = Index("document", "(SELECT title FROM documents WHERE key = c.owner)", residents=residents)
+        for_words = self.config.resident_bytes // 4
+        residents = Residents(self.config.resident_bytes - for_words)
+        documents = Index("document", "(SELECT title FROM documents WHERE key = c.owner)", residents=residents,
+                          resident_bytes=for_words, filtered=reading.FILTERED)
         contexts = Index("context", "''", words=False, residents=residents)
         self._indexes = (documents, contexts)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
@@ -54,6 +57,7 @@ class Database:
         words, keys = ContextWords(contexts), Keys(self.config.indexed_metadata)
         self.contexts = Contexts(self._file, self.config, self._encoder, contexts, words, keys, self._reranking)
         self._kept = (*self._indexes, vectors, words, keys, cache)
+        self._file.checked_by(self.check)
         if not self._file.read_only:
             self._encoder.complete()
 
@@ -69,7 +73,7 @@ class Database:
 
     def embed_pending(self, *, progress: ProgressCallback | None = None) -> int:
         """Embed every chunk that waits for it; how many. Killed, it goes on where it was; processes share the work."""
-        return self._encoder.embed(progress=progress)
+        return self._encoder.embed(progress=progress).chunks
 
     def use_model(self, name: str, *, progress: ProgressCallback | None = None) -> None:
         """Embed everything again by another model; searches go on with the old one until it is done."""

@@ -10,8 +10,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
@@ -19,21 +19,20 @@ from mcpvectordb import words
 from mcpvectordb.config import Config
 from mcpvectordb.connection import File
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import Model
+from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import Embedder, checked
 from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline
 from mcpvectordb.errors import Closed, Damaged, EmbeddingFailed, InvalidInput, ModelError, ModelMissing
-from mcpvectordb.index import Index
-from mcpvectordb.records import Progress, ProgressCallback
+from mcpvectordb.index import Index, models
+from mcpvectordb.records import Embedded, Progress, ProgressCallback
 from mcpvectordb.search import BLIND_VECTOR_WEIGHT, Meant
 
-BATCH = 64
+BATCH = 32  # an interrupt waits for one at most
 DEFAULT_VECTOR_WEIGHT = 0.5  # suits any model
 POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(NamedTuple):
     """A row of the table models."""
 
     key: int
@@ -59,6 +58,8 @@ class Encoder:
         """The model that searches use; None in a file into which nothing was ingested yet."""
         row = sql.execute("SELECT key, models.name, digest, dimension FROM models JOIN settings "
                           "ON settings.name = 'model' AND settings.value = key").fetchone()
+        if row and [type(value) for value in row] != [int, str, str, int]:
+            raise Damaged("the file's model is not what was written: run `mcpvectordb check`, then `mcpvectordb salvage`")
         return Fixed(*row) if row else None
 
     def expected(self, sql: apsw.Connection) -> tuple[str, int]:
@@ -116,13 +117,17 @@ class Encoder:
                         index.create(sql, model, dimension)
 
     def _lacking(self, sql: apsw.Connection) -> list[tuple[Index, int, int]]:
-        models = list(sql.execute("SELECT key, dimension FROM models"))
-        return [(index, model, dimension) for index in self._indexes for model, dimension in models
+        return [(index, model, dimension) for index in self._indexes for model, dimension in models(sql)
                 if model not in index.meaning.coded(sql)]
 
     def pending(self, sql: apsw.Connection, model: Fixed) -> int:
         """How many chunks wait for this model."""
         return sum(index.count_pending(sql, model.key) for index in self._indexes)
+
+    def waiting(self, sql: apsw.Connection, index: Index, owners: Sequence[int]) -> int:
+        """How many chunks of these owners wait for the active model."""
+        model = self.active(sql)
+        return index.count_pending(sql, model.key, owners) if model else 0
 
     # What this machine can do.
 
@@ -146,8 +151,8 @@ class Encoder:
         except ModelError as error:
             return str(error)
         blind = getattr(embedder, "latin_only", False) and words.foreign(text)
-        weight = BLIND_VECTOR_WEIGHT if blind else getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT)
-        return Meant(fixed.key, vector.tobytes(), weight)
+        known = fixed.name if fixed.name in CATALOGUE and CATALOGUE[fixed.name].digest == fixed.digest else ""
+        return Meant(fixed.key, vector.tobytes(), BLIND_VECTOR_WEIGHT if blind else self._weight(embedder), known)
 
     def lacking(self) -> str:
         """Why the file's model is not to be had on this machine; "" when it is. It is not loaded for that."""
@@ -168,25 +173,36 @@ class Encoder:
         self._warming.start()
 
     def embed(self, *, index: Index | None = None, owners: Sequence[int] | None = None, model: Fixed | None = None,
-              progress: ProgressCallback | None = None) -> int:
-        """Embed what waits (of one index's owners, or everything) by the active or the given model; how many chunks.
+              progress: ProgressCallback | None = None) -> Embedded:
+        """Embed what waits (of one index's owners, or everything) by the active or the given model.
 
         Raises ModelError when the embedder is not to be had. Other processes may share the work; it is done when
         nothing of it waits any more.
         """
+        indexes = [index] if index else self._indexes
         with self._file.reading() as sql:
             model = model or self.active(sql)
-            total = 0 if model is None else self.pending(sql, model)
+            total = sum(each.count_pending(sql, model.key, owners) for each in indexes) if model else 0
+        done = Embedded()
         if model is None or total == 0:
-            return 0
+            return done
         embedder = self._embedder(model)
-        embedded = 0
-        for each in [index] if index else self._indexes:
+        for each in indexes:
             while (batch := self._lease(each, model, owners)) is not None:
-                embedded += self._embed_batch(each, model, embedder, batch) if batch else _wait()
+                done += self._embed_batch(each, model, embedder, batch) if batch else _wait()
                 if progress:
-                    progress(Progress(step="embed", done=min(embedded, total), total=total))
-        return embedded
+                    progress(_progress(done, total))
+        return done
+
+    def embed_some(self, index: Index) -> Embedded:
+        """Embed a batch of what waits in an index; nothing when nothing does, or others are at it."""
+        with self._file.reading() as sql:
+            model = self.active(sql)
+            if model is None or not index.count_pending(sql, model.key):
+                return Embedded()
+        embedder = self._embedder(model)
+        batch = self._lease(index, model, None)
+        return self._embed_batch(index, model, embedder, batch) if batch else Embedded()
 
     def ahead(self, index: Index, texts: Sequence[str]) -> tuple[int, dict[str, bytes]]:
         """Embeddings of texts that are about to be stored, and the key of the active model that made them.
@@ -242,7 +258,8 @@ class Encoder:
                 return batch
         return None
 
-    def _embed_batch(self, index: Index, model: Fixed, embedder: Embedder, batch: list[tuple[int, str]]) -> int:
+    def _embed_batch(self, index: Index, model: Fixed, embedder: Embedder, batch: list[tuple[int, str]]) -> Embedded:
+        began = time.monotonic()
         texts = list(dict.fromkeys(text for _, text in batch))
         try:
             vectors = dict(zip(texts, checked(embedder, texts), strict=True))
@@ -251,7 +268,9 @@ class Encoder:
                 index.release(sql, model.key, [chunk for chunk, _ in batch])
             raise
         with self._file.writing() as sql:
-            return index.settle(sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch))
+            settled = index.settle(sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch))
+        tokens = self.tokens()
+        return Embedded(chunks=settled, tokens=sum(map(tokens.count, texts)), seconds=time.monotonic() - began)
 
     def _embedder(self, fixed: Fixed) -> Embedder:
         """The embedder for a model of the file; loaded once."""
@@ -265,6 +284,10 @@ class Encoder:
             if self._loaded is None or (self._loaded.name, _digest(self._loaded)) != (fixed.name, fixed.digest):
                 self._loaded = self._load(fixed)
             return self._loaded
+
+    def _weight(self, embedder: Embedder) -> float:
+        wanted = self._config.vector_weight
+        return getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT) if wanted is None else wanted
 
     def _load(self, fixed: Fixed) -> Embedder:
         from mcpvectordb.embedding.onnx import OnnxEmbedder
@@ -319,6 +342,13 @@ def _digest(embedder: Embedder) -> str:
     return str(getattr(embedder, "digest", ""))
 
 
-def _wait() -> int:
+def _wait() -> Embedded:
     time.sleep(POLL_SECONDS)
-    return 0
+    return Embedded()
+
+
+def _progress(done: Embedded, total: int) -> Progress:
+    chunks = min(done.chunks, total)
+    return Progress(step="embed", done=chunks, total=total, chunks=chunks, chunks_known=total, tokens=done.tokens,
+                    tokens_per_second=done.tokens_per_second,
+                    seconds_left=(total - chunks) * done.seconds / done.chunks if done.chunks else None)

@@ -38,7 +38,7 @@ from mcpvectordb.records import Condition
 
 Where = Mapping[str, Any] | Sequence[Condition | tuple[Any, ...]]
 
-MAX_CONDITIONS = 100
+MAX_CONDITIONS = 32  # each is a look into the metadata of every row
 MAX_MEMBERS = 1000
 MAX_DEPTH = 32
 
@@ -140,14 +140,19 @@ def _sql(template: str, operand: _Operand, *values: Any) -> _Piece:
     return _Piece(re.sub(r"\{(\w+)\}|\?", put, template), tuple(bindings))
 
 
+def json_path(keys: Sequence[str]) -> str:
+    """Where nested keys lead to, as SQLite's JSON functions read it."""
+    # A quoted step can name any key: SQLite decodes JSON's escapes in it, and never takes it for an array's index.
+    return "$" + "".join("." + json.dumps(key, ensure_ascii=False) for key in keys)
+
+
 def _column(sql: str) -> _Operand:
     # typeof() speaks of text, integer, real and null in the same words as json_type(); a column has no members.
     return _Operand(_Piece(sql), _Piece(f"typeof({sql})"), _Piece(f"CAST({sql} AS TEXT)"), _Piece("json_each('[]')"))
 
 
 def _metadata(sql: str, keys: Sequence[str]) -> _Operand:
-    # A quoted step can name any key: SQLite decodes JSON's escapes in it, and never takes it for an array's index.
-    path = "$" + "".join("." + json.dumps(key, ensure_ascii=False) for key in keys)
+    path = json_path(keys)
     calls = (f"json_extract({sql}, ?)", f"json_type({sql}, ?)", f"(({sql}) -> ?)", f"json_each({sql}, ?)")
     return _Operand(*(_Piece(call, (path,)) for call in calls))
 
@@ -304,7 +309,7 @@ def _condition(entry: Any) -> Condition:
     if not isinstance(entry, tuple) or not 2 <= len(entry) <= 4:
         raise InvalidFilter(f"a condition is a tuple (field, operator, value), not {_noun(entry)}")
     condition = Condition(*entry)
-    _path(condition.field)
+    path(condition.field)
     field, name = _show(condition.field), condition.operator
     if not isinstance(name, str) or name not in OPERATORS:
         hint = _did_you_mean(name, OPERATORS) or 'to compare with an object use Condition(field, "eq", object); '
@@ -320,29 +325,29 @@ def _condition(entry: Any) -> Condition:
     return condition
 
 
-def _path(field: Any) -> tuple[str, ...]:
+def path(field: Any) -> tuple[str, ...]:
     """Split a field into its steps: one for a column, `metadata` and one for each key otherwise."""
     if isinstance(field, str):
-        path = tuple(field.split(".")) if field.startswith("metadata.") else (field,)
-        if "" in path:
+        steps = tuple(field.split(".")) if field.startswith("metadata.") else (field,)
+        if "" in steps:
             raise InvalidFilter(f"field {_show(field)} has an empty name in it; an empty key is (\"metadata\", \"\")")
     elif isinstance(field, tuple) and field and all(isinstance(step, str) for step in field):
-        path = field
+        steps = field
     else:
         raise InvalidFilter(f"a field is a string or a tuple of strings, not {_noun(field)}")
-    if len(path) > MAX_DEPTH + 1:
+    if len(steps) > MAX_DEPTH + 1:
         raise InvalidFilter(f"field {_show(field)} is a path of more than {MAX_DEPTH} keys")
-    if flaw := next(filter(None, map(_flaw, path)), ""):
+    if flaw := next(filter(None, map(_flaw, steps)), ""):
         raise InvalidFilter(f"field {_show(field)} {flaw}")
-    return path
+    return steps
 
 
 def _known_path(field: str | tuple[str, ...], fields: Collection[str]) -> tuple[str, ...]:
-    path = _path(field)
-    if path[0] in fields if len(path) == 1 else path[0] == "metadata":
-        return path
-    key = path[-1] if path[-1].isidentifier() and path != ("metadata",) else "KEY"
-    raise InvalidFilter(f"unknown field {_show(field)}; {_did_you_mean(path[0], fields)}"
+    steps = path(field)
+    if steps[0] in fields if len(steps) == 1 else steps[0] == "metadata":
+        return steps
+    key = steps[-1] if steps[-1].isidentifier() and steps != ("metadata",) else "KEY"
+    raise InvalidFilter(f"unknown field {_show(field)}; {_did_you_mean(steps[0], fields)}"
                         f"fields are {', '.join(fields)}; metadata keys are written metadata.{_clip(key)}")
 
 

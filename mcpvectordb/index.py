@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import apsw
 
 from mcpvectordb.arrays import MAX_DIMENSION
+from mcpvectordb.columns import NOWHERE, Source
 from mcpvectordb.errors import Damaged
-from mcpvectordb.meaning import Allowed, Meaning, Ranked
+from mcpvectordb.matching import Matching
+from mcpvectordb.meaning import Meaning
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.records import Span
+from mcpvectordb.removals import Removals
 from mcpvectordb.resident import Residents
-from mcpvectordb.words import Query, indexed
+from mcpvectordb.words import indexed
 
-TITLE_WEIGHT = 2.0  # a word in the title counts as two in the text
 LEASE_SECONDS = 15.0  # many times what a batch takes, little to wait for after a kill
 
 Passage = tuple[int, str, tuple[str, ...], str]
@@ -36,17 +38,26 @@ def embedded(title: str, headings: Sequence[str], text: str) -> str:
     return f"{path}\n{text}" if path else text
 
 
+def says_all(tile: str, start: int, end: int) -> bool:
+    """Whether a chunk between two offsets of its tile leaves out nothing but white space and a mark of byte order."""
+    return not (tile[:max(start, 0)].removeprefix("\ufeff") + tile[max(end, 0):]).strip()
+
+
 class Index:
     """`title` is the SQL expression for the title of the owner of chunk row `c`.
 
     `words=False` leaves the words to the shelf: contexts are asked for words that may lie anywhere in them.
+    `resident_bytes` is the memory for words, `residents` what holds that for embeddings, and `filtered` where these
+    find what their chunks are filtered by.
     """
 
-    def __init__(self, shelf: str, title: str, *, words: bool = True, residents: Residents | None = None) -> None:
+    def __init__(self, shelf: str, title: str, *, words: bool = True, residents: Residents | None = None,
+                 resident_bytes: int = 0, filtered: Source = NOWHERE) -> None:
         self.chunks, self.words, self._worded = f"{shelf}_chunks", f"{shelf}_words", words
         self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
-        self._bm25 = f"bm25({self.words}, {TITLE_WEIGHT})"
-        self.meaning = Meaning(shelf, self._embeddings, "chunk", "model", residents)
+        self._removals = Removals(self.words)
+        self.matching = Matching(self.words, self.chunks, resident_bytes)
+        self.meaning = Meaning(shelf, self._embeddings, "chunk", "model", residents, filtered)
         self._passages = (
             f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile FROM {self.chunks} c '
             f"LEFT JOIN {self.chunks} p ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start")
@@ -71,7 +82,7 @@ class Index:
 
     def put(self, sql: apsw.Connection, owner: int, title: str, text: str, spans: Sequence[Span]) -> None:
         """Add a text's chunks: found by words at once, by meaning when embedded; known passages copy their embedding."""
-        models = _models(sql)
+        used = models(sql)
         for position, span in enumerate(spans):
             body = text[span.start:span.end]
             hash = _digest(embedded(title, span.headings, body))
@@ -83,15 +94,15 @@ class Index:
             chunk = sql.last_insert_rowid()
             if self._worded:
                 self._put_words(sql, (chunk, title, span.headings, body))
-            for model, _ in models:
+            for model, _ in used:
                 self._put_known(sql, chunk, model, hash)
 
     def remove(self, sql: apsw.Connection, owner: int) -> int:
         """Take an owner's chunks out of the indexes and the tables; how many they were."""
         ids = [id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))]
         if self._worded:
-            sql.executemany(f"DELETE FROM {self.words} WHERE rowid = ?", ((id,) for id in ids))
-        for model, _ in _models(sql):
+            self._removals.take_out(sql, ids)
+        for model, _ in models(sql):
             self.meaning.remove(sql, model, ids)
         sql.execute(f"DELETE FROM {self.chunks} WHERE owner = ?", (owner,))
         return len(ids)
@@ -156,57 +167,13 @@ class Index:
             settled += len(copies)
         return settled
 
-    # Searching by words.
-
-    def match(self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int) -> Ranked:
-        """The best chunks by words, as (id, BM25), best first."""
-        within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
-        rows = sql.execute(
-            f"SELECT rowid, {self._bm25} AS s FROM {self.words} WHERE {self.words} MATCH ? {within}"
-            "ORDER BY s, rowid LIMIT ?", (_expression(query), *allowed.bindings, limit))
-        return [(id, -score) for id, score in rows]
-
-    def matches(self, sql: apsw.Connection, expression: str, weights: Sequence[float],
-                owners: Allowed) -> Iterator[tuple[int, int, float]]:
-        """(owner, chunk, BM25) of all chunks of the allowed owners that match; `weights` are of title, headings, text."""
-        within = f"AND c.owner IN ({owners.select})" if owners.select else ""
-        rows = sql.execute(
-            f"SELECT c.owner, c.id, -bm25({self.words}, {', '.join(map(str, weights))}) FROM {self.words} "
-            f"CROSS JOIN {self.chunks} c ON c.id = {self.words}.rowid WHERE {self.words} MATCH ? {within}",
-            (expression, *owners.bindings))
-        yield from rows
-
-    def frequency(self, sql: apsw.Connection, expression: str, most: int) -> int:
-        """How many chunks match, counted up to `most`."""
-        return int(sql.execute(f"SELECT count(*) FROM (SELECT 1 FROM {self.words} WHERE {self.words} MATCH ? LIMIT ?)",
-                               (expression, most)).get)
-
-    def match_scores(self, sql: apsw.Connection, query: Query, ids: Sequence[int]) -> dict[int, float]:
-        """The BM25 of given chunks; 0 for those that share no word with the query."""
-        # The plus sign keeps FTS5 from starting the whole query anew for every single row.
-        rows = sql.execute(
-            f"SELECT rowid, {self._bm25} FROM {self.words} WHERE {self.words} MATCH ? "
-            "AND +rowid IN (SELECT value FROM json_each(?))", (_expression(query), json.dumps(ids)))
-        return {**dict.fromkeys(ids, 0.0), **{id: -score for id, score in rows}}
-
-    def bound(self, query: Query, allowed: Allowed) -> Allowed:
-        """`allowed` narrowed by a query's quoted phrases and exclusions, which bind results found by meaning too."""
-        for expression, operator in ((query.required, "IN"), (query.excluded, "NOT IN")):
-            if expression:
-                select = allowed.select or f"SELECT id FROM {self.chunks}"
-                allowed = Allowed(
-                    f"SELECT id FROM {self.chunks} WHERE id IN ({select}) "
-                    f"AND id {operator} (SELECT rowid FROM {self.words} WHERE {self.words} MATCH ?)",
-                    (*allowed.bindings, expression))
-        return allowed
-
     # Keeping.
 
     def squeeze(self, sql: apsw.Connection) -> None:
         """Give up what deleted rows still hold inside the indexes."""
         if self._worded:
             sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('optimize')")
-        for model, dimension in _models(sql):
+        for model, dimension in models(sql):
             self.meaning.rebuild(sql, model, dimension)
 
     def rebuild(self, sql: apsw.Connection) -> None:
@@ -215,8 +182,10 @@ class Index:
             sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('delete-all')")
             for passage in self.passages(sql):
                 self._put_words(sql, passage)
+            # FTS5's default: being set at all, it tells every process that what it keeps of the words is out of date.
+            sql.execute(f"INSERT INTO {self.words} ({self.words}, rank) VALUES ('usermerge', 4)")
         sql.execute(f"DELETE FROM {self._pending}")
-        for model, dimension in _models(sql):
+        for model, dimension in models(sql):
             self.meaning.rebuild(sql, model, dimension)
             self._queue_missing(sql, model)
 
@@ -225,17 +194,24 @@ class Index:
         yield from self._broken_tiles(sql)
         yield from (f"{self.chunks}: the text of chunk {id} is not the one that came in" for id, _ in self.altered(sql))
         if self._worded:
+            yield from self._removals.flaws(sql)
             yield from self._wrong_words(sql)
-        for model, dimension in _models(sql):
+        for model, dimension in models(sql):
             yield from self.meaning.problems(sql, model, dimension)
             yield from self._lost_chunks(sql, model)
 
     def altered(self, sql: apsw.Connection) -> Iterator[tuple[int, bytes]]:
         """The chunks whose text is not the one that came in, with the hash of what it is now."""
         hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
+        torn = self._torn(sql)
         for id, title, headings, text in self.passages(sql):
-            if (hash := _digest(embedded(title, headings, text))) != hashes.get(id):
+            if (hash := _digest(embedded(title, headings, text))) != hashes.get(id) or id in torn:
                 yield id, hash
+
+    def _torn(self, sql: apsw.Connection) -> set[int]:
+        """The chunks that leave out something of their tile that is not blank: no hash knows of it."""
+        rows = sql.execute(f'SELECT id, tile, start - tile_start, "end" - tile_start FROM {self.chunks}')
+        return {id for id, tile, start, end in rows if not says_all(tile, start, end)}
 
     def _lease_until(self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]) -> None:
         sql.executemany(f"UPDATE {self._pending} SET leased = ? WHERE model = ? AND chunk = ?",
@@ -296,19 +272,16 @@ class Index:
             yield f"{self.chunks}: chunk {id} is {'both embedded and' if count else 'neither embedded nor'} waiting"
 
 
-def _models(sql: apsw.Connection) -> list[tuple[int, int]]:
-    models = list(sql.execute("SELECT key, dimension FROM models ORDER BY key"))
-    if strange := [dimension for _, dimension in models if not 1 <= dimension <= MAX_DIMENSION]:
-        raise Damaged(f"the file names a model of {strange[0]} dimensions, which none has: run `mcpvectordb salvage`")
-    return models
+def models(sql: apsw.Connection) -> list[tuple[int, int]]:
+    """Key and dimension of every model of the file."""
+    rows = list(sql.execute("SELECT key, dimension, typeof(name) || typeof(digest) FROM models ORDER BY key"))
+    if strange := [dimension for _, dimension, types in rows if types != "texttext" or not 1 <= dimension <= MAX_DIMENSION]:
+        raise Damaged(f"the file names a model of {strange[0]} dimensions, which is none: run `mcpvectordb salvage`")
+    return [(key, dimension) for key, dimension, _ in rows]
 
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
-
-
-def _expression(query: Query) -> str:
-    return f"({query.match}) NOT ({query.excluded})" if query.excluded else query.match
 
 
 def same_words(sql: apsw.Connection, table: str, fill: Callable[[apsw.Connection], None]) -> bool:

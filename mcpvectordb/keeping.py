@@ -10,7 +10,7 @@ from typing import Protocol
 
 import apsw
 
-from mcpvectordb import errors
+from mcpvectordb import errors, mending
 from mcpvectordb.connection import VERSION, File, uri
 from mcpvectordb.encoder import Encoder
 from mcpvectordb.records import Stats
@@ -73,9 +73,7 @@ def check(file: File, indexes: Sequence[Kept]) -> list[str]:
     problems: list[str] = []
     try:
         with file.reading() as sql:
-            problems += [str(row[0]) for row in sql.execute("PRAGMA integrity_check(100)") if row[0] != "ok"]
-            problems += [f"{table}: row {row} refers to a missing row of {parent}"
-                         for table, row, parent, _ in sql.execute("PRAGMA foreign_key_check")]
+            problems += [*file.flaws(), *mending.strange_values(sql)]
             for index in indexes:
                 problems += index.problems(sql)
     except errors.Damaged as error:

@@ -61,7 +61,7 @@ class Learning:
         asked = set(_WORD.findall(query.match.casefold()))
         counts = Counter(word for text in texts for word in _words(text) if word not in asked)
         total = 1 + int(sql.execute("SELECT count(*) FROM document_chunks").get)
-        weighed = [(count * math.log(total / (1 + self._index.frequency(sql, words.quote(word), FREQUENT))), word)
+        weighed = [(count * math.log(total / (1 + self._index.matching.frequency(sql, words.quote(word), FREQUENT))), word)
                    for word, count in counts.most_common(CANDIDATES)]
         return [word for weight, word in sorted(weighed, key=lambda pair: -pair[0])[:LEARNED] if weight > 0]
 
@@ -83,8 +83,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _extended(query: Query, learned: Sequence[str]) -> Query:
-    match = " OR ".join(filter(None, [query.match, *map(words.quote, learned)]))
-    return replace(query, match=f"({query.required}) AND ({match})" if query.required else match)
+    return replace(query, terms=(*query.terms, *filter(None, map(words.quote, learned))))
 
 
 def _words_in(value: object) -> list[str] | None:

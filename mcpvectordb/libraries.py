@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
@@ -19,8 +19,7 @@ from mcpvectordb.metadata import storable
 from mcpvectordb.records import Library
 
 
-@dataclass(frozen=True, slots=True)
-class Rooted:
+class Rooted(NamedTuple):
     """A library with its folder, `root`; `inode` is the folder's as last seen."""
 
     name: str
@@ -91,6 +90,12 @@ def descriptions(file: File, name: str, path: str) -> list[str]:
     parts = _parts(found[0], storable(path, "path"))
     on_the_way = (notes.get("/".join(parts[:length]), "") for length in range(1, len(parts) + 1))
     return [text for text in (found[1], *on_the_way) if text.strip()]
+
+
+def unfollowed(name: str, root: str | os.PathLike[str], pattern: str) -> Rooted:
+    """A folder whose files come into a library once."""
+    folder, inode = _folder(root)
+    return Rooted(checked_name(name), folder, inode, pattern, ())
 
 
 def rooted(file: File, name: str | None = None) -> list[Rooted]:

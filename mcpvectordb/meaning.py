@@ -1,23 +1,27 @@
 """Embeddings by nearness: BLOBs in an ordinary table are the truth, vec0 holds int8 codes that choose candidates.
 
 The codes are scaled per vector (a cosine does not mind), cost a quarter of float32, and every candidate is ranked
-again exactly. sqlite-vec is spoken to in this module and nowhere else.
+again exactly. sqlite-vec is spoken to in this module and, to keep codes in memory, in `following`.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from mcpvectordb import arrays, metrics
+from mcpvectordb import arrays, following, metrics
+from mcpvectordb.columns import NOWHERE, Source
 from mcpvectordb.connection import vector_table
 from mcpvectordb.errors import Damaged
-from mcpvectordb.resident import Kept, Resident, Residents
+from mcpvectordb.following import Following, View
+from mcpvectordb.records import Condition
+from mcpvectordb.resident import Residents
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,18 +33,20 @@ EXACT_ROWS = 5_000  # up to so many candidates every embedding is compared; abov
 VEC0_LIMIT = 4_096  # the largest k that vec0 takes
 VEC0_DIMENSION = 8_192  # the largest dimension that vec0 takes
 TOWARDS = 0.3  # how far an embedding is moved towards the mean of others
-LOGGED = 10_000  # so many changes are remembered for processes that keep codes in memory
-ALL = 0  # in place of an id: everything changed
 
 Ranked = list[tuple[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Which ids a search may return: a SELECT of them with its bindings, or "" for all."""
+    """Which ids a search may return: a SELECT of them with its bindings, or "" for all.
+
+    `conditions`, where there are any, say the same: what is in memory can be filtered by them.
+    """
 
     select: str = ""
     bindings: tuple[object, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 EVERYTHING = Allowed()
@@ -71,6 +77,34 @@ def codes(rows: Floats) -> NDArray[np.int8]:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Some embeddings, read once to be compared more than once."""
+
+    ids: list[int]
+    rows: NDArray[np.float64]
+
+    def cosines(self, embedding: bytes) -> dict[int, float]:
+        """The exact cosine of each to a float32 embedding."""
+        import numpy as np
+
+        return dict(zip(self.ids, metrics.cosine(self.rows, np.frombuffer(embedding, np.float32).astype(np.float64)).tolist(),
+                        strict=True))
+
+    def towards(self, embedding: bytes, ids: Sequence[int]) -> bytes:
+        """A float32 embedding moved a little towards the mean direction of those of given ids."""
+        import numpy as np
+
+        start = np.frombuffer(embedding, np.float32).astype(np.float64)
+        rows = self.rows[np.isin(self.ids, ids)]
+        if not len(rows):
+            return embedding
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        mean = (rows / np.where(lengths > 0, lengths, 1)).mean(axis=0)
+        moved: bytes = (start / (np.linalg.norm(start) or 1) + TOWARDS * mean).astype(np.float32).tobytes()
+        return moved
+
+
 class Meaning:
     """The embeddings in `table`, whose rows belong to groups (a model, a part of a store) of one dimension each.
 
@@ -78,9 +112,10 @@ class Meaning:
     All methods work inside the caller's transaction.
     """
 
-    def __init__(self, prefix: str, table: str, id: str, group: str, residents: Residents | None = None) -> None:
+    def __init__(self, prefix: str, table: str, id: str, group: str, residents: Residents | None = None,
+                 source: Source = NOWHERE) -> None:
         self._prefix, self._table, self._id, self._group = f"{prefix}_meaning_", table, id, group
-        self._residents = residents or Residents(0)
+        self._following = Following(residents or Residents(0), source)
 
     def codes(self, group: int) -> str:
         """The name of a group's vec0 table."""
@@ -99,8 +134,7 @@ class Meaning:
     def drop(self, sql: apsw.Connection, group: int) -> None:
         """Remove a group's vec0 table."""
         sql.execute(f"DROP TABLE {self.codes(group)}")
-        self._log(sql, group, [ALL])
-        sql.execute("DELETE FROM changes WHERE codes = ? AND id <> ?", (self.codes(group), ALL))
+        following.log_all(sql, self.codes(group))
 
     def fill(self, sql: apsw.Connection, group: int, dimension: int) -> None:
         """Make the vec0 table of a group from the embeddings that it has."""
@@ -119,7 +153,7 @@ class Meaning:
     def remove(self, sql: apsw.Connection, group: int, ids: Sequence[int]) -> None:
         """Take codes out; ids that have none are passed over."""
         sql.executemany(f"DELETE FROM {self.codes(group)} WHERE rowid = ?", ((id,) for id in ids))
-        self._log(sql, group, ids)
+        following.log(sql, self.codes(group), ids)
 
     def rebuild(self, sql: apsw.Connection, group: int, dimension: int) -> None:
         """Make a vec0 table again from the embeddings; it does not give space back by itself."""
@@ -135,27 +169,21 @@ class Meaning:
     def nearest_each(self, sql: apsw.Connection, group: int, queries: Floats, allowed: Allowed, limit: int,
                      metric: str = "cosine") -> list[Ranked]:
         """The ids nearest to each query, as (id, score by `metric`), best first; equal ones in the order of the ids."""
-        quick = metric == "cosine" and 2 * limit <= VEC0_LIMIT and group in self.coded(sql)
-        few = self._few(sql, group, allowed) if quick else allowed
+        quick = metric == "cosine" and 2 * limit <= VEC0_LIMIT
+        if quick and (view := self._view(sql, group, queries.shape[1], allowed)) is not None:
+            return [self._by_memory(sql, group, query, view, allowed, limit) for query in queries]
+        few = self._few(sql, group, allowed) if quick and group in self.coded(sql) else allowed
         if few is not None:
             return self._scan(sql, group, queries, few, limit, metric)
         return [self._by_codes(sql, group, query, allowed, limit) for query in queries]
 
-    def cosines(self, sql: apsw.Connection, group: int, embedding: bytes, ids: Sequence[int]) -> dict[int, float]:
-        """The exact cosine of given ids to a float32 embedding; those without an embedding are left out."""
+    def gathered(self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]) -> Gathered:
+        """The embeddings of given ids, as far as they have any."""
         import numpy as np
 
-        queries = np.frombuffer(embedding, np.float32).reshape(1, -1)
-        return dict(self._scan(sql, group, queries, _only(ids), len(ids), "cosine")[0])
-
-    def towards(self, sql: apsw.Connection, group: int, embedding: bytes, ids: Sequence[int]) -> bytes:
-        """A float32 embedding moved a little towards the mean direction of those of given ids."""
-        import numpy as np
-
-        start = np.frombuffer(embedding, np.float32).astype(np.float64)
-        rows = [row / np.linalg.norm(row) for _, block in self._blocks(sql, group, len(start), _only(ids)) for row in block]
-        moved = start / np.linalg.norm(start) + TOWARDS * np.mean(rows, axis=0) if rows else start
-        return moved.astype(np.float32).tobytes()
+        blocks = list(self._blocks(sql, group, dimension, _only(ids)))
+        return Gathered([id for found, _ in blocks for id in found],
+                        np.concatenate([np.empty((0, dimension)), *(rows for _, rows in blocks)]))
 
     def flaws(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
         """What is wrong with a group's embeddings themselves, in words."""
@@ -172,7 +200,7 @@ class Meaning:
         """What is wrong with a group's embeddings and its vec0 table, in words."""
         yield from self.flaws(sql, group, dimension)
         coded = dict(sql.execute(f"SELECT rowid, embedding FROM {self.codes(group)}"))
-        scanned = zip(*self._coded_rows(sql, self.codes(group), dimension), strict=True)
+        scanned = zip(*following.coded_rows(sql, self.codes(group), dimension), strict=True)
         if coded != {int(id): row.tobytes() for id, row in scanned}:
             yield f"{self.codes(group)}: not every row of it can be found by nearness"
         for block in self._stored(sql, group, dimension):
@@ -186,20 +214,14 @@ class Meaning:
     def _enter(self, sql: apsw.Connection, group: int, ids: Sequence[int], coded: Any) -> None:
         sql.executemany(f"INSERT INTO {self.codes(group)} (rowid, embedding) VALUES (?, vec_int8(?))",
                         zip(ids, coded, strict=True))
-        self._log(sql, group, ids)
-
-    def _log(self, sql: apsw.Connection, group: int, ids: Sequence[int]) -> None:
-        """Note which codes changed, for processes that keep them in memory."""
-        noted = ids if len(ids) <= LOGGED // 10 else [ALL]
-        sql.executemany("INSERT INTO changes (codes, id) VALUES (?, ?)", ((self.codes(group), id) for id in noted))
-        sql.execute("DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?", (LOGGED,))
+        following.log(sql, self.codes(group), ids)
 
     def _stored(self, sql: apsw.Connection, group: int, dimension: int,
                 allowed: Allowed = EVERYTHING) -> Iterator[list[tuple[int, bytes]]]:
         # The plus keeps SQLite from looking every single id up in an index of groups.
-        within = f"+{self._group} = ? AND {self._id} IN ({allowed.select})" if allowed.select else f"{self._group} = ?"
-        rows = sql.execute(f"SELECT {self._id}, embedding FROM {self._table} WHERE {within} ORDER BY {self._id}",
-                           (group, *allowed.bindings))
+        within = (f"+{self._group} = ? AND {self._id} IN ({allowed.select})" if allowed.select else
+                  f"{self._group} = ? ORDER BY {self._id}")
+        rows = sql.execute(f"SELECT {self._id}, embedding FROM {self._table} WHERE {within}", (group, *allowed.bindings))
         while block := list(itertools.islice(rows, arrays.block_rows(dimension))):
             yield block
 
@@ -217,74 +239,37 @@ class Meaning:
         return _only(ids) if len(ids) <= EXACT_ROWS else None
 
     def _by_codes(self, sql: apsw.Connection, group: int, query: Floats, allowed: Allowed, limit: int) -> Ranked:
-        candidates = self._candidates(sql, group, query, allowed, limit)
-        ranked = self._scan(sql, group, query.reshape(1, -1), _only(candidates), limit, "cosine")[0]
-        if len(ranked) < limit or min((cosine for _, cosine in ranked), default=1.0) <= 0:
-            # Now embeddings that are zero are among the best, and of them the codes know nothing.
-            return self._scan(sql, group, query.reshape(1, -1), allowed, limit, "cosine")[0]
-        return ranked
-
-    def _candidates(self, sql: apsw.Connection, group: int, query: Floats, allowed: Allowed, limit: int) -> list[int]:
-        if (kept := self._resident(sql, group, query.shape[0])) is not None:
-            return kept.nearest(query.astype("f4").tobytes(), 2 * limit + 20, _ids(sql, allowed))
         within = f"AND rowid IN ({allowed.select})" if allowed.select else ""
         rows = sql.execute(
             f"SELECT rowid FROM {self.codes(group)} WHERE embedding MATCH vec_int8(?) AND k = ? {within}",
             (codes(query.reshape(1, -1)).tobytes(), min(VEC0_LIMIT, 2 * limit + 20), *allowed.bindings))
-        return [id for (id,) in rows]
+        return self._exactly(sql, group, query, [id for (id,) in rows], allowed, limit)
 
-    def _resident(self, sql: apsw.Connection, group: int, dimension: int) -> Resident | None:
-        """A group's codes in memory, as this transaction sees them or newer; None when they are not (yet) kept.
-
-        What is newer does no harm: candidates are read again from the file, and those that it does not have are left out.
-        """
-        name = self.codes(group)
-        if not self._residents.lock.acquire(blocking=False):
-            return None  # another thread is at it: the file answers meanwhile
-        try:
-            oldest, newest = sql.execute("SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM changes").get
-            kept = self._residents.get(name)
-            if kept is None:
-                rows = sql.execute(f"SELECT count(*) FROM {name}_rowids").get
-                if not self._residents.wanted(name, rows, dimension):
-                    return None
-            elif kept.seq >= newest or (oldest <= kept.seq + 1 and self._follow(sql, group, kept, newest)):
-                return kept.codes
-            kept = Kept(Resident(*self._coded_rows(sql, name, dimension)), newest)
-            self._residents.keep(name, kept)
-            return kept.codes
-        finally:
-            self._residents.lock.release()
-
-    def _follow(self, sql: apsw.Connection, group: int, kept: Kept, newest: int) -> bool:
-        """Bring codes in memory up to date by the log of changes; False where it does not tell all."""
+    def _by_memory(self, sql: apsw.Connection, group: int, query: Floats, view: View, allowed: Allowed, limit: int) -> Ranked:
         import numpy as np
 
-        ids = [id for (id,) in sql.execute("SELECT DISTINCT id FROM changes WHERE seq > ? AND codes = ?",
-                                           (kept.seq, self.codes(group)))]
-        if ALL in ids:
-            return False
-        for present, rows in self._blocks(sql, group, kept.codes.dimension, _only(ids)):
-            kept.codes.replace(np.array(present, np.int64), np.array(present, np.int64), codes(rows))
-            ids = [id for id in ids if id not in set(present)]
-        kept.codes.replace(np.array(ids, np.int64), np.empty(0, np.int64), np.empty((0, kept.codes.dimension), np.int8))
-        kept.seq = newest
-        return True
+        candidates = view.codes.nearest(query, limit, view.usable)
+        return self._exactly(sql, group, query, candidates, allowed, limit, int(np.count_nonzero(view.usable)))
 
-    def _coded_rows(self, sql: apsw.Connection, name: str, dimension: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-        """All ids and codes of a vec0 table, read from its own tables: a hundred times as fast as row by row."""
+    def _exactly(self, sql: apsw.Connection, group: int, query: Floats, candidates: Sequence[int], allowed: Allowed, limit: int,
+                 rows: float = math.inf) -> Ranked:
+        """Rank candidates of so many rows by their exact cosines; where one may be missing, all that are allowed."""
+        ranked = self._scan(sql, group, query.reshape(1, -1), _only(candidates), limit, "cosine")[0]
+        enough = len(ranked) == min(limit, rows)
+        if enough and (len(candidates) == rows or min((cosine for _, cosine in ranked), default=1.0) > 0):
+            return ranked
+        # Embeddings that are zero may be among the best, and of them the codes know nothing.
+        return self._scan(sql, group, query.reshape(1, -1), allowed, limit, "cosine")[0]
+
+    def _view(self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed) -> View | None:
+        """What is in memory of a group, with only the allowed rows usable."""
         import numpy as np
 
-        rows = list(sql.execute(f"SELECT c.validity, c.rowids, v.vectors FROM {name}_chunks c "
-                                f"JOIN {name}_vector_chunks00 v ON v.rowid = c.chunk_id"))
-        try:
-            valid = [np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").astype(bool) for bits, _, _ in rows]
-            ids = [np.frombuffer(held, np.int64)[used] for used, (_, held, _) in zip(valid, rows, strict=True)]
-            found = [np.frombuffer(held, np.int8).reshape(-1, dimension)[used]
-                     for used, (_, _, held) in zip(valid, rows, strict=True)]
-        except (ValueError, TypeError, IndexError, AttributeError) as error:
-            raise Damaged(f"{name} contradicts itself ({error}): run `mcpvectordb rebuild`") from error
-        return (np.concatenate([np.empty(0, np.int64), *ids]), np.concatenate([np.empty((0, dimension), np.int8), *found]))
+        view = self._following.view(sql, self.codes(group), group, dimension, allowed.conditions)
+        if view is None or view.filtered or not allowed.select:
+            return view
+        ids = np.fromiter((id for (id,) in sql.execute(allowed.select, allowed.bindings)), np.int64)
+        return view._replace(usable=view.codes.narrowed(view.usable, ids))
 
     def _scan(self, sql: apsw.Connection, group: int, queries: Floats, allowed: Allowed, limit: int,
               metric: str) -> list[Ranked]:
@@ -303,14 +288,6 @@ class Meaning:
                 found[position] = metrics.best(np.concatenate([known_ids, np.array(ids, np.int64)]),
                                                np.concatenate([known_scores, scores]), limit)
         return [list(zip(ids.tolist(), scores.tolist(), strict=True)) for ids, scores in found]
-
-
-def _ids(sql: apsw.Connection, allowed: Allowed) -> NDArray[np.int64] | None:
-    import numpy as np
-
-    if not allowed.select:
-        return None
-    return np.fromiter((id for (id,) in sql.execute(allowed.select, allowed.bindings)), np.int64)
 
 
 def _only(ids: Sequence[int]) -> Allowed:

@@ -18,13 +18,17 @@ import apsw
 from mcpvectordb import arrays, dates
 from mcpvectordb.contexts.keys import checked_names
 from mcpvectordb.errors import InvalidInput
-from mcpvectordb.index import Index
+from mcpvectordb.index import Index, says_all
 from mcpvectordb.metrics import METRICS
 
 _JSON = (("documents", "metadata", "object", "{}"), ("document_chunks", "headings", "array", "[]"),
          ("contexts", "metadata", "object", None), ("context_chunks", "headings", "array", "[]"),
          ("context_images", "metadata", "object", None), ("vectors", "metadata", "object", "{}"),
          ("libraries", "ignore", "array", "[]"))
+_SENSELESS = ("CASE name WHEN 'model' THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) "
+              "WHEN 'chunk_size' THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
+              "WHEN 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' ELSE NOT json_valid(value) END")
+_SETTLED = "('model', 'chunk_size', 'chunk_overlap')"  # all three at once, with the first text that comes in
 _COUNTED = ("documents", "document_chunks", "document_embeddings", "vectors", "contexts", "libraries")
 
 Piece = tuple[int, int, str, int, int, int]  # id, position, tile, tile_start, start, end
@@ -54,12 +58,28 @@ def mend(sql: apsw.Connection, indexes: Sequence[Index]) -> Mended:
     return Mended(rows=rows, incomplete=incomplete, lost=lost)
 
 
+def strange_values(sql: apsw.Connection) -> Iterator[str]:
+    """What the tables hold although nobody writes such a thing, in words: no objects, no lists of texts, no settings."""
+    for table, column, kind, _ in _JSON:
+        if count := sql.execute(f"SELECT count(*) FROM {table} WHERE {_strange(column, kind)}").get:
+            yield f"{table}: the {column} of {count} rows is not what was written"
+    yield from (f"settings: the {name} is not what was written" for (name,) in sql.execute(
+        f"SELECT name FROM settings WHERE {_SENSELESS}"))
+    settled = [name for (name,) in sql.execute(f"SELECT name FROM settings WHERE name IN {_SETTLED}")]
+    if settled != ["model"] and len(settled) not in (0, 3):
+        yield f"settings: of {_SETTLED} the file has only {settled}"
+
+
+def _strange(column: str, kind: str) -> str:
+    other = f"json_type({column}) <> '{kind}'"
+    if kind == "array":
+        other += f" OR EXISTS (SELECT 1 FROM json_each({column}) WHERE type <> 'text')"
+    return f"{column} IS NOT NULL AND CASE WHEN json_valid({column}) THEN {other} ELSE 1 END"
+
+
 def _mend_values(sql: apsw.Connection) -> Iterator[str]:
     for table, column, kind, empty in _JSON:
-        sql.execute(
-            f"UPDATE {table} SET {column} = ? WHERE {column} IS NOT NULL AND CASE WHEN json_valid({column}) THEN "
-            f"json_type({column}) <> ? OR (? = 'array' AND EXISTS (SELECT 1 FROM json_each({column}) WHERE type <> 'text')) "
-            "ELSE 1 END", (empty, kind, kind))
+        sql.execute(f"UPDATE {table} SET {column} = ? WHERE {_strange(column, kind)}", (empty,))
         if sql.changes():
             yield f"the {column} of {sql.changes()} rows of the table {table}"
     metrics = ", ".join(f"'{each}'" for each in METRICS)
@@ -118,7 +138,7 @@ def _closed(pieces: Sequence[Piece]) -> Iterator[Piece]:
     for place, (id, position, tile, tile_start, start, end) in enumerate(pieces):
         back = before[1] if position == before[0] + 1 else 0
         first, last = max(start - tile_start, -back), end - tile_start
-        if not first < last <= len(tile):
+        if not (first < last <= len(tile) and says_all(tile, first, last)):
             first, last = 0, len(tile)
         yield id, place, tile, offset, offset + first, offset + last
         offset, before = offset + len(tile), (position, len(tile))
@@ -147,16 +167,13 @@ def _drop_empty(sql: apsw.Connection) -> Iterator[str]:
 
 def _mend_settings(sql: apsw.Connection) -> None:
     """Keep settings that make sense; the others are settled anew."""
-    sql.execute("DELETE FROM settings WHERE CASE name WHEN 'model' THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) "
-                "WHEN 'chunk_size' THEN CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
-                "WHEN 'chunk_overlap' THEN CAST(value AS INTEGER) NOT BETWEEN 0 AND 1000 ELSE NOT json_valid(value) END")
+    sql.execute(f"DELETE FROM settings WHERE {_SENSELESS}")
     sql.execute("INSERT OR IGNORE INTO settings (name, value) SELECT 'model', CAST(key AS TEXT) FROM models "
                 "ORDER BY (SELECT count(*) FROM document_embeddings WHERE model = key) DESC LIMIT 1")
     if not _are_keys(sql.execute("SELECT value FROM settings WHERE name = 'indexed_metadata'").get or "[]"):
         sql.execute("DELETE FROM settings WHERE name = 'indexed_metadata'")
-    settled = "('model', 'chunk_size', 'chunk_overlap')"  # all three at once, with the first text that comes in
-    sql.execute(f"DELETE FROM settings WHERE name IN {settled} AND name <> 'model' "
-                f"AND (SELECT count(*) FROM settings WHERE name IN {settled}) < 3")
+    sql.execute(f"DELETE FROM settings WHERE name IN {_SETTLED} AND name <> 'model' "
+                f"AND (SELECT count(*) FROM settings WHERE name IN {_SETTLED}) < 3")
 
 
 def _are_keys(text: str) -> bool:
@@ -176,17 +193,24 @@ def _accept_texts(sql: apsw.Connection, index: Index) -> Iterator[int]:
 
 def _doubtful_documents(sql: apsw.Connection, index: Index, damaged: set[int]) -> Iterator[str]:
     """The sources of documents that are not sure to be whole; what says that they are is taken from them."""
-    for key in sorted(damaged | {owner for owner, text in index.texts(sql) if not _proven(sql, index, owner, text)}):
+    doubtful = {owner for owner, text in index.texts(sql) if not _proven(sql, index, owner, text, damaged)}
+    for key in sorted(damaged | doubtful):
         yield from (source for (source,) in sql.execute(
             "UPDATE documents SET hash = '', etag = '', modified = '', mtime_ns = -1 WHERE key = ? RETURNING source", (key,)))
 
 
-def _proven(sql: apsw.Connection, index: Index, owner: int, text: str) -> bool:
-    """Whether a document cannot have lost its end: its text is its source, or another's chunk came right after it."""
-    if sql.execute("SELECT hash FROM documents WHERE key = ?", (owner,)).get == hashlib.sha256(text.encode()).hexdigest():
+def _proven(sql: apsw.Connection, index: Index, owner: int, text: str, damaged: set[int]) -> bool:
+    """Whether a document has lost nothing: its text is its source, or (another text than its source) it has its end.
+
+    The end cannot be missing where another's chunk, one that is in its place, came right after it.
+    """
+    raw = text.encode()
+    hash, size = sql.execute("SELECT hash, size FROM documents WHERE key = ?", (owner,)).get
+    if hash == hashlib.sha256(raw).hexdigest():
         return True
-    return bool(sql.execute(f"SELECT EXISTS (SELECT 1 FROM {index.chunks} WHERE id = "
-                            f"(SELECT max(id) + 1 FROM {index.chunks} WHERE owner = ?))", (owner,)).get)
+    after = sql.execute(f"SELECT owner FROM {index.chunks} WHERE id = (SELECT max(id) + 1 FROM {index.chunks} WHERE owner = ?)",
+                        (owner,)).fetchone()
+    return len(raw) != size and after is not None and after[0] not in damaged
 
 
 def _changed_contexts(sql: apsw.Connection, index: Index) -> Iterator[str]:

@@ -85,6 +85,11 @@ def saturated(bm25: float) -> float:
     return bm25 / (1 + bm25)
 
 
+def probability(log_odds: float) -> float:
+    """Log odds on the scale of 0 to 1."""
+    return 1 / (1 + math.exp(-log_odds)) if log_odds >= 0 else math.exp(log_odds) / (1 + math.exp(log_odds))
+
+
 def _stretched(leg: Mapping[int, float], over: Sequence[int]) -> dict[int, float]:
     known = [leg[id] for id in over if id in leg]
     if not known:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
+
+from mcpvectordb.record import Record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +21,7 @@ Status = Literal["indexed", "replaced", "skipped"]
 Metric = Literal["cosine", "dot", "euclidean"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
+class Document(Record):
     """One ingested source. `hash` is the SHA-256 of its raw bytes; `modified` is "" where unknown.
 
     `path` is its name in listings, which `Documents.find` takes: its library, then where it lies in the library's
@@ -40,8 +42,7 @@ class Document:
     path: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Place(Record):
     """A document, and what a name such as notes/tea.md:120:20 says of its lines: from which one on, and how many."""
 
     document: Document
@@ -49,16 +50,14 @@ class Place:
     lines: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Coverage:
+class Coverage(Record):
     """How many different contents of documents are found by meaning, and how many wait for that, wholly or in part."""
 
     embedded: int
     waiting: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chunk:
+class Chunk(Record):
     """A passage of a document: `documents.text(document.id)[start:end] == text`.
 
     `position` counts from 0, lines and pages from 1; `page` is None where the format has no pages.
@@ -84,8 +83,7 @@ class Chunk:
         return f"{self.document.title}, {page}{lines} ({self.document.source})"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Library:
+class Library(Record):
     """A named group of documents with its counts.
 
     One that follows a folder has the folder's absolute path as `root`, and which files of it come in; see
@@ -102,8 +100,7 @@ class Library:
     created_at: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Vector:
+class Vector(Record):
     """An embedding that a user brought along, under an id of its own in a namespace of a store.
 
     `raw` is the embedding as the file keeps it: float32 where that holds every number exactly, otherwise float64.
@@ -124,24 +121,21 @@ class Vector:
         return np.frombuffer(self.raw, np.float32 if len(self.raw) == 4 * self.dimension else np.float64)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Added:
+class Added(Record):
     """What adding a vector did."""
 
     status: Literal["added", "updated"]
     vector: Vector
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AddedMany:
+class AddedMany(Record):
     """How many vectors were new, and how many took the place of one with the same id."""
 
     added: int
     updated: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Store:
+class Store(Record):
     """A named set of vectors, the metric that ranks them, and how many they are."""
 
     name: str
@@ -149,21 +143,20 @@ class Store:
     vectors: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Namespace:
+class Namespace(Record):
     """A part of a store in which ids are unique; the unnamed one is ""."""
 
     name: str
     vectors: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scores:
+class Scores(Record):
     """The legs' own figures: `text` is BM25 (higher is better), `vector` the cosine; ranks count from 1.
 
     A rank is None where the leg did not bring the item up by itself. For items of `Database.vectors`, `vector` is what
     the store's metric gives: the cosine, the dot product, or the distance (lower is nearer). `rrf` is there where ranks
-    were fused: Σ 1 / (k + rank). `rerank` is what a cross-encoder gave the item, 0 to 1, where one was asked.
+    were fused: Σ 1 / (k + rank). `rerank` is what a cross-encoder gave the item, 0 to 1, where one was asked. `reach` is the
+    BM25 of an average chunk that has every word of the query once, where words were looked for in chunks of documents.
     """
 
     text: float | None = None
@@ -172,6 +165,7 @@ class Scores:
     vector_rank: int | None = None
     rrf: float | None = None
     rerank: float | None = None
+    reach: float | None = None
 
     @property
     def distance(self) -> float | None:
@@ -179,10 +173,11 @@ class Scores:
         return None if self.vector is None else math.sqrt(max(0.0, 2 - 2 * self.vector))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hit(Generic[T]):
+class Hit(Record, Generic[T]):
     """An item that a search found; `score` is 0 to 1 (by a store's metric for vectors), higher is better.
 
+    `relevance` is the chance that a judge would call it relevant, as it was on judged collections; None where that was not
+    calibrated: other models than the catalogue's, queries in other than Latin letters, contexts, and vectors.
     `passage` is the part of a context that was nearest to the query, "" where meaning had no say; `highlighted` its
     whole text with <mark> around the words that were found, when that was asked for.
     """
@@ -190,12 +185,12 @@ class Hit(Generic[T]):
     item: T
     score: float
     scores: Scores
+    relevance: float | None = None
     passage: str = ""
     highlighted: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Explained:
+class Explained(Record):
     """How a query was run: its time, the rows it gave, and SQLite's plan of each statement, one step a line.
 
     `legs` has the same of the parts of a search.
@@ -207,10 +202,9 @@ class Explained:
     legs: Mapping[str, Explained] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Results(Sequence[Hit[T]]):
+class Results(Record, Sequence[Hit[T]]):
     """Hits, best first. `legs` names what ran ("text", "vector", "expansion", "rerank"); `reasons` says why a leg that was
-    asked for did not.
+    asked for did not. `verdict` is a sentence when nothing relevant was found, otherwise "".
 
     In searches of contexts, `counts` says how many entries each leg brought ("text", "vector"), and how many both and
     all legs together did ("both", "total"); `note` says when a query was not read the way it was asked to be.
@@ -219,6 +213,7 @@ class Results(Sequence[Hit[T]]):
     hits: tuple[Hit[T], ...]
     legs: tuple[str, ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    verdict: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
     explained: Explained | None = None
@@ -237,22 +232,39 @@ class Results(Sequence[Hit[T]]):
         return iter(self.hits)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ingested:
+class Embedded(Record):
+    """What went through the model: chunks, the tokens of their different texts, and the seconds it was at work."""
+
+    chunks: int = 0
+    tokens: int = 0
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """0 when nothing was embedded."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def __add__(self, other: Embedded) -> Embedded:
+        return Embedded(chunks=self.chunks + other.chunks, tokens=self.tokens + other.tokens,
+                        seconds=self.seconds + other.seconds)
+
+
+class Ingested(Record):
     """What an ingest did. `pending` chunks have no embedding yet, and `note` says why when that was not asked for."""
 
     status: Status
     document: Document
     pending: int = 0
     note: str = ""
+    embedded: Embedded = Embedded()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Synced:
-    """What a sync did to a library, in files.
+class Synced(Record):
+    """What a sync, or the ingest of a folder, did to a library, in files.
 
     `skipped` counts what is not taken in by reason; `failures` are (path, message) of what could not be read: there the
-    library is as it was. `note` says why new chunks have no embedding yet when that was not asked for.
+    library is as it was. `note` says why new chunks have no embedding yet when that was not asked for. `embedded` is what
+    was embedded meanwhile; the last library of a sync has what was left to embed.
     """
 
     library: str
@@ -264,10 +276,10 @@ class Synced:
     skipped: Mapping[str, int]
     failures: tuple[tuple[str, str], ...]
     note: str = ""
+    embedded: Embedded = Embedded()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stats:
+class Stats(Record):
     """What is in a file and what it was made with; before the first ingest, what it would be made with."""
 
     path: str
@@ -286,16 +298,36 @@ class Stats:
     chunk_overlap: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """How far a long step is; `total` is None while it is not known."""
+class Progress(Record):
+    """How far a long step is.
+
+    step    "ingest" and "sync" count files, "embed" chunks, "fetch" bytes; a model that is pulled counts the bytes of each file
+    done    what is safely in the file; `total` is None while it is not known
+    chunks  how many have gone through the model meanwhile, of `chunks_known` that were found so far, and their `tokens`
+    seconds_left  an estimate for all of the work, also for what comes after this step; None while there is nothing to go by
+    """
 
     step: str
     done: int
     total: int | None
+    chunks: int = 0
+    chunks_known: int = 0
+    tokens: int = 0
+    tokens_per_second: float = 0.0
+    seconds_left: float | None = None
+
+    @property
+    def pace(self) -> str:
+        """What is known of it in words: "32/70 chunks, 7,110 tokens/s, 0:00:09 left"."""
+        beside = self.chunks_known and self.step != "embed"
+        return ", ".join(filter(None, [
+            f"{self.chunks:,}/{self.chunks_known:,} chunks" if beside else "",
+            f"{self.tokens_per_second:,.0f} tokens/s" if self.tokens_per_second else "",
+            "" if self.seconds_left is None else f"{timedelta(seconds=round(self.seconds_left))} left"]))
 
 
 ProgressCallback = Callable[[Progress], None]
+"""Called in the thread that does the work; what it raises ends the work, and the next try goes on from there."""
 
 
 class Condition(NamedTuple):
@@ -310,8 +342,7 @@ class Condition(NamedTuple):
     case_sensitive: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class Source(Record):
     """Raw bytes and where they came from; `name` is the last part of the path or URL.
 
     `media_type` is the whole Content-Type header, charset included; `etag` is the server's mark of this version.
@@ -328,8 +359,7 @@ class Source:
     mtime_ns: int = -1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parsed:
+class Parsed(Record):
     """The text of a source. `pages[i]` is the offset in `text` at which page i + 1 begins.
 
     `kind` tells the chunker what the structure is written in.
@@ -342,8 +372,7 @@ class Parsed:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class Span(Record):
     """Where a chunk lies in a text.
 
     The chunk's text is `text[start:end]`. It owns `text[tile_start:tile_end]`: tiles follow each other without gap

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from statistics import median
 
 from mcpvectordb import cache, words
 from mcpvectordb.cache import Cache
@@ -25,6 +24,8 @@ class Reranking:
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float] | str:
         """How well each passage answers the query, 0 to 1, or the reason why it was not asked."""
+        from statistics import median
+
         if not passages:
             return "there is nothing to rerank"
         if len(query) > median(map(len, passages)):

@@ -18,20 +18,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
+from mcpvectordb import __version__
 from mcpvectordb.config import Config
 from mcpvectordb.connection import File
+from mcpvectordb.documents.intake import Intake
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, Unreadable, UnsupportedFormat
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.folders import Walk
 from mcpvectordb.libraries import Rooted
-from mcpvectordb.records import Ingested, Progress, ProgressCallback, Source, Synced
+from mcpvectordb.records import ProgressCallback, Source, Synced
 
 PAGE = 1000  # rows that are read at once
 BATCH = 50  # documents that leave in one transaction
@@ -39,8 +40,6 @@ NOTES = 500  # small notes that are written in one transaction
 TICK = 20_000_000  # nanoseconds; within one, file systems may not tell two changes apart
 COARSE_TICK = 2_000_000_000  # on file systems that keep whole seconds
 
-Bring = Callable[[Source, str, str, int | None], Ingested]
-"""Parses and stores (source, hash, library), taking over the identity of the document with the given key."""
 Remove = Callable[[apsw.Connection, int], int]
 
 
@@ -58,10 +57,16 @@ Difference = tuple[_Row | None, tuple[str, os.stat_result] | None]
 """What is known of a path, if anything, and the file that must be read there; None when it has vanished."""
 
 
-def sync(file: File, config: Config, library: Rooted, bring: Bring, remove: Remove,
+def sync(file: File, config: Config, library: Rooted, intake: Intake, remove: Remove,
          progress: ProgressCallback | None = None) -> Synced:
     """Take in what is new or changed in a library's folder, and let go what has vanished from it; see `check_root`."""
-    return _Sync(file, config, library, bring, remove, progress).run()
+    return _Sync(file, config, library, intake, remove, progress).run()
+
+
+def ingest_folder(file: File, config: Config, library: Rooted, intake: Intake,
+                  progress: ProgressCallback | None = None) -> Synced:
+    """Take in what is new or changed in a folder; what has vanished from it stays."""
+    return _Sync(file, config, library, intake, None, progress).run()
 
 
 def check_root(file: File, library: Rooted) -> None:
@@ -85,13 +90,12 @@ def check_root(file: File, library: Rooted) -> None:
 class _Sync:
     """One run over one library."""
 
-    def __init__(self, file: File, config: Config, library: Rooted, bring: Bring, remove: Remove,
+    def __init__(self, file: File, config: Config, library: Rooted, intake: Intake, remove: Remove | None,
                  progress: ProgressCallback | None) -> None:
         self._file, self._config, self._library = file, config, library
-        self._bring, self._remove = bring, remove
-        self._progress = progress or (lambda progress: None)
+        self._intake, self._remove = intake, remove
+        self._progress, self._step = progress, "sync" if remove else "ingest"
         self._own = () if file.memory else (file.path,)
-        self._version = _version()
         self._notes: list[tuple[str, tuple[object, ...]]] = []
         self._counts: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
@@ -101,15 +105,16 @@ class _Sync:
         look, vanished, waiting = self._first_look()
         if waiting:
             look, vanished = self._second_look(vanished, waiting)
-        check_root(self._file, self._library)  # nothing may leave because the folder was taken away meanwhile
-        self._let_go(vanished)
+        if self._remove:
+            check_root(self._file, self._library)  # nothing may leave because the folder was taken away meanwhile
+            self._let_go(vanished, self._remove)
         self._write_notes()
         return self._told(look)
 
     def _told(self, look: _Look) -> Synced:
-        counts, skipped = self._counts, look.skipped + look.walk.skipped + self._skipped
+        counts, skipped = self._counts + self._intake.counts, look.skipped + look.walk.skipped + self._skipped
         return Synced(library=self._library.name, indexed=counts["indexed"], replaced=counts["replaced"], moved=counts["moved"],
-                      removed=counts["removed"], unchanged=counts["unchanged"] + look.unchanged,
+                      removed=counts["removed"], unchanged=counts["unchanged"] + counts["skipped"] + look.unchanged,
                       skipped=dict(sorted(skipped.items())),
                       failures=(*look.walk.failures.items(), *look.failures, *self._failures))
 
@@ -120,7 +125,7 @@ class _Sync:
         for row, found in look:
             if found:
                 waiting += 1
-            elif row:
+            elif row and self._remove:
                 self._miss(row, vanished)
         return look, vanished, waiting
 
@@ -130,19 +135,24 @@ class _Sync:
         gone: dict[int, str] = {}
         for row, found in look:
             if found:
-                self._progress(Progress(step="sync", done=min(done, waiting), total=waiting))
+                self._tell(done, waiting)
                 self._take_in(row, *found, vanished)
                 done += 1
-            elif row:
+            elif row and self._remove:
                 self._miss(row, gone)
-        self._progress(Progress(step="sync", done=waiting, total=waiting))
-        self._note("DELETE FROM library_skipped WHERE library = ? AND version <> ?", self._library.name, self._version)
+        self._intake.write()
+        self._tell(waiting, waiting)
+        self._note("DELETE FROM library_skipped WHERE library = ? AND version <> ?", self._library.name, __version__)
         return look, gone
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._progress:
+            self._progress(self._intake.progress(self._step, min(done, total) - self._intake.waiting, total))
 
     def _look(self) -> _Look:
         walk = Walk(self._library.root, pattern=self._library.pattern, ignore=self._library.ignore,
                     limit=self._config.max_source_bytes, databases=self._own)
-        return _Look(walk, _rows(self._file, self._library, self._version))
+        return _Look(walk, _rows(self._file, self._library))
 
     def _miss(self, row: _Row, vanished: dict[int, str]) -> None:
         if row.key is None:
@@ -155,8 +165,7 @@ class _Sync:
     def _take_in(self, row: _Row | None, path: str, info: os.stat_result, vanished: dict[int, str]) -> None:
         known = row is not None and row.key is not None
         try:
-            source = self._read(path, info)
-            self._counts[self._stored(source, vanished)] += 1
+            self._store(self._read(path, info), vanished)
         except (IngestError, InvalidInput) as error:
             if not known and isinstance(error, UnsupportedFormat | NoText):
                 self._skip(path, info, "without text" if isinstance(error, NoText) else "of no readable type")
@@ -172,20 +181,21 @@ class _Sync:
         read = sources.read_path(path, config=self._config, roots=[Path(self._library.root)], forbidden=self._own)
         return replace(read, source=path, mtime_ns=info.st_mtime_ns)
 
-    def _stored(self, source: Source, vanished: dict[int, str]) -> str:
-        """Store a file, unless it is known already or has only moved; what was done."""
+    def _store(self, source: Source, vanished: dict[int, str]) -> None:
+        """Store a file, unless it is known already or has only moved."""
         hash = hashlib.sha256(source.raw).hexdigest()
         if (key := self._find(source.source, hash)) is not None:
             self._note("UPDATE documents SET mtime_ns = ?, modified = ? WHERE key = ?", source.mtime_ns, source.modified, key)
-            return "unchanged"
+            self._counts["unchanged"] += 1
+            return
         old = next((key for key in self._copies(hash) if key in vanished), None) if vanished else None
-        if old is not None:
+        if old is not None and self._remove:
             before = vanished.pop(old)
-            if Path(before).name == source.name and self._moved(old, before, source):
-                return "moved"
+            if Path(before).name == source.name and self._moved(old, before, source, self._remove):
+                self._counts["moved"] += 1
+                return
         # Under another name it is read again: its title, and the way it is read, may depend on the name.
-        status = self._bring(source, hash, self._library.name, old).status
-        return "unchanged" if status == "skipped" else "moved" if old is not None else status
+        self._intake.bring(source, hash, old)
 
     def _find(self, path: str, hash: str) -> int | None:
         with self._file.reading() as sql:
@@ -198,14 +208,14 @@ class _Sync:
             return [key for (key,) in sql.execute("SELECT key FROM documents WHERE library = ? AND hash = ? ORDER BY key",
                                                   (self._library.name, hash))]
 
-    def _moved(self, key: int, before: str, source: Source) -> bool:
+    def _moved(self, key: int, before: str, source: Source, remove: Remove) -> bool:
         """Give a document its new path, in place of what was there; False if another process was faster."""
         with self._file.writing() as sql:
             if not sql.execute("SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, before)).get:
                 return False
             for (other,) in list(sql.execute("SELECT key FROM documents WHERE library = ? AND source = ?",
                                              (self._library.name, source.source))):
-                self._remove(sql, other)
+                remove(sql, other)
             sql.execute("UPDATE documents SET source = ?, modified = ?, mtime_ns = ? WHERE key = ?",
                         (source.source, source.modified, source.mtime_ns, key))
         return True
@@ -214,7 +224,7 @@ class _Sync:
         self._skipped[reason] += 1
         self._note("INSERT OR REPLACE INTO library_skipped (library, path, size, mtime_ns, reason, version) "
                    "SELECT name, ?, ?, ?, ?, ? FROM libraries WHERE name = ?",  # it may have been removed meanwhile
-                   path, info.st_size, info.st_mtime_ns, reason, self._version, self._library.name)
+                   path, info.st_size, info.st_mtime_ns, reason, __version__, self._library.name)
 
     def _forget_skipped(self, path: str) -> None:
         self._note("DELETE FROM library_skipped WHERE library = ? AND path = ?", self._library.name, path)
@@ -235,13 +245,13 @@ class _Sync:
 
     # Files that have vanished.
 
-    def _let_go(self, vanished: dict[int, str]) -> None:
+    def _let_go(self, vanished: dict[int, str], remove: Remove) -> None:
         leaving = iter(vanished.items())
         while batch := list(islice(leaving, BATCH)):
             with self._file.writing() as sql:
                 for key, path in batch:
                     if sql.execute("SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, path)).get:
-                        self._remove(sql, key)
+                        remove(sql, key)
                         self._counts["removed"] += 1
 
 
@@ -290,7 +300,7 @@ class _Look:
         return path in self.walk.failures or any(str(folder) in self.walk.failures for folder in Path(path).parents)
 
 
-def _rows(file: File, library: Rooted, version: str) -> Iterator[_Row]:
+def _rows(file: File, library: Rooted) -> Iterator[_Row]:
     """What the file knows below a library's folder, by path; page by page, so that nothing is kept waiting."""
     prefix = os.path.join(library.root, "")  # noqa: PTH118 - the slash at the end is wanted
     last, end = prefix, prefix[:-1] + chr(ord(os.sep) + 1)
@@ -300,7 +310,7 @@ def _rows(file: File, library: Rooted, version: str) -> Iterator[_Row]:
                 "SELECT source, size, mtime_ns, key, '' FROM documents WHERE library = ?1 AND source > ?2 AND source < ?3 "
                 "UNION ALL SELECT path, size, mtime_ns, NULL, reason FROM library_skipped "
                 "WHERE library = ?1 AND path > ?2 AND path < ?3 AND version = ?4 ORDER BY 1 LIMIT ?5",
-                (library.name, last, end, version, PAGE))))
+                (library.name, last, end, __version__, PAGE))))
         yield from page
         if len(page) < PAGE:
             return
@@ -313,10 +323,3 @@ def _settle(mtime_ns: int) -> None:
     left = mtime_ns + tick - time.time_ns()
     if 0 < left <= tick:
         time.sleep(left / 1e9)
-
-
-def _version() -> str:
-    try:
-        return version("mcpvectordb")
-    except PackageNotFoundError:  # run from a source tree
-        return "0"

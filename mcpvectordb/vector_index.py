@@ -1,7 +1,7 @@
 """The vectors of the file and their codes: written, taken out, ranked and kept in step.
 
 The tables vectors and vector_embeddings are the truth. A part (one dimension of one store) whose store ranks by cosine
-gets a vec0 table once it has more rows than are compared one by one; every other part is always compared exactly.
+gets a vec0 table once it has some hundred rows; every other part is always compared exactly.
 All methods work inside the caller's transaction.
 """
 
@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from mcpvectordb import arrays, meaning
 from mcpvectordb.arrays import Group
+from mcpvectordb.columns import Source
 from mcpvectordb.meaning import Allowed, Meaning, Ranked
+from mcpvectordb.records import Condition
 from mcpvectordb.resident import Residents
 
 if TYPE_CHECKING:
     from mcpvectordb.arrays import Floats
+
+
+CODED_ROWS = 500  # so many are quickly compared one by one; of more, a process that lives on keeps the codes in memory
+FILTERED = Source(rows="vectors v", of_group="v.part = {group}", id="v.key", fields={"namespace": "v.namespace"},
+                  metadata="v.metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,20 @@ class Shelved:
 
     key: int
     metric: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A condition on vectors `v` in SQL ("1" for all) with its bindings, and the conditions that it is made of."""
+
+    sql: str
+    bindings: tuple[Any, ...]
+    conditions: tuple[Condition, ...]
+
+    def allowed(self, part: int) -> Allowed:
+        """The keys of the vectors of a part that fulfil it."""
+        return Allowed() if self.sql == "1" else Allowed(
+            f"SELECT v.key FROM vectors v WHERE v.part = ? AND {self.sql}", (part, *self.bindings), self.conditions)
 
 
 def part(store: int, dimension: int) -> int:
@@ -40,7 +61,7 @@ class VectorIndex:
     """The only speaker of the tables vectors and vector_embeddings that changes them."""
 
     def __init__(self, residents: Residents | None = None) -> None:
-        self._meaning = Meaning("vector", "vector_values", "key", "part", residents)
+        self._meaning = Meaning("vector", "vector_values", "key", "part", residents, FILTERED)
 
     def put(self, sql: apsw.Connection, store: Shelved, namespace: str, ids: Sequence[str], metadata: Sequence[str],
             groups: Sequence[Group]) -> int:
@@ -64,21 +85,17 @@ class VectorIndex:
         sql.executemany("DELETE FROM vectors WHERE key = ?", ((key,) for key, _ in known))
         return bool(known)
 
-    def nearest(self, sql: apsw.Connection, store: Shelved, queries: Floats, condition: str, bindings: Sequence[object],
-                limit: int) -> list[Ranked]:
+    def nearest(self, sql: apsw.Connection, store: Shelved, queries: Floats, chosen: Chosen, limit: int) -> list[Ranked]:
         """The vectors of the queries' dimension nearest to each query, as (key, score), best first."""
         own = part(store.key, queries.shape[1])
-        allowed = Allowed() if condition == "1" else Allowed(
-            f"SELECT v.key FROM vectors v WHERE v.part = ? AND {condition}", (own, *bindings))
-        return self._meaning.nearest_each(sql, own, queries, allowed, limit, store.metric)
+        return self._meaning.nearest_each(sql, own, queries, chosen.allowed(own), limit, store.metric)
 
-    def others(self, sql: apsw.Connection, store: Shelved, dimension: int, condition: str, bindings: Sequence[object],
-               limit: int) -> list[int]:
+    def others(self, sql: apsw.Connection, store: Shelved, dimension: int, chosen: Chosen, limit: int) -> list[int]:
         """The keys of the first vectors of other dimensions."""
         return [key for (key,) in sql.execute(
             f"SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
-            f"WHERE v.store = ? AND v.dimension <> ? AND {condition} ORDER BY v.key LIMIT ?",
-            (store.key, dimension, *bindings, limit))]
+            f"WHERE v.store = ? AND v.dimension <> ? AND {chosen.sql} ORDER BY v.key LIMIT ?",
+            (store.key, dimension, *chosen.bindings, limit))]
 
     # Keeping.
 
@@ -125,9 +142,10 @@ def _pays(sql: apsw.Connection, store: Shelved, dimension: int, more: int = 0) -
     """Whether a part, with so many vectors more, is one that codes make faster to search."""
     if store.metric != "cosine" or dimension > meaning.VEC0_DIMENSION:
         return False
-    count = sql.execute(f"SELECT count(*) FROM (SELECT 1 FROM vectors WHERE part = ? LIMIT {meaning.EXACT_ROWS + 1})",
+    most = min(CODED_ROWS, meaning.EXACT_ROWS)
+    count = sql.execute(f"SELECT count(*) FROM (SELECT 1 FROM vectors WHERE part = ? LIMIT {most + 1})",
                         (part(store.key, dimension),)).get
-    return bool(count + more > meaning.EXACT_ROWS)
+    return bool(count + more > most)
 
 
 def _parts(sql: apsw.Connection) -> list[tuple[Shelved, int]]:
@@ -140,8 +158,9 @@ def _claim(sql: apsw.Connection, store: int, namespace: str, ids: Sequence[str],
     """The row of each id, new or written anew: the key of each, and (key, old part) of those that were there before."""
     dimensions = [0] * len(ids)
     for group in groups:
+        dimension = group.dimension
         for position in group.positions:
-            dimensions[position] = group.dimension
+            dimensions[position] = dimension
     last = sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vectors'").get or 0
     keys = list(range(last + 1, last + 1 + len(ids)))
     before = sql.total_changes()
@@ -152,7 +171,7 @@ def _claim(sql: apsw.Connection, store: int, namespace: str, ids: Sequence[str],
         return keys, []
     known = {id: found for id, found in _known(sql, store, namespace, ids).items() if found[0] <= last}
     sql.executemany("UPDATE vectors SET dimension = ?, metadata = ? WHERE key = ?", (
-        (dimension, text, known[id][0]) for id, dimension, text in zip(ids, dimensions, metadata, strict=True) if id in known))
+        (its, text, known[id][0]) for id, its, text in zip(ids, dimensions, metadata, strict=True) if id in known))
     return [known[id][0] if id in known else key for id, key in zip(ids, keys, strict=True)], list(known.values())
 
 

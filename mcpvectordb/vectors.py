@@ -15,9 +15,9 @@ from mcpvectordb.errors import Damaged, InvalidInput, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.metadata import decode, encode, storable
 from mcpvectordb.metrics import METRICS
-from mcpvectordb.records import Added, AddedMany, Hit, Namespace, Results, Scores, Store, Vector
+from mcpvectordb.records import Added, AddedMany, Condition, Hit, Namespace, Results, Scores, Store, Vector
 from mcpvectordb.search import checked_page
-from mcpvectordb.vector_index import Shelved, VectorIndex
+from mcpvectordb.vector_index import Chosen, Shelved, VectorIndex
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,16 +83,16 @@ class Vectors:
                limit: int = 20, offset: int = 0) -> list[Vector]:
         """Vectors of a store (or, with None, of all) that fulfil all conditions, newest first."""
         checked_page(limit, offset)
-        condition, bindings = _compiled(store, namespace, where)
+        chosen = _chosen(store, namespace, where)
         with self._file.reading() as sql:
             return [_vector(row) for row in sql.execute(
-                f"{_SELECT} WHERE {condition} ORDER BY v.key DESC LIMIT ? OFFSET ?", (*bindings, limit, offset))]
+                f"{_SELECT} WHERE {chosen.sql} ORDER BY v.key DESC LIMIT ? OFFSET ?", (*chosen.bindings, limit, offset))]
 
     def count(self, *, store: str | None = "default", namespace: str | None = None, where: Where | None = None) -> int:
         """How many vectors of a store (or, with None, of all) fulfil all conditions: those that a search would rank."""
-        condition, bindings = _compiled(store, namespace, where)
+        chosen = _chosen(store, namespace, where)
         with self._file.reading() as sql:
-            return int(sql.execute(f"SELECT count(*) FROM vectors v WHERE {condition}", bindings).get)
+            return int(sql.execute(f"SELECT count(*) FROM vectors v WHERE {chosen.sql}", chosen.bindings).get)
 
     def stores(self) -> list[Store]:
         """All stores, by name; an emptied one keeps its name and metric."""
@@ -148,23 +148,23 @@ class Vectors:
                 limit: int) -> list[Results[Vector]]:
         checked_page(limit, 0)
         _checked_store(store)
-        condition, bindings = _compiled(None, namespace, where)
+        chosen = _chosen(None, namespace, where)
         found: dict[int, list[tuple[int, float, Scores]]] = {}
         with self._file.reading() as sql:
             if limit and (shelved := _shelved(sql, store)) is not None:
                 for group in groups:
-                    found |= self._ranked(sql, shelved, group, condition, bindings, limit)
+                    found |= self._ranked(sql, shelved, group, chosen, limit)
             vectors = _vectors(sql, {key for rows in found.values() for key, _, _ in rows})
         return [Results(hits=tuple(Hit(item=vectors[key], score=score, scores=scores)
                                    for key, score, scores in found.get(position, ())), legs=("vector",))
                 for position in range(sum(len(group.positions) for group in groups))]
 
-    def _ranked(self, sql: apsw.Connection, store: Shelved, group: Group, condition: str, bindings: list[Any],
+    def _ranked(self, sql: apsw.Connection, store: Shelved, group: Group, chosen: Chosen,
                 limit: int) -> dict[int, list[tuple[int, float, Scores]]]:
         """(key, score, scores) of what is nearest to each row of the group, by its position."""
-        nearest = self._index.nearest(sql, store, group.rows, condition, bindings, limit)
+        nearest = self._index.nearest(sql, store, group.rows, chosen, limit)
         missing = 0 if store.metric == "euclidean" else limit - len(nearest[0])  # all queries rank the same rows
-        others = self._index.others(sql, store, group.dimension, condition, bindings, missing) if missing else []
+        others = self._index.others(sql, store, group.dimension, chosen, missing) if missing else []
         figure = abs if store.metric == "euclidean" else float
         return {position: [
             *((key, score, Scores(vector=figure(score), vector_rank=rank)) for rank, (key, score) in enumerate(ranked, 1)),
@@ -195,17 +195,15 @@ def _vector(row: Sequence[Any]) -> Vector:
     return Vector(id=id, store=store, namespace=namespace, dimension=dimension, raw=raw, metadata=decode(text))
 
 
-def _compiled(store: str | None, namespace: str | None, where: Where | None) -> tuple[str, list[Any]]:
-    """The SQL condition on row `v` and its bindings; "1" when everything is allowed."""
-    condition, bindings = filters.compile(where, _FIELDS, "v.metadata")
-    conditions = [] if condition == "1" else [condition]
+def _chosen(store: str | None, namespace: str | None, where: Where | None) -> Chosen:
+    conditions = filters.conditions(where)
     if namespace is not None:
-        conditions.insert(0, "v.namespace = ?")
-        bindings.insert(0, _checked_namespace(namespace))
+        conditions.insert(0, Condition("namespace", "eq", _checked_namespace(namespace)))
+    condition, bindings = filters.compile(conditions, _FIELDS, "v.metadata")
     if store is not None:
-        conditions.insert(0, "v.store = (SELECT key FROM stores WHERE name = ?)")
+        condition = f"v.store = (SELECT key FROM stores WHERE name = ?) AND {condition}"
         bindings.insert(0, _checked_store(store))
-    return " AND ".join(conditions) or "1", bindings
+    return Chosen(condition, tuple(bindings), tuple(conditions))
 
 
 def _checked_store(name: str) -> str:
@@ -223,7 +221,9 @@ def _checked_id(id: str, name: str) -> str:
 def _checked_ids(ids: Iterable[str]) -> list[str]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidInput(f"ids must be a list of texts, not a {type(ids).__name__}")
-    names = [_checked_id(id, f"ids[{position}]") for position, id in enumerate(ids)]
+    names = list(ids)
+    if not all(type(id) is str and id.isascii() and id.strip() and len(id) <= MAX_ID for id in names):  # quickly seen
+        names = [_checked_id(id, f"ids[{position}]") for position, id in enumerate(names)]
     last = {id: position for position, id in enumerate(names)}
     if len(last) < len(names):
         twice = next(position for position, id in enumerate(names) if last[id] != position)

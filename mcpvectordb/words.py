@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 MAX_QUERY_CHARACTERS = 2_000
 MAX_DISTINCT_TERMS = 64
+MAX_JOINED = 32  # words that must or may stand in one text: for those that have them all, each costs more than the one before
 MAX_REPEATS = 4  # a repeated word is signal, but 64 copies of a common one cost a second
 
 CJK = re.compile(
@@ -62,16 +63,31 @@ def humps(identifier: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A person's query as FTS5 expressions, each "" when there is nothing of its kind.
+    """A person's query, each part an FTS5 phrase. `match` ranks; `required` and `excluded` bind results found by meaning too.
 
-    `match` ranks; `required` (quoted phrases) and `excluded` (words after a minus) also bind results found by meaning.
     `exact` says that the query is nothing but codes such as E-4021 or 1.0.21, which only words can tell apart.
     """
 
-    match: str = ""
-    required: str = ""
-    excluded: str = ""
+    terms: tuple[str, ...] = ()  # any of them will do, and one that is repeated counts as often
+    phrases: tuple[str, ...] = ()  # quoted: all of them must be there
+    exclusions: tuple[str, ...] = ()  # after a minus: none of them may be there
     exact: bool = False
+
+    @property
+    def match(self) -> str:
+        """What a text must have, as an FTS5 expression; "" when there is nothing to look for."""
+        anything = " OR ".join([*self.phrases, *self.terms])
+        return f"({self.required}) AND ({anything})" if self.phrases else anything
+
+    @property
+    def required(self) -> str:
+        """The quoted phrases as an FTS5 expression, or ""."""
+        return " AND ".join(self.phrases)
+
+    @property
+    def excluded(self) -> str:
+        """What a text must not have as an FTS5 expression, or ""."""
+        return " OR ".join(self.exclusions)
 
 
 def parse(text: str) -> Query:
@@ -87,15 +103,8 @@ def parse(text: str) -> Query:
     if not words and not phrases:
         return Query()
     telling = _bounded([word for word in words if word[1:-1].casefold() not in STOP_WORDS] or words)
-    phrases, excluded = _bounded(phrases), _bounded(excluded)
-    match = " OR ".join([*phrases, *telling])
-    required = " AND ".join(phrases)
-    return Query(
-        match=f"({required}) AND ({match})" if required else match,
-        required=required,
-        excluded=" OR ".join(excluded),
-        exact=not phrases and all(_is_code(word[1:-1]) for word in telling),
-    )
+    exact = not phrases and all(_is_code(word[1:-1]) for word in telling)
+    return Query(tuple(telling), tuple(_bounded(phrases)), tuple(_bounded(excluded)), exact)
 
 
 def plain(text: str) -> str:
@@ -144,7 +153,7 @@ class Asked:
 
 def match(text: str) -> Asked:
     """All words of a query, stop words too; then, for when that finds nothing, any of its telling words."""
-    words, note = _bounded_words(text)
+    words, note = _few(*_bounded_words(text))
     parts = [Term(part) for word in words for part in _terms(word)]
     telling = [part for part in parts if part.text.casefold() not in STOP_WORDS] or parts
     readings = [_reading([Term(word) for word in words], " AND "), _reading(telling, " OR ")]
@@ -153,7 +162,7 @@ def match(text: str) -> Asked:
 
 def prefix(text: str) -> Asked:
     """All words of a query, each by its beginning."""
-    words, note = _bounded_words(text)
+    words, note = _few(*_bounded_words(text))
     return _asked([Term(word, prefix=True) for word in words], note)
 
 
@@ -179,7 +188,7 @@ class Wanted:
 def wanted(text: str) -> Wanted:
     """All words of a query, each by its beginning; "phrases" and words with hyphens or dots as they stand; -exclusions.
 
-    Exclusions alone ask for nothing.
+    A letter beside other words is a word, not the beginning of all that begin so. Exclusions alone ask for nothing.
     """
     terms: list[Term] = []
     excluded: list[Term] = []
@@ -187,8 +196,10 @@ def wanted(text: str) -> Wanted:
         term = Term(phrase or word, prefix=bool(word) and not minus and not _JOINED.search(word))
         if term.expression:
             (excluded if minus else terms).append(term)
-    kept = _bounded(list(dict.fromkeys(terms)))
-    return Wanted(tuple(kept), tuple(_bounded(list(dict.fromkeys(excluded))))) if kept else Wanted()
+    kept = list(dict.fromkeys(terms))[:MAX_JOINED]
+    if len(kept) > 1:
+        kept = [replace(term, prefix=term.prefix and len("".join(_WORD.findall(term.text))) > 1) for term in kept]
+    return Wanted(tuple(kept), tuple(dict.fromkeys(excluded))[:MAX_JOINED]) if kept else Wanted()
 
 
 def visible(text: str) -> list[str]:
@@ -211,14 +222,21 @@ def _bounded_words(text: str) -> tuple[list[str], str]:
     return words[:-1] or words, f"only the first {MAX_QUERY_CHARACTERS:,} characters of the query were read"
 
 
+def _few(words: Sequence[str], note: str) -> tuple[list[str], str]:
+    different = list(dict.fromkeys(words))
+    if len(different) <= MAX_JOINED:
+        return different, note
+    return different[:MAX_JOINED], f"only the first {MAX_JOINED} words of the query were looked for"
+
+
 def _asked(terms: Sequence[Term], note: str) -> Asked:
     reading = _reading(terms, " AND ")
     return Asked((reading,) if reading.expression else (), note)
 
 
 def _reading(terms: Sequence[Term], operator: str) -> Reading:
-    kept = _bounded([term for term in terms if term.expression])
-    return Reading(operator.join(term.expression for term in kept), tuple(dict.fromkeys(kept)))
+    kept = tuple(dict.fromkeys(term for term in terms if term.expression))[:MAX_JOINED]
+    return Reading(operator.join(term.expression for term in kept), kept)
 
 
 def pairs(run: str) -> list[str]:

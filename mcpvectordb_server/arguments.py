@@ -96,10 +96,11 @@ def coerce(kind: Any, value: Any) -> Any:
         return int(value)
     for each in kinds:
         if isinstance(value, list) and get_origin(each) is list:
-            return [coerce(get_args(each)[0], item) for item in value]
+            inner = get_args(each)[0]
+            return value if Any in _alternatives(inner) else [coerce(inner, item) for item in value]
         if isinstance(value, dict) and is_typeddict(each):
-            inner = get_type_hints(each, include_extras=True)
-            return {name: coerce(inner.get(name, Any), item) for name, item in value.items()}
+            members = get_type_hints(each, include_extras=True)
+            return {name: coerce(members.get(name, Any), item) for name, item in value.items()}
     return value
 
 

@@ -5,6 +5,7 @@ The gate lets a request in when its Host is ours, its Origin (if it has one) too
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import os
@@ -26,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcpvectordb import InvalidInput
 
@@ -35,8 +37,46 @@ MAX_BODY = 16 * 1024 * 1024
 SHUTDOWN = 3
 """Seconds that open requests get when the server is told to stop."""
 
+HEAD = 10.0
+"""Seconds that a client gets to send the head of a request."""
+
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _GATE_IS_OURS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+
+
+class Impatient(H11Protocol):
+    """A connection that ends when no request is under way and none begins in time.
+
+    uvicorn would wait forever, and the gate only sees those who have said what they want: whoever opens connections and
+    keeps silent, or drips, could shut everybody else out.
+    """
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting until a whole head is there."""
+        super().data_received(data)
+        self._wait()
+
+    def _wait(self) -> None:
+        if not self._idle() and self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        elif self._idle() and self._patience is None:
+            self._patience = self.loop.call_later(HEAD, self._give_up)
+
+    def _idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _give_up(self) -> None:
+        self._patience = None
+        if self._idle():
+            self.transport.close()
 
 
 class Gate:
@@ -92,7 +132,7 @@ async def serve(server: Server[Any], listener: socket.socket, transport: str, *,
                 hosts: Iterable[str]) -> None:
     """Serve on a listening socket until told to stop."""
     app = application(server, transport, token=token, hosts=hosts)
-    config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, lifespan="on",
+    config = uvicorn.Config(app, http=Impatient, log_config=None, access_log=False, server_header=False, lifespan="on",
                             timeout_graceful_shutdown=SHUTDOWN)
     await uvicorn.Server(config).serve(sockets=[listener])
 

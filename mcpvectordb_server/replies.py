@@ -9,6 +9,9 @@ from typing import Any
 MAX_REPLY = 200_000
 """Characters of text in one reply, about 50,000 tokens. What is cut says so, and how to get the rest."""
 
+MAX_REFUSAL = 4_000
+"""Characters of what a refusal says: it need not repeat all of what it refuses."""
+
 _SHORTEST_CUT = 200  # strings are never cut below this; a reply that is long without long strings loses items instead
 
 
@@ -52,6 +55,21 @@ def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
         return Reply(content=blocks, structured={"result": kept})
     fitted = fit(_sendable(value), MAX_REPLY, more)
     return Reply(content=(Text(text=to_json(fitted)),), structured=fitted)
+
+
+def refusal_of(value: Any) -> Reply:
+    """The Reply for what a surface says when it says no, kept short."""
+    if isinstance(value, Reply):
+        return reply_of(replace(value, content=tuple(replace(each, text=_abridged(each.text)) for each in value.content)))
+    return reply_of({key: _abridged(each) if isinstance(each, str) else each for key, each in value.items()})
+
+
+def _abridged(text: str) -> str:
+    """`text` without its middle if it is long: what is quoted stands there, and at the end what to do about it."""
+    if len(text) <= MAX_REFUSAL:
+        return text
+    begins, ends = text[:MAX_REFUSAL * 3 // 4], text[-MAX_REFUSAL // 4:]
+    return f"{begins} [… {len(text) - MAX_REFUSAL:,} more characters …] {ends}"
 
 
 def to_json(value: Any) -> str:

@@ -216,6 +216,7 @@ def _progress(ctx: Context) -> ProgressCallback:
         if done > sent and (finished or time.monotonic() - sent_at > 0.1):
             sent, sent_at = done, time.monotonic()
             total = None if progress.total is None else float(before + progress.total)
-            anyio.from_thread.run(ctx.session.report_progress, float(done), total, step)
+            message = f"{step}: {progress.pace}" if progress.pace else step
+            anyio.from_thread.run(ctx.session.report_progress, float(done), total, message)
 
     return report

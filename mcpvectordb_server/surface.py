@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from mcpvectordb import InvalidInput, MCPVectorDBError
 from mcpvectordb_server.arguments import Arguments, arguments_of
 from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import Reply, reply_of
+from mcpvectordb_server.replies import Reply, refusal_of, reply_of
 
 log = logging.getLogger("mcpvectordb_server")
 
@@ -154,7 +154,7 @@ def call(published: Published, db: Any, raw: Mapping[str, Any], grant: Grant | N
     except Exception:
         log.exception("%s failed", published.name)
         failure = InternalError()
-    return reply_of(surface.failure(tool.name, failure))
+    return refusal_of(surface.failure(tool.name, failure))
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

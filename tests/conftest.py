@@ -19,6 +19,8 @@ settings.load_profile("deterministic")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, metavar="N",
                      help="how hard to try the torture tests: 500 is the full form; without it each takes seconds")
+    parser.addoption("--again", type=int, metavar="N", default=0,
+                     help="torture by other rounds: what happens in one depends on its number, and these begin at N million")
 
 
 @pytest.fixture

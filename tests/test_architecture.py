@@ -9,26 +9,29 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
-    "errors": 0, "records": 1, "config": 1, "translation": 1,
+    "errors": 0, "record": 0, "records": 1, "config": 1, "translation": 1, "extension": 1, "removals": 1,
     "filters": 2, "ranking": 2, "words": 2, "metadata": 2, "arrays": 2, "metrics": 2,
     "merge": 2, "dates": 2, "boolean": 3, "highlighting": 3, "explaining": 3,
-    "ingest": 3, "ingest.structure": 3, "ingest.chunking": 4, "ingest.formats": 4,
-    "ingest.addresses": 3, "ingest.unpacking": 3, "ingest.urls": 4, "ingest.sources": 5, "ingest.worker": 5,
-    "ingest.globs": 3, "ingest.ignoring": 4, "ingest.folders": 6,
-    "resident": 3, "embedding": 3, "connection": 3, "meaning": 4, "index": 5, "vector_index": 5, "search": 6, "encoder": 7,
-    "libraries": 6, "sync": 7, "documents": 6, "documents.shelf": 10, "vectors": 8, "contexts": 9,
-    "spelling": 2, "snippets": 3, "cache": 4, "reranking": 5, "learning": 7,
-    "documents.reading": 7, "documents.words": 8, "documents.paths": 8, "documents.search": 9,
-    "contexts.records": 2, "contexts.entries": 3, "contexts.keys": 4, "contexts.words": 6, "contexts.reading": 6,
-    "contexts.search": 7, "contexts.writing": 8,
-    "keeping": 9, "wreck": 4, "mending": 6, "database": 11, "salvage": 12, "": 12, "cli": 13, "__main__": 14,
+    "ingest": 3, "ingest.structure": 3, "ingest.chunking": 5, "ingest.formats": 5,
+    "ingest.addresses": 3, "ingest.unpacking": 3, "ingest.urls": 5, "ingest.sources": 8, "ingest.worker": 8,
+    "ingest.globs": 3, "ingest.ignoring": 5, "ingest.folders": 9,
+    "resident": 3, "columns": 3, "following": 4, "embedding": 3, "connection": 3, "meaning": 5, "postings": 6, "matching": 7,
+    "index": 8, "vector_index": 8, "search": 9, "encoder": 10,
+    "libraries": 9, "sync": 12, "documents": 9, "documents.shelf": 13, "vectors": 11, "contexts": 12,
+    "spelling": 2, "relevance": 3, "advice": 2, "known_items": 9, "snippets": 3, "cache": 5, "reranking": 8, "learning": 10,
+    "documents.reading": 10, "documents.storing": 11, "documents.intake": 11, "documents.words": 11,
+    "documents.paths": 11, "documents.search": 12,
+    "contexts.records": 2, "contexts.entries": 3, "contexts.keys": 5, "contexts.words": 9, "contexts.reading": 9,
+    "contexts.search": 10, "contexts.writing": 11,
+    "keeping": 12, "wreck": 5, "mending": 9, "database": 14, "salvage": 15, "bench": 15, "": 15, "cli": 16, "__main__": 17,
 }
 SQL_SPEAKERS = {
-    "connection", "meaning", "index", "search", "encoder", "documents.shelf", "documents.reading", "documents.words",
-    "documents.paths", "documents.search", "learning", "cache", "vectors", "vector_index",
+    "connection", "columns", "following", "meaning", "postings", "matching", "index", "search", "encoder",
+    "documents.shelf", "documents.reading", "documents.storing", "documents.words", "documents.paths", "documents.search",
+    "learning", "cache", "vectors", "vector_index",
     "contexts.shelf", "contexts.keys", "contexts.words", "contexts.reading", "contexts.search", "contexts.writing",
     "highlighting",
-    "explaining", "libraries", "sync", "keeping", "translation", "wreck", "mending", "salvage",
+    "explaining", "libraries", "sync", "keeping", "translation", "extension", "removals", "wreck", "mending", "salvage", "known_items",
 }
 
 

@@ -36,7 +36,8 @@ def test_importing_the_library_loads_nothing_heavy() -> None:
     done = python("import sys, json; from mcpvectordb import Database; print(json.dumps(sorted(sys.modules)))")
     loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
     assert not loaded & {
-        "mcp", "onnxruntime", "numpy", "pymupdf", "fitz", "bs4", "lxml", "tokenizers", "requests", "rich", "click"}
+        "mcp", "onnxruntime", "numpy", "pymupdf", "fitz", "bs4", "lxml", "tokenizers", "requests", "rich", "click",
+        "asyncio", "concurrent", "zipfile"}
 
 
 def test_opening_and_searching_by_words_loads_no_model() -> None:
@@ -50,16 +51,19 @@ print(json.dumps(sorted(sys.modules)))
     assert not {name.split(".")[0] for name in json.loads(done.stdout)} & {"onnxruntime", "numpy", "tokenizers"}, done.stderr
 
 
-def test_help_loads_nothing_heavy() -> None:
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_help_loads_no_command_and_nothing_that_they_need(option: str) -> None:
     done = python("""
 import sys, json
 from mcpvectordb.cli.main import program
-try: program(["--version"])
+try: program([sys.argv[1]])
 except SystemExit: pass
 print(json.dumps(sorted(sys.modules)))
-""")
-    assert not {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])} & {
-        "onnxruntime", "numpy", "tokenizers", "rich", "mcp", "requests", "pymupdf"}
+""", option)
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    ours = {name for name in loaded if name.startswith("mcpvectordb")}
+    assert ours == {"mcpvectordb", "mcpvectordb.errors", "mcpvectordb.cli", "mcpvectordb.cli.main", "mcpvectordb.cli.console"}
+    assert not loaded & {"apsw", "rich", "numpy", "mcp", "mcpvectordb_server", "importlib.metadata", "subprocess", "asyncio"}
 
 
 def test_the_versions_agree() -> None:

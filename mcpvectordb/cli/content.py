@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpvectordb.cli.console import bar, complain, counted, print_json
+from mcpvectordb.cli.console import bar, complain, counted, embedded_in, print_json
 from mcpvectordb.cli.main import opened
-from mcpvectordb.errors import IngestError, InvalidInput, NoText, NotFound, UnsupportedFormat
-from mcpvectordb.ingest.folders import Walk
+from mcpvectordb.errors import IngestError, InvalidInput, NotFound
 from mcpvectordb.ingest.formats.decoding import decode
-from mcpvectordb.records import Condition, Progress
+from mcpvectordb.records import Condition, Embedded, Progress
 
 if TYPE_CHECKING:
-    from mcpvectordb import Database, Ingested
+    from mcpvectordb import Database
 
 # Longest first: ">=" must not be read as ">".
 _SIGNS = {"!=": "ne", ">=": "gte", "<=": "lte", "^=": "starts_with", "*=": "contains", "=": "eq", ">": "gt", "<": "lt"}
@@ -40,12 +41,17 @@ def ingest(context: click.Context, sources: tuple[str, ...], library: str, metad
            name: str | None) -> None:
     """Put files, folders, web pages or standard input into the database."""
     kept = dict(_pair(each) for each in metadata)
+    done = _Done()
     with opened(context, make=True) as db:
-        counts = _store_all(db, sources, library, kept, name)
+        for source in sources:
+            if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
+                _bring_folder(db, source, done, library=library, metadata=kept, embed=not no_embed)
+            else:
+                _bring(db, source, done, library=library, metadata=kept, name=name)
         if not no_embed:
-            embed_waiting(db)
-    click.echo(counted(counts) or "nothing to do")
-    if counts["failed"]:
+            done.embedded += embed_waiting(db)
+    click.echo(done.told())
+    if done.counts["failed"]:
         raise SystemExit(1)
 
 
@@ -99,60 +105,70 @@ def delete(context: click.Context, ids: tuple[str, ...]) -> None:
 def embed(context: click.Context) -> None:
     """Embed what is not yet found by meaning; safe to stop, and to run several times at once."""
     with opened(context) as db:
-        click.echo(f"{embed_waiting(db)} chunks embedded, {db.stats().pending} still waiting")
+        done = embed_waiting(db)
+        click.echo(f"{embedded_in(done) or '0 chunks embedded'}, {db.stats().pending} still waiting")
 
 
-def embed_waiting(db: Database) -> int:
-    """Embed what waits, under a progress bar; how many chunks."""
+def embed_waiting(db: Database) -> Embedded:
+    """Embed what waits, under a progress bar."""
     if not db.stats().pending:
-        return 0
+        return Embedded()
+    began, last = time.monotonic(), [Progress(step="embed", done=0, total=None)]
     with bar("embedding", "chunks") as move:
-        return db.embed_pending(progress=move)
+        def listen(progress: Progress) -> None:
+            last[0] = progress
+            move(progress)
+
+        chunks = db.embed_pending(progress=listen)
+    return Embedded(chunks=chunks, tokens=last[0].tokens, seconds=time.monotonic() - began)
 
 
-def _store_all(db: Database, sources: tuple[str, ...], library: str, metadata: dict[str, Any],
-               name: str | None) -> dict[str, int]:
-    """Store every source without embedding; a failure is one line and does not stop the others."""
-    counts = dict.fromkeys(("indexed", "replaced", "skipped", "of no readable type", "failed"), 0)
-    found = [each for source in sources for each in _files(db, source, counts)]
-    with bar("reading", "files") as move:
-        for number, (source, in_folder) in enumerate(found):
-            move(Progress(step="ingest", done=number, total=len(found)))
-            try:
-                counts[_store(db, source, library, metadata, name).status] += 1
-            except (UnsupportedFormat, NoText) as error:
-                if in_folder:
-                    counts["of no readable type"] += 1
-                else:
-                    counts["failed"] += 1
-                    complain(error)
-            except IngestError as error:
-                counts["failed"] += 1
-                complain(error)
-        move(Progress(step="ingest", done=len(found), total=len(found)))
-    return counts
+class _Done:
+    """What became of the sources of an ingest."""
 
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(("indexed", "replaced", "unchanged", "failed"), 0)
+        self.skipped: Counter[str] = Counter()
+        self.embedded = Embedded()
 
-def _store(db: Database, source: str, library: str, metadata: dict[str, Any], name: str | None) -> Ingested:
-    if source == "-":
-        text = decode(sys.stdin.buffer.read())
-        return db.documents.ingest_text(text, source=name or "standard input", library=library, metadata=metadata, embed=False)
-    return db.documents.ingest(source, library=library, metadata=metadata, embed=False)
+    def told(self) -> str:
+        """All of it in one line."""
+        skipped = f"passed over: {counted(self.skipped)}" if self.skipped else ""
+        return "; ".join(filter(None, [counted(self.counts), skipped, embedded_in(self.embedded)])) or "nothing to do"
 
-
-def _files(db: Database, source: str, counts: dict[str, int]) -> list[tuple[str, bool]]:
-    """A source, or the files of a folder, with a line about what is passed over in it."""
-    folder = Path(source).expanduser()
-    if source == "-" or "://" in source or not folder.is_dir():
-        return [(source, False)]
-    walk = Walk(folder.resolve(), limit=db.config.max_source_bytes, databases=[db.path])
-    found = [(path, True) for path, _ in walk]
-    for message in walk.failures.values():
-        counts["failed"] += 1
+    def failed(self, message: object) -> None:
+        """Count a failure and tell it."""
+        self.counts["failed"] += 1
         complain(message)
-    if walk.skipped:
-        complain(f"in {source} passed over: {counted(dict(sorted(walk.skipped.items())))}")
-    return found
+
+
+def _bring_folder(db: Database, folder: str, done: _Done, library: str, metadata: dict[str, Any], embed: bool) -> None:
+    """Ingest what is in a folder; a failure is one line and does not stop the others."""
+    try:
+        with bar(f"reading {folder}", "files") as move:
+            synced = db.documents.ingest_folder(folder, library=library, metadata=metadata, embed=embed, progress=move)
+    except IngestError as error:
+        done.failed(error)
+        return
+    for what in ("indexed", "replaced", "unchanged"):
+        done.counts[what] += getattr(synced, what)
+    for path, message in synced.failures:
+        done.failed(message if path in message else f"{path}: {message}")
+    done.skipped.update(synced.skipped)
+    done.embedded += synced.embedded
+
+
+def _bring(db: Database, source: str, done: _Done, library: str, metadata: dict[str, Any], name: str | None) -> None:
+    """Store a file, a page or standard input without embedding it; a failure is one line."""
+    try:
+        if source == "-":
+            stored = db.documents.ingest_text(decode(sys.stdin.buffer.read()), source=name or "standard input", library=library,
+                                              metadata=metadata, embed=False)
+        else:
+            stored = db.documents.ingest(source, library=library, metadata=metadata, embed=False)
+        done.counts["unchanged" if stored.status == "skipped" else stored.status] += 1
+    except IngestError as error:
+        done.failed(error)
 
 
 def _resolved(db: Database, name: str) -> str:

@@ -9,7 +9,7 @@ import click
 
 from mcpvectordb.cli.console import complain, print_json
 from mcpvectordb.cli.content import conditions_from, json_option, library_option, where_option
-from mcpvectordb.cli.formats import FORMATS, for_people, shown
+from mcpvectordb.cli.formats import FORMATS, for_people, left_undone, shown
 from mcpvectordb.cli.main import opened
 
 if TYPE_CHECKING:
@@ -44,14 +44,16 @@ def _looking(limit: int) -> Callable[[Command], Command]:
 
 @click.command()
 @_looking(5)
+@click.option("--min-relevance", default=0.0, type=click.FloatRange(0, 1), help="Leave out what is less likely to be relevant.")
 @click.option("--rerank", is_flag=True, help="Let a cross-encoder read the best twenty again (takes seconds).")
 @click.pass_context
-def search(context: click.Context, /, words: tuple[str, ...], conditions: tuple[str, ...], rerank: bool,
+def search(context: click.Context, /, words: tuple[str, ...], conditions: tuple[str, ...], rerank: bool, min_relevance: float,
            **options: Any) -> None:
     """Find passages. "Quoted phrases" must occur, -words must not (write -- before a query that begins with one)."""
     with opened(context) as db:
         query, chosen = " ".join(words), _chosen(options)
-        results = db.documents.search(query, where=conditions_from(conditions), rerank=rerank, **chosen)
+        results = db.documents.search(query, where=conditions_from(conditions), rerank=rerank, min_relevance=min_relevance,
+                                      **chosen)
         _print(db, results, query, options)
 
 
@@ -76,10 +78,10 @@ def _chosen(options: dict[str, Any]) -> dict[str, Any]:
 
 def _print(db: Database, results: Results[Chunk], query: str, options: dict[str, Any]) -> None:
     if options["as_json"]:
-        print_json({"hits": results.hits, "legs": results.legs, "reasons": results.reasons})
+        print_json({"hits": results.hits, "legs": results.legs, "reasons": results.reasons, "verdict": results.verdict})
     elif options["form"]:
         click.echo(FORMATS[options["form"]](shown(db, results, query)), nl=False)
-        for leg, reason in results.reasons.items():
-            complain(f"not searched by {leg}: {reason}")
+        for remark in filter(None, (results.verdict, *left_undone(results))):
+            complain(remark)
     else:
         for_people(results, options["offset"], explain=options["explain"])

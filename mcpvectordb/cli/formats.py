@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mcpvectordb.cli.console import complain, out
 
 if TYPE_CHECKING:
-    from mcpvectordb import Chunk, Database, Hit, Results, Scores
+    from mcpvectordb import Chunk, Database, Hit, Results
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -82,20 +82,27 @@ def for_people(results: Results[Chunk], offset: int = 0, *, explain: bool = Fals
     for number, hit in enumerate(results, offset + 1):
         console.print(f"{number}. {hit.score:.2f}  {hit.item.citation}", style="bold", markup=False)
         if explain:
-            console.print(_explained(hit.scores), style="dim", markup=False)
+            console.print(_explained(hit), style="dim", markup=False)
         console.print(_extract(hit), markup=False)
         console.print()
-    if not results.hits:
-        console.print("nothing found")
+    if results.verdict or not results.hits:
+        console.print(results.verdict or "nothing found", markup=False)
     console.print(f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim", markup=False)
-    for leg, reason in results.reasons.items():
-        complain(f"not searched by {leg}: {reason}")
+    for remark in left_undone(results):
+        complain(remark)
 
 
-def _explained(scores: Scores) -> str:
+def left_undone(results: Results[Chunk]) -> list[str]:
+    """What was asked for and could not be done, and why."""
+    return [f"{'relevance is not known' if leg == 'relevance' else f'not searched by {leg}'}: {reason}"
+            for leg, reason in results.reasons.items()]
+
+
+def _explained(hit: Hit[Chunk]) -> str:
     """What each leg said of a hit."""
+    scores = hit.scores
     parts = [("BM25", scores.text, scores.text_rank), ("cosine", scores.vector, scores.vector_rank),
-             ("sum of ranks", scores.rrf, None), ("reranker", scores.rerank, None)]
+             ("sum of ranks", scores.rrf, None), ("reranker", scores.rerank, None), ("relevance", hit.relevance, None)]
     told = [f"{name} {figure:.4f}" + (f" (rank {rank})" if rank else "") for name, figure, rank in parts if figure is not None]
     return "   " + ", ".join(told)
 

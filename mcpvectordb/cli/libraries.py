@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.console import bar, complain, counted, fail, print_json
+from mcpvectordb.cli.console import bar, complain, counted, embedded_in, fail, print_json
 from mcpvectordb.cli.content import embed_waiting, json_option
 from mcpvectordb.cli.main import opened
 from mcpvectordb.errors import MCPVectorDBError, Unreadable
@@ -90,7 +90,7 @@ def remove(context: click.Context, name: str, keep_documents: bool) -> None:
 def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
     """Bring one library, or all that follow a folder, in line with it; safe to stop."""
     with opened(context) as db:
-        failed = [each for each in _roots(db, name) if not _sync(db, each)]
+        failed = [each for each in _roots(db, name) if not _sync(db, each, embed=not no_embed)]
         if not no_embed:
             embed_waiting(db)
     if failed:
@@ -107,7 +107,7 @@ def watch(context: click.Context, name: str | None) -> None:
         for changed in _changes(roots, db.path):
             try:
                 for each in changed:
-                    _sync(db, each)
+                    _sync(db, each, embed=True)
                 embed_waiting(db)
             except MCPVectorDBError as error:
                 complain(f"{error}; watching on")
@@ -123,11 +123,11 @@ def _roots(db: Database, name: str | None) -> dict[str, Path]:
     return roots if name is None else {name: roots[name]}
 
 
-def _sync(db: Database, name: str) -> bool:
+def _sync(db: Database, name: str, *, embed: bool) -> bool:
     """Sync a library and say what was done in one line, then what failed; whether nothing did."""
     try:
         with bar(f"syncing {name}", "files") as move:
-            [done] = db.documents.sync(name, embed=False, progress=move)
+            [done] = db.documents.sync(name, embed=embed, progress=move)
     except Unreadable as error:
         complain(error)
         return False
@@ -139,8 +139,9 @@ def _sync(db: Database, name: str) -> bool:
 
 def _told(done: Synced) -> str:
     counts = {what: getattr(done, what) for what in ("indexed", "replaced", "moved", "removed", "unchanged")}
-    skipped = f"; passed over: {counted(done.skipped)}" if done.skipped else ""
-    return f"{done.library}: {counted({**counts, 'failed': len(done.failures)}) or 'no files'}{skipped}"
+    files = counted({**counts, "failed": len(done.failures)}) or "no files"
+    skipped = f"passed over: {counted(done.skipped)}" if done.skipped else ""
+    return f"{done.library}: {'; '.join(filter(None, [files, skipped, embedded_in(done.embedded)]))}"
 
 
 def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:

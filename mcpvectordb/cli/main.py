@@ -5,34 +5,52 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcpvectordb import __version__
 from mcpvectordb.cli.console import fail
-from mcpvectordb.config import PREFIX, Config, data_folder
 from mcpvectordb.errors import MCPVectorDBError
 
 if TYPE_CHECKING:
-    from mcpvectordb import Database
+    from mcpvectordb import Config, Database
 
-DB_VARIABLE = f"{PREFIX}DB"
+DB_VARIABLE = "MCPVECTORDB_DB"
 
-# Each command lives in the module named here, so that --help loads none of what they need.
+# The module in which each command lives, and how its own help begins: --help then loads none of them.
 COMMANDS = {
-    "ingest": "content", "search": "finding", "query": "finding", "get": "reading", "multi-get": "reading", "ls": "reading",
-    "list": "content", "libraries": "content", "delete": "content", "embed": "content", "status": "reading",
-    "library": "libraries", "sync": "libraries", "watch": "libraries",
-    "stats": "keeping", "check": "keeping", "rebuild": "keeping", "compact": "keeping", "copy": "keeping",
-    "salvage": "keeping",
-    "model": "models", "serve": "serving", "setup": "serving", "demo": "demo",
+    "ingest": ("content", "Put files, folders, web pages or standard input into the database"),
+    "search": ("finding", "Find passages"),
+    "query": ("finding", "Find documents, as well as it can be done"),
+    "get": ("reading", "Print a document's text"),
+    "multi-get": ("reading", "Print several documents"),
+    "ls": ("reading", "List the libraries, or the documents of a library"),
+    "list": ("content", "List documents, newest first"),
+    "libraries": ("content", "List the libraries with their counts"),
+    "delete": ("content", "Remove documents, by id or path"),
+    "embed": ("content", "Embed what is not yet found by meaning"),
+    "status": ("reading", "Show the libraries, and how much of them is found by meaning"),
+    "library": ("libraries", "Let libraries follow folders"),
+    "sync": ("libraries", "Bring one library, or all that follow a folder, in line with it"),
+    "watch": ("libraries", "Sync now, and again whenever something changes in the folders"),
+    "stats": ("keeping", "Show counts, sizes and what the file was made with"),
+    "check": ("keeping", "Verify the whole file"),
+    "rebuild": ("keeping", "Make the indexes again from the stored texts and embeddings"),
+    "compact": ("keeping", "Give unused space back to the disk"),
+    "copy": ("keeping", "Write a complete copy as one file"),
+    "salvage": ("keeping", "Save what can still be read of a damaged FILE"),
+    "bench": ("bench", "Measure searches on FILE (or --db)"),
+    "model": ("models", "See, fetch, add and change embedding models"),
+    "serve": ("serving", "Offer the database to MCP hosts"),
+    "setup": ("serving", "Enter the server into the settings of a host"),
+    "demo": ("demo", "Ingest a few pages into a temporary database"),
 }
 
 
 class Program(click.Group):
-    """Loads a command's module when the command is used or described."""
+    """Loads a command's module when the command is used."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Every command, in the order of the table."""
@@ -45,14 +63,19 @@ class Program(click.Group):
         if name not in COMMANDS:
             return None
         attribute = "list_" if name == "list" else name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"mcpvectordb.cli.{COMMANDS[name]}"), attribute)
+        command: click.Command = getattr(import_module(f"mcpvectordb.cli.{COMMANDS[name][0]}"), attribute)
         return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table's lines."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--db", "path", metavar="FILE", type=click.Path(path_type=Path), envvar=DB_VARIABLE,
               help=f"The database file [environment: {DB_VARIABLE}; default: notes.db in your data folder].")
-@click.version_option(package_name="mcpvectordb", prog_name="mcpvectordb")
+@click.version_option(__version__, prog_name="mcpvectordb")
 @click.pass_context
 def program(context: click.Context, path: Path | None) -> None:
     """Documents in one SQLite file, found again by words and by meaning."""
@@ -64,7 +87,7 @@ def opened(context: click.Context, *, make: bool = False, read_only: bool = Fals
     """The database the user means; only commands that `make` one create it."""
     from mcpvectordb import Database
 
-    path = context.find_root().obj or data_folder() / "notes.db"
+    path = database_path(context)
     if not path.expanduser().exists() and str(path) != ":memory:":
         if not make:
             fail(f"there is no database {path}: put something in with `mcpvectordb --db {path} ingest PATH`")
@@ -74,8 +97,19 @@ def opened(context: click.Context, *, make: bool = False, read_only: bool = Fals
         yield db
 
 
+def database_path(context: click.Context) -> Path:
+    """Where the database is that the user means."""
+    from mcpvectordb.config import data_folder
+
+    path: Path = context.find_root().obj or data_folder() / "notes.db"
+    return path
+
+
 def configured(**changes: Any) -> Config:
     """The configuration from the environment."""
+    from dataclasses import replace
+
+    from mcpvectordb.config import Config
     from mcpvectordb_server.options import VARIABLES
 
     config = Config.from_env(also=VARIABLES)

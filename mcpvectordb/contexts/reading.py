@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import apsw
 
@@ -37,8 +36,7 @@ class Filters(TypedDict, total=False):
     end: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """A condition on contexts `x` with its bindings."""
 
     condition: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, final, overload
 
 from mcpvectordb.errors import MCPVectorDBError
+from mcpvectordb.record import Record
 from mcpvectordb.records import Explained
 
 T = TypeVar("T")
@@ -15,8 +15,7 @@ ContextSource = Literal["user", "agent"]
 ContentType = Literal["text", "multimodal"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Image:
+class Image(Record):
     """A picture that belongs to a context; `data` are its bytes as they are, not in base64."""
 
     data: bytes
@@ -24,8 +23,8 @@ class Image:
     metadata: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+@final
+class Entry(Record):
     """A context to be added; what is None was not given."""
 
     thread: str
@@ -36,8 +35,7 @@ class Entry:
     images: Sequence[Image] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class Change(Record):
     """What to change in a context; what is None stays as it is. `metadata_patch` is a JSON Merge Patch (RFC 7396)."""
 
     id: int
@@ -48,8 +46,7 @@ class Change:
     images: Sequence[Image] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Context:
+class Context(Record):
     """What an agent or its user said in a thread. `images` are there only when they were asked for."""
 
     id: int
@@ -64,8 +61,7 @@ class Context:
     updated_at: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stored:
+class Stored(Record):
     """What adding a context did: a text that the same source just said in the same thread is not stored twice.
 
     `note` says why the context is not found by meaning yet, when it is not.
@@ -81,8 +77,7 @@ class Stored:
         return self.context.id
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Updated:
+class Updated(Record):
     """What changing a context did: `fields` are text, metadata, tags, images, content_type, embedding, where written."""
 
     context: Context
@@ -90,8 +85,7 @@ class Updated:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome(Generic[T]):
+class Outcome(Record, Generic[T]):
     """What became of one item of a batch: its result, or the error that kept it out. `index` counts from 0."""
 
     index: int
@@ -99,8 +93,7 @@ class Outcome(Generic[T]):
     error: MCPVectorDBError | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Thread:
+class Thread(Record):
     """A thread of contexts; `sources` is how many different ones spoke in it, `last_id` its newest context."""
 
     name: str
@@ -112,8 +105,7 @@ class Thread:
     last_id: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ContextStats:
+class ContextStats(Record):
     """How much is on the contexts shelf. Threads and tags come with their counts, the most used first.
 
     `embedded` counts the contexts that are found by meaning as a whole. `lacking` says why searches by meaning ("vector")
@@ -133,8 +125,7 @@ class ContextStats:
     top_tags: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Page(Sequence[T]):
+class Page(Record, Sequence[T]):
     """Some items of a list, in its order; `explained` says how they were found, when that was asked for."""
 
     items: tuple[T, ...]

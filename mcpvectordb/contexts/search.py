@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import apsw
 
@@ -30,8 +31,7 @@ READERS: Mapping[str, Callable[[str], Asked]] = {
     "match": words.match, "prefix": words.prefix, "phrase": words.phrase, "boolean": boolean.parse}
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A query and how it is to be answered."""
 
     asked: Asked

@@ -8,6 +8,7 @@ import apsw
 
 from mcpvectordb.index import Index, same_words
 from mcpvectordb.meaning import Allowed, Ranked
+from mcpvectordb.removals import Removals
 from mcpvectordb.words import indexed
 
 STEMS, SPELLINGS = "context_words", "context_spellings"
@@ -19,6 +20,7 @@ class ContextWords:
 
     def __init__(self, index: Index) -> None:
         self._index = index
+        self._removals = [Removals(table) for table in TABLES]
 
     def put(self, sql: apsw.Connection, id: int, text: str) -> None:
         """Add a context's words."""
@@ -27,8 +29,8 @@ class ContextWords:
 
     def remove(self, sql: apsw.Connection, id: int) -> None:
         """Take a context's words out."""
-        for table in TABLES:
-            sql.execute(f"DELETE FROM {table} WHERE rowid = ?", (id,))
+        for removals in self._removals:
+            removals.take_out(sql, [id])
 
     def match(self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int) -> Ranked:
         """The best contexts for an FTS5 expression, as (id, BM25), best first; of equals the newer."""
@@ -51,6 +53,8 @@ class ContextWords:
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """What is wrong with the words, in words."""
+        for removals in self._removals:
+            yield from removals.flaws(sql)
         for table in TABLES:
             if not same_words(sql, table, lambda scratch, table=table: self._fill(sql, table, scratch)):  # type: ignore[misc]
                 yield f"{table}: the words in the index are not those of the contexts"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import apsw
 
@@ -21,8 +20,7 @@ from mcpvectordb.merge import merge
 from mcpvectordb.records import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """The chunks of texts that are about to be stored, and their embeddings; `note` says why there are none of these."""
 
     spans: Mapping[str, Sequence[Span]]

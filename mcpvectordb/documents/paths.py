@@ -62,7 +62,7 @@ def _keys(sql: apsw.Connection, name: str) -> Iterator[int]:
     if hash := _HASH.fullmatch(name):
         yield from _column(sql, "SELECT key FROM documents WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key", hash[1].lower())
     if name.strip("/"):
-        ends = [(shown != name, len(shown), shown, -key) for shown, _, key in _paths(sql)
+        ends = [(shown != name, len(shown), shown, -key) for shown, _, key in _paths(sql, ending=name.rpartition("/")[2])
                 if shown == name or shown.endswith(f"/{name.lstrip('/')}")]
         yield from (-key for _, _, _, key in sorted(ends))
 
@@ -76,10 +76,12 @@ def _at(sql: apsw.Connection, library: str, root: str | None, inside: str) -> It
         yield from _column(sql, "SELECT key FROM documents WHERE library = ? AND source = ? ORDER BY key DESC", library, source)
 
 
-def _paths(sql: apsw.Connection) -> Iterator[tuple[str, str, int]]:
-    """(path, library, key) of all documents."""
+def _paths(sql: apsw.Connection, ending: str = "") -> Iterator[tuple[str, str, int]]:
+    """(path, library, key) of all documents, or of those whose source ends so."""
+    narrowed = " WHERE substr(d.source, ?) = ?" if ending else ""
     for key, library, source, root in sql.execute(
-            "SELECT d.key, d.library, d.source, l.root FROM documents d LEFT JOIN libraries l ON l.name = d.library"):
+            f"SELECT d.key, d.library, d.source, l.root FROM documents d LEFT JOIN libraries l ON l.name = d.library{narrowed}",
+            (-len(ending), ending) if ending else ()):
         yield path(library, source, root or ""), library, key
 
 

@@ -11,29 +11,35 @@ from typing import Any
 import apsw
 
 from mcpvectordb import filters, metadata
+from mcpvectordb.columns import Source
 from mcpvectordb.errors import Damaged, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index import Index
 from mcpvectordb.libraries import checked_name
 from mcpvectordb.meaning import Allowed
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Chunk, Coverage, Document
+from mcpvectordb.records import Chunk, Condition, Coverage, Document
 
 COLUMNS = ("id", "library", "source", "title", "hash", "file_type", "size", "modified", "created_at", "metadata")
 PENDING = ("(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id WHERE c.owner = d.key "
            "AND p.model = (SELECT value FROM settings WHERE name = 'model'))")
 FIELDS = {**{name: f"d.{name}" for name in COLUMNS}, "pending": PENDING}
 CHUNK_FIELDS = {**FIELDS, "page": "c.page", "position": "c.position", "text": Index.text("document")}
+# A document's source, path and time of modification can change while its chunks stay as they are.
+FILTERED = Source(rows="document_chunks c JOIN documents d ON d.key = c.owner", of_group="1", id="c.id", metadata="d.metadata",
+                  fields={name: CHUNK_FIELDS[name] for name in (
+                      "library", "title", "file_type", "size", "created_at", "page", "position")})
 SELECT = (f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, (SELECT root FROM libraries WHERE name = d.library), "
           "(SELECT count(*) FROM document_chunks WHERE owner = d.key) FROM documents d")
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A condition on documents `d` with its bindings."""
+    """A condition on documents `d` in SQL with its bindings, and the conditions that it is made of."""
 
     condition: str
     bindings: tuple[Any, ...]
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def documents(self) -> Allowed:
@@ -43,19 +49,19 @@ class Chosen:
     @property
     def chunks(self) -> Allowed:
         """The ids of their chunks; a condition on chunk fields chooses among these."""
-        return self._allowed("SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner")
+        return self._allowed("SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner", self.conditions)
 
-    def _allowed(self, select: str) -> Allowed:
-        return Allowed() if self.condition == "1" else Allowed(f"{select} WHERE {self.condition}", self.bindings)
+    def _allowed(self, select: str, conditions: tuple[Condition, ...] = ()) -> Allowed:
+        return Allowed() if self.condition == "1" else Allowed(f"{select} WHERE {self.condition}", self.bindings, conditions)
 
 
 def chosen(library: str | None, where: Where | None, *, chunks: bool = False) -> Chosen:
     """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
-    conditions: list[Any] = list(filters.conditions(where))
+    conditions = filters.conditions(where)
     if library is not None:
-        conditions = [("library", "eq", checked_name(library)), *conditions]
+        conditions.insert(0, Condition("library", "eq", checked_name(library)))
     condition, bindings = filters.compile(conditions, CHUNK_FIELDS if chunks else FIELDS, "d.metadata")
-    return Chosen(condition, tuple(bindings))
+    return Chosen(condition, tuple(bindings), tuple(conditions))
 
 
 def row(sql: apsw.Connection, id: str) -> Sequence[Any]:
@@ -64,6 +70,14 @@ def row(sql: apsw.Connection, id: str) -> Sequence[Any]:
     if found is None:
         raise NotFound(f"no document has the id {id!r}")
     return tuple(found)
+
+
+def by_key(sql: apsw.Connection, key: int) -> Document:
+    """The document of a row that was there a moment ago; raises NotFound."""
+    found = sql.execute(f"{SELECT} WHERE d.key = ?", (key,)).fetchone()
+    if found is None:
+        raise NotFound("the document was deleted meanwhile")
+    return document(found)
 
 
 def document(row: Sequence[Any]) -> Document:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import apsw
 
-from mcpvectordb import ranking, search, words
+from mcpvectordb import ranking, relevance, search, words
 from mcpvectordb.connection import File
 from mcpvectordb.documents import reading
 from mcpvectordb.documents import words as all_words
@@ -24,6 +24,7 @@ from mcpvectordb.index import Index, embedded
 from mcpvectordb.learning import Learned, Learning
 from mcpvectordb.meaning import Ranked as RankedChunks
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
+from mcpvectordb.relevance import UNCALIBRATED, Judge
 from mcpvectordb.reranking import Reranking
 from mcpvectordb.search import BLIND_VECTOR_WEIGHT, Meant
 
@@ -36,6 +37,8 @@ RRF_K = 60
 TEACHERS = 3  # documents that are learned from
 STRONG, AHEAD = 0.85, 0.15  # words alone point at a document that has this score, and so much more than the next one
 NO_WORDS = "the query has no words to look for"
+
+_NO_MATCH: tuple[Ranked, float | None] = ([], None)
 
 Row = tuple[int, float, Scores]
 """(chunk, score, scores)"""
@@ -54,6 +57,7 @@ class Question:
     limit: int
     offset: int = 0
     min_score: float = 0.0
+    min_relevance: float = 0.0
     expand: bool = False
     rerank: bool = False
 
@@ -65,11 +69,12 @@ class Question:
 
 @dataclass(slots=True)
 class _Found:
-    """Rows, best first; which legs ran, and why others did not; what was learned on the way."""
+    """Rows, best first; which legs ran, and why others did not; who judges their relevance; what was learned on the way."""
 
     rows: list[Row] = field(default_factory=list)
     legs: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
+    judge: Judge = UNCALIBRATED
     learned: Learned | None = None
 
 
@@ -101,8 +106,7 @@ class Searching:
         if question.rerank:
             self._reread(question, [chunks[id] for id, _, _ in first], found, blend)
         page = [row for row in found.rows[question.offset:question.wanted] if row[1] >= question.min_score]
-        hits = tuple(Hit(item=chunks[id], score=score, scores=scores) for id, score, scores in page)
-        return Results(hits=hits, legs=tuple(found.legs), reasons=found.reasons)
+        return _judged(question, found, [Hit(item=chunks[id], score=score, scores=scores) for id, score, scores in page])
 
     def _reread(self, question: Question, chunks: list[Chunk], found: _Found, blend: Blend) -> None:
         """Bring the first rows into the order that the cross-encoder and they themselves agree on."""
@@ -120,9 +124,9 @@ class Searching:
     # Ways to rank.
 
     def _chunks(self, sql: apsw.Connection, question: Question) -> _Found:
-        found = search.find(sql, self._index, question.text, question.meant, question.mode, question.chosen.chunks,
-                            question.wanted)
-        return _Found(found.rows, list(found.legs), dict(found.reasons))
+        wanted = max(question.wanted, REREAD_CHUNKS) if question.rerank else question.wanted
+        found = search.find(sql, self._index, question.text, question.meant, question.mode, question.chosen.chunks, wanted)
+        return _Found(found.rows, list(found.legs), dict(found.reasons), found.judge)
 
     def _by_all_words(self, sql: apsw.Connection, question: Question) -> _Found:
         wanted = words.wanted(question.text)
@@ -135,29 +139,30 @@ class Searching:
                        for rank, (_, chunk, score) in enumerate(ranked, 1)], ["text"])
 
     def _by_meaning(self, sql: apsw.Connection, question: Question) -> _Found:
-        found = _Found()
+        found = _Found(judge=search.judge(question.text, question.meant))
         ranked = self._near(sql, question, question.wanted, found)
         found.rows = [(chunk, min(1.0, max(0.0, cosine)), Scores(vector=cosine, vector_rank=rank))
                       for rank, (_, chunk, cosine) in enumerate(ranked, 1)]
         return found
 
     def _by_everything(self, sql: apsw.Connection, question: Question) -> _Found:
-        found, query, depth = _Found(), words.parse(question.text), max(DEPTH, question.wanted)
-        text = []
+        found, query = _Found(judge=search.judge(question.text, question.meant)), words.parse(question.text)
+        depth = max(DEPTH, question.wanted)
+        text, reach = _NO_MATCH
         if query.match:
-            text = self._matching(sql, question, query, depth)
+            text, reach = self._matching(sql, question, query, depth, found)
             found.legs.append("text")
         else:
             found.reasons["text"] = NO_WORDS
         vector = self._near(sql, question, depth, found)
         weights = BLIND_WEIGHTS if query.exact or _blind(question.meant) else WEIGHTS
-        fused = _fused([text, vector], weights)
+        fused = _fused([text, vector], weights, reach)
         if question.expand:
             if reason := _no_need_to_learn(text, vector):
                 found.reasons["expansion"] = reason
             else:
                 more = self._learn(sql, question, query, [chunk for chunk, _ in fused[:TEACHERS]], found)
-                fused = _fused([text, vector, *more], weights)
+                fused = _fused([text, vector, *more], weights, reach)
         found.rows = [(chunk, 1 / rank, scores) for rank, (chunk, scores) in enumerate(fused, 1)]
         return found
 
@@ -178,16 +183,26 @@ class Searching:
         found.learned = self._learning.learn(sql, query, question.meant, teachers)
         found.legs.append("expansion")
         depth, meant = max(DEPTH, question.wanted), found.learned.meant
-        by_words = self._matching(sql, question, found.learned.query, depth)
+        by_words, _ = self._matching(sql, question, found.learned.query, depth, found)
         return [by_words, self._nearest(sql, question, meant, depth) if meant else []]
 
-    def _matching(self, sql: apsw.Connection, question: Question, query: words.Query, depth: int) -> Ranked:
-        """Documents by the words of a query, of which any may be missing."""
-        return _documents(sql, lambda most: self._index.match(sql, query, question.chosen.chunks, most), depth)
+    def _matching(self, sql: apsw.Connection, question: Question, query: words.Query, depth: int,
+                  found: _Found) -> tuple[Ranked, float | None]:
+        """Documents by the words of a query, of which any may be missing, and what a chunk could reach."""
+        reach = None
+
+        def chunks(most: int) -> RankedChunks:
+            nonlocal reach
+            matched = self._index.matching.match(sql, query, question.chosen.chunks, most)
+            found.reasons.update(search.common_words(matched))
+            reach = matched.reach
+            return matched.best
+
+        return _documents(sql, chunks, depth), reach
 
     def _nearest(self, sql: apsw.Connection, question: Question, meant: Meant, depth: int) -> Ranked:
         """Documents by the nearness of their nearest chunk."""
-        allowed = self._index.bound(words.parse(question.text), question.chosen.chunks)
+        allowed = self._index.matching.bound(words.parse(question.text), question.chosen.chunks)
         nearest = self._index.meaning.nearest
         return _documents(sql, lambda most: nearest(sql, meant.model, meant.embedding, allowed, most), depth)
 
@@ -221,7 +236,18 @@ def _no_need_to_learn(text: Ranked, vector: Ranked) -> str:
     return "words alone point at one document" if first >= STRONG and first - second >= AHEAD else ""
 
 
-def _fused(rankings: Sequence[Ranked], weights: Sequence[float]) -> list[tuple[int, Scores]]:
+def _judged(question: Question, found: _Found, hits: Sequence[Hit[Chunk]]) -> Results[Chunk]:
+    """Results with what is known of their relevance, without those that are known not to be relevant enough."""
+    judged = [replace(hit, relevance=found.judge.relevance(hit.scores)) for hit in hits]
+    relevances = [hit.relevance for hit in judged]
+    if question.min_relevance and None in relevances:
+        found.reasons["relevance"] = found.judge.reason
+    kept = tuple(hit for hit in judged if hit.relevance is None or hit.relevance >= question.min_relevance)
+    return Results(hits=kept, legs=tuple(found.legs), reasons=found.reasons,
+                   verdict=relevance.verdict(relevances, question.min_relevance))
+
+
+def _fused(rankings: Sequence[Ranked], weights: Sequence[float], reach: float | None) -> list[tuple[int, Scores]]:
     """(best chunk, scores) of documents by the sum of their ranks; the first two rankings are by words and by meaning."""
     owners = [[owner for owner, _, _ in each] for each in rankings]
     heard = [each for each, weight in zip(owners, weights, strict=False) if weight >= 1]
@@ -232,7 +258,8 @@ def _fused(rankings: Sequence[Ranked], weights: Sequence[float]) -> list[tuple[i
     for owner, rrf in fused:
         text_rank, bm25 = text.get(owner, (None, None))
         vector_rank, cosine = vector.get(owner, (None, None))
-        rows.append((best[owner], Scores(text=bm25, text_rank=text_rank, vector=cosine, vector_rank=vector_rank, rrf=rrf)))
+        rows.append((best[owner], Scores(text=bm25, text_rank=text_rank, vector=cosine, vector_rank=vector_rank, rrf=rrf,
+                                         reach=reach)))
     return rows
 
 

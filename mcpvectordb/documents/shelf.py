@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import apsw
-
-from mcpvectordb import libraries, metadata, snippets, words
+from mcpvectordb import libraries, metadata, relevance, snippets, words
 from mcpvectordb.config import Config
 from mcpvectordb.connection import File
 from mcpvectordb.documents import paths, reading
+from mcpvectordb.documents.intake import Intake
 from mcpvectordb.documents.search import Question, Searching
+from mcpvectordb.documents.storing import Storing
 from mcpvectordb.encoder import Encoder
 from mcpvectordb.errors import ModelError, NoText, TooLarge
 from mcpvectordb.filters import Where
 from mcpvectordb.index import Index
-from mcpvectordb.ingest import chunking, formats, sources
+from mcpvectordb.ingest import formats, sources
 from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats import code, markdown
 from mcpvectordb.ingest.worker import Worker
@@ -32,6 +30,7 @@ from mcpvectordb.records import (
     Chunk,
     Coverage,
     Document,
+    Embedded,
     Ingested,
     Library,
     Parsed,
@@ -39,12 +38,11 @@ from mcpvectordb.records import (
     ProgressCallback,
     Results,
     Source,
-    Span,
     Status,
     Synced,
 )
 from mcpvectordb.search import checked_mode, checked_page, checked_window
-from mcpvectordb.sync import check_root, sync
+from mcpvectordb.sync import check_root, ingest_folder, sync
 
 
 class Documents:
@@ -53,7 +51,7 @@ class Documents:
     def __init__(self, file: File, config: Config, encoder: Encoder, index: Index, searching: Searching) -> None:
         self._file, self._config, self._encoder, self._index = file, config, encoder, index
         self._searching = searching
-        self._worker = Worker(config)
+        self._storing, self._worker = Storing(file, encoder, index), Worker(config)
 
     def ingest(self, source: str | os.PathLike[str], *, library: str = "default", metadata: Mapping[str, Any] | None = None,
                embed: bool = True, progress: ProgressCallback | None = None, guard: bool = False,
@@ -78,11 +76,12 @@ class Documents:
                             etag=etag, modified=modified, progress=progress)
         if read is not None:
             hash = hashlib.sha256(read.raw).hexdigest()
-            known = None if duplicate else self._known(read.source, library, hash)
+            known = None if duplicate else self._storing.known(read.source, library, hash)
             if known is None:
                 parsed = _parsed(read, reader) if reader else self._worker.parse(read)
-                return self._store(read, parsed, hash, library, metadata, embed, progress, sizes=(chunk_size, chunk_overlap),
-                                   duplicate=duplicate)
+                ready = self._storing.ready(read, parsed, hash=hash, library=library, given=metadata, chunk_size=chunk_size,
+                                            chunk_overlap=chunk_overlap)
+                return self._finished(*self._storing.write(ready, duplicate=duplicate), embed, progress)
         assert known is not None, "only a page that is known can be fetched in vain"  # noqa: S101
         return self._finished("skipped", known, embed, progress)
 
@@ -100,7 +99,7 @@ class Documents:
                            f"at most {self._config.max_source_bytes:,} are ingested")
         _check(library, metadata)
         hash = hashlib.sha256(raw).hexdigest()
-        if (known := self._known(source, library, hash)) is not None:
+        if (known := self._storing.known(source, library, hash)) is not None:
             return self._finished("skipped", known, embed, progress)
         name = PurePosixPath(source).name or source
         given = Source(source=source, name=name, raw=raw, file_type=PurePosixPath(source).suffix[1:].lower() or "unknown")
@@ -108,7 +107,22 @@ class Documents:
         parsed = (code if written_in and written_in.module == "code" else markdown).parse(given)
         if title is not None:
             parsed = replace(parsed, title=storable(title, "title", blank=False))
-        return self._store(given, parsed, hash, library, metadata, embed, progress)
+        ready = self._storing.ready(given, parsed, hash=hash, library=library, given=metadata)
+        return self._finished(*self._storing.write(ready), embed, progress)
+
+    def ingest_folder(self, folder: str | os.PathLike[str], *, library: str = "default",
+                      metadata: Mapping[str, Any] | None = None, embed: bool = True,
+                      progress: ProgressCallback | None = None) -> Synced:
+        """Bring in the files of a folder and of those in it, as `sync` does, but once: the folder is not followed.
+
+        Nothing is removed. A file that is known under its size and time is not opened again; one that cannot be read is
+        told in `failures`. Killed, it goes on where it was when it is called again.
+        """
+        _check(library, metadata)
+        rooted = libraries.unfollowed(library, folder, EVERYTHING)
+        with self._intake(library, embed, metadata) as intake:
+            done = ingest_folder(self._file, self._config, rooted, intake, progress)
+        return self._with_rest(replace(done, embedded=intake.embedded), embed, progress)
 
     def get(self, id: str) -> Document:
         """The document with this id; raises NotFound."""
@@ -178,18 +192,21 @@ class Documents:
         followed = libraries.rooted(self._file, name)
         for library in followed:
             check_root(self._file, library)
-        done = [sync(self._file, self._config, library, self._bring, self._remove, progress) for library in followed]
-        note = self._embed(None, progress) if embed else ""
-        return [replace(each, note=note) for each in done]
+        done = []
+        for library in followed:
+            with self._intake(library.name, embed) as intake:
+                synced = sync(self._file, self._config, library, intake, self._storing.remove, progress)
+            done.append(replace(synced, embedded=intake.embedded))
+        return [*done[:-1], self._with_rest(done[-1], embed, progress)] if done else []
 
     def delete(self, id: str) -> int:
         """Remove a document; how many chunks went with it. An unknown id removes nothing."""
         with self._file.writing() as sql:
             row = sql.execute("SELECT key FROM documents WHERE id = ?", (storable(id, "id"),)).fetchone()
-            return self._remove(sql, row[0]) if row else 0
+            return self._storing.remove(sql, row[0]) if row else 0
 
     def search(self, query: str, *, mode: str = "hybrid", library: str | None = None, where: Where | None = None,
-               limit: int = 5, offset: int = 0, min_score: float = 0.0, plain: bool = False,
+               limit: int = 5, offset: int = 0, min_score: float = 0.0, min_relevance: float = 0.0, plain: bool = False,
                rerank: bool = False) -> Results[Chunk]:
         """The chunks that answer a query best, by words, by meaning, or (hybrid) by both.
 
@@ -198,13 +215,18 @@ class Documents:
         best candidates of this query, in text and vector mode comparable between queries. With `rerank` a cross-encoder
         reads the best twenty again, which takes seconds and helps with short questions about prose. The results say which
         legs ran, and why one did not.
+
+        A hit's `relevance` is the chance that a judge would call it relevant, which compares between queries in every mode;
+        results below `min_relevance` are left out of the page, those of which it is not known (None) are not. When all are
+        weak, or none is left, the results' `verdict` says so in a sentence.
         """
         checked_window(limit, offset)
         checked, text = checked_mode(mode), storable(query, "query")
         meant = self._encoder.meant(text, patient=mode == "vector") if mode != "text" else ""
         return self._searching.chunks(Question(
             text=words.plain(text) if plain else text, mode=checked, meant=meant,
-            chosen=reading.chosen(library, where, chunks=True), limit=limit, offset=offset, min_score=min_score, rerank=rerank))
+            chosen=reading.chosen(library, where, chunks=True), limit=limit, offset=offset, min_score=min_score,
+            min_relevance=relevance.checked(min_relevance), rerank=rerank))
 
     def query(self, query: str, *, mode: str = "hybrid", library: str | None = None, where: Where | None = None,
               limit: int = 10, offset: int = 0, min_score: float = 0.0, expand: bool = True,
@@ -264,88 +286,45 @@ class Documents:
         """End the parser's process."""
         self._worker.close()
 
-    def _fetched(self, source: str | os.PathLike[str], library: str) -> tuple[Document | None, str, str]:
-        """The document that a URL gave the last time, with its server's marks of that version."""
+    def _fetched(self, source: str | os.PathLike[str], library: str) -> tuple[int | None, str, str]:
+        """The key of the document that a URL gave the last time, with its server's marks of that version."""
         if not sources.is_url(source):
             return None, "", ""
         with self._file.reading() as sql:
-            row = sql.execute("SELECT id, etag, modified FROM documents WHERE library = ? AND source = ? ORDER BY key DESC",
-                              (library, storable(source, "source"))).fetchone()
-            return (reading.document(reading.row(sql, row[0])), row[1], row[2]) if row else (None, "", "")
+            return sql.execute("SELECT key, etag, modified FROM documents WHERE library = ? AND source = ? ORDER BY key DESC",
+                               (library, storable(source, "source"))).fetchone() or (None, "", "")
 
-    def _known(self, source: str, library: str, hash: str) -> Document | None:
-        with self._file.reading() as sql:
-            row = sql.execute(f"{reading.SELECT} WHERE d.library = ? AND d.source = ? AND d.hash = ? ORDER BY d.key LIMIT 1",
-                              (library, source, hash)).fetchone()
-        return reading.document(row) if row else None
+    def _intake(self, library: str, embed: bool, metadata: Mapping[str, Any] | None = None) -> Intake:
+        return Intake(self._file, self._storing, self._encoder, self._index, self._worker, library=library, metadata=metadata,
+                      embed=embed)
 
-    def _bring(self, source: Source, hash: str, library: str, moved: int | None) -> Ingested:
-        return self._store(source, self._worker.parse(source), hash, library, None, False, None, moved)
-
-    def _store(self, source: Source, parsed: Parsed, hash: str, library: str, given: Mapping[str, Any] | None, embed: bool,
-               progress: ProgressCallback | None, moved: int | None = None, *,
-               sizes: tuple[int | None, int | None] = (None, None), duplicate: bool = False) -> Ingested:
-        kept = metadata.encode({**parsed.metadata, **(given or {})})
-        size, overlap = self._encoder.settled()
-        spans = self._spans(parsed, sizes[0] or size, overlap if sizes[1] is None else sizes[1])
-        with self._file.writing() as sql:
-            known = None if duplicate else self._known(source.source, library, hash)
-            if known is not None:  # another process was faster
-                return self._finished("skipped", known, embed, progress)
-            old = [] if duplicate else [int(key) for (key,) in sql.execute(
-                "SELECT key FROM documents WHERE library = ? AND source = ?", (library, source.source))]
-            key = _insert(sql, (str(uuid.uuid4()), library, source.source, parsed.title, hash, source.file_type,
-                                len(source.raw), source.modified, source.etag, _now(), kept, source.mtime_ns))
-            self._index.put(sql, key, parsed.title, parsed.text, spans)
-            for old_key in old:
-                self._remove(sql, old_key)
-            if moved is not None:
-                self._inherit(sql, key, moved)
-            document = reading.document(sql.execute(f"{reading.SELECT} WHERE d.key = ?", (key,)).fetchall()[0])
-        return self._finished("replaced" if old else "indexed", document, embed, progress)
-
-    def _finished(self, status: Status, document: Document, embed: bool, progress: ProgressCallback | None) -> Ingested:
+    def _finished(self, status: Status, key: int, embed: bool, progress: ProgressCallback | None) -> Ingested:
         """Embed what waits of a stored document (also of a known one, whose first ingest may have been cut short)."""
         with self._file.reading() as sql:
-            key = int(reading.row(sql, document.id)[0])
-        note = self._embed(key, progress) if embed else ""
+            document = reading.by_key(sql, key)
+        embedded, note = self._embed(key, progress) if embed else (Embedded(), "")
         with self._file.reading() as sql:
-            active = self._encoder.active(sql)
-            pending = self._index.count_pending(sql, active.key, [key]) if active else 0
-        return Ingested(status=status, document=document, pending=pending, note=note)
+            pending = self._encoder.waiting(sql, self._index, [key])
+        return Ingested(status=status, document=document, pending=pending, note=note, embedded=embedded)
 
-    def _spans(self, parsed: Parsed, size: int, overlap: int) -> list[Span]:
-        starts = self._encoder.tokens().token_starts(parsed.text)
-        return chunking.split(parsed.text, starts=starts.tolist(), size=size, overlap=overlap, kind=parsed.kind,
-                              pages=parsed.pages)
+    def _with_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
+        """Embed what waits of all documents."""
+        embedded, note = self._embed(None, progress) if embed else (Embedded(), "")
+        return replace(done, note=note, embedded=done.embedded + embedded)
 
-    def _embed(self, key: int | None, progress: ProgressCallback | None) -> str:
+    def _embed(self, key: int | None, progress: ProgressCallback | None) -> tuple[Embedded, str]:
         """Embed a document's chunks, or all; the reason when that cannot be done: the text is stored all the same."""
         try:
-            self._encoder.embed(index=self._index, owners=None if key is None else [key], progress=progress)
+            return self._encoder.embed(index=self._index, owners=None if key is None else [key], progress=progress), ""
         except ModelError as error:
-            return f"stored and found by words, but not yet by meaning: {error}"
-        return ""
-
-    def _remove(self, sql: apsw.Connection, key: int) -> int:
-        removed = self._index.remove(sql, key)
-        sql.execute("DELETE FROM documents WHERE key = ?", (key,))
-        return removed
+            return Embedded(), f"stored and found by words, but not yet by meaning: {error}"
 
     def _remove_some(self, library: str) -> int:
         with self._file.writing() as sql:
             keys = [key for (key,) in sql.execute("SELECT key FROM documents WHERE library = ? LIMIT 50", (library,))]
             for key in keys:
-                self._remove(sql, key)
+                self._storing.remove(sql, key)
         return len(keys)
-
-    def _inherit(self, sql: apsw.Connection, key: int, moved: int) -> None:
-        """Let a document take the place of another one that has its content, unless that one is gone."""
-        identity = sql.execute("SELECT id, created_at, metadata FROM documents WHERE key = ?", (moved,)).fetchone()
-        if identity:
-            self._remove(sql, moved)
-            sql.execute("UPDATE documents SET id = ?, created_at = ?, metadata = ? WHERE key = ?", (*identity, key))
-
 
 
 def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:
@@ -359,13 +338,3 @@ def _check(library: str, given: Mapping[str, Any] | None) -> None:
     """Refuse what could not be stored before anything is read or fetched."""
     checked_name(library)
     metadata.encode(given)
-
-
-def _insert(sql: apsw.Connection, values: tuple[object, ...]) -> int:
-    sql.execute("INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, etag, created_at, "
-                "metadata, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-    return sql.last_insert_rowid()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -24,6 +24,7 @@ WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
 PATH_WEIGHT = 1.5
 SATURATION = 1.2  # as FTS5's k1
 FEW = 1_000  # documents or chunks that are worth looking at one by one
+SCORED = 100_000  # chunks that are looked at to score words; of the most common ones, which are left, only presence counts
 LONGEST_ENDING = 7  # letters that stemming takes away
 
 _WORD = re.compile(r"[^\W_]+")
@@ -37,8 +38,9 @@ def find(sql: apsw.Connection, index: Index, wanted: Wanted, chosen: Chosen, lim
     if not wanted.terms:
         return []
     search = _Search(sql, index, chosen, _paths(sql, chosen, [*wanted.terms, *wanted.excluded]))
-    found = search.having(wanted.terms[0])
-    for term in wanted.terms[1:]:
+    rarest, *others = search.rarest_first(wanted.terms)
+    found = search.having(rarest)
+    for term in others:
         found = {owner: found[owner].joined(each) for owner, each in search.having(term, found).items()}
     for term in wanted.excluded:
         for owner in search.having(term, found):
@@ -56,10 +58,10 @@ class _Found:
     chunks: dict[int, float] = field(default_factory=dict)
 
     def joined(self, other: _Found) -> _Found:
-        chunks = dict(self.chunks)
         for chunk, score in other.chunks.items():
-            chunks[chunk] = chunks.get(chunk, 0.0) + score
-        return _Found(self.score + other.score, chunks)
+            self.chunks[chunk] = self.chunks.get(chunk, 0.0) + score
+        self.score += other.score
+        return self
 
     def best(self) -> int | None:
         return max(self.chunks, key=lambda chunk: (self.chunks[chunk], -chunk), default=None)
@@ -71,16 +73,27 @@ class _Search:
     def __init__(self, sql: apsw.Connection, index: Index, chosen: Chosen, paths: Mapping[int, str]) -> None:
         self._sql, self._index, self._chosen, self._paths = sql, index, chosen, paths
         self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
+        self._frequency: dict[Term, int] = {}
+        self._looked_at = 0
+
+    def rarest_first(self, terms: Sequence[Term]) -> list[Term]:
+        """The terms in the order in which they leave the fewest documents for the next."""
+        self._frequency = {term: self._index.matching.frequency(self._sql, term.expression, SCORED) for term in terms}
+        return sorted(terms, key=self._frequency.__getitem__)
 
     def having(self, term: Term, among: Mapping[int, _Found] | None = None) -> dict[int, _Found]:
         """The documents that have a term, of all chosen ones or of the given ones."""
         found: dict[int, _Found] = {}
-        rows = list(self._index.matches(self._sql, term.expression, WEIGHTS, self._owners(among)))
-        for owner, chunk, score in rows or self._spelled(term, among):
-            if among is None or owner in among:
-                each = found.setdefault(owner, _Found())
-                each.chunks[chunk] = score
-                each.score = max(score, each.score)
+        self._looked_at += self._frequency.get(term, 0)
+        if among is not None and self._looked_at > SCORED:
+            found = {owner: _Found() for owner in self._index.matching.owners(self._sql, term.expression) if owner in among}
+        else:
+            rows = list(self._index.matching.each(self._sql, term.expression, WEIGHTS, self._owners(among)))
+            for owner, chunk, score in rows or self._spelled(term, among):
+                if among is None or owner in among:
+                    each = found.setdefault(owner, _Found())
+                    each.chunks[chunk] = score
+                    each.score = max(score, each.score)
         named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
         bonus = _rarity(self._documents, len(named)) * PATH_WEIGHT * (SATURATION + 1) / (PATH_WEIGHT + SATURATION)
         for owner in named:
@@ -96,7 +109,7 @@ class _Search:
         begins = re.compile(rf"(?<![^\W_]){word}", re.IGNORECASE)
         for length in range(len(word) - 1, max(2, len(word) - LONGEST_ENDING - 1), -1):
             stem = Term(word[:length], prefix=True).expression
-            rows = list(islice(self._index.matches(self._sql, stem, WEIGHTS, self._owners(among)), FEW))
+            rows = list(islice(self._index.matching.each(self._sql, stem, WEIGHTS, self._owners(among)), FEW))
             passages = self._index.passages(self._sql, [chunk for _, chunk, _ in rows])
             spelled = {id for id, title, headings, text in passages if any(map(begins.search, (title, *headings, text)))}
             if spelled:

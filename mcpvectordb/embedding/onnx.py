@@ -6,7 +6,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,6 +16,8 @@ from mcpvectordb.embedding.weights import verify
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -178,6 +179,8 @@ def spread(work: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
     Only a few items wait in the pool at any time, because Python finishes what is in a pool before it exits: an
     interrupt or the end of the program then waits for the items being worked on and no more.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     if threads == 1 or len(items) < 2:
         return [work(item) for item in items]
     done: list[R] = []

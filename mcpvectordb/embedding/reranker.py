@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from mcpvectordb.embedding.onnx import OnnxModel, spread
 from mcpvectordb.errors import EmbeddingFailed
+from mcpvectordb.ranking import probability
 
 DEFAULT = "ms-marco-MiniLM-L-12-v2"
 
@@ -36,8 +37,3 @@ class Reranker(OnnxModel):
         if output.size != 1 or not math.isfinite(logit):
             raise EmbeddingFailed(f"{self.name} gave {output.reshape(-1)[:4]} instead of one figure for a pair")
         return logit
-
-
-def probability(logit: float) -> float:
-    """A logit on the scale of 0 to 1."""
-    return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))

@@ -45,6 +45,10 @@ class TokenPipeline:
         first = self._tokenizer.post_process(encoding)
         return [list(part.ids) for part in (first, *first.overflowing[:parts - 1])]
 
+    def count(self, text: str) -> int:
+        """How many tokens a text has, special tokens and limits aside."""
+        return sum(len(self._encode(window)) for _, window in _windows(text))
+
     def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[list[int], list[int]]:
         """The ids and type ids of a query with a text; where both do not fit, the longer one is cut."""
         room = max_tokens - self._tokenizer.num_special_tokens_to_add(True)

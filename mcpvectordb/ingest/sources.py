@@ -8,6 +8,7 @@ regular files are opened at all: opening a device or a named pipe can already do
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 import stat
@@ -48,7 +49,11 @@ def _expression(secret: str) -> str:
     return f"/{name}/" if secret.endswith("/") else f"/{name}$"
 
 
-_SECRET = re.compile("|".join(map(_expression, SECRETS.split())))
+@functools.cache
+def _secrets() -> re.Pattern[str]:
+    return re.compile("|".join(map(_expression, SECRETS.split())))
+
+
 # Not each text that shows a key, but a file that is one.
 _KEY_FILE = re.compile(rb"\s*(?:PuTTY-User-Key-File|(?:-----BEGIN |Bag Attributes).*PRIVATE KEY)", re.DOTALL)
 _OPEN = os.O_RDONLY | sum(
@@ -132,14 +137,14 @@ def _judge(named: Path, resolved: Path, roots: Collection[Path], guard: bool) ->
     if roots and not any(resolved.is_relative_to(os.path.realpath(root)) for root in roots):
         allowed = ", ".join(str(root) for root in roots)
         raise Refused(f"{named} is outside of the folders that may be read ({allowed})")
-    if any(resolved.is_relative_to(kernel) for kernel in KERNEL):
+    if any(each.is_relative_to(kernel) for each in (named, resolved) for kernel in KERNEL):
         raise Refused(f"{named} is not a file but a view into the system")
     if guard and (_is_secret(named) or _is_secret(resolved)):
         raise Refused(f"{named} is where secrets are kept; copy the file elsewhere if an agent shall read it")
 
 
 def _is_secret(path: Path) -> bool:
-    return _SECRET.search(path.as_posix().casefold()) is not None
+    return _secrets().search(path.as_posix().casefold()) is not None
 
 
 def _read_regular(path: Path, limit: int, forbidden: Collection[Path]) -> tuple[bytes, os.stat_result]:

@@ -26,10 +26,10 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, responses
-from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from urllib.parse import unquote, urljoin, urlsplit
 
+from mcpvectordb import __version__
 from mcpvectordb.config import Config
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, TooLarge
 from mcpvectordb.ingest.addresses import PRIVATE_NAMES, Place, blocked, parse_url
@@ -245,7 +245,7 @@ def _tunnel(connection: socket.socket, place: Place, permit: dict[str, str]) -> 
 
 def _headers(etag: str, modified: str) -> dict[str, str]:
     headers = {
-        "User-Agent": f"mcpvectordb/{_version()}",
+        "User-Agent": f"mcpvectordb/{__version__}",
         "Accept": "text/html, application/xhtml+xml, application/pdf, text/*;q=0.9, */*;q=0.8",
         "Accept-Encoding": ACCEPTED,
         "Connection": "close",
@@ -255,13 +255,6 @@ def _headers(etag: str, modified: str) -> dict[str, str]:
     if modified:
         headers["If-Modified-Since"] = format_datetime(datetime.fromisoformat(modified).astimezone(UTC), usegmt=True)
     return headers
-
-
-def _version() -> str:
-    try:
-        return version("mcpvectordb")
-    except PackageNotFoundError:  # run from a source tree
-        return "0"
 
 
 def _redirected(here: str, response: HTTPResponse) -> str:

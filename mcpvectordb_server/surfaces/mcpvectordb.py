@@ -15,6 +15,7 @@ from mcpvectordb import (
     Database,
     DatabaseError,
     Document,
+    Hit,
     Ingested,
     IngestError,
     InvalidFilter,
@@ -58,7 +59,7 @@ class IngestReply(TypedDict, total=False):
 
 
 class Found(TypedDict):
-    """One chunk that a search found."""
+    """One chunk that a search found; `relevance` is the chance that it is relevant, null where that is not known."""
 
     doc_id: str
     source: str
@@ -70,6 +71,7 @@ class Found(TypedDict):
     content: str
     chunk_index: int
     metadata: dict[str, Any]
+    relevance: float | None
 
 
 class SearchReply(TypedDict, total=False):
@@ -192,24 +194,29 @@ Filter = Annotated[dict[str, Any] | None, (
 def search(db: Database, *, query: Annotated[str, "Natural language question, keywords or an exact code"],
            top_k: Annotated[int, "Max results to return (1-100)"] = 5,
            library: Annotated[str | None, "Restrict to this library; null searches all libraries"] = None,
-           filter: Filter = None) -> SearchReply:
+           filter: Filter = None,
+           min_relevance: Annotated[float, "Leave out what is less likely to be relevant (0-1)"] = 0) -> SearchReply:
     """Find the passages of indexed documents that answer a question best, by words and by meaning.
 
     Use this first whenever the answer may be in the user's documents. Exact names, codes and versions are found as well
     as paraphrases; words in "double quotes" must occur together. Each result is one passage with its document's source,
-    title, page and doc_id; `get_document` returns the whole text. The most relevant comes first, and several may come
-    from one document.
+    title, page and doc_id; `get_document` returns the whole text. The best comes first, and several may come from one
+    document. `relevance` is the chance of 0 to 1 that a result is relevant; `note` says so when nothing relevant was found:
+    then say that the documents have no answer, rather than answer from them.
     """
     if not query.strip():
         raise InvalidInput("query must not be blank")
     _within("top_k", top_k, 1, 100)
     where, content = _conditions(filter or {})
     limit = top_k if content is None else _CANDIDATES
-    found = db.documents.search(query, library=library, where=where, limit=limit)
+    found = db.documents.search(query, library=library, where=where, limit=limit, min_relevance=min_relevance)
     hits = [hit for hit in found if content is None or hit.item.text == content][:top_k]
-    reply = SearchReply(results=[_found(hit.item) for hit in hits])
+    reply = SearchReply(results=[_found(hit) for hit in hits])
+    notes = [found.verdict] if found.verdict and content is None else []
     if found.reasons and (hits or db.documents.count()):
-        reply["note"] = "; ".join(f"not searched by {_LEGS.get(leg, leg)}: {why}" for leg, why in found.reasons.items())
+        notes.append("; ".join(f"{_LEGS.get(leg, f'not searched by {leg}')}: {why}" for leg, why in found.reasons.items()))
+    if notes:
+        reply["note"] = " ".join(notes)
     return reply
 
 
@@ -253,7 +260,7 @@ def get_document(db: Database, *, doc_id: DocId) -> DocumentReply:
     """
     id, _, start = _given("doc_id", doc_id).partition("#")
     document, text = db.documents.get(id), db.documents.text(id)
-    offset = int(start) if start.isascii() and start.isdigit() else 0
+    offset = max(0, _number(start))
     part = prefix_that_fits(text[offset:], MAX_REPLY * 9 // 10)
     reply = DocumentReply(doc_id=id, source=document.source, title=document.title, library=document.library,
                           content=part, chunk_count=document.chunks, metadata=dict(document.metadata))
@@ -276,7 +283,7 @@ def failure(tool: str, error: MCPVectorDBError) -> dict[str, Any]:
     return {"status": "error", "error": message}
 
 
-_LEGS = {"vector": "meaning", "text": "words"}
+_LEGS = {"vector": "not searched by meaning", "text": "not searched by words", "relevance": "relevance is not known"}
 
 
 def _ingested(done: Ingested) -> IngestReply:
@@ -288,11 +295,12 @@ def _ingested(done: Ingested) -> IngestReply:
     return reply
 
 
-def _found(chunk: Chunk) -> Found:
-    document = chunk.document
+def _found(hit: Hit[Chunk]) -> Found:
+    chunk, document = hit.item, hit.item.document
     return Found(doc_id=document.id, source=document.source, title=document.title, library=document.library,
                  file_type=document.file_type, last_modified=document.modified, page=chunk.page or 0,
-                 content=chunk.text, chunk_index=chunk.position, metadata=dict(document.metadata))
+                 content=chunk.text, chunk_index=chunk.position, metadata=dict(document.metadata),
+                 relevance=None if hit.relevance is None else round(hit.relevance, 3))
 
 
 def _listed(document: Document) -> Listed:
@@ -357,7 +365,7 @@ def _metadata_text(value: Any) -> str:
     """Metadata as the file has it: the specification compares its JSON text."""
     try:
         value = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidFilter("the filter value of metadata must be an object, or its JSON text") from None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 

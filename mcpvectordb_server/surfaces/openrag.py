@@ -182,6 +182,8 @@ def query_documents(db: Database, *, query: Annotated[str, "Question or topic in
     reply = QueryReply(status="success", query=query, total_results=len(results), results=results)
     if not results:
         reply["message"] = f"No results found matching the query{_waiting(db)}"
+    elif found.verdict:
+        reply["message"] = found.verdict
     return reply
 
 

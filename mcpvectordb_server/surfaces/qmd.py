@@ -29,6 +29,9 @@ from mcpvectordb_server.surfaces.qmd_guide import GUIDE, INSTRUCTIONS
 
 VERSION = "1.0.0"
 SCHEME = "qmd://"
+MOST_RESULTS = 1000
+MOST_NAMES = 200  # in one list of names
+SUGGESTED_FOR = 5  # missing names of a list; each suggestion is a look at every path there is
 _ROOM = MAX_REPLY * 9 // 10  # characters of a document in one reply; its context comes on top
 
 
@@ -105,7 +108,7 @@ def vsearch(db: Database, *, query: Annotated[str, "What to look for, in natural
         raise ModelMissing(f"Meaning cannot be searched: {reason}" if db.documents.coverage().embedded else
                            "Vector index not found. Run 'qmd embed' first to create embeddings.")
     hits = [hit for hit in found if hit.score >= minScore]
-    return _reply(query, [_found(db, hit, query) for hit in hits])
+    return _reply(query, [_found(db, hit, query) for hit in hits], found.verdict)
 
 
 def query(db: Database, *, query: Annotated[str, "What to look for, in natural language"], limit: Limit = 10,
@@ -119,7 +122,7 @@ def query(db: Database, *, query: Annotated[str, "What to look for, in natural l
     """
     found = _asked(db, query, limit, collection, "hybrid")
     items = [item for hit in found if (item := _found(db, hit, query))["score"] >= minScore]
-    reply = _reply(query, items)
+    reply = _reply(query, items, found.verdict)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
     return Reply(content=(*reply.content, Text(text=_steps(found))), structured={"results": items, **extra})
 
@@ -200,8 +203,8 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
 
 
 def _asked(db: Database, query: str, limit: int, collection: str | None, mode: str) -> Results[Chunk]:
-    if limit < 0:
-        raise InvalidInput(f"limit must be 0 or more, not {limit}")
+    if not 0 <= limit <= MOST_RESULTS:
+        raise InvalidInput(f"limit must be 0 to {MOST_RESULTS}, not {limit}: more would not fit into a reply")
     if not query.strip():
         return Results(hits=(), legs=())
     return db.documents.query(query, mode=mode, library=collection or None, limit=limit)
@@ -217,16 +220,17 @@ def _percent(score: float) -> int:
     return math.floor(100 * score + 0.5)
 
 
-def _reply(query: str, items: list[Found]) -> Reply:
+def _reply(query: str, items: list[Found], verdict: str = "") -> Reply:
     if not items:
         return Reply(content=(Text(text=f'No results found for "{query}"'),), structured={"results": []})
     head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
     lines = [f"{each['docid']} {_percent(each['score'])}% {each['file']} - {each['title']}" for each in items]
-    return Reply(content=(Text(text="\n".join([head, "", *lines])),), structured={"results": items})
+    told = ["", verdict] if verdict else []
+    return Reply(content=(Text(text="\n".join([head, "", *lines, *told])),), structured={"results": items})
 
 
 _STEPS = {"text": "by words", "vector": "by meaning", "expansion": "for what the first results have in common",
-          "rerank": "by reading the best passages again"}
+          "rerank": "by reading the best passages again", "common words": "by common words"}
 
 
 def _steps(found: Results[Chunk]) -> str:
@@ -237,7 +241,7 @@ def _steps(found: Results[Chunk]) -> str:
 # Reading
 
 
-def _place(db: Database, name: str) -> Place:
+def _place(db: Database, name: str, *, suggest: bool = True) -> Place:
     """The document that is meant; a URI may be encoded once, twice or not at all."""
     given = name.strip().strip("\"'").strip()
     spellings = [name]
@@ -249,11 +253,11 @@ def _place(db: Database, name: str) -> Place:
             return db.documents.find(each)
         except NotFound:
             continue
-    raise NotFound(_not_found(db, name, spellings[1]))
+    raise NotFound(_not_found(name, db.documents.similar(spellings[1]) if suggest else []))
 
 
-def _not_found(db: Database, name: str, meant: str) -> str:
-    similar = "".join(f"\n  - {path}" for path in db.documents.similar(meant))
+def _not_found(name: str, paths: list[str]) -> str:
+    similar = "".join(f"\n  - {path}" for path in paths)
     return f"Document not found: {name}" + (f"\n\nDid you mean one of these?{similar}" if similar else "")
 
 
@@ -264,11 +268,16 @@ def _chosen(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
     is_glob = any(sign in pattern for sign in "*?[{")
     if is_glob and (found := db.documents.matching(pattern.strip().removeprefix(SCHEME))):
         return found, []
+    names = list(dict.fromkeys(filter(None, (each.strip() for each in pattern.split(",")))))
+    if len(names) > MOST_NAMES:
+        if is_glob:
+            return [], []
+        raise InvalidInput(f"pattern lists {len(names):,} names; at most {MOST_NAMES} are read at once")
     chosen: dict[str, Document] = {}
-    missing = []
-    for name in filter(None, (each.strip() for each in pattern.split(","))):
+    missing: list[str] = []
+    for name in names:
         try:
-            document = _place(db, name).document
+            document = _place(db, name, suggest=len(missing) < SUGGESTED_FOR).document
             chosen.setdefault(document.id, document)
         except NotFound as error:
             missing.append(str(error))

@@ -9,9 +9,12 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import Condition, Database, Hit, InvalidInput, MCPVectorDBError, Vector
 from mcpvectordb_server.arguments import ArgumentError
+from mcpvectordb_server.replies import MAX_REPLY
 from mcpvectordb_server.surface import Hints, Surface, Tool
 
 VERSION = "1"
+
+MOST_RESULTS = MAX_REPLY // 40  # more never fit into a reply, however short their ids
 
 # What is wrong with an embedding is said in these words, whatever it is.
 _INVALID = {"embedding": "Embedding must be a non-empty array of numbers",
@@ -97,7 +100,7 @@ def vector_search(db: Database, *, query: Annotated[list[Number], "Query embeddi
     numbers, store = _numbers("query", query), _store(store_name)
     where = [Condition(("metadata", key), "eq", value) for key, value in (metadata_filter or {}).items()]
     total = db.vectors.count(store=store, namespace=namespace, where=where)
-    hits = db.vectors.search(numbers, store=store, namespace=namespace, where=where, limit=max(0, min(k, total)))
+    hits = db.vectors.search(numbers, store=store, namespace=namespace, where=where, limit=max(0, min(k, total, MOST_RESULTS)))
     return SearchReply(results=[_found(hit) for hit in hits], total_searched=total)
 
 

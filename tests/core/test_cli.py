@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,9 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from mcpvectordb import Database
+from mcpvectordb.cli.main import COMMANDS, program
 from tests.support import ROOT
 
 
@@ -54,8 +57,11 @@ def filled(shell: Shell) -> Shell:
 
 
 def test_a_folder_comes_in_whole_and_says_what_happened(filled: Shell) -> None:
-    assert filled.out.strip() == "2 indexed, 1 of no readable type"
-    assert "2 skipped" in filled.run("ingest", str(filled.folder / "notes"), "--library", "fruit")
+    files, passed_over, embedded = filled.out.strip().split("; ")
+    assert (files, passed_over) == ("2 indexed", "passed over: 1 hidden, 1 of no readable type")
+    assert re.fullmatch(r"3 chunks embedded \(\d+ tokens, [\d,]+/s\)", embedded)
+    again = filled.run("ingest", str(filled.folder / "notes"), "--library", "fruit")
+    assert again.strip() == "2 unchanged; passed over: 1 hidden, 1 of no readable type"
 
 
 def test_search_prints_citations_and_which_legs_ran(filled: Shell) -> None:
@@ -100,7 +106,7 @@ def test_standard_input_has_a_name(shell: Shell) -> None:
 def test_embedding_can_wait(shell: Shell) -> None:
     shell.run("ingest", "-", "--no-embed", stdin="apple")
     assert json.loads(shell.run("stats", "--json"))["pending"] == 1
-    assert shell.run("embed").strip() == "1 chunks embedded, 0 still waiting"
+    assert re.fullmatch(r"1 chunks embedded \(\d tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip())
     assert shell.run("embed").strip() == "0 chunks embedded, 0 still waiting"
 
 
@@ -141,7 +147,7 @@ def test_errors_are_one_clear_line(shell: Shell, arguments: list[str], code: int
 
 def test_one_failure_does_not_stop_the_others(shell: Shell) -> None:
     (shell.folder / "good.txt").write_text("good")
-    assert shell.run("ingest", "bad.txt", "good.txt", code=1).strip() == "1 indexed, 1 failed"
+    assert shell.run("ingest", "bad.txt", "good.txt", "--no-embed", code=1).strip() == "1 indexed, 1 failed"
     assert shell.err.count("bad.txt") == 1
 
 
@@ -171,6 +177,12 @@ def test_help_names_every_command(shell: Shell) -> None:
     for command in ("ingest", "search", "get", "list", "libraries", "delete", "embed", "stats", "check", "rebuild", "compact",
                     "copy", "model", "demo"):
         assert f"  {command} " in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_line_of_the_help_is_how_the_commands_own_help_begins(name: str) -> None:
+    command = program.get_command(click.Context(program), name)
+    assert command and (command.help or "").startswith(COMMANDS[name][1])
 
 
 def test_ctrl_c_leaves_a_sound_file_and_the_same_command_goes_on(shell: Shell) -> None:

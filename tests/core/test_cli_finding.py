@@ -16,6 +16,7 @@ from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT
 from tests.support import Letters
+from tests.support_aerodynamics import fill
 
 TEA = '# Tea & "more"\n\nWater at 80 <degrees>.\nPour it.\n'
 PLAN = "# Plan\n\nThe budget for 2025.\n"
@@ -104,6 +105,29 @@ def test_query_finds_whole_documents(shell: Shell) -> None:
 def test_a_search_can_be_reranked(shell: Shell) -> None:
     found = json.loads(shell.run("search", "budget", "--rerank", "--json"))
     assert "rerank" in found["legs"] and found["hits"][0]["scores"]["rerank"] is not None
+
+
+def test_a_search_says_when_nothing_relevant_was_found(tmp_path: Path) -> None:
+    with Database(tmp_path / "notes.db", embedder=Letters()) as db:
+        fill(db)
+    shell, stew = Shell(tmp_path), "a beef stew that simmers for hours in a wide cylinder"
+    told = "Nothing relevant was found: the best of these results has a chance of"
+    assert told in shell.run("search", stew) and "Cylindrical shells" in shell.run("search", stew)
+    assert told in shell.invoke("search", stew, "--csv").stderr and told not in shell.run("search", stew, "--csv")
+    assert json.loads(shell.run("search", stew, "--json"))["verdict"].startswith(told)
+    assert "Nothing relevant" not in shell.run("search", "noise of a jet")
+    assert "relevance 0.6" in shell.run("search", "noise of a jet", "--explain")
+
+
+def test_a_search_can_leave_out_what_is_not_relevant_enough(tmp_path: Path) -> None:
+    with Database(tmp_path / "notes.db", embedder=Letters()) as db:
+        fill(db)
+    shell = Shell(tmp_path)
+    assert "the best result has a chance of" in shell.run("search", "a stew in a cylinder", "--min-relevance", "0.5")
+    found = json.loads(shell.run("search", "heat transfer to a blunt nose", "--min-relevance", "0.3", "--json"))
+    assert [hit["item"]["document"]["source"] for hit in found["hits"]] == ["blunt"] and found["hits"][0]["relevance"] > 0.3
+    assert "relevance is not known: " in shell.invoke("search", "数据库很快 jet", "--min-relevance", "0.3").stderr
+    assert shell.invoke("search", "jet", "--min-relevance", "2").exit_code == 2
 
 
 def test_nothing_found_is_empty_in_every_format(shell: Shell) -> None:

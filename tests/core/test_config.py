@@ -13,6 +13,11 @@ def test_fields_come_from_the_environment_by_their_names() -> None:
     assert (config.model, config.read_only, config.chunk_size, config.busy_timeout) == ("m", True, 100, 2.5)
 
 
+def test_a_weight_is_a_number_or_what_suits_the_model() -> None:
+    assert Config.from_env({"MCPVECTORDB_VECTOR_WEIGHT": "0.4"}).vector_weight == 0.4
+    assert Config().vector_weight is None
+
+
 def test_the_library_does_not_read_the_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPVECTORDB_MODEL", "other")
     assert Config().model == ""
@@ -27,6 +32,9 @@ def test_the_library_does_not_read_the_environment_by_itself(monkeypatch: pytest
     ("MCPVECTORDB_BUSY_TIMEOUT", "-1", "busy_timeout must be 0 or more"),
     ("MCPVECTORDB_CHUNK_SIZE", "5", "16 to 2000"),
     ("MCPVECTORDB_CHUNK_OVERLAP", "-1", "chunk_overlap must be"),
+    ("MCPVECTORDB_VECTOR_WEIGHT", "1.1", "vector_weight must be 0 to 1, not 1.1"),
+    ("MCPVECTORDB_VECTOR_WEIGHT", "nan", "vector_weight must be 0 to 1, not nan"),
+    ("MCPVECTORDB_VECTOR_WEIGHT", "half", "must be a number"),
     ("MCPVECTORDB_MAX_SOURCE_BYTES", "0", "must be positive"),
 ])
 def test_a_misspelt_name_or_a_bad_value_is_one_clear_error(name: str, value: str, message: str) -> None:

@@ -345,11 +345,61 @@ def test_an_error_is_damage_only_where_the_file_explains_it(path: Path) -> None:
     file.close()
 
 
-def test_what_sqlite_refuses_only_in_damaged_files_is_damage(path: Path) -> None:
-    file = File(path)
-    with pytest.raises(Damaged, match="every sound file takes"), file.writing() as sql:
-        sql.execute("INSERT INTO models (name) VALUES ('no digest')")
+@pytest.mark.parametrize("kind", [b"\0\0", b"\2\0", b"\1\2", b"\2\1", b"\x82\2"])
+def test_a_file_whose_journal_is_of_no_known_kind_is_left_as_it_is(path: Path, kind: bytes) -> None:
+    data = bytearray(made(path).read_bytes())
+    data[18:20] = kind
+    path.write_bytes(data)
+    with pytest.raises(Damaged, match="left as it is"):
+        File(path)
+    assert path.read_bytes() == data and [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+MEANWHILE = {
+    "a lost shadow table": ("DROP TABLE document_meaning_1_rowids", "Damaged"),
+    "a renamed shadow table": ("ALTER TABLE document_meaning_1_rowids RENAME TO other", "Damaged"),
+    "a foreign table": ("CREATE TABLE other (x)", "Damaged"),
+    "a hostile trigger": ("CREATE TRIGGER t AFTER INSERT ON document_chunks BEGIN DELETE FROM documents; END", "Damaged"),
+    "a newer format": (f"PRAGMA user_version = {VERSION + 1}", "NewerFile"),
+}
+
+
+@pytest.mark.parametrize("name", MEANWHILE)
+def test_what_others_do_to_an_open_file_is_seen_before_anything_else_is_read(path: Path, name: str) -> None:
+    statement, told = MEANWHILE[name]
+    done = python("""
+import sys, apsw
+from mcpvectordb import Database, meaning
+from tests.support import Letters
+meaning.EXACT_ROWS = 0
+with Database(sys.argv[1], embedder=Letters()) as db:
+    id = db.documents.ingest_text("apple", source="a").document.id
+    db.documents.search("apple", mode="vector")
+    other = apsw.Connection(sys.argv[1])
+    other.execute(sys.argv[2])
+    before = other.execute("SELECT count(*) FROM documents").get
+    for deed in (lambda: db.documents.search("apple", mode="vector"), lambda: db.documents.delete(id),
+                 lambda: db.documents.ingest_text("pear", source="b")):
+        try:
+            deed()
+        except Exception as error:
+            print(type(error).__name__)
+    assert other.execute("SELECT count(*) FROM documents").get == before == 1
+""", str(path), statement)
+    assert (done.returncode, done.stdout.split()) == (0, [told] * 3), done.stderr
+
+
+def test_what_our_own_kind_does_to_an_open_file_is_taken_as_it_is(path: Path) -> None:
+    file, other = File(path), File(path)
+    with file.reading() as sql:
+        assert sql.execute("SELECT count(*) FROM documents").get == 0
+    for statement in (vector_table("document_meaning_1", 8), "DROP TABLE document_meaning_1"):
+        with other.writing() as sql:
+            sql.execute(statement)
+        with file.writing() as sql:
+            assert sql.execute("SELECT count(*) FROM documents").get == 0
     file.close()
+    other.close()
 
 
 def test_a_file_that_was_moved_is_told_until_it_is_back(path: Path) -> None:

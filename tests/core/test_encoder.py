@@ -46,6 +46,15 @@ def test_a_new_file_takes_the_embedder_it_is_given_and_keeps_its_name(path: Path
         assert (db.stats().model, db.stats().dimension) == ("letters", 32)
 
 
+def test_the_configuration_says_how_much_meaning_counts_against_words(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for text in ("We listen to the radio.", "silent"):  # to Letters the second one is the query itself
+            db.documents.ingest_text(text, source=text)
+    for weight, first in ((0.0, "We listen to the radio."), (1.0, "silent")):
+        with Database(path, embedder=Letters(), config=Config(vector_weight=weight)) as db:
+            assert db.documents.search("listen")[0].item.text == first
+
+
 def test_chunk_sizes_of_the_file_win_over_the_configuration(path: Path) -> None:
     with Database(path, embedder=Letters(), config=Config(chunk_size=50, chunk_overlap=10)) as db:
         db.documents.ingest_text("x", source="x")
@@ -120,7 +129,9 @@ def test_progress_is_told_and_ends_at_the_total(path: Path) -> None:
         seen: list[Progress] = []
         db.embed_pending(progress=seen.append)
         assert [each.total for each in seen] == [70] * len(seen)
-        assert [each.done for each in seen] == [BATCH, 70]
+        assert [each.done for each in seen] == [BATCH, 2 * BATCH, 70]
+        assert [(each.chunks, each.chunks_known) for each in seen] == [(each.done, 70) for each in seen]
+        assert seen[-1].tokens >= 70 and seen[-1].tokens_per_second > 0 and seen[-1].seconds_left == 0
 
 
 def test_an_interrupted_run_is_resumed_without_loss_or_double_work(path: Path) -> None:
@@ -259,3 +270,22 @@ def test_a_query_in_letters_that_the_model_cannot_read_is_left_to_words(path: Pa
         for text in ("绿茶", "火车晚点", "公园天气"):
             hit = db.documents.search(text)[0]
             assert hit.scores.text_rank == 1
+
+
+def test_a_file_whose_models_are_none_is_read_without_a_change_and_refuses_what_needs_them(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for number in range(3):
+            db.documents.ingest_text(f"apple {number}", source=str(number))
+    other = apsw.Connection(str(path))
+    other.execute("PRAGMA writable_schema = ON")
+    other.execute("UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = "
+                  "'document_meaning_1_rowids') WHERE name = 'models'")
+    other.close()
+    before = path.read_bytes()
+    with Database(path, embedder=Letters()) as db:
+        assert db.check() and db.documents.count() == 3
+        for question in (lambda: db.documents.ingest_text("new", source="new"),
+                         lambda: db.documents.search("apple", mode="vector"), db.stats):
+            with pytest.raises(Damaged):
+                question()
+    assert path.read_bytes() == before

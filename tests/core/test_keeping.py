@@ -108,6 +108,7 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
 @pytest.mark.parametrize(("statement", "told"), [
     ("DELETE FROM document_embeddings WHERE chunk = 3", "neither embedded nor waiting"),
     ("UPDATE document_chunks SET tile = 'xyz' || substr(tile, 4) WHERE id = 5", "text of chunk 5 is not the one that came in"),
+    ("UPDATE document_chunks SET tile = tile || '*' WHERE id = 5", "text of chunk 5 is not the one that came in"),
     ("UPDATE document_chunks SET tile_start = 7 WHERE id = 5", "does not follow"),
     ("DELETE FROM document_words WHERE rowid = 4", "words in the index are not those"),
     ("UPDATE document_embeddings SET embedding = zeroblob(128) WHERE chunk = 2", "missing or differs"),
@@ -115,6 +116,10 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
     ("UPDATE document_meaning_1_chunks SET validity = zeroblob(32)", "not every row of it can be found by nearness"),
     ("UPDATE document_meaning_1_chunks SET rowids = x'00'", "contradicts itself"),
     ("INSERT INTO document_embeddings VALUES (999, 1, zeroblob(128))", "refers to a missing row"),
+    ("UPDATE settings SET value = 'nonsense' WHERE name = 'model'", "the model is not what was written"),
+    ("UPDATE settings SET value = 'many' WHERE name = 'chunk_overlap'", "the chunk_overlap is not what was written"),
+    ("DELETE FROM settings WHERE name = 'model'", "has only ['chunk_overlap', 'chunk_size']"),
+    ("UPDATE documents SET metadata = '[]' WHERE key < 4", "the metadata of 3 rows is not what was written"),
 ])
 def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(path: Path, statement: str, told: str) -> None:
     filled(path).close()
@@ -125,7 +130,7 @@ def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(path: Path, sta
         assert any(told in problem for problem in db.check())
         db.rebuild()
         left = db.check()
-        truth_is_broken = any(word in statement for word in ("SET tile", "999"))
+        truth_is_broken = any(word in statement for word in ("SET tile", "999", "metadata", "settings"))
         assert bool(left) == truth_is_broken
 
 

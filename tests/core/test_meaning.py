@@ -145,6 +145,6 @@ def test_an_embedding_is_moved_towards_others_by_a_fraction(sql: apsw.Connection
     space = filled(sql, np.eye(4, DIMENSION, dtype=np.float32) * 5)
     start = np.zeros(DIMENSION, np.float32)
     start[0] = 2
-    moved = np.frombuffer(space.towards(sql, 1, start.tobytes(), [2, 3]), np.float32)
+    moved = np.frombuffer(space.gathered(sql, 1, len(start), [1, 2, 3]).towards(start.tobytes(), [2, 3]), np.float32)
     assert moved[:4] == pytest.approx([1, meaning.TOWARDS / 2, meaning.TOWARDS / 2, 0])
-    assert space.towards(sql, 1, start.tobytes(), []) == start.tobytes()
+    assert space.gathered(sql, 1, len(start), [1]).towards(start.tobytes(), []) == start.tobytes()

@@ -53,6 +53,19 @@ def test_a_text_that_lost_its_end_is_told(path: Path) -> None:
     assert mended.incomplete == ["long.md"] and LONG.startswith(text(path, "long.md"))
 
 
+def test_a_text_that_lost_its_end_to_another_is_told(path: Path) -> None:
+    mended = broken(path, "UPDATE document_chunks SET owner = 77 "
+                          "WHERE id = (SELECT max(id) FROM document_chunks WHERE owner = 1)")
+    assert mended.incomplete == ["long.md", "salvaged/77"] and LONG.startswith(text(path, "long.md"))
+
+
+@pytest.mark.parametrize("blank", ["*", "\v", "\ufffd"])
+def test_a_change_between_chunks_is_told(path: Path, blank: str) -> None:
+    mended = broken(path, f"UPDATE document_chunks SET tile = substr(tile, 1, length(tile) - 1) || '{blank}' "
+                          "WHERE owner = 1 AND position = 1")
+    assert mended.incomplete == ["long.md"] and blank in text(path, "long.md")
+
+
 def test_offsets_that_make_no_sense_are_made_anew(path: Path) -> None:
     broken(path, 'UPDATE document_chunks SET start = 99999, "end" = 5, tile_start = 77 WHERE position = 1')
     assert text(path, "long.md") == LONG

@@ -126,3 +126,10 @@ def test_blends_never_rise_and_stay_between_the_scores(scores: list[float], data
     assert all(min(scores) - 1e-9 <= value <= max(scores) + 1e-9 for value in values)
     positioned = [score for _, score in ranking.positioned(figures)]
     assert positioned == sorted(positioned, reverse=True) and all(0 <= score <= 1 for score in positioned)
+
+
+@given(log_odds=st.floats(-1e4, 1e4))
+def test_a_probability_is_one_and_keeps_the_order(log_odds: float) -> None:
+    assert 0 <= ranking.probability(log_odds) <= 1
+    assert ranking.probability(log_odds) <= ranking.probability(log_odds + 1)
+    assert ranking.probability(log_odds) + ranking.probability(-log_odds) == pytest.approx(1)

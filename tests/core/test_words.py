@@ -135,6 +135,14 @@ def asked(asked: words.Asked, *texts: str, stemmed: bool = True) -> list[int]:
     return []
 
 
+@pytest.mark.parametrize("read", [words.match, words.prefix])
+def test_only_so_many_words_are_looked_for_each_once_and_the_note_says_so(read: Callable[[str], words.Asked]) -> None:
+    few, many = read("tea leaf " * 100), read(" ".join(f"w{number}" for number in range(33)))
+    assert [term.text for term in few.readings[0].terms] == ["tea", "leaf"] and few.note == ""
+    assert all(len(reading.terms) <= words.MAX_JOINED for reading in many.readings)
+    assert many.note == "only the first 32 words of the query were looked for"
+
+
 @given(query=queries)
 def test_any_string_can_be_asked_for_in_every_way(query: str) -> None:
     for read in (words.match, words.prefix, words.phrase):
@@ -223,6 +231,7 @@ def wanted(query: str) -> tuple[list[str], list[str]]:
     ("multi-agent 1.0.21 snake_case", ['"multi-agent"', '"1.0.21"', '"snake_case" *'], []),
     ("数据库 SQLite数据库", ['"数据 据库" *', '"SQLite 数据 据库" *'], []),
     ("tea tea Tea", ['"tea" *', '"Tea" *'], []),
+    ("c compiler", ['"c"', '"compiler" *'], []), ("c", ['"c" *'], []), ("a* b", ['"a*"', '"b"'], []),
     ("-green", [], []), ("- ?! ()", [], []), ("", [], []), ('""', [], []),
 ])
 def test_all_words_are_wanted_each_by_its_beginning(query: str, terms: list[str], excluded: list[str]) -> None:
@@ -238,7 +247,7 @@ def test_whatever_is_wanted_is_valid(query: str) -> None:
     found = words.wanted(query)
     for term in (*found.terms, *found.excluded):
         index("x").execute("SELECT rowid FROM t WHERE t MATCH ?", (term.expression,)).fetchall()
-    assert len(found.terms) <= words.MAX_DISTINCT_TERMS
+    assert len(found.terms) <= words.MAX_JOINED and len(found.excluded) <= words.MAX_JOINED
 
 
 @pytest.mark.parametrize(("query", "expected"), [

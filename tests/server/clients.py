@@ -88,14 +88,15 @@ def exchange(made: Service, version: str, *requests: tuple[str, dict[str, Any]])
 class Wire:
     """A server process and bare lines to and from it."""
 
-    def __init__(self, *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+    def __init__(self, *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None,
+                 patience: float = 60) -> None:
         root = str(Path(__file__).parents[2])
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MCPVECTORDB_")}
         self.process = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "mcpvectordb_server", *arguments], cwd=cwd,
             env={**clean, "PYTHONPATH": root, **(environ or {})},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
-        self._watch = threading.Timer(60, self.process.kill)
+        self._watch = threading.Timer(patience, self.process.kill)
         self._watch.start()
         self._errors: list[str] = []
         self._reader = threading.Thread(target=self._read_errors, daemon=True)

@@ -83,7 +83,7 @@ def slow(db: Shelf, *, steps: int, grant: Grant = Grant()) -> dict[str, Any]:  #
             grant.progress(Progress(step="work", done=done, total=steps))
             time.sleep(0.02)
         grant.progress(Progress(step="work", done=steps, total=steps))
-        grant.progress(Progress(step="tidy", done=1, total=1))
+        grant.progress(Progress(step="tidy", done=1, total=1, tokens_per_second=1234.5, seconds_left=61.2))
     finally:
         db.stopped.set()
     return {"steps": steps}

@@ -18,7 +18,8 @@ class Requirement(NamedTuple):
 
 REQUIREMENTS = (
     Requirement("MV-001", "the server is called mcpvectordb and names surface version 0.2.0 beside its own", "Server Info"),
-    Requirement("MV-002", "seven tools with exactly the specified parameters, types, defaults and required ones", "Tools"),
+    Requirement("MV-002", "seven tools with exactly the specified parameters, types, defaults and required ones", "Tools",
+                "search also takes min_relevance"),
     Requirement("MV-003", "all four annotations: reading tools read-only, delete destructive and idempotent", "settled"),
     Requirement("MV-004", "transports stdio (default) and sse", "Server Info", "streamable-http is the one we document"),
     Requirement("MV-005", "instructions say that text out of documents is data, not orders", "settled"),
@@ -50,7 +51,8 @@ REQUIREMENTS = (
     Requirement("MV-033", "a status that is not 2xx is an error with the code; a network failure is an error", "settled"),
     Requirement("MV-034", "addresses of this machine and of private networks are refused", "settled"),
 
-    Requirement("MV-040", "result items have exactly the ten specified keys; page is 0 where unknown", "search"),
+    Requirement("MV-040", "result items have the ten specified keys; page is 0 where unknown", "search",
+                "an eleventh key, relevance"),
     Requirement("MV-041", "top_k is 1 to 100, default 5; outside of it is an error", "search"),
     Requirement("MV-042", "a blank query is an error", "settled"),
     Requirement("MV-043", "library null searches all; an unknown library finds nothing and is no error", "search"),
@@ -65,6 +67,8 @@ REQUIREMENTS = (
     Requirement("MV-051", "an exact code comes first, before near-identical siblings", "settled"),
     Requirement("MV-052", "with ten documents top_k=100 returns all ten: no relevance floor", "settled"),
     Requirement("MV-053", "the reply says when it could search by words only", "settled", "an additional key, note"),
+    Requirement("MV-054", "the reply says when nothing relevant was found; min_relevance leaves out what is less likely to be",
+                "settled", "the sentence is in the additional key note"),
 
     Requirement("MV-060", "list_documents items have exactly the eight keys, newest first", "list_documents"),
     Requirement("MV-061", "limit 1 to 1000 (20), offset from 0 (0), else an error; count is this page's", "list_documents"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from mcpvectordb_server.arguments import MAX_DEPTH, ArgumentError, arguments_of
+from mcpvectordb_server.arguments import MAX_DEPTH, ArgumentError, arguments_of, coerce
 from mcpvectordb_server.replies import Reply, Text
 from tests.server.little_surface import add, bounded, find, slow
 
@@ -173,3 +173,9 @@ def test_any_json_is_read_or_refused_in_one_line(raw: dict[str, Any]) -> None:
             arguments_of(function).read(raw, max_text=1000)
         except ArgumentError as error:
             assert "\n" not in str(error)
+
+
+def test_a_long_list_of_anything_is_not_looked_through_one_by_one() -> None:
+    items = [1.0] * 10
+    assert coerce(list[Any], items) is items
+    assert coerce(list[int], items) == [1] * 10

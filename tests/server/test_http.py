@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import stat
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,58 +10,20 @@ from typing import Any
 
 import anyio
 import pytest
-import uvicorn
 from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server import http as served
-from tests.server.clients import VERSIONS, Wire, service
+from tests.server.clients import Wire, service
 from tests.server.little_surface import LITTLE, Shelf
-
-TOKEN = "a-token-for-tests"
-
-
-class Running:
-    """A server on a free port of this machine, in a thread."""
-
-    def __init__(self, transport: str, db: Shelf) -> None:
-        self.listener = served.listen("127.0.0.1", 0)
-        self.port: int = self.listener.getsockname()[1]
-        app = served.application(service(db, LITTLE).server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", []))
-        self.server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self) -> None:
-        anyio.run(self.server.serve, [self.listener])
-
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(10)
-        self.listener.close()
-
-    def request(self, method: str = "POST", path: str = "/mcp", body: Any = None, **headers: str) -> tuple[int, str]:
-        given = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json",
-                 "Accept": "application/json, text/event-stream", **{k.replace("_", "-"): v for k, v in headers.items()}}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            connection.request(method, path, body if isinstance(body, str | bytes) else json.dumps(body or HELLO),
-                               {name: value for name, value in given.items() if value})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            connection.close()
-
-
-HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-    "protocolVersion": VERSIONS[-1], "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}
+from tests.server.support_http import HELLO, TOKEN, Running
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
-    made = Running("streamable-http", Shelf())
+    made = Running("streamable-http", service(Shelf(), LITTLE))
     yield made
     made.stop()
 
@@ -102,6 +62,35 @@ def test_the_body_is_capped(running: Running) -> None:
     assert running.request(body=b'{"a": "' + b"x" * served.MAX_BODY + b'"}')[0] == 413
 
 
+@pytest.mark.parametrize("said", [b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", b"refused"])
+def test_a_connection_on_which_no_request_begins_is_closed(said: bytes, running: Running,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "HEAD", 0.2)
+    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as silent:
+        if said == b"refused":  # whose body goes on and on
+            silent.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx")
+            answer = b""
+            while not answer.endswith(b"is needed"):
+                answer += silent.recv(1000)
+            silent.sendall(b"x")
+        else:
+            silent.sendall(said)
+        assert silent.recv(1000) == b""
+    assert running.request()[0] == 200
+
+
+def test_a_request_that_is_under_way_may_take_its_time(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "HEAD", 0.2)
+    body = json.dumps(HELLO).encode()
+    head = (f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+            f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n").encode()
+    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as slow:
+        slow.sendall(head + body[:10])
+        time.sleep(0.5)
+        slow.sendall(body[10:])
+        assert slow.recv(1000).startswith(b"HTTP/1.1 200")
+
+
 def test_what_is_no_json_is_answered_with_a_parse_error(running: Running) -> None:
     for body in ("hello", '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\\ud800"}}'):
         status, text = running.request(body=body)
@@ -129,7 +118,7 @@ def test_the_official_client_calls_tools_over_http(running: Running) -> None:
 
 
 def test_the_official_client_calls_tools_over_sse() -> None:
-    made = Running("sse", Shelf())
+    made = Running("sse", service(Shelf(), LITTLE))
 
     async def run() -> Any:
         transport = sse_client(f"http://127.0.0.1:{made.port}/sse", headers={"Authorization": f"Bearer {TOKEN}"})

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb_server.replies import MAX_REPLY, Reply, Resource, Text, fit, prefix_that_fits, reply_of, to_json
+from mcpvectordb_server.replies import (
+    MAX_REFUSAL,
+    MAX_REPLY,
+    Reply,
+    Resource,
+    Text,
+    fit,
+    prefix_that_fits,
+    refusal_of,
+    reply_of,
+    to_json,
+)
 
 
 def test_a_dict_is_sent_as_text_and_as_data() -> None:
@@ -64,6 +75,17 @@ def test_a_long_plain_list_says_in_a_second_block_what_is_missing() -> None:
     reply = reply_of(["x" * 1000] * 1000, more="ask for fewer")
     assert reply.content[1].text == f"[only the first {len(reply.structured['result'])} of 1000 are here]; ask for fewer"
     assert len(reply.content[0].text) <= MAX_REPLY
+
+
+def test_a_refusal_is_short_whatever_it_quotes() -> None:
+    message = "there is no " + "x" * 9_000 + "; ask for less"
+    told, shown = refusal_of({"error": message, "code": 5}), refusal_of(Reply(content=(Text(text=message),), failed=True))
+    assert told.structured is not None and shown.failed
+    assert shown.content[0].text == told.structured["error"] and told.structured["code"] == 5
+    assert shown.content[0].text.startswith("there is no xxx") and shown.content[0].text.endswith("xxx; ask for less")
+    assert "xxx [… 5,026 more characters …] xxx" in shown.content[0].text
+    assert len(shown.content[0].text) < MAX_REFUSAL + 50
+    assert refusal_of({"error": "no"}).structured == {"error": "no"}
 
 
 def test_blocks_of_text_are_bounded_together() -> None:

@@ -135,7 +135,7 @@ def test_capabilities_promise_only_what_is_there() -> None:
     assert talk(service(Shelf(), FLAGGING), capabilities).prompts is not None
 
 
-def test_progress_only_grows_and_names_the_step() -> None:
+def test_progress_only_grows_and_names_the_step_and_its_pace() -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:
@@ -148,7 +148,7 @@ def test_progress_only_grows_and_names_the_step() -> None:
     figures = [progress for progress, _, _ in seen]
     assert figures == sorted(set(figures))
     assert (12.0, 12.0, "work") in seen
-    assert seen[-1] == (13.0, 13.0, "tidy")
+    assert seen[-1] == (13.0, 13.0, "tidy: 1,234 tokens/s, 0:01:01 left")
 
 
 def test_a_call_that_the_client_gives_up_stops_at_its_next_step() -> None:

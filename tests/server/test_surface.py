@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import InvalidInput
-from mcpvectordb_server.replies import MAX_REPLY, Reply
+from mcpvectordb_server.replies import MAX_REFUSAL, Reply
 from mcpvectordb_server.surface import call, names_in_force, publish
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
@@ -69,8 +69,13 @@ def test_a_defect_is_logged_in_full_and_answered_without_its_details(caplog: pyt
     assert ask("flagging_broken").failed
 
 
-def test_a_failure_that_quotes_its_cause_is_bounded_too() -> None:
-    reply = ask("find", word="x" * 90_000)
-    assert len(reply.content[0].text) <= MAX_REPLY
+@pytest.mark.parametrize("tool", ["find", "flagging_find"])
+def test_a_failure_need_not_repeat_all_of_what_it_refuses(tool: str) -> None:
+    reply = ask(tool, word="x" * 90_000)
+    assert "xxx [… 86," in reply.content[0].text and " more characters …] xxx" in reply.content[0].text
+    assert len(reply.content[0].text) < MAX_REFUSAL + 100
+
+
+def test_a_failure_that_is_too_long_itself_says_so() -> None:
     assert ask("find", word="x" * 100_001).structured == {
         "status": "error", "error": "word is 100,001 characters long; 100,000 are allowed"}

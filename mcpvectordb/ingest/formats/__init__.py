@@ -7,13 +7,11 @@ loaded when its first source arrives. What the bytes say beats the media type, w
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from io import BytesIO
 from pathlib import PurePosixPath
-from typing import cast
+from typing import NamedTuple, cast
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest.formats.decoding import bom
@@ -44,8 +42,7 @@ _MAIL = (
 _CUE = rb"WEBVTT\b|\d+\s*\n\d+:\d\d:\d\d[,.]\d+ --> "
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """One kind of source. Several words in one string are separated by white space; a regular expression is anchored.
 
     name         as people call it, for messages
@@ -190,6 +187,8 @@ def _by_content(raw: bytes, head: bytes) -> Format | None:
 def _members(raw: bytes) -> set[str]:
     if not raw.startswith(b"PK\x03\x04"):
         return set()
+    import zipfile
+
     try:
         return set(zipfile.ZipFile(BytesIO(raw)).namelist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError):

@@ -25,6 +25,7 @@ from mcpvectordb import (
     InvalidInput,
     NotFound,
     dates,
+    extension,
 )
 from tests.support import Letters
 
@@ -230,10 +231,7 @@ def test_a_file_from_before_the_shelf_gets_room_for_it(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("a document", source="d")
     other = apsw.Connection(str(path))
-    other.enable_load_extension(True)
-    from mcpvectordb.connection import _extension
-
-    other.load_extension(_extension())
+    extension.load(other)
     other.execute("DROP TABLE context_meaning_1")
     other.close()
     with Database(path, embedder=Letters()) as db:

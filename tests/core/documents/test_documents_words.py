@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpvectordb import Database, Hit
+from mcpvectordb.documents import words as all_words
 from mcpvectordb.records import Chunk
 from tests.support import Letters
 
@@ -52,6 +53,15 @@ def test_a_word_is_found_by_any_of_its_beginnings_whatever_its_stem(db: Database
     for length in range(4, len(word) + 1):
         assert "a.md" in found(db, f"{word[:length]} about"), word[:length]
     assert found(db, f"{word}zzz") == []
+
+
+def test_of_the_most_common_words_presence_counts_even_if_they_are_not_scored(noted: Database,
+                                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = ("kettle green", "green kettle leaves", "kettle green beans", "plan 1.0.21")
+    usual = {query: found(noted, query) for query in queries}
+    monkeypatch.setattr(all_words, "SCORED", 0)
+    assert {query: sorted(found(noted, query)) for query in usual} == {query: sorted(each) for query, each in usual.items()}
+    assert found(noted, "kettle -green") == []
 
 
 def test_there_is_one_hit_per_document_and_it_is_the_best_chunk(noted: Database) -> None:

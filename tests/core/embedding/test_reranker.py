@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.reranker import DEFAULT, Reranker, probability
+from mcpvectordb.embedding.reranker import DEFAULT, Reranker
 from mcpvectordb.errors import InvalidInput
 
 NOWHERE = Path("nowhere")
@@ -58,10 +56,3 @@ def test_no_passages_no_scores(reranker: Reranker) -> None:
 def test_an_embedder_is_no_reranker() -> None:
     with pytest.raises(InvalidInput, match="embedder"):
         Reranker(CATALOGUE["all-MiniLM-L6-v2"], {})
-
-
-@given(logit=st.floats(-1e4, 1e4))
-def test_a_probability_is_one_and_keeps_the_order(logit: float) -> None:
-    assert 0 <= probability(logit) <= 1
-    assert probability(logit) <= probability(logit + 1)
-    assert probability(logit) + probability(-logit) == pytest.approx(1)

@@ -11,30 +11,15 @@ from mcpvectordb.config import Config
 from mcpvectordb.errors import Refused, TooLarge, Unreadable
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.sources import is_url, read, read_path
+from tests.support_files import KEYS, SECRETS, make
 
 CONFIG = Config()
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
-SECRETS = [
-    ".ssh/config", ".ssh/keys/work", ".gnupg/trustdb.gpg", ".aws/credentials", ".AWS/Config", ".azure/token.json",
-    ".kube/config", ".docker/config.json", ".config/gcloud/access.db", ".config/gh/hosts.yml", ".env", ".env.local",
-    ".env.production", "prod.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc",
-    ".htpasswd", ".bash_history", "credentials", "credentials.json", "client_secret_42.json", "secrets.yaml", "id_rsa",
-    "backup/id_ed25519", "server.p12", "store.jks", "vault.kdbx", "putty.ppk", "login.keychain-db", "wallet.dat",
-    "Library/Keychains/login", ".local/share/keyrings/a", ".mozilla/firefox/x/places.sqlite", ".config/google-chrome/x",
-    "Library/Application Support/Google/Chrome/Default/Cookies", "AppData/Local/Google/Chrome/User Data/x",
-    "AppData/Roaming/Mozilla/Firefox/Profiles/x/prefs.js", "x/logins.json", "etc/shadow", "run/secrets/token",
-]
 HARMLESS = [
     "ssh/config.md", "environment.txt", "docs/env.md", "credentials.md", "credentials/guide.md", "secrets-of-tea.txt",
     "id_rsa.pub", "history.txt", "google/chrome-extensions/readme.md", "docker/config.json", "keys.md", "my.cnf.txt",
 ]
-
-
-def make(path: Path, content: bytes = b"content") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
 
 
 def test_a_file_is_read_with_its_identity_type_and_time(tmp_path: Path) -> None:
@@ -125,7 +110,7 @@ def test_a_file_above_the_limit_names_both_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/tty", "/proc/self/environ", "/proc/cpuinfo", "/proc/self/fd/0",
-     "/proc/self/mem", "/sys/kernel/profiling", "/dev/../proc/version"],
+     "/proc/self/mem", "/sys/kernel/profiling", "/dev/../proc/version", "/proc/self/root/etc/hostname"],
 )
 def test_devices_and_the_kernels_views_are_refused_even_to_a_person(path: str) -> None:
     if not os.path.lexists(path):
@@ -177,9 +162,7 @@ def test_a_secret_is_refused_behind_links_in_both_directions(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "head",
-    [b"-----BEGIN OPENSSH PRIVATE KEY-----\n", b"\n-----BEGIN RSA PRIVATE KEY-----\n",
-     b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n",
-     b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n", b"PuTTY-User-Key-File-3: ssh-ed25519\n"],
+    KEYS,
 )
 def test_an_agent_may_not_read_a_private_key_under_any_name(tmp_path: Path, head: bytes) -> None:
     path = make(tmp_path / "notes.txt", head + b"abc")

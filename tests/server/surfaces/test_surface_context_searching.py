@@ -213,7 +213,7 @@ def test_bad_filters_are_a_normal_result_with_a_message_for_each(fruit: Tools) -
     assert "did you mean" in messages[3] or "operators are" in messages[3]
     explained = fruit.fts_search_context(query="apple", metadata={"a'b": 1}, explain_query=True)
     assert explained["stats"]["rows_returned"] == 0
-    assert "100" in fruit.search_context(metadata_filters=[{"key": "n", "value": 0}] * 101)["validation_errors"][0]
+    assert "at most 32" in fruit.search_context(metadata_filters=[{"key": "n", "value": 0}] * 33)["validation_errors"][0]
 
 
 def at(path: Path, *times: str) -> None:

@@ -92,7 +92,7 @@ def test_the_published_tools_are_the_golden_ones(db: Database) -> None:
 @pytest.mark.parametrize(("name", "parameters", "required"), [
     ("ingest_file", {"path": ..., "library": "default", "metadata": None}, ["path"]),
     ("ingest_url", {"url": ..., "library": "default", "metadata": None}, ["url"]),
-    ("search", {"query": ..., "top_k": 5, "library": None, "filter": None}, ["query"]),
+    ("search", {"query": ..., "top_k": 5, "library": None, "filter": None, "min_relevance": 0}, ["query"]),
     ("list_documents", {"library": None, "limit": 20, "offset": 0}, []),
     ("list_libraries", {}, []),
     ("delete_document", {"doc_id": ...}, ["doc_id"]),
@@ -347,12 +347,12 @@ def test_this_machine_and_private_networks_are_out_of_reach(tool: Ask, site: str
 
 
 @pytest.mark.requirement("MV-040", "MV-049")
-def test_results_have_exactly_the_specified_keys(tool: Ask, write: Callable[..., str]) -> None:
+def test_results_have_the_specified_keys_and_their_relevance(tool: Ask, write: Callable[..., str]) -> None:
     assert tool("search", query="tea") == {"results": []}
     done = tool("ingest_file", path=write("tea.md"))
     (found,) = tool("search", query="tea")["results"]
     assert set(found) == {"doc_id", "source", "title", "library", "file_type", "last_modified", "page", "content",
-                          "chunk_index", "metadata"}
+                          "chunk_index", "metadata", "relevance"}
     assert (found["doc_id"], found["page"], found["chunk_index"]) == (done["doc_id"], 0, 0)
     assert found["content"] == "# Tea\n\nWater at 80 degrees."
 
@@ -430,6 +430,7 @@ def test_filters_are_exact_and_joined_by_and(shelf: dict[str, Any], tool: Ask) -
     ({"title": None}, "the filter value of title must be text or an integer"),
     ({"title": ["a"]}, "the filter value of title must be text or an integer"),
     ({"metadata": "not json"}, "the filter value of metadata must be an object"),
+    ({"metadata": "[" * 50_000}, "the filter value of metadata must be an object"),
     (["file_type"], "filter must be an object, not an array")])
 def test_a_bad_filter_is_an_error(filter: Any, message: str, tool: Ask) -> None:
     assert error(tool("search", query="tea", filter=filter)).startswith(message)
@@ -523,6 +524,13 @@ def test_a_document_comes_back_exactly(tool: Ask, write: Callable[..., str]) -> 
         "doc_id": done["doc_id"], "source": done["source"], "title": "Tea", "library": "default", "content": text,
         "chunk_count": done["chunk_count"], "metadata": {"a": 1}}
     assert done["chunk_count"] > 5
+
+
+@pytest.mark.requirement("MV-065")
+@pytest.mark.parametrize("part", ["x", "-1", "9" * 30, "9" * 5_000])
+def test_a_part_of_a_document_that_there_is_not_is_no_defect(part: str, tool: Ask, db: Database) -> None:
+    id = db.documents.ingest_text("tea leaves", source="tea.md").document.id
+    assert tool("get_document", doc_id=f"{id}#{part}")["doc_id"] == id
 
 
 @pytest.mark.requirement("MV-066")

@@ -265,7 +265,7 @@ def test_the_limit_cuts_and_0_is_0(name: str, calls: Calls, notes: Database) -> 
     assert len(calls.results(name, query="tea", minScore=0)) == 10
     assert len(calls.results(name, query="tea", minScore=0, limit=2.0)) == 2
     assert calls.results(name, query="tea", limit=0) == []
-    assert calls.error(name, query="tea", limit=-1) == "limit must be 0 or more, not -1"
+    assert calls.error(name, query="tea", limit=-1).startswith("limit must be 0 to 1000, not -1")
 
 
 @pytest.mark.requirement("QM-023")
@@ -515,6 +515,15 @@ def test_a_list_has_names_and_what_is_missing_is_told_first(calls: Calls, root: 
 
 
 @pytest.mark.requirement("QM-072")
+def test_a_list_of_very_many_names_is_refused_before_any_is_looked_for(calls: Calls) -> None:
+    names = ",".join(f"{number}.md" for number in range(201))
+    assert calls.error("multi_get", pattern=names) == "pattern lists 201 names; at most 200 are read at once"
+    assert calls.error("multi_get", pattern=names + ",*") == f"No files matched pattern: {names},*"
+    assert calls.error("multi_get", pattern="te.md,tee.md,tea.m,ta.md,tea.d,tex.md").count("Did you mean") == 5
+    assert calls.texts("multi_get", pattern="tea.md," * 300)[0].endswith(NOTES["tea.md"])
+
+
+@pytest.mark.requirement("QM-072")
 def test_a_name_with_a_star_or_a_bracket_is_a_name_where_no_pattern_fits(calls: Calls, notes: Database, root: Path) -> None:
     write(root, **{"[draft].md": "draft\n"})
     notes.documents.sync(embed=False)
@@ -665,7 +674,7 @@ def test_the_guide_names_all_tools_and_promises_no_listing(db: Database) -> None
     ("query", {"query": "a", "limit": 2.5}, "limit must be a whole number, not 2.5"),
     ("vsearch", {"query": "a", "minScore": "high"}, 'minScore must be a number, not "high"'),
     ("search", {"query": "a", "collection": 5}, "collection must be text, not 5"),
-    ("search", {"query": "a", "limit": 100_000}, "at most 10,000 results are ranked"),
+    ("search", {"query": "a", "limit": 1_001}, "limit must be 0 to 1000, not 1001"),
     ("get", {}, "file is required"), ("get", {"file": "a", "fromLine": "x"}, 'fromLine must be a whole number, not "x"'),
     ("multi_get", {"pattern": None}, "pattern must be text, not null"),
     ("multi_get", {"pattern": "a", "lineNumbers": 3}, "lineNumbers must be true or false, not 3")])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Database
 from mcpvectordb_server.surface import Published, Tool, call
-from mcpvectordb_server.surfaces.vector_store import SURFACE
+from mcpvectordb_server.surfaces.vector_store import MOST_RESULTS, SURFACE
 from tests.server.clients import VERSIONS, ask, caller, exchange, service, talk
 from tests.support import Letters
 
@@ -373,6 +373,14 @@ def test_arrays_and_objects_may_come_as_json_strings(tool: Ask) -> None:
 @pytest.mark.requirement("VS-065")
 def test_unknown_arguments_do_no_harm(tool: Ask) -> None:
     assert tool("vector_count", metric="dot", random_string="x") == {"count": 0, "store_name": "default"}
+
+
+@pytest.mark.requirement("VS-066", "VS-067")
+def test_no_more_is_ranked_than_fits_into_a_reply(tool: Ask, db: Database) -> None:
+    db.vectors.add_many(map(str, range(6_000)), [[1.0]] * 6_000)
+    reply = tool("vector_search", query=[1], k=10**9)
+    assert len(reply["results"]) > 3_000 and reply["total_searched"] == 6_000
+    assert f"of {MOST_RESULTS} results" in reply["truncated"]
 
 
 @pytest.mark.requirement("VS-066", "VS-067")

@@ -1,0 +1,321 @@
+"""Words in memory: the BM25 of every row of an FTS5 table for a query, in a few milliseconds, for a process that lives on.
+
+FTS5 walks through all rows of every word whenever it is asked. Here it is asked once for each word: which rows have it,
+and how often. The scores are FTS5's own. Rows are only ever added under new ids, or removed, so what is kept follows the
+file by reading what is new. Nothing here is ever written to the file.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from mcpvectordb.errors import Damaged
+from mcpvectordb.meaning import Allowed, Ranked
+from mcpvectordb.words import Query
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+K1, B = 1.2, 0.75  # FTS5's
+LEAST_RARITY = 1e-6  # FTS5's, for what more than half of the rows have
+AVERAGES, STRUCTURE = 1, 10  # the rows of FTS5's own table that change whenever anything in it does
+EVERY = slice(None)
+ROUGHLY = 1e-4  # of a score, by which single precision is surely less off
+COMMON = 1 / 16  # of all rows: a term that more have is kept as one count for every row, which is faster and smaller
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The best rows for a query's words, as (id, BM25), best first; the BM25 of any others; and what was not done as asked.
+
+    `reach` is the BM25 of an average row that has every term once.
+    """
+
+    best: Ranked
+    scores: Callable[[Sequence[int]], dict[int, float]]
+    note: str = ""
+    reach: float | None = None
+
+
+@dataclass(slots=True)
+class Term:
+    """How often a term is in the rows at `places` (in all rows, where that is None); right up to the id `last`."""
+
+    places: NDArray[np.int64] | None
+    counts: NDArray[np.uint16]
+    last: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory this takes."""
+        return self.counts.nbytes + (0 if self.places is None else self.places.nbytes)
+
+    @property
+    def having(self) -> NDArray[np.int64]:
+        """The places of the rows that have the term."""
+        import numpy as np
+
+        return np.flatnonzero(self.counts) if self.places is None else self.places
+
+    def at(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How often the term is in the rows at given places."""
+        import numpy as np
+
+        if self.places is None:
+            return self.counts[places].astype(np.float64)
+        found = np.searchsorted(self.places, places)
+        found[found == len(self.places)] = 0
+        return np.where(self.places[found] == places, self.counts[found], 0.0) if len(self.places) else np.zeros(len(places))
+
+
+class Postings:
+    """What a process keeps of the FTS5 table `table`, in at most `limit` bytes for the terms; `bm25` is the SQL of its score.
+
+    The weights of its columns are whole numbers.
+    """
+
+    def __init__(self, table: str, bm25: str, limit: int) -> None:
+        self._table, self._bm25, self._limit = table, bm25, limit
+        self._lock = threading.Lock()
+        self._asked = False
+        self._terms: dict[str, Term] = {}
+        self._state: list[bytes] = []
+        self._rows: Rows | None = None
+
+    def match(self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int) -> Matched | None:
+        """The best rows, of all or of the allowed ones; None when the file itself is to be asked.
+
+        That is so for the first question, because a process that asks once is better served by the file; for quoted
+        phrases, which few rows have; and in a transaction that writes, because what it wrote may be undone.
+        """
+        first, self._asked = not self._asked, True
+        if first or not self._limit or query.phrases or sql.txn_state() == apsw.SQLITE_TXN_WRITE:
+            return None
+        with self._lock:
+            rows = self._follow(sql)
+            terms = {expression: self._term(sql, rows, expression) for expression in (*query.terms, *query.exclusions)}
+        scored = Scored(rows, [terms[each] for each in query.terms], [terms[each] for each in query.exclusions])
+        return Matched(scored.best(_ids(sql, allowed), limit), scored.of, reach=scored.reach)
+
+    def drop(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._terms.clear()
+            self._state, self._rows = [], None
+
+    def _follow(self, sql: apsw.Connection) -> Rows:
+        """The rows as this transaction sees them."""
+        state = [block for (block,) in sql.execute(
+            f"SELECT block FROM {self._table}_data WHERE id IN ({AVERAGES}, {STRUCTURE}) ORDER BY id")]
+        if self._rows is None or state != self._state:
+            if _settings(state) != _settings(self._state):  # all rows were made anew
+                self._terms.clear()
+                self._rows = None
+            count, tokens = counts(sql, self._table)
+            rows = (self._rows or Rows.none()).followed(sql, self._table, count, tokens)
+            if rows is None:  # ids were used again, as only a transaction that was undone can do
+                self._terms.clear()
+                rows = Rows.none().followed(sql, self._table, count, tokens)
+            if rows is None:
+                raise Damaged(f"{self._table} contradicts itself: run `mcpvectordb rebuild`")
+            self._rows, self._state = rows, state
+        return self._rows
+
+    def _term(self, sql: apsw.Connection, rows: Rows, expression: str) -> Term:
+        """A term's rows, as far as they are kept, and those that came since."""
+        term = self._terms.pop(expression, None)
+        if term is None or term.last < rows.last:
+            term = self._read(sql, rows, expression, term)
+        self._terms[expression] = term  # as the one that was used last
+        while len(self._terms) > 1 and sum(each.size for each in self._terms.values()) > self._limit:
+            del self._terms[next(iter(self._terms))]
+        return term
+
+    def _read(self, sql: apsw.Connection, rows: Rows, expression: str, known: Term | None) -> Term:
+        """Ask FTS5 for a term's score in every (new) row, from which follows how often it is there."""
+        import numpy as np
+
+        found = sql.execute(f"SELECT rowid, {self._bm25} FROM {self._table} WHERE {self._table} MATCH ? AND rowid > ?",
+                            (expression, known.last if known else 0)).fetchall()
+        pairs = np.fromiter(chain.from_iterable(found), np.float64, 2 * len(found)).reshape(-1, 2)
+        places = rows.places(pairs[:, 0].astype(np.int64))
+        if len(places) < len(found):
+            raise Damaged(f"{self._table} has words of rows that it does not have: run `mcpvectordb rebuild`")
+        old = known.having if known else places[:0]
+        share = -pairs[:, 1] / rows.rarity(rows.present_of(old) + len(found))
+        counts = np.clip(np.rint(share * rows.norms(places) / (K1 + 1 - share)), 1, 2**16 - 1).astype(np.uint16)
+        if known:
+            places, counts = np.concatenate([old, places]), np.concatenate([known.counts[known.counts > 0], counts])
+        if len(places) <= COMMON * len(rows.ids):
+            return Term(places, counts, rows.last)
+        everywhere = np.zeros(len(rows.ids), np.uint16)
+        everywhere[places] = counts
+        return Term(None, everywhere, rows.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of an FTS5 table in the order of their ids; removed ones keep their places."""
+
+    ids: NDArray[np.int64]
+    lengths: NDArray[np.float64]
+    present: NDArray[np.bool_]
+    count: int
+    average: float  # length
+
+    @classmethod
+    def none(cls) -> Rows:
+        """Of an empty table."""
+        import numpy as np
+
+        return cls(np.empty(0, np.int64), np.empty(0), np.empty(0, bool), 0, 1.0)
+
+    @property
+    def last(self) -> int:
+        """The highest id."""
+        return int(self.ids[-1]) if len(self.ids) else 0
+
+    @property
+    def gone(self) -> int:
+        """How many were removed."""
+        return len(self.ids) - self.count
+
+    def followed(self, sql: apsw.Connection, table: str, count: int, tokens: int) -> Rows | None:
+        """These rows and newer ones, without what was removed; None when that does not make `count` rows."""
+        import numpy as np
+
+        new = sql.execute(f"SELECT id, sz FROM {table}_docsize WHERE id > ? ORDER BY id", (self.last,)).fetchall()
+        ids = np.concatenate([self.ids, np.fromiter((id for id, _ in new), np.int64, len(new))])
+        sizes = np.array([sum(_varints(size)) for _, size in new], np.float64)
+        lengths = np.concatenate([self.lengths, sizes])
+        present = np.concatenate([self.present, np.ones(len(new), bool)])
+        if np.count_nonzero(present) != count:
+            there = np.fromiter((id for (id,) in sql.execute(f"SELECT id FROM {table}_docsize")), np.int64)
+            present = np.isin(ids, there, assume_unique=True)
+            if len(there) != count or np.count_nonzero(present) != count:
+                return None
+        return Rows(ids, lengths, present, count, tokens / count if tokens else 1.0)
+
+    def norms(self, places: NDArray[np.int64] | slice = EVERY) -> NDArray[np.float64]:
+        """What BM25 makes of the lengths of rows."""
+        return K1 * (1 - B + B * self.lengths[places] / self.average)
+
+    def rarity(self, having: int) -> float:
+        """FTS5's inverse document frequency."""
+        return max(LEAST_RARITY, math.log((self.count - having + 0.5) / (having + 0.5)))
+
+    def present_of(self, places: NDArray[np.int64]) -> int:
+        """How many of the rows at some places are still there."""
+        import numpy as np
+
+        return int(np.count_nonzero(self.present[places]))
+
+    def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where ids are; those that are nowhere are left out."""
+        import numpy as np
+
+        found = np.searchsorted(self.ids, ids)
+        inside = found < len(self.ids)
+        found, ids = found[inside], ids[inside]
+        same: NDArray[np.int64] = found[self.ids[found] == ids]
+        return same
+
+
+class Scored:
+    """The BM25 of rows for the terms of a query, repeated as there; none that has one of the `excluded`."""
+
+    def __init__(self, rows: Rows, terms: Sequence[Term], excluded: Sequence[Term]) -> None:
+        self._rows = rows
+        rarities = {id(term): rows.rarity(rows.present_of(term.having)) for term in terms}
+        self._terms = [(term, rarities[id(term)]) for term in terms]
+        self.reach = sum(rarity for _, rarity in self._terms)
+        self._scores = self._roughly()
+        for term in excluded:
+            self._scores[term.having] = 0
+        self._scores[~rows.present] = 0
+
+    def best(self, allowed: NDArray[np.int64] | None, limit: int) -> Ranked:
+        """(id, score) of the highest scores above 0, of all rows or the allowed ones; of equals the older first."""
+        import numpy as np
+
+        scores = self._scores
+        if allowed is not None:
+            scores = np.zeros_like(scores)
+            places = self._rows.places(allowed)
+            scores[places] = self._scores[places]
+        least = np.partition(scores, -limit)[-limit] if 0 < limit < len(scores) else 0.0
+        places = np.flatnonzero(scores >= least * (1 - ROUGHLY)) if least else np.flatnonzero(scores)
+        exact = self._exactly(places)
+        order = np.argsort(-exact, kind="stable")[:limit]
+        return list(zip(self._rows.ids[places[order]].tolist(), exact[order].tolist(), strict=True))
+
+    def of(self, ids: Sequence[int]) -> dict[int, float]:
+        """The scores of ids; 0 for those that have no term, or are not there."""
+        import numpy as np
+
+        places = self._rows.places(np.array(ids, np.int64))
+        places = places[self._scores[places] > 0]
+        found = zip(self._rows.ids[places].tolist(), self._exactly(places).tolist(), strict=True)
+        return {**dict.fromkeys(ids, 0.0), **dict(found)}
+
+    def _roughly(self) -> NDArray[np.float32]:
+        """The scores of all rows in single precision, which is twice as fast."""
+        import numpy as np
+
+        scores = np.zeros(len(self._rows.ids), np.float32)
+        norms = self._rows.norms().astype(np.float32)
+        for term, rarity in self._terms:
+            counts = term.counts.astype(np.float32)
+            counts /= counts + (norms if term.places is None else norms[term.places])
+            counts *= rarity * (K1 + 1)
+            scores[EVERY if term.places is None else term.places] += counts
+        return scores
+
+    def _exactly(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The scores of some rows, reckoned step by step as FTS5 does, so that nobody can tell who did it."""
+        import numpy as np
+
+        norms = self._rows.norms(places)
+        scores = np.zeros(len(places))
+        for term, rarity in self._terms:
+            counts = term.at(places)
+            scores += rarity * (counts * (K1 + 1) / (counts + norms))
+        return scores
+
+
+def _settings(state: Sequence[bytes]) -> bytes:
+    """How often FTS5's settings were changed, by the head of the table's structure."""
+    return state[-1][:4] if state else b""
+
+
+def counts(sql: apsw.Connection, table: str) -> tuple[int, int]:
+    """How many rows and tokens an FTS5 table has, by its own account, which is at hand at once."""
+    rows, *tokens = _varints(sql.execute(f"SELECT block FROM {table}_data WHERE id = {AVERAGES}").get or b"") or [0]
+    return rows, sum(tokens)
+
+
+def _ids(sql: apsw.Connection, allowed: Allowed) -> NDArray[np.int64] | None:
+    import numpy as np
+
+    if not allowed.select:
+        return None
+    return np.fromiter((id for (id,) in sql.execute(allowed.select, allowed.bindings)), np.int64)
+
+
+def _varints(data: Any) -> list[int]:
+    """SQLite's numbers of seven bits a byte, the highest first."""
+    values, value = [], 0
+    for byte in data:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            values.append(value)
+            value = 0
+    return values
