@@ -1,26 +1,29 @@
 """How well searches find what people judged relevant: `python -m benchmarks quality --data DIR`.
 
-Each entry of a collection is ingested as a document. A query ranks documents by their best chunk.
+Each entry of a collection is ingested as a document. A query ranks documents by their best chunk. Modes: text, vector and
+hybrid; rerank is hybrid with the cross-encoder's second look, query is what `Documents.query` makes of all there is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 from benchmarks import metrics
 from benchmarks.collection import Collection, load
 from benchmarks.store import Filled, filled, say
-from mcpvectordb import Config, Database
+from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
 
-MODES = ("text", "vector", "hybrid")
+QUICK, SLOW = ("text", "vector", "hybrid"), ("rerank", "query")
+SEED = 8
 DEPTH = 100  # documents that are looked at
 PAGE = 10  # results that a person asks for: the time per query is the time for these
 
@@ -50,7 +53,7 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="quality-") as temporary:
         cache = options.cache or Path(temporary)
         outcomes = []
-        for outcome in measure(options.data, options.model or [""], options.mode or list(MODES), cache, options.limit_queries):
+        for outcome in measure(options.data, options.model or [""], options.mode or list(QUICK), cache, options.queries):
             outcomes.append(outcome)
             say(f"{outcome.data} {outcome.model} {outcome.mode}: nDCG@10 {outcome.ndcg_10:.4f}")
     print(json.dumps([asdict(each) for each in outcomes], indent=2) if options.json else table(outcomes))
@@ -58,7 +61,7 @@ def main(arguments: list[str]) -> None:
 
 def measure(folders: list[Path], models: list[str], modes: list[str], cache: Path, queries: int | None = None,
             ) -> Iterator[Outcome]:
-    """Every mode on every collection with every model, on the first so many queries."""
+    """Every mode on every collection with every model, on all queries or a sample of so many."""
     collections = [load(folder) for folder in folders]
     for model in models:
         for collection in collections:
@@ -72,9 +75,14 @@ def measure(folders: list[Path], models: list[str], modes: list[str], cache: Pat
 
 def grade(db: Database, file: Filled, collection: Collection, mode: str, queries: int | None = None) -> Outcome:
     """Ask the collection's queries in one mode and compare the answers with the judgments."""
-    db.documents.search("warm", mode=mode, limit=1)  # a model loads once, not per query
-    asked = list(islice(collection.queries.items(), queries))
-    timed = [(collection.judged[id], *ranked(db, text, mode)) for id, text in asked]
+    ask = searches(db, mode)
+    if mode in SLOW:
+        db.compact()  # forgets what an earlier run asked the cross-encoder, which would make this one quick
+    first = ask("what is it", limit=1)  # a model loads once, not per query
+    if mode == "rerank" and "rerank" not in first.legs:
+        raise InvalidInput(f"nothing can be reranked: {first.reasons['rerank']}")
+    asked = sample(collection.queries, queries)
+    timed = [(collection.judged[id], *ranked(ask, text)) for id, text in asked.items()]
 
     def mean(measure: metrics.Measure, depth: int) -> float:
         return round(fmean(measure(ranking, judged, depth) for judged, ranking, _ in timed), 4)
@@ -88,14 +96,29 @@ def grade(db: Database, file: Filled, collection: Collection, mode: str, queries
         chunks=file.chunks, chunks_per_second=round(file.chunks / file.seconds, 1), bytes=file.bytes)
 
 
-def ranked(db: Database, query: str, mode: str) -> tuple[list[str], float]:
+def sample(queries: dict[str, str], wanted: int | None) -> dict[str, str]:
+    """So many of the queries, always the same ones, in their order."""
+    if wanted is None or wanted >= len(queries):
+        return queries
+    chosen = set(random.Random(SEED).sample(sorted(queries), wanted))
+    return {id: text for id, text in queries.items() if id in chosen}
+
+
+def searches(db: Database, mode: str) -> Callable[..., Results[Chunk]]:
+    """The search that a mode means."""
+    if mode == "query":
+        return db.documents.query
+    return partial(db.documents.search, mode="hybrid" if mode == "rerank" else mode, rerank=mode == "rerank")
+
+
+def ranked(ask: Callable[..., Results[Chunk]], query: str) -> tuple[list[str], float]:
     """The first documents for a query, by their sources, and how many seconds its first page of results took."""
     begin = time.perf_counter()
-    db.documents.search(query, mode=mode, limit=PAGE)
+    ask(query, limit=PAGE)
     seconds = time.perf_counter() - begin
     limit = 2 * DEPTH
     while True:
-        hits = db.documents.search(query, mode=mode, limit=limit)
+        hits = ask(query, limit=limit)
         documents = list(dict.fromkeys(hit.item.document.source for hit in hits))
         if len(documents) >= DEPTH or len(hits) < limit:
             return documents[:DEPTH], seconds
@@ -116,8 +139,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks quality", description=__doc__)
     parser.add_argument("--data", type=Path, action="append", required=True, metavar="DIR", help="a folder in BEIR layout")
     parser.add_argument("--model", action="append", metavar="NAME", help="an embedding model [the best one installed]")
-    parser.add_argument("--mode", action="append", choices=MODES, help="how to search [every mode]")
-    parser.add_argument("--limit-queries", type=int, metavar="N", help="ask only the first N queries")
+    parser.add_argument("--mode", action="append", choices=(*QUICK, *SLOW), help=f"how to search [{', '.join(QUICK)}]")
+    parser.add_argument("--queries", type=int, metavar="N", help="ask a sample of N queries [all]")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep the filled databases here for the next run")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser.parse_args(arguments)

@@ -1,0 +1,42 @@
+"""hnswlib in memory with Chroma's parameters, written to a file at the end of adding."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines import GROUPS, NEAREST
+
+
+class Engine:
+    """One index; a condition is a function that it calls for each row it meets."""
+
+    packages = ("hnswlib", "numpy")
+
+    def __init__(self, folder: Path) -> None:
+        self._make = import_module("hnswlib").Index
+        self._path = folder / "vectors.bin"
+        self._index: Any = None
+
+    def add_vectors(self, rows: Any) -> None:
+        """All at once."""
+        index = self._make("cosine", rows.shape[1])
+        index.init_index(max_elements=len(rows), ef_construction=100, M=16)
+        index.add_items(rows, range(len(rows)))
+        index.save_index(str(self._path))
+
+    def nearest(self, query: Any, group: int | None) -> list[int]:
+        """With a condition fewer may be found than there are, and it fails if it finds too few: then nothing is found."""
+        if self._index is None:
+            self._index = self._make("cosine", len(query))
+            self._index.load_index(str(self._path))
+            self._index.set_ef(100)
+        fits = None if group is None else lambda number: number % GROUPS == group
+        try:
+            return [int(id) for id in self._index.knn_query(query, k=NEAREST, filter=fits)[0][0]]
+        except RuntimeError:
+            return []
+
+    def close(self) -> None:
+        """It has no closing."""

@@ -1,0 +1,180 @@
+"""How well a hit's relevance tells what judges would say, and the weights for it: `python -m benchmarks relevance --data DIR`.
+
+The queries of each collection are asked of its own documents, where judges said what is relevant, and of those of all others,
+where nothing is: so give collections that know nothing of each other's questions. The weights of each kind of evidence are
+fitted on all collections but one, and tried on that one; what is printed as code is fitted on all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.collection import Collection, load
+from benchmarks.quality import sample, searches
+from benchmarks.store import filled, say
+from mcpvectordb import Config, Database, Scores, words
+from mcpvectordb.relevance import WEAK, Weights, coverage, reread
+
+EVIDENCE = {"text": ("coverage",), "vector": ("cosine",), "hybrid": ("cosine", "coverage"), "rerank": ("reread",)}
+PRESENT: dict[str, Callable[[Scores], float | None]] = {
+    "cosine": lambda scores: scores.vector, "coverage": lambda scores: scores.reach, "reread": lambda scores: scores.rerank}
+READ: dict[str, Callable[[Scores], float | None]] = {**PRESENT, "coverage": coverage, "reread": reread}
+DEPTH = 10  # results of each query that are looked at
+EDGES = (0.0, 0.02, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One result of a query: in which collection, of which collection's query, with which evidence, and what judges said."""
+
+    data: str
+    of: str
+    query: str
+    scores: Scores
+    relevant: bool
+
+    @property
+    def stranger(self) -> bool:
+        """Whether the query was made for other documents."""
+        return self.of != self.data
+
+
+def main(arguments: list[str]) -> None:
+    """Read the options, ask, fit, print."""
+    options = _options(arguments)
+    collections = [load(folder) for folder in options.data]
+    with tempfile.TemporaryDirectory(prefix="relevance-") as temporary:
+        for model in options.model or [""]:
+            for mode in options.mode or ["text", "vector", "hybrid"]:
+                name, results = ask(collections, Config(model=model), mode, options.queries, options.cache or Path(temporary))
+                print(report(name, mode, results), flush=True)
+
+
+def ask(collections: Sequence[Collection], config: Config, mode: str, queries: int, cache: Path) -> tuple[str, list[Result]]:
+    """The model's name, and the first results of so many own queries of each collection and as many of all others together."""
+    results: list[Result] = []
+    for asked in collections:
+        file = filled(cache, asked.digest, asked.corpus, config)
+        with Database(file.path, config=config) as db:
+            say(f"{asked.name} {file.model} {mode}")
+            for of in collections:
+                wanted = queries if of is asked else max(1, queries // (len(collections) - 1))
+                results += _answers(db, mode, asked, of, sample(of.queries, wanted))
+    return file.model, results
+
+
+def _answers(db: Database, mode: str, asked: Collection, of: Collection, queries: dict[str, str]) -> Iterator[Result]:
+    search = searches(db, mode)
+    for id, text in queries.items():
+        judged = asked.judged[id] if of is asked else {}
+        for hit in search(text, limit=DEPTH) if not words.foreign(text) else ():
+            if all(PRESENT[name](hit.scores) is not None for name in EVIDENCE[mode]):
+                yield Result(asked.name, of.name, id, hit.scores, judged.get(hit.item.document.source, 0) > 0)
+
+
+def fit(results: Sequence[Result], evidence: Sequence[str]) -> Weights:
+    """The weights under which the judgments are likeliest; each collection, and its strangers, count as much as any other."""
+    known = np.column_stack([np.ones(len(results)), *(_figures(results, name) for name in evidence)])
+    found = _logistic(known, np.array([each.relevant for each in results], float), shares(results))
+    return Weights(**dict(zip(("base", *evidence), (round(float(each), 2) for each in found), strict=True)))
+
+
+def shares(results: Sequence[Result]) -> Floats:
+    """How much each result counts."""
+    counts = Counter((each.data, each.stranger) for each in results)
+    return np.array([1 / counts[each.data, each.stranger] for each in results])
+
+
+def _figures(results: Sequence[Result], evidence: str) -> Floats:
+    return np.array([READ[evidence](each.scores) for each in results], float)
+
+
+def _logistic(known: Floats, relevant: Floats, weights: Floats) -> Floats:
+    """Newton's method; a touch of ridge keeps it from running away where the evidence tells everything."""
+    found = np.zeros(known.shape[1])
+    ridge = 1e-6 * np.eye(len(found))
+    for _ in range(50):
+        chance = 1 / (1 + np.exp(-known @ found))
+        slope = known.T @ (weights * (relevant - chance)) - ridge @ found
+        bend = (known * (weights * chance * (1 - chance))[:, None]).T @ known + ridge
+        found = found + np.linalg.solve(bend, slope)
+    return found
+
+
+def chances(results: Sequence[Result], weights: Weights) -> Floats:
+    """What the weights make of the evidence of each result."""
+    return np.array([weights.chance(each.scores) for each in results])
+
+
+def calibration_error(chance: Floats, relevant: Floats) -> float:
+    """How far the chance is from the share of relevant results, on average over the results, by buckets of chance."""
+    buckets = [_within(chance, low, high) for low, high in pairwise(EDGES)]
+    return float(sum(abs(np.sum(chance[each] - relevant[each])) for each in buckets) / max(1, len(chance)))
+
+
+def _within(chance: Floats, low: float, high: float) -> NDArray[np.bool_]:
+    return (chance >= low) & ((chance < high) | (high == EDGES[-1]))
+
+
+def report(model: str, mode: str, results: Sequence[Result]) -> str:
+    """A table of what was told about collections that the weights had not seen, and the weights fitted on all."""
+    evidence, names = EVIDENCE[mode], list(dict.fromkeys(each.data for each in results))
+    unseen = {name: [each for each in results if each.data == name] for name in names}
+    told = {name: chances(unseen[name], fit([each for each in results if each.data != name], evidence)) for name in names}
+    heads = [f"{name}, {whose}" for name in names for whose in ("own", "strangers")]
+    lines = [f"### {mode}, {model}", "", f"| relevance | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    for low, high in pairwise(EDGES):
+        cells = [cell for name in names for cell in _cells(unseen[name], _within(told[name], low, high))]
+        lines.append(f"| {low:g} to {high:g} | {' | '.join(cells)} |")
+    lines += [f"| {what} | {' | '.join(cell for name in names for cell in figures(unseen[name], told[name]))} |"
+              for what, figures in (("queries told that nothing relevant was found", _warned), ("calibration error", _errors))]
+    return "\n".join([*lines, "", f"fitted on all: {fit(results, evidence)}", ""])
+
+
+def _cells(results: Sequence[Result], within: NDArray[np.bool_]) -> Iterator[str]:
+    """The share of relevant results of own queries in a bucket, and how many they are; of strangers only how many."""
+    chosen = [each for each, inside in zip(results, within, strict=True) if inside]
+    own = [each.relevant for each in chosen if not each.stranger]
+    yield f"{np.mean(own):.2f} ({len(own)})" if own else ""
+    yield f"{len(chosen) - len(own)}"
+
+
+def _warned(results: Sequence[Result], chance: Floats) -> Iterator[str]:
+    best: dict[tuple[bool, str], float] = {}
+    for each, found in zip(results, chance, strict=True):
+        key = (each.stranger, f"{each.of} {each.query}")
+        best[key] = max(best.get(key, 0.0), float(found))
+    for stranger in (False, True):
+        of_these = [found for (strange, _), found in best.items() if strange == stranger]
+        yield f"{np.mean(np.array(of_these) < WEAK):.3f}"
+
+
+def _errors(results: Sequence[Result], chance: Floats) -> Iterator[str]:
+    relevant, stranger = (np.array([getattr(each, name) for each in results], float) for name in ("relevant", "stranger"))
+    for these in (stranger == 0, stranger == 1):
+        yield f"{calibration_error(chance[these], relevant[these]):.3f}"
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks relevance", description=__doc__)
+    parser.add_argument("--data", type=Path, action="append", required=True, metavar="DIR",
+                        help="a folder in BEIR layout; two or more")
+    parser.add_argument("--model", action="append", metavar="NAME", help="an embedding model [the best one installed]")
+    parser.add_argument("--mode", action="append", choices=list(EVIDENCE), help="how to search [text, vector, hybrid]")
+    parser.add_argument("--queries", type=int, default=300, metavar="N", help="ask so many queries of each kind [300]")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep the filled databases here for the next run")
+    options = parser.parse_args(arguments)
+    if len(options.data) < 2:
+        parser.error("give two collections or more: each is tried with weights that were fitted on the others")
+    return options
