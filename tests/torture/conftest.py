@@ -19,7 +19,8 @@ def promise(request: pytest.FixtureRequest) -> Callable[..., Promise]:
 
     def give(name: str, *, full: int, short: int) -> Promise:
         planned = short if wanted is None else max(1, full * wanted // FULL)
-        return kept.setdefault(name, Promise(name, planned, long=wanted is not None))
+        first = 1_000_000 * request.config.getoption("--again")
+        return kept.setdefault(name, Promise(name, planned, long=wanted is not None, first=first))
 
     return give
 

@@ -33,13 +33,19 @@ class Promise:
     name: str
     planned: int
     long: bool
+    first: int = 0
     rounds: int = 0
     note: str = ""
     failures: list[str] = field(default_factory=list)
 
+    @property
+    def numbers(self) -> range:
+        """The numbers of its rounds, which are their seeds."""
+        return range(self.first, self.first + self.planned)
+
     def holds(self, round: Callable[[int, random.Random], object]) -> None:
         """Run all rounds, each with a number and the generator that belongs to it; a broken one does not end the others."""
-        for number in range(self.planned):
+        for number in self.numbers:
             self.rounds += 1
             try:
                 round(number, random.Random(f"{self.name} {number}"))

@@ -11,7 +11,7 @@ import pytest
 
 from mcpvectordb import Database
 from tests.support import Letters
-from tests.torture import crafted
+from tests.torture import crafted, shadows
 from tests.torture.damage import die_while_writing, forked, in_children, made, spoil_and_look
 from tests.torture.support_torture import MOST_FAILURES, Promise, State, start, state
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.torture
 
 def count(promise: Promise, base: Path, folder: Path, before: State) -> None:
     answers: Counter[str] = Counter()
-    for number, look in in_children(spoil_and_look, (base, folder, before), range(promise.planned)):
+    for number, look in in_children(spoil_and_look, (base, folder, before), promise.numbers):
         promise.rounds += 1
         answers[look.answer] += 1
         promise.failures += [f"round {number}: {wrong}" for wrong in look.wrong]
@@ -43,6 +43,15 @@ def test_a_damaged_file_with_a_damaged_log_neither_ends_the_process_nor_lies(pro
     with Database(tmp_path / "copy" / "base.db", embedder=Letters()) as db:
         before = state(db)
     count(promise("4 damaged logs", full=1_000, short=10), tmp_path / "base.db", tmp_path, before)
+
+
+def test_neither_vec0_nor_fts5_ends_the_process_over_rows_that_nobody_wrote(promise: Callable[..., Promise]) -> None:
+    kept = promise("4 damaged indexes", full=1_000, short=10)
+    for number, look in in_children(shadows.craft_and_ask, (), kept.numbers):
+        kept.rounds += 1
+        kept.failures += [f"round {number}: {wrong}" for wrong in look.wrong]
+    kept.note = f"{shadows.TRIES} files in each"
+    kept.kept()
 
 
 def test_a_crafted_file_is_received_as_it_should_be(promise: Callable[..., Promise], tmp_path: Path) -> None:

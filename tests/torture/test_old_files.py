@@ -23,10 +23,19 @@ FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("version-*.db
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
-def test_an_old_file_is_brought_up_to_date(promise: Callable[..., Promise], fixture: Path, tmp_path: Path) -> None:
-    kept = promise("11 old files", full=1, short=1)
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_an_old_file_is_brought_up_to_date(promise: Callable[..., Promise], tmp_path: Path, fixture: Path,
+                                           version: int) -> None:
+    """From the format that it was made in, and from each that lies between that one and ours."""
+    kept = promise("11 old files", full=VERSION, short=VERSION)
     kept.rounds += 1
-    assert migrated(fixture, tmp_path / "old.db")
+    between = tmp_path / "between.db"
+    shutil.copy(fixture, between)
+    sql = apsw.Connection(str(between))
+    for step in range(int(sql.execute("PRAGMA user_version").get), version):
+        connection.migrate(sql, step)
+    sql.close()
+    assert migrated(between, tmp_path / "old.db") == migrated(fixture, tmp_path / "expected.db")
 
 
 def migrated(fixture: Path, path: Path) -> State:

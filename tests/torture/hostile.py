@@ -1,0 +1,268 @@
+"""Calls that mean harm: arguments made after a tool's schema and then spoiled, and what every answer to them must be."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, get_type_hints
+
+import anyio
+import jsonschema
+import mcp_types as types
+from anyio.from_thread import start_blocking_portal
+from mcp.shared.message import SessionMessage
+
+from mcpvectordb_server.arguments import accepts_null, coerce
+from mcpvectordb_server.replies import MAX_REFUSAL
+from mcpvectordb_server.server import Service
+from mcpvectordb_server.surface import Tool
+from tests.server.clients import VERSIONS
+
+DEEP: list[Any] = []
+for _ in range(200):
+    DEEP = [DEEP]
+
+STRINGS = [
+    "", " ", "\x00", "a\x00b", "\ud800", "x\udfff", "\ufeff", "\uffff", "\u202egpj.exe", "e\u0301" * 50, "🫖" * 40,
+    "x" * 3_000, "x" * 100_001, "9" * 5_000, "-" * 500, "0x7f", "1e999", "NaN", "null", "true", "[]", "{}", '"', "'", "\\",
+    "\n\r\t", "数据库系统", "[" * 50_000, '{"a":' * 3_000, '"\\ud800"', '{"a": NaN}', '{"a": 1e999}',
+    # other languages
+    "'; DROP TABLE documents; --", '" OR "1"="1', "1; PRAGMA writable_schema=1", "x' UNION SELECT sql FROM sqlite_schema--",
+    "a AND", "OR OR", "NOT", "NEAR(a b, 5)", "title:harbour", "^harbour", "{title text} : a", "a*", "*", "(((((", ")", '"a',
+    "-a -b", "a" + " OR a" * 300, "(" * 400 + "a" + ")" * 400, "NOT " * 400 + "a", "$.a", "$[0]", 'metadata."a', "a.b.c",
+    "__proto__", "%", "_", "${jndi:ldap://127.0.0.1/x}", "{{7*7}}", "{0.__class__}", "%s%n%n", "<script>alert(1)</script>",
+    "<!-- --> ]]>", "`id`", "$(id)", "[a-z", "{a,b", "{" * 50 + "a" + "}" * 50, "*a" * 200, "**/" * 200 + "x", "?" * 300,
+    "[!a]*" * 100, "\\",
+    # places
+    "../../../../etc/passwd", "/etc/passwd", "/dev/zero", "/proc/self/environ", "/proc/self/mem", "~root/.ssh/id_rsa",
+    "~nobody_here/x", "file:///etc/passwd", "http://127.0.0.1:9/", "http://[::1]/", "https://2130706433/", "//server/share",
+    "C:\\Windows\\win.ini", "\\\\?\\C:\\x", "qmd://../../x", "qmd://%2e%2e%2fx", "%252e%252e%252f", "a/" * 2_000,
+    "x" * 300 + ".txt", "/", ".", "..", "#abcdef", "#000000", "a.md:1", "a.md:999999999:999999999", "a.md:" + "9" * 400,
+    "00000000-0000-4000-8000-000000000000#" + "9" * 5_000, "2026-01-01", "2026-13-45T99:99:99Z", "0000-00-00",
+    "9999-12-31T23:59:59.999999+14:00", "-1-1-1",
+]
+NUMBERS = [0, -0.0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, 10**30, 10**400, 5e-324,
+           1e-45, 1e-24, 1e38, 1e308, -1e308, 0.1, 5.0, 2.5, math.nan, math.inf, -math.inf]
+ODD = [None, True, False, [], {}, [[]], [None], [{}], {"": ""}, {"a": {"b": {"c": None}}}, DEEP, {"deep": DEEP}, [0] * 20_000,
+       {str(each): each for each in range(2_000)}]
+WORDS = ["harbour", "lamp", "the keeper of the lamp", "tea", '"hot water"', "lamp -tea", "数据", "E-4021", "parseHTML",
+         "winter bread"]
+
+
+def evil(rng: random.Random) -> Any:
+    """A value that no parameter was made for."""
+    value = copy.deepcopy(rng.choice(rng.choice([STRINGS, STRINGS, NUMBERS, ODD])))
+    if rng.random() < 0.15:
+        value = [copy.deepcopy(value) for _ in range(rng.randint(0, 3))]
+    elif rng.random() < 0.15:
+        value = {rng.choice(STRINGS): value, "a": evil(rng)}
+    return value
+
+
+class Attacker:
+    """Makes calls to the tools of a server. `known` has values by the names of parameters that lead somewhere."""
+
+    def __init__(self, tools: list[dict[str, Any]], known: Mapping[str, list[Any]]) -> None:
+        self.tools, self.known = tools, known
+
+    def call(self, rng: random.Random) -> tuple[str, dict[str, Any]]:
+        """A tool's name, and arguments that fit its schema, nearly fit it, or do not at all."""
+        tool = rng.choice(self.tools)
+        arguments = self._object(tool["inputSchema"], rng)
+        for _ in range(rng.choice([0, 0, 0, 1, 1, 2, 5])):
+            self._spoil(arguments, rng)
+        return tool["name"], arguments
+
+    def _value(self, schema: dict[str, Any], rng: random.Random, name: str = "") -> Any:
+        if name in self.known and rng.random() < 0.7:
+            return copy.deepcopy(rng.choice(self.known[name]))
+        if "anyOf" in schema:
+            return self._value(rng.choice(schema["anyOf"]), rng, name)
+        if "enum" in schema or "const" in schema:
+            return rng.choice(schema.get("enum") or [schema["const"]])
+        makers: dict[str, Callable[[], Any]] = {
+            "string": lambda: rng.choice(WORDS + STRINGS), "boolean": lambda: rng.random() < 0.5, "null": lambda: None,
+            "integer": lambda: rng.choice([0, 1, 2, 3, 5, 10, 99, 100, 1000, -1]), "number": lambda: rng.choice(NUMBERS[:-3]),
+            "array": lambda: [self._value(schema.get("items", {}), rng, name) for _ in range(rng.choice([0, 1, 1, 2, 4, 30]))],
+            "object": lambda: self._object(schema, rng)}
+        return makers[schema["type"]]() if schema.get("type") in makers else evil(rng)
+
+    def _object(self, schema: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+        if "properties" not in schema:
+            keys = rng.sample(["n", "kind", "library", "source", "a.b", "metadata", "", *STRINGS[:20]], rng.randint(0, 4))
+            return {key: rng.choice([1, "a", None, [1], {"n": 1}, evil(rng)]) for key in keys}
+        required = schema.get("required", ())
+        return {name: self._value(each, rng, name) for name, each in schema["properties"].items()
+                if rng.random() < (0.97 if name in required else 0.4)}
+
+    def _spoil(self, value: Any, rng: random.Random) -> None:
+        """Change one place of an object, or of an object or array in it."""
+        parts = value.values() if isinstance(value, dict) else value
+        inner = [each for each in parts if isinstance(each, dict | list) and each]
+        if inner and rng.random() < 0.5:
+            self._spoil(rng.choice(inner), rng)
+        elif isinstance(value, list):
+            value[rng.randrange(len(value))] = evil(rng)
+        elif value and rng.random() < 0.75:
+            key = rng.choice(list(value))
+            value[key] = rng.choice([evil(rng), json.dumps(value[key]), [value[key]], {"x": value[key]}, str(value[key])])
+        else:
+            value[rng.choice(STRINGS)] = evil(rng)
+
+
+class Session:
+    """A server in memory, and bare messages to and from it, exactly as they would go onto the wire."""
+
+    def __init__(self, made: Service, portal: Any, sends: Any, receives: Any) -> None:
+        self.made, self._portal, self._sends, self._receives, self._last = made, portal, sends, receives, 0
+        self.request("initialize", {"protocolVersion": VERSIONS[-1], "capabilities": {},
+                                    "clientInfo": {"name": "hostile", "version": "1"}})
+        self.tools: list[dict[str, Any]] = self.request("tools/list", {})["result"]["tools"]
+
+    @classmethod
+    @contextmanager
+    def with_server(cls, made: Service) -> Iterator[Session]:
+        """A session that ends with the block; the server must still be there then."""
+        with start_blocking_portal() as portal:
+            sends, reads = anyio.create_memory_object_stream[Any](1)
+            writes, receives = anyio.create_memory_object_stream[Any](1)
+            running = portal.start_task_soon(made.server.run, reads, writes, made.server.create_initialization_options())
+            try:
+                yield cls(made, portal, sends, receives)
+                assert not running.done(), "the server is dead"
+            finally:
+                portal.call(sends.aclose)
+                running.exception(20)
+                for stream in (reads, writes, receives):
+                    portal.call(stream.aclose)
+
+    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request, after a trip through the characters that a wire carries."""
+        self._last += 1
+        answer = self._portal.call(self._exchange, types.JSONRPCRequest(
+            jsonrpc="2.0", id=self._last, method=method, params=params))
+        line = json.dumps(answer.model_dump(by_alias=True, exclude_unset=True), allow_nan=False, ensure_ascii=False).encode()
+        found: dict[str, Any] = json.loads(line)
+        assert found["id"] == self._last
+        return found
+
+    async def _exchange(self, request: types.JSONRPCRequest) -> Any:
+        with anyio.fail_after(120):
+            await self._sends.send(SessionMessage(request))
+            return (await self._receives.receive()).message
+
+
+# What an answer must be.
+
+
+class Defects(logging.Handler):
+    """Whatever the server itself calls a defect of its own, with the traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+        self.setFormatter(logging.Formatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(self.format(record))
+
+    def none(self) -> None:
+        """Fail when there was any."""
+        seen, self.seen = self.seen, []
+        assert not seen, seen[0][-1_500:]
+
+    @classmethod
+    @contextmanager
+    def watched(cls) -> Iterator[Defects]:
+        handler, log = cls(), logging.getLogger("mcpvectordb_server")
+        before = log.propagate
+        log.addHandler(handler)
+        log.propagate = False  # thousands of unknown arguments are not worth being kept
+        try:
+            yield handler
+        finally:
+            log.removeHandler(handler)
+            log.propagate = before
+
+
+def refusal_of(surface: str, tool: dict[str, Any], answer: dict[str, Any]) -> str:
+    """Check an answer against its schema and the dialect of its surface; the words of a refusal, "" for a result."""
+    assert "error" not in answer, f"an error of the protocol: {answer['error']}"
+    result = answer["result"]
+    structured, failed = result.get("structuredContent"), result.get("isError", False)
+    assert result["content"], "an empty reply"
+    if structured is not None and tool.get("outputSchema"):
+        jsonschema.validate(structured, tool["outputSchema"])
+    refusal = DIALECTS[surface](result, structured, failed)
+    assert "inside the server" not in refusal, refusal
+    assert len(refusal) <= MAX_REFUSAL + 50, f"a refusal of {len(refusal):,} characters: {refusal[:100]}"
+    return refusal
+
+
+def _mcpvectordb(result: dict[str, Any], structured: dict[str, Any], failed: bool) -> str:
+    assert not failed and json.loads(result["content"][0]["text"]) == structured
+    if structured.get("status") != "error":
+        return ""
+    assert set(structured) == {"status", "error"}
+    return str(structured["error"]) or "nothing"
+
+
+def _vector_store(result: dict[str, Any], structured: dict[str, Any], failed: bool) -> str:
+    assert not failed and json.loads(result["content"][0]["text"]) == structured
+    assert "error" not in structured or set(structured) == {"error"}
+    return str(structured.get("error", ""))
+
+
+CODES = ("file_not_found", "invalid_file_type", "file_too_large", "encoding_error", "empty_query", "empty_collection",
+         "document_not_found", "invalid_document_id", "validation_error", "ingestion_failed")
+
+
+def _openrag(result: dict[str, Any], structured: dict[str, Any], failed: bool) -> str:
+    assert not failed and json.loads(result["content"][0]["text"]) == structured
+    if structured["status"] == "success":
+        return ""
+    assert set(structured) == {"status", "error", "message"} and structured["error"] in CODES, structured
+    return str(structured["message"]) or "nothing"
+
+
+def _error_of_mcp(result: dict[str, Any], structured: dict[str, Any] | None, failed: bool) -> str:
+    if not failed:
+        return ""
+    assert structured is None and [block["type"] for block in result["content"]] == ["text"]
+    return str(result["content"][0]["text"]) or "nothing"
+
+
+def _context_server(result: dict[str, Any], structured: dict[str, Any] | None, failed: bool) -> str:
+    refusal = _error_of_mcp(result, structured, failed)
+    assert "\n" not in refusal and (failed or structured is not None)
+    if structured and "error" in structured:  # filters that cannot be used are told in a result without entries
+        assert structured["results"] == [] and structured["validation_errors"]
+        return str(structured["validation_errors"][0])
+    if structured and structured.get("success") is False:  # what can be done of a batch is done
+        return next(str(each["error"]) for each in structured["results"] if each["error"])
+    return refusal
+
+
+DIALECTS: Mapping[str, Callable[[dict[str, Any], Any, bool], str]] = {
+    "mcpvectordb": _mcpvectordb, "vector_store": _vector_store, "openrag": _openrag, "qmd": _error_of_mcp,
+    "context_server": _context_server}
+
+
+def misfits(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
+    """The parameters whose argument is not what the schema asks for, once clients' ways of writing are undone."""
+    schema, kinds = tool.arguments.schema, get_type_hints(tool.function, include_extras=True)
+    required = schema.get("required", ())
+    given = {name: coerce(kinds[name], value) for name, value in arguments.items() if name in schema["properties"]}
+    given = {name: value for name, value in given.items()
+             if value is not None or name in required or accepts_null(kinds[name])}
+    missing = [name for name in required if name not in given]
+    return missing + [name for name, value in given.items() if not _fits(value, schema["properties"][name])]
+
+
+def _fits(value: Any, schema: dict[str, Any]) -> bool:
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
