@@ -29,6 +29,7 @@ LEAST_RARITY = 1e-6  # FTS5's, for what more than half of the rows have
 AVERAGES, STRUCTURE = 1, 10  # the rows of FTS5's own table that change whenever anything in it does
 EVERY = slice(None)
 ROUGHLY = 1e-4  # of a score, by which single precision is surely less off
+STRAND = 64  # rows of which only the best is looked at to tell how good the best of all are
 COMMON = 1 / 16  # of all rows: a term that more have is kept as one count for every row, which is faster and smaller
 
 
@@ -64,6 +65,12 @@ class Term:
         import numpy as np
 
         return np.flatnonzero(self.counts) if self.places is None else self.places
+
+    def present(self, rows: Rows) -> int:
+        """How many rows that are still there have the term."""
+        import numpy as np
+
+        return rows.present_of(self.having) if rows.gone else int(np.count_nonzero(self.counts))
 
     def at(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """How often the term is in the rows at given places."""
@@ -134,10 +141,15 @@ class Postings:
         term = self._terms.pop(expression, None)
         if term is None or term.last < rows.last:
             term = self._read(sql, rows, expression, term)
+            self._let_go(self._limit - term.size)
         self._terms[expression] = term  # as the one that was used last
-        while len(self._terms) > 1 and sum(each.size for each in self._terms.values()) > self._limit:
-            del self._terms[next(iter(self._terms))]
         return term
+
+    def _let_go(self, limit: int) -> None:
+        """Forget the terms that were used least lately until the others take no more memory than this."""
+        size = sum(each.size for each in self._terms.values())
+        while self._terms and size > limit:
+            size -= self._terms.pop(next(iter(self._terms))).size
 
     def _read(self, sql: apsw.Connection, rows: Rows, expression: str, known: Term | None) -> Term:
         """Ask FTS5 for a term's score in every (new) row, from which follows how often it is there."""
@@ -168,6 +180,7 @@ class Rows:
     ids: NDArray[np.int64]
     lengths: NDArray[np.float64]
     present: NDArray[np.bool_]
+    rough_norms: NDArray[np.float32]
     count: int
     average: float  # length
 
@@ -176,7 +189,7 @@ class Rows:
         """Of an empty table."""
         import numpy as np
 
-        return cls(np.empty(0, np.int64), np.empty(0), np.empty(0, bool), 0, 1.0)
+        return cls(np.empty(0, np.int64), np.empty(0), np.empty(0, bool), np.empty(0, np.float32), 0, 1.0)
 
     @property
     def last(self) -> int:
@@ -202,11 +215,12 @@ class Rows:
             present = np.isin(ids, there, assume_unique=True)
             if len(there) != count or np.count_nonzero(present) != count:
                 return None
-        return Rows(ids, lengths, present, count, tokens / count if tokens else 1.0)
+        average = tokens / count if tokens else 1.0
+        return Rows(ids, lengths, present, _norms(lengths, average).astype(np.float32), count, average)
 
-    def norms(self, places: NDArray[np.int64] | slice = EVERY) -> NDArray[np.float64]:
+    def norms(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """What BM25 makes of the lengths of rows."""
-        return K1 * (1 - B + B * self.lengths[places] / self.average)
+        return _norms(self.lengths[places], self.average)
 
     def rarity(self, having: int) -> float:
         """FTS5's inverse document frequency."""
@@ -234,13 +248,14 @@ class Scored:
 
     def __init__(self, rows: Rows, terms: Sequence[Term], excluded: Sequence[Term]) -> None:
         self._rows = rows
-        rarities = {id(term): rows.rarity(rows.present_of(term.having)) for term in terms}
+        rarities = {id(term): rows.rarity(term.present(rows)) for term in terms}
         self._terms = [(term, rarities[id(term)]) for term in terms]
         self.reach = sum(rarity for _, rarity in self._terms)
         self._scores = self._roughly()
         for term in excluded:
             self._scores[term.having] = 0
-        self._scores[~rows.present] = 0
+        if rows.gone:
+            self._scores[~rows.present] = 0
 
     def best(self, allowed: NDArray[np.int64] | None, limit: int) -> Ranked:
         """(id, score) of the highest scores above 0, of all rows or the allowed ones; of equals the older first."""
@@ -251,7 +266,9 @@ class Scored:
             scores = np.zeros_like(scores)
             places = self._rows.places(allowed)
             scores[places] = self._scores[places]
-        least = np.partition(scores, -limit)[-limit] if 0 < limit < len(scores) else 0.0
+        # Where so many strands have one that is as good, the last of the best is no worse.
+        strands = scores[:len(scores) // STRAND * STRAND].reshape(STRAND, -1).max(axis=0) if len(scores) >= STRAND else scores
+        least = np.partition(strands, -limit)[-limit] if 0 < limit < len(strands) else 0.0
         places = np.flatnonzero(scores >= least * (1 - ROUGHLY)) if least else np.flatnonzero(scores)
         exact = self._exactly(places)
         order = np.argsort(-exact, kind="stable")[:limit]
@@ -271,7 +288,7 @@ class Scored:
         import numpy as np
 
         scores = np.zeros(len(self._rows.ids), np.float32)
-        norms = self._rows.norms().astype(np.float32)
+        norms = self._rows.rough_norms
         for term, rarity in self._terms:
             counts = term.counts.astype(np.float32)
             counts /= counts + (norms if term.places is None else norms[term.places])
@@ -289,6 +306,10 @@ class Scored:
             counts = term.at(places)
             scores += rarity * (counts * (K1 + 1) / (counts + norms))
         return scores
+
+
+def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:
+    return K1 * (1 - B + B * lengths / average)
 
 
 def _settings(state: Sequence[bytes]) -> bytes:

@@ -17,7 +17,7 @@ def fuse(legs: Sequence[Mapping[int, float]], weights: Sequence[float], tiers: M
     of a deeper tier come after all shallower ones, so a longer list always begins with the shorter one.
     """
     scaled = [_stretched(leg, [id for id, tier in tiers.items() if tier == 0]) for leg in legs]
-    scores = {id: _average([(leg.get(id), weight) for leg, weight in zip(scaled, weights, strict=True)]) for id in tiers}
+    scores = {id: _average(id, scaled, weights) for id in tiers}
     order = sorted(tiers, key=lambda id: (tiers[id], -scores[id], id))
     falling = itertools.accumulate((scores[id] for id in order), min)
     return list(zip(order, falling, strict=True))
@@ -99,7 +99,10 @@ def _stretched(leg: Mapping[int, float], over: Sequence[int]) -> dict[int, float
     return {id: min(1.0, max(0.0, (score - low) / span)) if span else level for id, score in leg.items()}
 
 
-def _average(parts: Sequence[tuple[float | None, float]]) -> float:
-    known = [(score, weight) for score, weight in parts if score is not None]
-    total = sum(weight for _, weight in known)
-    return sum(score * weight for score, weight in known) / total if total else 0.0
+def _average(id: int, legs: Sequence[Mapping[int, float]], weights: Sequence[float]) -> float:
+    score = total = 0.0
+    for leg, weight in zip(legs, weights, strict=True):
+        if (part := leg.get(id)) is not None:
+            score += part * weight
+            total += weight
+    return score / total if total else 0.0
