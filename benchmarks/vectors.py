@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PLAN = Plan(fill=("add_vectors",), ask=("nearest", "filtered"))
 STEPS = {"adding": ("add_vectors", None), "searching": ("nearest", None), "searching 1 %": ("filtered", None)}
-FLOOR_TARGET = 3.0
+FLOOR_TARGET, FLOOR_ROWS = 3.0, 100_000
 
 
 def main(arguments: list[str]) -> None:
@@ -76,8 +76,9 @@ def beside_floor(ours: Runs, rows: Matrix) -> str:
     """What a query takes in passes over as many bytes as there are numbers."""
     floor = one_pass(rows.size)
     ratio = ours.took("nearest", "cpu") / floor
-    return (f"One pass over {rows.size / 1e6:,.1f} MB takes {floor:.2f} ms; a query takes {ratio:.1f} times as much CPU time, "
-            f"{report.verdict(ratio, FLOOR_TARGET)}.")
+    goal = f", {report.verdict(ratio, FLOOR_TARGET)}" if len(rows) >= FLOOR_ROWS else ""  # below, Python itself is what counts
+    return (f"One pass over {rows.size / 1e6:,.1f} MB takes {floor:.2f} ms; "
+            f"a query takes {ratio:.1f} times as much CPU time{goal}.")
 
 
 def one_pass(size: int, tries: int = 9) -> float:

@@ -71,9 +71,9 @@ def _sentence(setting: str, current: float, best: Tried | None, tried: Sequence[
 
 
 _NOTHING = {
-    "vector_weight": "Vector weight: keep {current:g}. This sample shows none from {least:g} to {most:g} to be better.",
-    "rerank": "Reranking: leave it off. This sample shows no gain, and it takes its time.",
-    "chunk_size": "Chunk size: keep {current:g} tokens. This sample shows none from {least:g} to {most:g} to be better.",
+    "vector_weight": "Vector weight: keep {current:g}. This sample shows none from {least:g} to {most:g} to be surely better.",
+    "rerank": "Reranking: leave it off. This sample shows no gain beyond chance, and it takes its time.",
+    "chunk_size": "Chunk size: keep {current:g} tokens. This sample shows none from {least:g} to {most:g} to be surely better.",
 }
 _BETTER = {
     ("vector_weight", "more"):

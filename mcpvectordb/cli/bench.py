@@ -62,8 +62,7 @@ def _settings(report: Report) -> list[str]:
     """What was tried, with what each value gains against the one in force."""
     lines = []
     for each in report.comparisons:
-        if each.setting != "rerank":
-            tried = ", ".join(f"{one.value:g} in force" if one.value == each.current else
-                              f"{one.value:g} {one.gain:+.3f} ± {one.error:.3f}" for one in each.tried)
-            lines.append(f"{each.setting} ({each.measure}): {tried}")
+        tried = ", ".join(f"{one.value:g} in force" if one.value == each.current else
+                          f"{one.value:g} {one.gain:+.3f} ± {one.error:.3f}" for one in each.tried)
+        lines.append(f"{each.setting} ({each.measure}, {each.queries} queries): {tried}")
     return [*lines, ""] if lines else []

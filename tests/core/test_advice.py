@@ -57,4 +57,4 @@ def test_advice_names_the_setting_to_change(setting: str, current: float, best: 
 def test_without_a_difference_the_value_in_force_is_kept() -> None:
     same = comparison("chunk_size", "", 200, dict.fromkeys((100, 200, 400), [0.5, 1.0] * 20))
     assert same.advised == 200
-    assert same.advice == "Chunk size: keep 200 tokens. This sample shows none from 100 to 400 to be better."
+    assert same.advice == "Chunk size: keep 200 tokens. This sample shows none from 100 to 400 to be surely better."

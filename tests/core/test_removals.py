@@ -13,7 +13,7 @@ PAGES = "WHERE id >= 1 << 53"
 SPOILED = {
     "one id all over": "CAST(printf('%.*c', 136, 'x') AS BLOB)",
     "one id all over, in four bytes each": "CAST(x'0400000000000020' || CAST(printf('%.*c', 128, 'x') AS BLOB) AS BLOB)",
-    "an erased page": "CAST(replace(hex(zeroblob(136)), '00', char(255)) AS BLOB)",
+    "an erased page": "unhex(replace(hex(zeroblob(136)), '00', 'FF'))",
     "another number of ids": "CAST(substr(block, 1, 4) || x'000000ff' || substr(block, 9) AS BLOB)",
     "text": "'text'", "nothing": "x''", "ids of no size": "CAST(x'00' || substr(block, 2) AS BLOB)",
 }

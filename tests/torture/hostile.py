@@ -8,7 +8,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, get_type_hints
 
 import anyio
@@ -265,4 +265,19 @@ def misfits(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _fits(value: Any, schema: dict[str, Any]) -> bool:
+    return _is_valid(_undone(value, schema), schema)
+
+
+def _is_valid(value: Any, schema: dict[str, Any]) -> bool:
     return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
+
+
+def _undone(value: Any, schema: dict[str, Any]) -> Any:
+    """Items of a batch may be written in clients' ways, too: what is inside of them as JSON texts, and 5.0 for 5."""
+    if isinstance(value, list) and "properties" in (items := schema.get("items", {})):
+        return [{name: _undone(each, items["properties"].get(name, {})) for name, each in item.items()}
+                if isinstance(item, dict) else item for item in value]
+    if isinstance(value, str) and not _is_valid(value, schema):
+        with suppress(ValueError, RecursionError):
+            return _undone(json.loads(value), schema)
+    return value
