@@ -285,13 +285,17 @@ def _digest(text: str) -> bytes:
 
 
 def same_words(sql: apsw.Connection, table: str, fill: Callable[[apsw.Connection], None]) -> bool:
-    """Whether an FTS5 table has the whole vocabulary of one that `fill` makes anew in memory."""
+    """Whether an FTS5 table has the whole vocabulary of one that `fill` makes anew in memory, and rows of the same lengths."""
     scratch = apsw.Connection(":memory:")
     scratch.execute(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
     fill(scratch)
-    same = _vocabulary(sql, table) == _vocabulary(scratch, table)
+    same = all(part(sql, table) == part(scratch, table) for part in (_lengths, _vocabulary))
     scratch.close()
     return same
+
+
+def _lengths(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:
+    return list(sql.execute(f"SELECT id, sz FROM {table}_docsize ORDER BY id"))
 
 
 def _vocabulary(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:

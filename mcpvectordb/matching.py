@@ -30,7 +30,7 @@ class Matching:
     def __init__(self, words: str, chunks: str, resident_bytes: int) -> None:
         self._words, self._chunks = words, chunks
         self._bm25 = f"bm25({words}, {TITLE_WEIGHT})"
-        self.postings = Postings(words, self._bm25, resident_bytes)
+        self.postings = Postings(words, TITLE_WEIGHT, resident_bytes)
 
     def match(self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int) -> Matched:
         """The best chunks for a query, of which any term may be missing."""

@@ -84,13 +84,13 @@ class Term:
 
 
 class Postings:
-    """What a process keeps of the FTS5 table `table`, in at most `limit` bytes for the terms; `bm25` is the SQL of its score.
+    """What a process keeps of the FTS5 table `table`, in at most `limit` bytes for the terms.
 
-    The weights of its columns are whole numbers.
+    A word in the column "title" counts as so many, a whole number, in the others.
     """
 
-    def __init__(self, table: str, bm25: str, limit: int) -> None:
-        self._table, self._bm25, self._limit = table, bm25, limit
+    def __init__(self, table: str, title_weight: int, limit: int) -> None:
+        self._table, self._title_weight, self._limit = table, title_weight, limit
         self._lock = threading.Lock()
         self._asked = False
         self._terms: dict[str, Term] = {}
@@ -104,7 +104,7 @@ class Postings:
         phrases, which few rows have; and in a transaction that writes, because what it wrote may be undone.
         """
         first, self._asked = not self._asked, True
-        if first or not self._limit or query.phrases or sql.txn_state() == apsw.SQLITE_TXN_WRITE:
+        if first or not self._limit or query.phrases or sql.txn_state("main") == apsw.SQLITE_TXN_WRITE:
             return None
         with self._lock:
             rows = self._follow(sql)
@@ -152,25 +152,49 @@ class Postings:
             size -= self._terms.pop(next(iter(self._terms))).size
 
     def _read(self, sql: apsw.Connection, rows: Rows, expression: str, known: Term | None) -> Term:
-        """Ask FTS5 for a term's score in every (new) row, from which follows how often it is there."""
+        """A term's rows and those that are known already."""
         import numpy as np
 
-        found = sql.execute(f"SELECT rowid, {self._bm25} FROM {self._table} WHERE {self._table} MATCH ? AND rowid > ?",
-                            (expression, known.last if known else 0)).fetchall()
+        token = None if known else _token(sql, expression)
+        places, counts = self._new(sql, rows, expression, known) if token is None else self._all(sql, rows, token)
+        if known:
+            places, counts = np.concatenate([known.having, places]), np.concatenate([known.counts[known.counts > 0], counts])
+        whole = np.clip(counts, 1, 2**16 - 1).astype(np.uint16)
+        if len(places) <= COMMON * len(rows.ids):
+            return Term(places, whole, rows.last)
+        everywhere = np.zeros(len(rows.ids), np.uint16)
+        everywhere[places] = whole
+        return Term(None, everywhere, rows.last)
+
+    def _all(self, sql: apsw.Connection, rows: Rows, token: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Where a single token is and how often, by the list of all of its instances, which comes as two texts to be quick."""
+        import numpy as np
+
+        instances = f"temp.{self._table}_instances"
+        sql.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {instances} USING fts5vocab('main', '{self._table}', 'instance')")
+        ids, weights = sql.execute(f"SELECT group_concat(doc), group_concat(CASE col WHEN 'title' THEN {self._title_weight} "
+                                   f"ELSE 1 END) FROM {instances} WHERE term = ?", (token,)).get
+        if ids is None:
+            return np.empty(0, np.int64), np.empty(0)
+        docs = np.fromstring(ids, np.int64, sep=",")
+        first = np.flatnonzero(np.diff(docs, prepend=docs[0] - 1))
+        counts = np.add.reduceat(np.fromstring(weights, np.float64, sep=","), first)
+        there = np.isin(docs[first], rows.ids)
+        return rows.places(docs[first][there]), counts[there]
+
+    def _new(self, sql: apsw.Connection, rows: Rows, expression: str,
+             known: Term | None) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Where a phrase or a beginning is (or where a term came to be since) and how often, as follows from FTS5's scores."""
+        import numpy as np
+
+        found = sql.execute(f"SELECT rowid, bm25({self._table}, {self._title_weight}) FROM {self._table} "
+                            f"WHERE {self._table} MATCH ? AND rowid > ?", (expression, known.last if known else 0)).fetchall()
         pairs = np.fromiter(chain.from_iterable(found), np.float64, 2 * len(found)).reshape(-1, 2)
         places = rows.places(pairs[:, 0].astype(np.int64))
         if len(places) < len(found):
             raise Damaged(f"{self._table} has words of rows that it does not have: run `mcpvectordb rebuild`")
-        old = known.having if known else places[:0]
-        share = -pairs[:, 1] / rows.rarity(rows.present_of(old) + len(found))
-        counts = np.clip(np.rint(share * rows.norms(places) / (K1 + 1 - share)), 1, 2**16 - 1).astype(np.uint16)
-        if known:
-            places, counts = np.concatenate([old, places]), np.concatenate([known.counts[known.counts > 0], counts])
-        if len(places) <= COMMON * len(rows.ids):
-            return Term(places, counts, rows.last)
-        everywhere = np.zeros(len(rows.ids), np.uint16)
-        everywhere[places] = counts
-        return Term(None, everywhere, rows.last)
+        share = -pairs[:, 1] / rows.rarity((known.present(rows) if known else 0) + len(found))
+        return places, np.rint(share * rows.norms(places) / (K1 + 1 - share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +330,16 @@ class Scored:
             counts = term.at(places)
             scores += rarity * (counts * (K1 + 1) / (counts + norms))
         return scores
+
+
+def _token(sql: apsw.Connection, expression: str) -> str | None:
+    """What FTS5 makes of an expression, if that is a single token."""
+    if not expression.endswith('"'):
+        return None
+    tokenizer = sql.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+    text = expression[1:-1].replace('""', '"').encode()
+    found: list[Any] = list(tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False))
+    return str(found[0][0]) if len(found) == 1 else None
 
 
 def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:

@@ -30,8 +30,8 @@ SQL_SPEAKERS = {
     "documents.shelf", "documents.reading", "documents.storing", "documents.words", "documents.paths", "documents.search",
     "learning", "cache", "vectors", "vector_index",
     "contexts.shelf", "contexts.keys", "contexts.words", "contexts.reading", "contexts.search", "contexts.writing",
-    "highlighting",
-    "explaining", "libraries", "sync", "keeping", "translation", "extension", "removals", "wreck", "mending", "salvage", "known_items",
+    "highlighting", "explaining", "libraries", "sync", "keeping", "translation", "extension", "removals", "wreck", "mending",
+    "salvage", "known_items",
 }
 
 

@@ -111,6 +111,7 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
     ("UPDATE document_chunks SET tile = tile || '*' WHERE id = 5", "text of chunk 5 is not the one that came in"),
     ("UPDATE document_chunks SET tile_start = 7 WHERE id = 5", "does not follow"),
     ("DELETE FROM document_words WHERE rowid = 4", "words in the index are not those"),
+    ("UPDATE document_words_docsize SET sz = 7 WHERE id = 4", "words in the index are not those"),
     ("UPDATE document_embeddings SET embedding = zeroblob(128) WHERE chunk = 2", "missing or differs"),
     ("INSERT INTO document_pending SELECT key, 4, 0 FROM models", "both embedded and waiting"),
     ("UPDATE document_meaning_1_chunks SET validity = zeroblob(32)", "not every row of it can be found by nearness"),

@@ -107,7 +107,7 @@ def test_only_what_is_allowed_is_found(contents: list[str], some: set[int], text
 
 def test_the_first_question_is_answered_by_the_file() -> None:
     with opened("apple", "banana") as sql:
-        postings = Postings("document_words", "bm25(document_words)", 10_000)
+        postings = Postings("document_words", 2, 10_000)
         assert postings.match(sql, words.parse("apple"), Allowed(), 5) is None
         assert postings.match(sql, words.parse("apple"), Allowed(), 5) is not None
 

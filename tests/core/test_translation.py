@@ -25,6 +25,7 @@ DAMAGE = {
     "codes of a chunk that waits":
         "INSERT INTO document_pending SELECT 1, id, 0 FROM document_chunks; DELETE FROM document_embeddings",
     "metadata that is no JSON": "UPDATE documents SET metadata = '{'",
+    "texts of no length": "UPDATE document_words_docsize SET sz = 7",
     "words of another format": "UPDATE document_words_config SET v = 99",
     "a chunk without an owner": "PRAGMA foreign_keys = OFF; UPDATE document_chunks SET owner = 99 WHERE id = 1",
 }
