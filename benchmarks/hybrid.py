@@ -3,6 +3,7 @@
 The passages are cut from Python sources and documents on this machine, and natural questions made from them. Vectors are given
 (sums of random vectors that stand for words, the rarer the longer), so that embedding the query is no part of it. A rival is
 a vector engine and tantivy, asked one after the other and fused by ranks: the sum of what the two take, the fusion for free.
+Each process asks every question twice: what it has learned of a word by then it need not look up again.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from benchmarks.metrics import percentile
 from benchmarks.rivals import OURS, Plan, Runs
 
 WORDS = "tantivy"
-PLANS = {OURS: Plan(("add_both",), ("both",)), WORDS: Plan(("add_texts",), ("matching",))}
-VECTORS = Plan(("add_vectors",), ("nearest",))
+PLANS = {OURS: Plan(("add_both",), ("both", "both")), WORDS: Plan(("add_texts",), ("matching", "matching"))}
+VECTORS = Plan(("add_vectors",), ("nearest", "nearest"))
 TARGET = 2.0
 DIMENSION = 384
 RRF_K = 60
@@ -53,12 +54,13 @@ def main(arguments: list[str]) -> None:
 
 def figures(runs: list[Runs], steps: list[str]) -> dict[str, float]:
     """What a query takes where every engine is asked: the sum of each query's times, then medians over queries and rounds."""
-    def took(clock: str, share: float) -> float:
-        rounds = zip(*([figures[step][clock] for figures in each.asked] for each, step in zip(runs, steps, strict=True)),
-                     strict=True)
+    def took(clock: str, share: float, again: str = "") -> float:
+        engines = zip(runs, steps, strict=True)
+        rounds = zip(*([figures[step + again][clock] for figures in each.asked] for each, step in engines), strict=True)
         return median(percentile([sum(parts) for parts in zip(*clocks, strict=True)], share) for clocks in rounds)
 
-    return {"ms": took("wall", 0.5), "p95": took("wall", 0.95), "CPU ms": took("cpu", 0.5), "CPU p95": took("cpu", 0.95)}
+    return {"ms": took("wall", 0.5), "p95": took("wall", 0.95), "CPU ms": took("cpu", 0.5), "CPU p95": took("cpu", 0.95),
+            "again: CPU ms": took("cpu", 0.5, " again"), "again: CPU p95": took("cpu", 0.95, " again")}
 
 
 def fused(first: list[int], second: list[int]) -> list[int]:
@@ -77,9 +79,9 @@ def recall(found: list[list[int]], right: list[frozenset[int]]) -> float:
 
 def compared(name: str, ours: dict[str, float], theirs: dict[str, float]) -> str:
     """What we take in proportion to a rival."""
-    ratios = {clock: ours[clock] / theirs[clock] for clock in ("ms", "CPU ms")}
-    return (f"A question takes {ratios['ms']:.2f} times what {name} take ({ratios['CPU ms']:.2f} by CPU time), "
-            f"{report.verdict(ratios['CPU ms'], TARGET)}.")
+    first, again = (ours[clock] / theirs[clock] for clock in ("CPU ms", "again: CPU ms"))
+    return (f"By CPU time a question takes {first:.1f} times what {name} take, {report.verdict(first, TARGET)}; asked again "
+            f"{again:.1f} times, {report.verdict(again, TARGET)}.")
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
