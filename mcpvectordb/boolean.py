@@ -49,6 +49,8 @@ def parse(text: str) -> Asked:
     try:
         if len(terms) > MAX_JOINED or len(text) > MAX_QUERY_CHARACTERS:
             raise _Malformed(f"it has more than {MAX_JOINED} words or {MAX_QUERY_CHARACTERS:,} characters")
+        if len(terms) > 1 and (short := next((each for each in terms if each.endswith("*") and words.is_letter(each)), "")):
+            raise _Malformed(f"{short} is the beginning of too many words")
         part = _Parser(pieces).whole()
     except _Malformed as error:
         plain = words.match(" ".join(piece.strip('"*') for piece in terms))

@@ -28,6 +28,7 @@ K1, B = 1.2, 0.75  # FTS5's
 LEAST_RARITY = 1e-6  # FTS5's, for what more than half of the rows have
 AVERAGES, STRUCTURE = 1, 10  # the rows of FTS5's own table that change whenever anything in it does
 EVERY = slice(None)
+ROUNDING = 0.01  # by which a count that follows from scores may be off, being whole
 ROUGHLY = 1e-4  # of a score, by which single precision is surely less off
 STRAND = 64  # rows of which only the best is looked at to tell how good the best of all are
 COMMON = 1 / 16  # of all rows: a term that more have is kept as one count for every row, which is faster and smaller
@@ -65,6 +66,14 @@ class Term:
         import numpy as np
 
         return np.flatnonzero(self.counts) if self.places is None else self.places
+
+    def stretched(self, rows: int) -> Term:
+        """The same with a place for so many rows; those that came, but that this transaction does not see, have none of it."""
+        import numpy as np
+
+        if self.places is not None or len(self.counts) == rows:
+            return self
+        return Term(None, np.pad(self.counts, (0, rows - len(self.counts))), self.last)
 
     def present(self, rows: Rows) -> int:
         """How many rows that are still there have the term."""
@@ -128,7 +137,7 @@ class Postings:
                 self._rows = None
             count, tokens = counts(sql, self._table)
             rows = (self._rows or Rows.none()).followed(sql, self._table, count, tokens)
-            if rows is None:  # ids were used again, as only a transaction that was undone can do
+            if rows is None:  # this transaction began before what is known, and sees rows that are gone since
                 self._terms.clear()
                 rows = Rows.none().followed(sql, self._table, count, tokens)
             if rows is None:
@@ -142,7 +151,7 @@ class Postings:
         if term is None or term.last < rows.last:
             term = self._read(sql, rows, expression, term)
             self._let_go(self._limit - term.size)
-        self._terms[expression] = term  # as the one that was used last
+        self._terms[expression] = term = term.stretched(len(rows.ids))  # as the one that was used last
         return term
 
     def _let_go(self, limit: int) -> None:
@@ -157,6 +166,9 @@ class Postings:
 
         token = None if known else _token(sql, expression)
         places, counts = self._new(sql, rows, expression, known) if token is None else self._all(sql, rows, token)
+        if known and (np.abs(counts - np.rint(counts)) > ROUNDING).any():
+            return self._read(sql, rows, expression, None)  # what is known is of another transaction, with other rows
+        counts = np.rint(counts)
         if known:
             places, counts = np.concatenate([known.having, places]), np.concatenate([known.counts[known.counts > 0], counts])
         whole = np.clip(counts, 1, 2**16 - 1).astype(np.uint16)
@@ -194,7 +206,7 @@ class Postings:
         if len(places) < len(found):
             raise Damaged(f"{self._table} has words of rows that it does not have: run `mcpvectordb rebuild`")
         share = -pairs[:, 1] / rows.rarity((known.present(rows) if known else 0) + len(found))
-        return places, np.rint(share * rows.norms(places) / (K1 + 1 - share))
+        return places, share * rows.norms(places) / (K1 + 1 - share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +218,7 @@ class Rows:
     present: NDArray[np.bool_]
     rough_norms: NDArray[np.float32]
     count: int
+    last: int  # the highest id; another transaction may have seen, and left places for, higher ones
     average: float  # length
 
     @classmethod
@@ -213,12 +226,7 @@ class Rows:
         """Of an empty table."""
         import numpy as np
 
-        return cls(np.empty(0, np.int64), np.empty(0), np.empty(0, bool), np.empty(0, np.float32), 0, 1.0)
-
-    @property
-    def last(self) -> int:
-        """The highest id."""
-        return int(self.ids[-1]) if len(self.ids) else 0
+        return cls(np.empty(0, np.int64), np.empty(0), np.empty(0, bool), np.empty(0, np.float32), 0, 0, 1.0)
 
     @property
     def gone(self) -> int:
@@ -229,18 +237,20 @@ class Rows:
         """These rows and newer ones, without what was removed; None when that does not make `count` rows."""
         import numpy as np
 
-        new = sql.execute(f"SELECT id, sz FROM {table}_docsize WHERE id > ? ORDER BY id", (self.last,)).fetchall()
+        known = int(self.ids[-1]) if len(self.ids) else 0
+        last = sql.execute(f"SELECT max(id) FROM {table}_docsize").get or 0
+        new = sql.execute(f"SELECT id, sz FROM {table}_docsize WHERE id > ? ORDER BY id", (known,)).fetchall()
         ids = np.concatenate([self.ids, np.fromiter((id for id, _ in new), np.int64, len(new))])
         sizes = np.array([sum(_varints(size)) for _, size in new], np.float64)
         lengths = np.concatenate([self.lengths, sizes])
         present = np.concatenate([self.present, np.ones(len(new), bool)])
-        if np.count_nonzero(present) != count:
+        if np.count_nonzero(present) != count or self.last != known or last != (new[-1][0] if new else known):
             there = np.fromiter((id for (id,) in sql.execute(f"SELECT id FROM {table}_docsize")), np.int64)
             present = np.isin(ids, there, assume_unique=True)
             if len(there) != count or np.count_nonzero(present) != count:
                 return None
         average = tokens / count if tokens else 1.0
-        return Rows(ids, lengths, present, _norms(lengths, average).astype(np.float32), count, average)
+        return Rows(ids, lengths, present, _norms(lengths, average).astype(np.float32), count, last, average)
 
     def norms(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """What BM25 makes of the lengths of rows."""

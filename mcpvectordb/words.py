@@ -161,9 +161,9 @@ def match(text: str) -> Asked:
 
 
 def prefix(text: str) -> Asked:
-    """All words of a query, each by its beginning."""
+    """All words of a query, each by its beginning; a letter beside other words is a word."""
     words, note = _few(*_bounded_words(text))
-    return _asked([Term(word, prefix=True) for word in words], note)
+    return _asked([Term(word, prefix=len(words) == 1 or not is_letter(word)) for word in words], note)
 
 
 def phrase(text: str) -> Asked:
@@ -198,7 +198,7 @@ def wanted(text: str) -> Wanted:
             (excluded if minus else terms).append(term)
     kept = list(dict.fromkeys(terms))[:MAX_JOINED]
     if len(kept) > 1:
-        kept = [replace(term, prefix=term.prefix and len("".join(_WORD.findall(term.text))) > 1) for term in kept]
+        kept = [replace(term, prefix=term.prefix and not is_letter(term.text)) for term in kept]
     return Wanted(tuple(kept), tuple(dict.fromkeys(excluded))[:MAX_JOINED]) if kept else Wanted()
 
 
@@ -220,6 +220,11 @@ def _bounded_words(text: str) -> tuple[list[str], str]:
     if len(text) <= MAX_QUERY_CHARACTERS:
         return words, ""
     return words[:-1] or words, f"only the first {MAX_QUERY_CHARACTERS:,} characters of the query were read"
+
+
+def is_letter(text: str) -> bool:
+    """Whether a text is a single letter, CJK apart: very many words begin with it, and to look for them all costs much."""
+    return len(letters := "".join(_WORD.findall(text))) == 1 and not CJK.search(letters)
 
 
 def _few(words: Sequence[str], note: str) -> tuple[list[str], str]:

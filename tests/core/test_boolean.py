@@ -118,6 +118,7 @@ def test_what_only_leaves_things_out_finds_nothing_and_says_so(query: str) -> No
     ("aaa OR AND bbb", "nothing between OR and AND"), ("(aaa bbb", "a ( is not closed"), ("aaa bbb)", "a ) closes nothing"),
     ('aaa "bbb', 'a " is not closed'), ("aaa () bbb", "nothing between ( and )"), ("aaa bbb NOT", "NOT and its end"),
     ("(" * 40 + "aaa bbb" + ")" * 40, "nested more than 10 deep"), ("aaa bbb " * 40, "more than 32 words"),
+    ("aaa OR b*", "b* is the beginning of too many words"),
 ])
 def test_a_malformed_query_is_read_as_its_words_and_says_why(query: str, reason: str) -> None:
     asked = boolean.parse(query)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -134,6 +136,26 @@ def test_what_may_be_undone_is_not_kept(path: Path) -> None:
             assert [id for id, _ in matching.match(sql, words.parse("date"), Allowed(), 5).best] == [3]
 
 
+@pytest.mark.parametrize("deleted", [1, 2, 3])
+def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: int) -> None:
+    with Database(path, embedder=Letters()) as early, Database(path, embedder=Letters()) as late:
+        fill(early, "apple fig", "apple", "apple apple date")
+        matching, query = shelf(), words.parse("apple fig date")
+        with early._file.reading() as old:
+            warm(matching, old)
+            before = matching.match(old, query, Allowed(), 5).best
+            late.documents.delete(early.documents.browse(where={"source": f"{deleted - 1}.txt"})[0].id)
+            for number in range(2):
+                late.documents.ingest_text("apple fig fig", source=f"new {number}", embed=False)
+                with late._file.reading() as new:
+                    ids = [id for (id,) in new.execute("SELECT id FROM document_chunks")]
+                    assert_alike(matching.match(new, query, Allowed(), 5), shelf(0).match(new, query, Allowed(), 5), ids)
+                again = matching.match(old, query, Allowed(), 5).best
+                assert {id for id, _ in again} <= {id for id, _ in before}
+        with late._file.reading() as new:
+            assert_alike(matching.match(new, query, Allowed(), 5), shelf(0).match(new, query, Allowed(), 5), [1, 2, 3, 4, 5])
+
+
 def test_memory_is_bounded_and_the_terms_used_least_lately_go_first() -> None:
     with opened(*["apple banana cherry"] * 40) as sql:
         matching = warm(shelf(200), sql)
@@ -182,3 +204,30 @@ def test_numbers_of_any_size_are_read(numbers: list[int]) -> None:
         return bytes([*(group | 0x80 for group in groups[:0:-1]), groups[0]])
 
     assert _varints(b"".join(map(written, numbers))) == numbers
+
+
+def test_threads_search_while_another_connection_writes(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db, Database(path, embedder=Letters()) as writer:
+        fill(db, *WORDS)
+        done = threading.Event()
+
+        def search() -> int:
+            asked = 0
+            while not done.is_set() or not asked:
+                for query in QUERIES:
+                    db.documents.search(query, mode="text")
+                    asked += 1
+            return asked
+
+        with ThreadPoolExecutor(3) as threads:
+            asking = [threads.submit(search) for _ in range(3)]
+            for number in range(60):
+                writer.documents.ingest_text(" ".join(WORDS[number % 7:]), source=f"{number % 9}.txt", embed=False)
+                if number % 4 == 3:
+                    writer.documents.delete(writer.documents.browse(limit=1)[0].id)
+            done.set()
+            assert all(each.result() for each in asking)
+        with Database(path, embedder=Letters(), config=Config(resident_bytes=0)) as fresh:
+            for query in QUERIES:
+                found, expected = (each.documents.search(query, mode="text", limit=50) for each in (db, fresh))
+                assert [(hit.item.text, hit.score) for hit in found] == [(hit.item.text, hit.score) for hit in expected]

@@ -143,6 +143,12 @@ def test_only_so_many_words_are_looked_for_each_once_and_the_note_says_so(read: 
     assert many.note == "only the first 32 words of the query were looked for"
 
 
+def test_a_letter_is_the_beginning_of_words_only_where_it_stands_alone() -> None:
+    assert asked(words.prefix("c"), "c", "compiler") == [0, 1]
+    assert asked(words.prefix("c comp"), "a c compiler", "a cc compiler") == [0]
+    assert asked(words.prefix("数 comp"), "数据 compiler") == [0]
+
+
 @given(query=queries)
 def test_any_string_can_be_asked_for_in_every_way(query: str) -> None:
     for read in (words.match, words.prefix, words.phrase):
