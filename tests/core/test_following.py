@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import apsw
 import numpy as np
@@ -18,6 +19,7 @@ from mcpvectordb import Config, Database, columns, following, meaning
 from mcpvectordb.following import Kept
 from mcpvectordb.resident import Resident
 from tests.support import Letters
+from tests.support_elsewhere import Elsewhere
 
 DIMENSION = 8
 KINDS = st.sampled_from([0, 1, 2, 0.5, "0", "a", True, None, ...])  # ... for no metadata
@@ -248,39 +250,49 @@ def test_rows_that_are_written_again_and_again_do_not_fill_the_memory(path: Path
 
 
 class FollowingMachine(RuleBasedStateMachine):
-    """Two connections write, one of them searches: the answers are those of an exact scan, whatever came between."""
+    """Two processes write, one of them searches: the answers are those of an exact scan, whatever came between."""
+
+    writer: ClassVar[Elsewhere | None] = None
 
     @initialize()
     def start(self) -> None:
+        FollowingMachine.writer = FollowingMachine.writer or Elsewhere()
         self.folder = tempfile.TemporaryDirectory()
         self.exact, meaning.EXACT_ROWS = meaning.EXACT_ROWS, 5
         self.values, columns.MOST_VALUES = columns.MOST_VALUES, 4
         path = Path(self.folder.name) / "x.db"
-        self.reader, self.writer = Database(path), Database(path)
+        self.reader = Database(path)
+        self.writer.open(path, meaning.EXACT_ROWS)
         rows = vectors(12, 1)
         self.model: dict[str, tuple[np.ndarray, object]] = {str(number): (row, number % 3) for number, row in enumerate(rows)}
-        self.writer.vectors.add_many(list(self.model), rows, metadata=[{"kind": kind} for _, kind in self.model.values()])
+        self.writer.ask("vectors.add_many", list(self.model), rows,
+                        metadata=[{"kind": kind} for _, kind in self.model.values()])
+
+    def put(self, own: bool, id: int, row: np.ndarray, kind: object) -> None:
+        metadata = {} if kind is ... else {"kind": kind}
+        if own:
+            self.reader.vectors.add(str(id), row, metadata=metadata)
+        else:
+            self.writer.ask("vectors.add", str(id), row, metadata=metadata)
+        self.model[str(id)] = row, kind
 
     @rule(id=st.integers(0, 30), seed=st.integers(0, 1000), kind=KINDS, own=st.booleans())
     def add(self, id: int, seed: int, kind: object, own: bool) -> None:
-        row = vectors(1, seed)[0]
-        (self.reader if own else self.writer).vectors.add(str(id), row, metadata={} if kind is ... else {"kind": kind})
-        self.model[str(id)] = row, kind
+        self.put(own, id, vectors(1, seed)[0], kind)
 
     @rule(id=st.integers(0, 30), kind=KINDS, own=st.booleans())
     def change_only_metadata(self, id: int, kind: object, own: bool) -> None:
         if str(id) in self.model:
-            row, _ = self.model[str(id)]
-            (self.reader if own else self.writer).vectors.add(str(id), row, metadata={} if kind is ... else {"kind": kind})
-            self.model[str(id)] = row, kind
+            self.put(own, id, self.model[str(id)][0], kind)
 
     @rule(id=st.integers(0, 30), own=st.booleans())
     def delete(self, id: int, own: bool) -> None:
-        assert (self.reader if own else self.writer).vectors.delete(str(id)) == (self.model.pop(str(id), None) is not None)
+        deleted = self.reader.vectors.delete(str(id)) if own else self.writer.ask("vectors.delete", str(id))
+        assert deleted == (self.model.pop(str(id), None) is not None)
 
     @rule()
     def compact(self) -> None:
-        self.writer.compact()
+        self.writer.ask("compact")
 
     @rule(seed=st.integers(2000, 3000))
     def search(self, seed: int) -> None:
