@@ -90,6 +90,11 @@ class File:
         for connection in list(self._open):
             with contextlib.suppress(apsw.ThreadingViolationError):
                 connection.close()
+        if self.read_only and (log := Path(f"{self.path}-wal")).exists() and not log.stat().st_size and os.access(log, os.W_OK):
+            # A reader cannot take away the empty log that it had to make; a writer who comes and goes does.
+            with contextlib.suppress(apsw.Error), contextlib.closing(
+                    apsw.Connection(uri(self.path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)) as writer:
+                _pragma(writer, "user_version")
 
     def flaws(self) -> list[str]:
         """What SQLite itself finds wrong with the file, FTS5's own check included, and rows that refer to missing ones."""
@@ -101,36 +106,33 @@ class File:
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
         """A connection on one unchanging view of the file."""
-        with self._translated():
-            connection = self._connection()
-            if connection.in_transaction:
-                yield connection
-                return
-            try:
-                self._begin(connection, "BEGIN")
-                yield connection
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+        with self._translated(), self._transaction("BEGIN") as (connection, _):
+            yield connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
         """A write transaction: committed when the block ends, undone when it raises. Joins one already open."""
         if self.read_only:
             raise errors.ReadOnly(f"{self.path} is open for reading only, so nothing can be changed in it")
-        with self._translated():
-            connection = self._connection()
-            if connection.in_transaction:
-                yield connection
-                return
-            try:
-                self._begin(connection, "BEGIN IMMEDIATE")
-                yield connection
+        with self._translated(), self._transaction("BEGIN IMMEDIATE") as (connection, joined):
+            yield connection
+            if not joined:
                 connection.execute("COMMIT")
                 self._check_place()
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[tuple[apsw.Connection, bool]]:
+        """A connection in a transaction, and whether that was open already; one that was not is undone at the end."""
+        connection = self._connection()
+        if connection.in_transaction:
+            yield connection, True
+            return
+        try:
+            self._begin(connection, begin)
+            yield connection, False
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[apsw.Connection]:

@@ -233,6 +233,21 @@ def test_reading_only_changes_nothing(path: Path) -> None:
         assert sql.pragma("user_version") == VERSION
     file.close()
     assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_reading_only_leaves_the_log_of_others_alone(path: Path) -> None:
+    made(path)
+    writer = File(path)
+    with writer.writing() as sql:
+        sql.execute("INSERT INTO settings VALUES ('chunk_size', '100')")
+    reader = File(path, read_only=True)
+    reader.close()
+    assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    with writer.reading() as sql:
+        assert sql.execute("SELECT value FROM settings WHERE name = 'chunk_size'").get == "100"
+    writer.close()
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_reading_only_does_not_make_a_file(path: Path) -> None:
