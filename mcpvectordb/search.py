@@ -18,7 +18,7 @@ from mcpvectordb.relevance import Judge
 BLIND_VECTOR_WEIGHT = 0.1  # for what a model cannot read: E-4021 is like E-4022 to it, and so are most foreign letters
 FEEDBACK_CHUNKS = 3  # the best chunks say better what is meant than a short query does
 MODES = ("hybrid", "text", "vector")
-MAX_RESULTS = 10_000
+MAX_RESULTS = 5_000  # a page behind twice as many would take seconds of memories by meaning
 NOTHING = Matched([], lambda ids: dict.fromkeys(ids, 0.0))
 
 

@@ -103,10 +103,10 @@ def _burners() -> Iterator[Burner]:
     for what, file in (("a long name", "x" * 100_000), ("many slashes", "d" + "/x" * 49_000), ("percents", "%25" * 30_000)):
         yield "qmd", "get", what, {"file": file}
     for tool in ("search", "vsearch", "query"):
-        for limit in (1_000, 10_000):
+        for limit in (1_000, 5_000):
             yield "qmd", tool, f"{limit:,} results", {"query": "time people", "limit": limit, "minScore": 0}
     for tool in ("fts_search_context", "semantic_search_context", "hybrid_search_context"):
-        yield "context_server", tool, "a far page", {"query": "time", "limit": 100, "offset": 9_900, "explain_query": True}
+        yield "context_server", tool, "a far page", {"query": "time", "limit": 100, "offset": 4_900, "explain_query": True}
     yield "qmd", "status", "all", {}
     yield "mcpvectordb", "list_documents", "1,000", {"limit": 1_000}
     yield "openrag", "list_documents", "all", {}

@@ -169,7 +169,7 @@ def test_a_search_explains_its_legs(fruit: Database) -> None:
     ({"mode": "magic"}, "mode must be hybrid, text or vector"),
     ({"words": "fuzzy"}, "words must be match, prefix, phrase, boolean"),
     ({"rrf_k": 0}, "rrf_k must be"), ({"rrf_k": 1001}, "rrf_k must be"), ({"rrf_k": True}, "rrf_k must be"),
-    ({"limit": -1}, "limit must be"), ({"offset": "1"}, "offset must be"), ({"limit": 20_000}, "at most 10,000"),
+    ({"limit": -1}, "limit must be"), ({"offset": "1"}, "offset must be"), ({"limit": 20_000}, "at most 5,000"),
 ])
 def test_arguments_that_mean_nothing_are_refused(db: Database, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
