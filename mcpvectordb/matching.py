@@ -7,7 +7,6 @@ a large file than in a small one, only so many rows are scored: those of the rar
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +15,8 @@ from itertools import accumulate
 import apsw
 
 from mcpvectordb.meaning import Allowed
-from mcpvectordb.postings import LEAST_RARITY, Matched, Postings, counts
+from mcpvectordb.postings import Matched, Postings, counts
+from mcpvectordb.ranking import rarity
 from mcpvectordb.words import Query
 
 TITLE_WEIGHT = 2  # a word in the title counts as two in the text
@@ -99,7 +99,7 @@ class Matching:
         rows, _ = counts(sql, self._words)
         last = sql.execute(f"SELECT max(id) FROM {self._words}_docsize").get
         terms = Counter([*query.phrases, *query.phrases, *query.terms])  # as often as `match` has them
-        return sum(times * _rarity(rows, self._having(sql, term, last)) for term, times in terms.items())
+        return sum(times * rarity(rows, self._having(sql, term, last)) for term, times in terms.items())
 
     def _having(self, sql: apsw.Connection, term: str, last: int) -> float:
         """How many chunks have a term; of a common one, as many as it would be if the first were like the others."""
@@ -117,11 +117,6 @@ class Matching:
                     f"AND id {operator} (SELECT rowid FROM {self._words} WHERE {self._words} MATCH ?)",
                     (*allowed.bindings, expression))
         return allowed
-
-
-def _rarity(rows: int, having: float) -> float:
-    """FTS5's inverse document frequency."""
-    return max(LEAST_RARITY, math.log(max(0.0, rows - having) + 0.5) - math.log(having + 0.5))
 
 
 def _expression(query: Query) -> str:

@@ -7,7 +7,6 @@ file by reading what is new. Nothing here is ever written to the file.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import apsw
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.meaning import Allowed, Ranked
+from mcpvectordb.ranking import rarity
 from mcpvectordb.words import Query
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 K1, B = 1.2, 0.75  # FTS5's
-LEAST_RARITY = 1e-6  # FTS5's, for what more than half of the rows have
 AVERAGES, STRUCTURE = 1, 10  # the rows of FTS5's own table that change whenever anything in it does
 EVERY = slice(None)
 ROUNDING = 0.01  # by which a count that follows from scores may be off, being whole
@@ -205,7 +204,7 @@ class Postings:
         places = rows.places(pairs[:, 0].astype(np.int64))
         if len(places) < len(found):
             raise Damaged(f"{self._table} has words of rows that it does not have: run `mcpvectordb rebuild`")
-        share = -pairs[:, 1] / rows.rarity((known.present(rows) if known else 0) + len(found))
+        share = -pairs[:, 1] / rarity(rows.count, (known.present(rows) if known else 0) + len(found))
         return places, share * rows.norms(places) / (K1 + 1 - share)
 
 
@@ -256,10 +255,6 @@ class Rows:
         """What BM25 makes of the lengths of rows."""
         return _norms(self.lengths[places], self.average)
 
-    def rarity(self, having: int) -> float:
-        """FTS5's inverse document frequency."""
-        return max(LEAST_RARITY, math.log((self.count - having + 0.5) / (having + 0.5)))
-
     def present_of(self, places: NDArray[np.int64]) -> int:
         """How many of the rows at some places are still there."""
         import numpy as np
@@ -282,9 +277,9 @@ class Scored:
 
     def __init__(self, rows: Rows, terms: Sequence[Term], excluded: Sequence[Term]) -> None:
         self._rows = rows
-        rarities = {id(term): rows.rarity(term.present(rows)) for term in terms}
-        self._terms = [(term, rarities[id(term)]) for term in terms]
-        self.reach = sum(rarity for _, rarity in self._terms)
+        worths = {id(term): rarity(rows.count, term.present(rows)) for term in terms}
+        self._terms = [(term, worths[id(term)]) for term in terms]
+        self.reach = sum(worth for _, worth in self._terms)
         self._scores = self._roughly()
         for term in excluded:
             self._scores[term.having] = 0
@@ -323,10 +318,10 @@ class Scored:
 
         scores = np.zeros(len(self._rows.ids), np.float32)
         norms = self._rows.rough_norms
-        for term, rarity in self._terms:
+        for term, worth in self._terms:
             counts = term.counts.astype(np.float32)
             counts /= counts + (norms if term.places is None else norms[term.places])
-            counts *= rarity * (K1 + 1)
+            counts *= worth * (K1 + 1)
             scores[EVERY if term.places is None else term.places] += counts
         return scores
 
@@ -336,9 +331,9 @@ class Scored:
 
         norms = self._rows.norms(places)
         scores = np.zeros(len(places))
-        for term, rarity in self._terms:
+        for term, worth in self._terms:
             counts = term.at(places)
-            scores += rarity * (counts * (K1 + 1) / (counts + norms))
+            scores += worth * (counts * (K1 + 1) / (counts + norms))
         return scores
 
 

@@ -7,7 +7,6 @@ chunk of it, or in its path. What a term is worth is the BM25 of the chunk where
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import apsw
 from mcpvectordb.documents.reading import Chosen, path
 from mcpvectordb.index import Index
 from mcpvectordb.meaning import Allowed
+from mcpvectordb.ranking import rarity
 from mcpvectordb.words import CJK, Term, Wanted
 
 WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
@@ -95,7 +95,7 @@ class _Search:
                     each.chunks[chunk] = score
                     each.score = max(score, each.score)
         named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
-        bonus = _rarity(self._documents, len(named)) * PATH_WEIGHT * (SATURATION + 1) / (PATH_WEIGHT + SATURATION)
+        bonus = rarity(self._documents, len(named)) * PATH_WEIGHT * (SATURATION + 1) / (PATH_WEIGHT + SATURATION)
         for owner in named:
             if among is None or owner in among:
                 found.setdefault(owner, _Found()).score += bonus
@@ -121,11 +121,6 @@ class _Search:
         if among is None or len(among) > FEW:
             return self._chosen.documents
         return Allowed("SELECT value FROM json_each(?)", (json.dumps(list(among)),))
-
-
-def _rarity(total: int, having: int) -> float:
-    """FTS5's inverse document frequency."""
-    return max(1e-6, math.log((total - having + 0.5) / (having + 0.5)))
 
 
 # Paths are not in the index: there are few, they are short, and they change when a folder is moved.
