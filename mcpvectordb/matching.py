@@ -51,8 +51,10 @@ class Matching:
 
     def _affordable(self, sql: apsw.Connection, query: Query) -> Query:
         """The query with its rarest terms, as many as the budget of rows allows."""
+        if query.phrases:  # few chunks have them
+            return query
         having = {term: self.frequency(sql, term, ROWS + 1) for term in dict.fromkeys(query.terms)}
-        if query.phrases or sum(having.values()) <= ROWS:
+        if sum(having.values()) <= ROWS:
             return query
         rarest = sorted(having, key=having.__getitem__)
         kept = {term for term, spent in zip(rarest, accumulate(map(having.__getitem__, rarest)), strict=True) if spent <= ROWS}

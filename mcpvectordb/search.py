@@ -96,13 +96,13 @@ def find(sql: apsw.Connection, index: Index, text: str, meant: Meant | str, mode
         else:
             reasons["vector"] = meant
     rows = _scored(sql, index, query, meant, matched, by_meaning, legs, wanted)
-    return Found(rows, tuple(legs), reasons, judge(text, meant))
+    return Found(rows, tuple(legs), reasons, judge(text, query, meant))
 
 
-def judge(text: str, meant: Meant | str) -> Judge:
+def judge(text: str, query: words.Query, meant: Meant | str) -> Judge:
     """Who tells how relevant the answers to a query are."""
     model = meant.name if isinstance(meant, Meant) else ""
-    return Judge(model, exact=words.parse(text).exact, foreign=words.foreign(text))
+    return Judge(model, exact=query.exact, foreign=words.foreign(text))
 
 
 def _scored(sql: apsw.Connection, index: Index, query: words.Query, meant: Meant | str, matched: Matched, by_meaning: Ranked,

@@ -38,8 +38,6 @@ TEACHERS = 3  # documents that are learned from
 STRONG, AHEAD = 0.85, 0.15  # words alone point at a document that has this score, and so much more than the next one
 NO_WORDS = "the query has no words to look for"
 
-_NO_MATCH: tuple[Ranked, float | None] = ([], None)
-
 Row = tuple[int, float, Scores]
 """(chunk, score, scores)"""
 Blend = Callable[[Sequence[float], Sequence[float]], list[tuple[int, float]]]
@@ -139,16 +137,17 @@ class Searching:
                        for rank, (_, chunk, score) in enumerate(ranked, 1)], ["text"])
 
     def _by_meaning(self, sql: apsw.Connection, question: Question) -> _Found:
-        found = _Found(judge=search.judge(question.text, question.meant))
+        found = _Found(judge=search.judge(question.text, words.parse(question.text), question.meant))
         ranked = self._near(sql, question, question.wanted, found)
         found.rows = [(chunk, min(1.0, max(0.0, cosine)), Scores(vector=cosine, vector_rank=rank))
                       for rank, (_, chunk, cosine) in enumerate(ranked, 1)]
         return found
 
     def _by_everything(self, sql: apsw.Connection, question: Question) -> _Found:
-        found, query = _Found(judge=search.judge(question.text, question.meant)), words.parse(question.text)
-        depth = max(DEPTH, question.wanted)
-        text, reach = _NO_MATCH
+        query, depth = words.parse(question.text), max(DEPTH, question.wanted)
+        found = _Found(judge=search.judge(question.text, query, question.meant))
+        text: Ranked = []
+        reach: float | None = None
         if query.match:
             text, reach = self._matching(sql, question, query, depth, found)
             found.legs.append("text")
