@@ -48,6 +48,12 @@ class Allowed:
     bindings: tuple[object, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
+    def ids(self, sql: apsw.Connection) -> NDArray[np.int64]:
+        """The ids that are selected."""
+        import numpy as np
+
+        return np.fromiter((id for (id,) in sql.execute(self.select, self.bindings)), np.int64)
+
 
 EVERYTHING = Allowed()
 
@@ -263,13 +269,10 @@ class Meaning:
 
     def _view(self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed) -> View | None:
         """What is in memory of a group, with only the allowed rows usable."""
-        import numpy as np
-
         view = self._following.view(sql, self.codes(group), group, dimension, allowed.conditions)
         if view is None or view.filtered or not allowed.select:
             return view
-        ids = np.fromiter((id for (id,) in sql.execute(allowed.select, allowed.bindings)), np.int64)
-        return view._replace(usable=view.codes.narrowed(view.usable, ids))
+        return view._replace(usable=view.codes.narrowed(view.usable, allowed.ids(sql)))
 
     def _scan(self, sql: apsw.Connection, group: int, queries: Floats, allowed: Allowed, limit: int,
               metric: str) -> list[Ranked]:

@@ -46,7 +46,7 @@ class Matched:
     reach: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Term:
     """How often a term is in the rows at `places` (in all rows, where that is None); right up to the id `last`."""
 
@@ -118,7 +118,7 @@ class Postings:
             rows = self._follow(sql)
             terms = {expression: self._term(sql, rows, expression) for expression in (*query.terms, *query.exclusions)}
         scored = Scored(rows, [terms[each] for each in query.terms], [terms[each] for each in query.exclusions])
-        return Matched(scored.best(_ids(sql, allowed), limit), scored.of, reach=scored.reach)
+        return Matched(scored.best(allowed.ids(sql) if allowed.select else None, limit), scored.of, reach=scored.reach)
 
     def drop(self) -> None:
         """Forget everything."""
@@ -360,14 +360,6 @@ def counts(sql: apsw.Connection, table: str) -> tuple[int, int]:
     """How many rows and tokens an FTS5 table has, by its own account, which is at hand at once."""
     rows, *tokens = _varints(sql.execute(f"SELECT block FROM {table}_data WHERE id = {AVERAGES}").get or b"") or [0]
     return rows, sum(tokens)
-
-
-def _ids(sql: apsw.Connection, allowed: Allowed) -> NDArray[np.int64] | None:
-    import numpy as np
-
-    if not allowed.select:
-        return None
-    return np.fromiter((id for (id,) in sql.execute(allowed.select, allowed.bindings)), np.int64)
 
 
 def _varints(data: Any) -> list[int]:

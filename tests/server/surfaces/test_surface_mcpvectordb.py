@@ -26,7 +26,7 @@ from mcpvectordb import Config, Database
 from mcpvectordb_server.replies import MAX_REPLY
 from mcpvectordb_server.surface import Published, Tool, call
 from mcpvectordb_server.surfaces.mcpvectordb import SURFACE
-from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk
+from tests.server.clients import VERSIONS, Wire, ask, caller, exchange, service, talk
 from tests.support import Letters
 
 GOLDEN = Path(__file__).with_name("tools_mcpvectordb.json")
@@ -36,18 +36,7 @@ Ask = Callable[..., dict[str, Any]]
 @pytest.fixture
 def tool(db: Database) -> Ask:
     """Call a tool through a client in memory; its structured content, which must fit the tool's own schema."""
-    made = service(db, SURFACE)
-    schemas = {each.name: each.arguments.output for each in SURFACE.tools}
-
-    def call(name: str, **arguments: Any) -> dict[str, Any]:
-        result = ask(made, name, arguments)
-        assert result.is_error is False
-        assert json.loads(result.content[0].text) == result.structured_content
-        jsonschema.validate(result.structured_content, schemas[name])
-        content: dict[str, Any] = result.structured_content
-        return content
-
-    return call
+    return caller(service(db, SURFACE))
 
 
 @pytest.fixture
