@@ -49,10 +49,10 @@ def measure(folder: Path, rounds: int) -> dict[str, list[dict[str, Any]]]:
     asked = folder / "texts.json"
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
-        ours = figures("benchmarks.ingesting", "ours", folder / "files", folder / f"{number}.db")
+        ours = figures("benchmarks.ingest_process", "ours", folder / "files", folder / f"{number}.db")
         asked.write_text(json.dumps(ours.pop("texts")))
         runs["mcpvectordb, end to end"].append(ours)
-        raw = figures("benchmarks.ingesting", "raw", asked)
+        raw = figures("benchmarks.ingest_process", "raw", asked)
         for place, way in enumerate(WAYS):
             runs[way].append(raw | {"wall": raw["wall"][place], "cpu": raw["cpu"][place]})
     return runs

@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
         found = servers(folder / "server.db", options.rounds)
         ingest.plant(folder / "files", options.characters)
         say("bringing files in")
-        ingested = figures("benchmarks.ingesting", "ours", folder / "files", folder / "ingested.db")
+        ingested = figures("benchmarks.ingest_process", "ours", folder / "files", folder / "ingested.db")
         found["mcpvectordb bringing files in"] = ingested["peak"]
         rows, queries = embeddings.clustered(options.rows, 384, QUERIES)
         rivals.write(folder, rows=rows, queries=queries)

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from benchmarks.collection import Collection, load
 from benchmarks.quality import sample, searches
 from benchmarks.store import filled, say
-from mcpvectordb import Config, Database, Scores, words
-from mcpvectordb.relevance import WEAK, Weights, coverage, reread
+from mcpvectordb import Config, Database, Scores
+from mcpvectordb.search.relevance import WEAK, Weights, coverage, reread
+from mcpvectordb.text import query as words
 
 EVIDENCE = {"text": ("coverage",), "vector": ("cosine",), "hybrid": ("cosine", "coverage"), "rerank": ("reread",)}
 PRESENT: dict[str, Callable[[Scores], float | None]] = {

@@ -6,25 +6,25 @@ import os
 from pathlib import Path
 from typing import Self
 
-from mcpvectordb import keeping
-from mcpvectordb.cache import Cache
+from mcpvectordb import maintenance
 from mcpvectordb.config import Config
-from mcpvectordb.connection import File
-from mcpvectordb.contexts.keys import Keys
+from mcpvectordb.contexts.fulltext import ContextWords
+from mcpvectordb.contexts.metadata_index import Keys
 from mcpvectordb.contexts.shelf import Contexts
-from mcpvectordb.contexts.words import ContextWords
-from mcpvectordb.documents import reading
+from mcpvectordb.documents import rows
 from mcpvectordb.documents.search import Searching
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.embedding.embedder import Embedder
-from mcpvectordb.encoder import Encoder
-from mcpvectordb.index import Index
-from mcpvectordb.learning import Learning
+from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.codes import Residents
+from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import ProgressCallback, Stats
-from mcpvectordb.reranking import Reranking
-from mcpvectordb.resident import Residents
-from mcpvectordb.vector_index import VectorIndex
-from mcpvectordb.vectors import Vectors
+from mcpvectordb.search.expansion import Learning
+from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.storage.cache import Cache
+from mcpvectordb.storage.file import File
+from mcpvectordb.vectors.shelf import Vectors
+from mcpvectordb.vectors.store import VectorIndex
 
 
 class Database:
@@ -44,7 +44,7 @@ class Database:
         for_words = self.config.resident_bytes // 4
         residents = Residents(self.config.resident_bytes - for_words)
         documents = Index("document", "(SELECT title FROM documents WHERE key = c.owner)", residents=residents,
-                          resident_bytes=for_words, filtered=reading.FILTERED)
+                          resident_bytes=for_words, filtered=rows.FILTERED)
         contexts = Index("context", "''", words=False, residents=residents)
         self._indexes = (documents, contexts)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
@@ -85,23 +85,23 @@ class Database:
 
     def copy_to(self, path: str | os.PathLike[str]) -> Path:
         """Write a complete copy as one file, also while others write to this one. An existing file is not touched."""
-        return keeping.copy(self._file, Path(path))
+        return maintenance.copy(self._file, Path(path))
 
     def compact(self) -> int:
         """Give unused space back to the disk; how many bytes."""
-        return keeping.compact(self._file, self._kept)
+        return maintenance.compact(self._file, self._kept)
 
     def check(self) -> list[str]:
         """Everything that is wrong with the file, in words; an empty list when it is sound."""
-        return keeping.check(self._file, self._kept)
+        return maintenance.check(self._file, self._kept)
 
     def rebuild(self) -> None:
         """Make the indexes again from the tables that are the truth."""
-        keeping.rebuild(self._file, self._kept)
+        maintenance.rebuild(self._file, self._kept)
 
     def stats(self) -> Stats:
         """Counts, sizes and what the file was made with."""
-        return keeping.stats(self._file, self._encoder)
+        return maintenance.stats(self._file, self._encoder)
 
     def close(self) -> None:
         """Close the file; the last one to close it leaves a single file behind."""

@@ -7,7 +7,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from mcpvectordb import Database, meaning
+from mcpvectordb import Database
+from mcpvectordb.index import vector
 
 
 class Elsewhere:
@@ -38,7 +39,7 @@ class Elsewhere:
 
 def _serve(pipe: Connection) -> None:
     while True:
-        path, meaning.EXACT_ROWS = pipe.recv()
+        path, vector.EXACT_ROWS = pipe.recv()
         db = Database(path)
         pipe.send(None)
         method = ""

@@ -62,7 +62,7 @@ print(json.dumps(sorted(sys.modules)))
 """, option)
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
     ours = {name for name in loaded if name.startswith("mcpvectordb")}
-    assert ours == {"mcpvectordb", "mcpvectordb.errors", "mcpvectordb.cli", "mcpvectordb.cli.main", "mcpvectordb.cli.console"}
+    assert ours == {"mcpvectordb", "mcpvectordb.errors", "mcpvectordb.cli", "mcpvectordb.cli.main", "mcpvectordb.cli.output"}
     assert not loaded & {"apsw", "rich", "numpy", "mcp", "mcpvectordb_server", "importlib.metadata", "subprocess", "asyncio"}
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.console import bar, print_json
-from mcpvectordb.cli.content import json_option, library_option
+from mcpvectordb.cli.ingest import json_option, library_option
 from mcpvectordb.cli.main import configured, database_path
+from mcpvectordb.cli.output import bar, print_json
 
 if TYPE_CHECKING:
-    from mcpvectordb.bench import Report
+    from mcpvectordb.bench.run import Report
 
 _NAMES = {"title": "titles", "heading": "headings", "terms": "rare terms", "sentence": "sentences without their rarest words",
           "all": "all"}
@@ -30,7 +30,7 @@ _NAMES = {"title": "titles", "heading": "headings", "terms": "rare terms", "sent
 def bench(context: click.Context, file: Path | None, library: str | None, queries: int, seed: int, no_chunking: bool,
           as_json: bool) -> None:
     """Measure searches on FILE (or --db) with queries made from its own passages; nothing in it changes."""
-    from mcpvectordb.bench import bench
+    from mcpvectordb.bench.run import bench
 
     with bar("", "done") as move:
         report = bench(file or database_path(context), config=configured(), library=library, queries=queries, seed=seed,

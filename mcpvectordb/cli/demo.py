@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from mcpvectordb.cli.console import bar, complain, out
+from mcpvectordb.cli.output import bar, complain, out
 from mcpvectordb.records import Progress
 
 
@@ -39,7 +39,7 @@ def demo() -> None:
 
     with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / "demo.db", config=configured()) as db:
         began = time.perf_counter()
-        shipped = resources.files("mcpvectordb").joinpath("demo").iterdir()
+        shipped = resources.files("mcpvectordb").joinpath("cli/demo_pages").iterdir()
         pages = sorted((each for each in shipped if each.name.endswith(".md")), key=lambda each: each.name)
         with bar("reading", "pages") as move:
             for number, page in enumerate(pages, 1):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.console import bar, complain, counted, embedded_in, fail, print_json
-from mcpvectordb.cli.content import embed_waiting, json_option
+from mcpvectordb.cli.ingest import embed_waiting, json_option
 from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.output import bar, complain, counted, embedded_in, fail, print_json
 from mcpvectordb.errors import MCPVectorDBError, Unreadable
 from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb import __version__
-from mcpvectordb.cli.console import fail
+from mcpvectordb.cli.output import fail
 from mcpvectordb.errors import MCPVectorDBError
 
 if TYPE_CHECKING:
@@ -21,30 +21,30 @@ DB_VARIABLE = "MCPVECTORDB_DB"
 
 # The module in which each command lives, and how its own help begins: --help then loads none of them.
 COMMANDS = {
-    "ingest": ("content", "Put files, folders, web pages or standard input into the database"),
-    "search": ("finding", "Find passages"),
-    "query": ("finding", "Find documents, as well as it can be done"),
-    "get": ("reading", "Print a document's text"),
-    "multi-get": ("reading", "Print several documents"),
-    "ls": ("reading", "List the libraries, or the documents of a library"),
-    "list": ("content", "List documents, newest first"),
-    "libraries": ("content", "List the libraries with their counts"),
-    "delete": ("content", "Remove documents, by id or path"),
-    "embed": ("content", "Embed what is not yet found by meaning"),
-    "status": ("reading", "Show the libraries, and how much of them is found by meaning"),
+    "ingest": ("ingest", "Put files, folders, web pages or standard input into the database"),
+    "search": ("search", "Find passages"),
+    "query": ("search", "Find documents, as well as it can be done"),
+    "get": ("documents", "Print a document's text"),
+    "multi-get": ("documents", "Print several documents"),
+    "ls": ("documents", "List the libraries, or the documents of a library"),
+    "list": ("ingest", "List documents, newest first"),
+    "libraries": ("ingest", "List the libraries with their counts"),
+    "delete": ("ingest", "Remove documents, by id or path"),
+    "embed": ("ingest", "Embed what is not yet found by meaning"),
+    "status": ("documents", "Show the libraries, and how much of them is found by meaning"),
     "library": ("libraries", "Let libraries follow folders"),
     "sync": ("libraries", "Bring one library, or all that follow a folder, in line with it"),
     "watch": ("libraries", "Sync now, and again whenever something changes in the folders"),
-    "stats": ("keeping", "Show counts, sizes and what the file was made with"),
-    "check": ("keeping", "Verify the whole file"),
-    "rebuild": ("keeping", "Make the indexes again from the stored texts and embeddings"),
-    "compact": ("keeping", "Give unused space back to the disk"),
-    "copy": ("keeping", "Write a complete copy as one file"),
-    "salvage": ("keeping", "Save what can still be read of a damaged FILE"),
+    "stats": ("maintenance", "Show counts, sizes and what the file was made with"),
+    "check": ("maintenance", "Verify the whole file"),
+    "rebuild": ("maintenance", "Make the indexes again from the stored texts and embeddings"),
+    "compact": ("maintenance", "Give unused space back to the disk"),
+    "copy": ("maintenance", "Write a complete copy as one file"),
+    "salvage": ("maintenance", "Save what can still be read of a damaged FILE"),
     "bench": ("bench", "Measure searches on FILE (or --db)"),
     "model": ("models", "See, fetch, add and change embedding models"),
-    "serve": ("serving", "Offer the database to MCP hosts"),
-    "setup": ("serving", "Enter the server into the settings of a host"),
+    "serve": ("server", "Offer the database to MCP hosts"),
+    "setup": ("server", "Enter the server into the settings of a host"),
     "demo": ("demo", "Ingest a few pages into a temporary database"),
 }
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.console import bar, print_json
-from mcpvectordb.cli.content import json_option
+from mcpvectordb.cli.ingest import json_option
 from mcpvectordb.cli.main import configured, opened
+from mcpvectordb.cli.output import bar, print_json
 
 if TYPE_CHECKING:
     from mcpvectordb.embedding.catalogue import Pooling
@@ -62,7 +62,7 @@ def pull(name: str) -> None:
 def add(directory: Path, name: str | None, pooling: Pooling | None, query_prefix: str | None,
         document_prefix: str | None) -> None:
     """Add a model of your own: a folder with an ONNX encoder and its tokenizer.json."""
-    from mcpvectordb.embedding.adding import add as add_model
+    from mcpvectordb.embedding.add_model import add as add_model
 
     added = add_model(directory, configured().models_folder(), name=name, pooling=pooling, query_prefix=query_prefix,
                       document_prefix=document_prefix)

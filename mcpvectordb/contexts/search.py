@@ -9,17 +9,18 @@ from typing import NamedTuple
 
 import apsw
 
-from mcpvectordb import boolean, ranking, words
-from mcpvectordb.contexts.reading import Chosen
-from mcpvectordb.contexts.words import ContextWords
+from mcpvectordb.contexts.fulltext import ContextWords
+from mcpvectordb.contexts.rows import Chosen
 from mcpvectordb.errors import InvalidInput
-from mcpvectordb.explaining import Watch
-from mcpvectordb.highlighting import highlight
-from mcpvectordb.index import Index
-from mcpvectordb.meaning import Ranked
+from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.vector import Ranked
 from mcpvectordb.records import Explained, Mode, Scores
-from mcpvectordb.search import Meant, checked_mode
-from mcpvectordb.words import Asked, Term
+from mcpvectordb.search import fusion
+from mcpvectordb.search.explain import Watch
+from mcpvectordb.search.highlight import highlight
+from mcpvectordb.search.hybrid import Meant, checked_mode
+from mcpvectordb.text import boolean, query
+from mcpvectordb.text.query import Asked, Term
 
 LARGEST_K = 1_000
 REREAD = 40  # contexts at most that the cross-encoder reads: each takes it up to a tenth of a second
@@ -28,7 +29,7 @@ PASSAGE = 750  # characters of a context that it reads where no chunk is the nea
 OVERFETCH = 2  # so many times what is wanted is asked of each leg: an entry may be low in both and high in their sum
 
 READERS: Mapping[str, Callable[[str], Asked]] = {
-    "match": words.match, "prefix": words.prefix, "phrase": words.phrase, "boolean": boolean.parse}
+    "match": query.match, "prefix": query.prefix, "phrase": query.phrase, "boolean": boolean.parse}
 
 
 class Question(NamedTuple):
@@ -154,7 +155,7 @@ def _fused(question: Question, legs: Mapping[str, Ranked]) -> list[tuple[int, fl
     vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
     best = len(legs) / (question.k + 1)  # the sum of an entry that is first everywhere
     rows = []
-    for id, rrf in ranking.rrf([list(text), list(vector)], question.k):
+    for id, rrf in fusion.rrf([list(text), list(vector)], question.k):
         scores = Scores(text=text.get(id), text_rank=text_rank.get(id), vector=vector.get(id),
                         vector_rank=vector_rank.get(id), rrf=rrf)
         rows.append((id, _score(question.mode, scores, rrf / best), scores))
@@ -163,7 +164,7 @@ def _fused(question: Question, legs: Mapping[str, Ranked]) -> list[tuple[int, fl
 
 def _score(mode: Mode, scores: Scores, fused: float) -> float:
     if mode == "text":
-        return ranking.saturated(scores.text or 0.0)
+        return fusion.saturated(scores.text or 0.0)
     if mode == "vector":
         return min(1.0, max(0.0, scores.vector or 0.0))
     return min(1.0, fused)

@@ -12,9 +12,13 @@ import apsw
 
 from mcpvectordb import dates, filters
 from mcpvectordb.config import Config
-from mcpvectordb.connection import File
 from mcpvectordb.contexts import search as searching
-from mcpvectordb.contexts.entries import (
+from mcpvectordb.contexts.context import Change, Context, ContextStats, Entry, Image, Outcome, Page, Stored, Thread, Updated
+from mcpvectordb.contexts.fulltext import ContextWords
+from mcpvectordb.contexts.metadata_index import Keys
+from mcpvectordb.contexts.rows import FIELDS, NEWEST_FIRST, SELECT, Filters, by_ids, choose, hydrated
+from mcpvectordb.contexts.search import REREAD, Found, Question, excerpt
+from mcpvectordb.contexts.validation import (
     SOURCES,
     checked_change,
     checked_entry,
@@ -23,22 +27,18 @@ from mcpvectordb.contexts.entries import (
     one_of,
     whole_number,
 )
-from mcpvectordb.contexts.keys import Keys
-from mcpvectordb.contexts.reading import FIELDS, NEWEST_FIRST, SELECT, Filters, by_ids, choose, hydrated
-from mcpvectordb.contexts.records import Change, Context, ContextStats, Entry, Image, Outcome, Page, Stored, Thread, Updated
-from mcpvectordb.contexts.search import REREAD, Found, Question, excerpt
-from mcpvectordb.contexts.words import ContextWords
-from mcpvectordb.contexts.writing import Writer
-from mcpvectordb.encoder import Encoder
+from mcpvectordb.contexts.write import Writer
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
-from mcpvectordb.explaining import Watch, together
 from mcpvectordb.filters import Where
-from mcpvectordb.highlighting import highlight
-from mcpvectordb.index import Index
+from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Hit, Results
-from mcpvectordb.reranking import Reranking
-from mcpvectordb.search import checked_window
+from mcpvectordb.search.explain import Watch, together
+from mcpvectordb.search.highlight import highlight
+from mcpvectordb.search.hybrid import checked_window
+from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.storage.file import File
 
 Item = TypeVar("Item", Entry, Change)
 Result = TypeVar("Result")

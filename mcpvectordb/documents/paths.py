@@ -9,12 +9,12 @@ from pathlib import Path
 
 import apsw
 
-from mcpvectordb import spelling
-from mcpvectordb.documents.reading import SELECT, document, path
+from mcpvectordb.documents.rows import SELECT, document, path
 from mcpvectordb.errors import NotFound
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
+from mcpvectordb.text import fuzzy
 
 _LINES = (re.compile(r"(.+):(\d{1,9})", re.DOTALL), re.compile(r"(.+):(\d{1,9}):(\d{1,9})", re.DOTALL))
 _HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
@@ -39,7 +39,7 @@ def similar(sql: apsw.Connection, name: str) -> list[str]:
     bare = storable(name, "name").strip().strip("\"'").strip()
     if bare.startswith("#"):
         return []
-    return spelling.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
+    return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
 
 
 def matching(sql: apsw.Connection, pattern: str) -> list[Document]:

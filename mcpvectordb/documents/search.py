@@ -14,19 +14,20 @@ from dataclasses import dataclass, field, replace
 
 import apsw
 
-from mcpvectordb import ranking, relevance, search, words
-from mcpvectordb.connection import File
-from mcpvectordb.documents import reading
-from mcpvectordb.documents import words as all_words
-from mcpvectordb.documents.reading import Chosen
-from mcpvectordb.documents.words import Ranked
-from mcpvectordb.index import Index, embedded
-from mcpvectordb.learning import Learned, Learning
-from mcpvectordb.meaning import Ranked as RankedChunks
+from mcpvectordb.documents import all_terms as all_words
+from mcpvectordb.documents import rows as reading
+from mcpvectordb.documents.all_terms import Ranked
+from mcpvectordb.documents.rows import Chosen
+from mcpvectordb.index.chunks import Index, embedded
+from mcpvectordb.index.vector import Ranked as RankedChunks
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
-from mcpvectordb.relevance import UNCALIBRATED, Judge
-from mcpvectordb.reranking import Reranking
-from mcpvectordb.search import BLIND_VECTOR_WEIGHT, Meant
+from mcpvectordb.search import fusion, hybrid, relevance
+from mcpvectordb.search.expansion import Learned, Learning
+from mcpvectordb.search.hybrid import BLIND_VECTOR_WEIGHT, Meant
+from mcpvectordb.search.relevance import UNCALIBRATED, Judge
+from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.storage.file import File
+from mcpvectordb.text import query as words
 
 REREAD_CHUNKS, REREAD_DOCUMENTS = 20, 30  # results that the cross-encoder reads
 DEPTH = 20  # documents of each ranking that are fused
@@ -84,12 +85,12 @@ class Searching:
 
     def chunks(self, question: Question) -> Results[Chunk]:
         """The chunks that answer a question best."""
-        return self._answer(question, self._chunks, REREAD_CHUNKS, ranking.blended)
+        return self._answer(question, self._chunks, REREAD_CHUNKS, fusion.blended)
 
     def whole(self, question: Question) -> Results[Chunk]:
         """The documents that answer a question best, each by its best chunk."""
         ways = {"text": self._by_all_words, "vector": self._by_meaning, "hybrid": self._by_everything}
-        return self._answer(question, ways[question.mode], REREAD_DOCUMENTS, lambda _, figures: ranking.positioned(figures))
+        return self._answer(question, ways[question.mode], REREAD_DOCUMENTS, lambda _, figures: fusion.positioned(figures))
 
     def _answer(self, question: Question, find: Callable[[apsw.Connection, Question], _Found], reread: int,
                 blend: Blend) -> Results[Chunk]:
@@ -123,7 +124,7 @@ class Searching:
 
     def _chunks(self, sql: apsw.Connection, question: Question) -> _Found:
         wanted = max(question.wanted, REREAD_CHUNKS) if question.rerank else question.wanted
-        found = search.find(sql, self._index, question.text, question.meant, question.mode, question.chosen.chunks, wanted)
+        found = hybrid.find(sql, self._index, question.text, question.meant, question.mode, question.chosen.chunks, wanted)
         return _Found(found.rows, list(found.legs), dict(found.reasons), found.judge)
 
     def _by_all_words(self, sql: apsw.Connection, question: Question) -> _Found:
@@ -133,11 +134,11 @@ class Searching:
         ranked = all_words.find(sql, self._index, wanted, question.chosen, question.wanted)
         if not ranked and wanted.telling != wanted:  # who asks "how do I …" need not find "how" and "I"
             ranked = all_words.find(sql, self._index, wanted.telling, question.chosen, question.wanted)
-        return _Found([(chunk, ranking.saturated(score), Scores(text=score, text_rank=rank))
+        return _Found([(chunk, fusion.saturated(score), Scores(text=score, text_rank=rank))
                        for rank, (_, chunk, score) in enumerate(ranked, 1)], ["text"])
 
     def _by_meaning(self, sql: apsw.Connection, question: Question) -> _Found:
-        found = _Found(judge=search.judge(question.text, words.parse(question.text), question.meant))
+        found = _Found(judge=hybrid.judge(question.text, words.parse(question.text), question.meant))
         ranked = self._near(sql, question, question.wanted, found)
         found.rows = [(chunk, min(1.0, max(0.0, cosine)), Scores(vector=cosine, vector_rank=rank))
                       for rank, (_, chunk, cosine) in enumerate(ranked, 1)]
@@ -145,7 +146,7 @@ class Searching:
 
     def _by_everything(self, sql: apsw.Connection, question: Question) -> _Found:
         query, depth = words.parse(question.text), max(DEPTH, question.wanted)
-        found = _Found(judge=search.judge(question.text, query, question.meant))
+        found = _Found(judge=hybrid.judge(question.text, query, question.meant))
         text: Ranked = []
         reach: float | None = None
         if query.match:
@@ -193,7 +194,7 @@ class Searching:
         def chunks(most: int) -> RankedChunks:
             nonlocal reach
             matched = self._index.matching.match(sql, query, question.chosen.chunks, most)
-            found.reasons.update(search.common_words(matched))
+            found.reasons.update(hybrid.common_words(matched))
             reach = matched.reach
             return matched.best
 
@@ -231,7 +232,7 @@ def _no_need_to_learn(text: Ranked, vector: Ranked) -> str:
     """Why nothing is learned from the first results; "" when something is."""
     if not text and not vector:
         return "nothing was found to learn from"
-    first, second = (ranking.saturated(text[place][2]) if place < len(text) else 0.0 for place in (0, 1))
+    first, second = (fusion.saturated(text[place][2]) if place < len(text) else 0.0 for place in (0, 1))
     return "words alone point at one document" if first >= STRONG and first - second >= AHEAD else ""
 
 
@@ -250,7 +251,7 @@ def _fused(rankings: Sequence[Ranked], weights: Sequence[float], reach: float | 
     """(best chunk, scores) of documents by the sum of their ranks; the first two rankings are by words and by meaning."""
     owners = [[owner for owner, _, _ in each] for each in rankings]
     heard = [each for each, weight in zip(owners, weights, strict=False) if weight >= 1]
-    fused = ranking.rewarded(ranking.rrf(owners, RRF_K, weights[:len(rankings)]), heard)
+    fused = fusion.rewarded(fusion.rrf(owners, RRF_K, weights[:len(rankings)]), heard)
     text, vector = ({owner: (rank, score) for rank, (owner, _, score) in enumerate(each, 1)} for each in rankings[:2])
     best = _best_chunks(rankings, weights)
     rows = []

@@ -9,22 +9,22 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mcpvectordb import libraries, metadata, relevance, snippets, words
+from mcpvectordb import metadata
 from mcpvectordb.config import Config
-from mcpvectordb.connection import File
-from mcpvectordb.documents import paths, reading
-from mcpvectordb.documents.intake import Intake
+from mcpvectordb.documents import libraries, paths, rows
+from mcpvectordb.documents.bulk_ingest import Intake
+from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import Question, Searching
-from mcpvectordb.documents.storing import Storing
-from mcpvectordb.encoder import Encoder
+from mcpvectordb.documents.sync import check_root, ingest_folder, sync
+from mcpvectordb.documents.write import Storing
 from mcpvectordb.errors import ModelError, NoText, TooLarge
 from mcpvectordb.filters import Where
-from mcpvectordb.index import Index
+from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import formats, sources
 from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats import code, markdown
 from mcpvectordb.ingest.worker import Worker
-from mcpvectordb.libraries import checked_name
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
     Chunk,
@@ -41,8 +41,10 @@ from mcpvectordb.records import (
     Status,
     Synced,
 )
-from mcpvectordb.search import checked_mode, checked_page, checked_window
-from mcpvectordb.sync import check_root, ingest_folder, sync
+from mcpvectordb.search import relevance, snippets
+from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
+from mcpvectordb.storage.file import File
+from mcpvectordb.text import query as words
 
 
 class Documents:
@@ -127,12 +129,12 @@ class Documents:
     def get(self, id: str) -> Document:
         """The document with this id; raises NotFound."""
         with self._file.reading() as sql:
-            return reading.document(reading.row(sql, id))
+            return rows.document(rows.row(sql, id))
 
     def text(self, id: str) -> str:
         """The whole text of a document, exactly as it came in."""
         with self._file.reading() as sql:
-            key = reading.row(sql, id)[0]
+            key = rows.row(sql, id)[0]
             return "".join(tile for (tile,) in sql.execute(
                 "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)))
 
@@ -140,15 +142,15 @@ class Documents:
                offset: int = 0) -> list[Document]:
         """Documents that fulfil all conditions, newest first; `pending` counts a document's chunks without an embedding."""
         checked_page(limit, offset)
-        chosen = reading.chosen(library, where)
+        chosen = rows.chosen(library, where)
         with self._file.reading() as sql:
-            return [reading.document(row) for row in sql.execute(
-                f"{reading.SELECT} WHERE {chosen.condition} ORDER BY d.key DESC LIMIT ? OFFSET ?",
+            return [rows.document(row) for row in sql.execute(
+                f"{rows.SELECT} WHERE {chosen.condition} ORDER BY d.key DESC LIMIT ? OFFSET ?",
                 (*chosen.bindings, limit, offset))]
 
     def count(self, *, library: str | None = None, where: Where | None = None) -> int:
         """How many documents fulfil all conditions."""
-        chosen = reading.chosen(library, where)
+        chosen = rows.chosen(library, where)
         with self._file.reading() as sql:
             return int(sql.execute(f"SELECT count(*) FROM documents d WHERE {chosen.condition}", chosen.bindings).get)
 
@@ -225,7 +227,7 @@ class Documents:
         meant = self._encoder.meant(text, patient=mode == "vector") if mode != "text" else ""
         return self._searching.chunks(Question(
             text=words.plain(text) if plain else text, mode=checked, meant=meant,
-            chosen=reading.chosen(library, where, chunks=True), limit=limit, offset=offset, min_score=min_score,
+            chosen=rows.chosen(library, where, chunks=True), limit=limit, offset=offset, min_score=min_score,
             min_relevance=relevance.checked(min_relevance), rerank=rerank))
 
     def query(self, query: str, *, mode: str = "hybrid", library: str | None = None, where: Where | None = None,
@@ -245,7 +247,7 @@ class Documents:
         hybrid = checked == "hybrid"
         return self._searching.whole(Question(
             text=text, mode=checked, meant="" if checked == "text" else self._encoder.meant(text, patient=True),
-            chosen=reading.chosen(library, where), limit=limit, offset=offset, min_score=min_score,
+            chosen=rows.chosen(library, where), limit=limit, offset=offset, min_score=min_score,
             expand=expand and hybrid, rerank=rerank and hybrid))
 
     def find(self, name: str) -> Place:
@@ -270,7 +272,7 @@ class Documents:
         """How many bytes the text of a document has in UTF-8; it is not read for that."""
         with self._file.reading() as sql:
             return int(sql.execute("SELECT coalesce(sum(octet_length(tile)), 0) FROM document_chunks WHERE owner = ?",
-                                   (reading.row(sql, id)[0],)).get)
+                                   (rows.row(sql, id)[0],)).get)
 
     def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
         """The line of a chunk (or of its `whole` document) that has most words of a query, and its neighbours, numbered."""
@@ -280,7 +282,7 @@ class Documents:
     def coverage(self) -> Coverage:
         """How much of the documents is found by meaning."""
         with self._file.reading() as sql:
-            return reading.coverage(sql)
+            return rows.coverage(sql)
 
     def close(self) -> None:
         """End the parser's process."""
@@ -301,7 +303,7 @@ class Documents:
     def _finished(self, status: Status, key: int, embed: bool, progress: ProgressCallback | None) -> Ingested:
         """Embed what waits of a stored document (also of a known one, whose first ingest may have been cut short)."""
         with self._file.reading() as sql:
-            document = reading.by_key(sql, key)
+            document = rows.by_key(sql, key)
         embedded, note = self._embed(key, progress) if embed else (Embedded(), "")
         with self._file.reading() as sql:
             pending = self._encoder.waiting(sql, self._index, [key])

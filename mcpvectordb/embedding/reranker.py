@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mcpvectordb.embedding.onnx import OnnxModel, spread
 from mcpvectordb.errors import EmbeddingFailed
-from mcpvectordb.ranking import probability
+from mcpvectordb.search.fusion import probability
 
 DEFAULT = "ms-marco-MiniLM-L-12-v2"
 

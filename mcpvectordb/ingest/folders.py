@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcpvectordb.errors import Unreadable
-from mcpvectordb.ingest import ignoring
+from mcpvectordb.ingest import gitignore
+from mcpvectordb.ingest.gitignore import Rules
 from mcpvectordb.ingest.globs import compile_glob
-from mcpvectordb.ingest.ignoring import Rules
 from mcpvectordb.ingest.sources import SIBLINGS
 
 EVERYTHING = "**/*"
@@ -60,7 +60,7 @@ class Walk:
         self._root = os.fspath(root)
         self._limit = limit
         self._fits = None if pattern == EVERYTHING else compile_glob(pattern).fullmatch
-        self._own = ignoring.of_patterns(ignore) if ignore else None
+        self._own = gitignore.of_patterns(ignore) if ignore else None
         self._databases = {f"{path}{suffix}" for path in databases for suffix in SIBLINGS}
 
     def __iter__(self) -> Iterator[tuple[str, os.stat_result]]:
@@ -87,7 +87,7 @@ class Walk:
             names, ignore_files = self._listed(path)
             if ignore_files:
                 text = "\n".join(_ignore_file(path + name) for name in IGNORE_FILES if name in ignore_files)
-                scope = _Scope(ignoring.of_file(text), len(relative), scope)
+                scope = _Scope(gitignore.of_file(text), len(relative), scope)
             return _Folder(iter(sorted(names)), path, relative, scope)
         except (FileNotFoundError, NotADirectoryError):
             if not relative:

@@ -33,7 +33,7 @@ from mcpvectordb import __version__
 from mcpvectordb.config import Config
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, TooLarge
 from mcpvectordb.ingest.addresses import PRIVATE_NAMES, Place, blocked, parse_url
-from mcpvectordb.ingest.unpacking import ACCEPTED, PIECE, unpacked
+from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, unpacked
 from mcpvectordb.records import Progress, ProgressCallback, Source
 
 MAX_REDIRECTS = 5

@@ -9,11 +9,11 @@ import apsw
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from reference_filters import matches
 
 from mcpvectordb import filters
 from mcpvectordb.errors import InvalidFilter
 from mcpvectordb.records import Condition
+from tests.reference_filters import matches
 
 COLUMNS = {"title": "items.title", "size": "items.size"}
 INSERT = "INSERT INTO items (title, size, metadata) VALUES (?, ?, ?)"

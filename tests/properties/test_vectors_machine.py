@@ -15,7 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mcpvectordb import Database, Results, Vector, meaning
+from mcpvectordb import Database, Results, Vector
+from mcpvectordb.index import vector
 
 METRICS = {"round": "cosine", "flat": "dot", "far": "euclidean"}
 STORES = st.sampled_from(sorted(METRICS))
@@ -53,7 +54,7 @@ def tolerance(metric: str, row: Sequence[float], query: Sequence[float]) -> floa
 class VectorsMachine(RuleBasedStateMachine):
     @initialize(exact_rows=st.sampled_from([2, 5_000]))
     def start(self, exact_rows: int) -> None:
-        self.normal, meaning.EXACT_ROWS = meaning.EXACT_ROWS, exact_rows  # with two the codes are made, used and kept
+        self.normal, vector.EXACT_ROWS = vector.EXACT_ROWS, exact_rows  # with two the codes are made, used and kept
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "0.db"
         self.copies = 0
@@ -159,7 +160,7 @@ class VectorsMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.db.close()
         shutil.rmtree(self.folder)
-        meaning.EXACT_ROWS = self.normal
+        vector.EXACT_ROWS = self.normal
 
 
 TestVectors = VectorsMachine.TestCase

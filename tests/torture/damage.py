@@ -13,8 +13,9 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from mcpvectordb import Database, DatabaseError, MCPVectorDBError, NotFound, index, meaning
-from mcpvectordb.salvage import salvage
+from mcpvectordb import Database, DatabaseError, MCPVectorDBError, NotFound
+from mcpvectordb.index import chunks, vector
+from mcpvectordb.recovery.salvage import salvage
 from tests.support import Letters
 from tests.torture.support_torture import State, some_text, start, state
 
@@ -279,9 +280,9 @@ class _Child:
 
 
 def _work_through(job: Callable[..., Look], arguments: tuple[object, ...], batch: list[int], answers: Connection) -> None:
-    index.LEASE_SECONDS = 0.3
+    chunks.LEASE_SECONDS = 0.3
     for number in batch:
-        meaning.EXACT_ROWS = 5_000 * (number % 2)  # every other file is searched by its vec0 tables
+        vector.EXACT_ROWS = 5_000 * (number % 2)  # every other file is searched by its vec0 tables
         answers.send(job(*arguments, number))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcpvectordb import Database, connection
-from mcpvectordb.connection import MIGRATIONS, VERSION
+from mcpvectordb import Database
+from mcpvectordb.storage import file
+from mcpvectordb.storage.file import MIGRATIONS, VERSION
 from tests.support import Letters
 
 ROWS = 5_000
@@ -23,9 +24,9 @@ def know_the_next_format(folder: Path) -> None:
     """Let this process know one format more than there is."""
     step = folder / f"{VERSION + 1:03}_torture.sql"
     step.write_text(NEXT)
-    connection.MIGRATIONS = (*MIGRATIONS, step)
-    connection.VERSION = VERSION + 1
-    connection.expected_schema.cache_clear()
+    file.MIGRATIONS = (*MIGRATIONS, step)
+    file.VERSION = VERSION + 1
+    file.expected_schema.cache_clear()
 
 
 def open_all(paths: list[Path], steps: Path) -> None:

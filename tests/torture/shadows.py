@@ -14,9 +14,9 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb import extension
-from mcpvectordb.connection import expected_schema, vector_table
-from mcpvectordb.removals import Removals
+from mcpvectordb.storage import vec0
+from mcpvectordb.storage.file import expected_schema, vector_table
+from mcpvectordb.storage.fts5 import Removals
 from tests.torture.damage import Look
 
 DIMENSION = 16
@@ -89,7 +89,7 @@ def craft_and_ask(number: int) -> Look:
 
 def _opened(content: bytes | None = None) -> apsw.Connection:
     sql = apsw.Connection(":memory:")
-    extension.load(sql)
+    vec0.load(sql)
     if content is not None:
         sql.deserialize("main", content)
     sql.execute("PRAGMA cell_size_check = ON").fetchall()

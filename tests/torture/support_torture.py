@@ -16,7 +16,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-from mcpvectordb import Database, NotFound, index
+from mcpvectordb import Database, NotFound
+from mcpvectordb.index import chunks
 from tests.support import Letters
 
 FULL = 500  # `--rounds 500` is the full form; other numbers scale every promise alike
@@ -236,7 +237,7 @@ class Account:
 
 def work(path: Path, owner: str, seed: str, journal: Path, kinds: Mapping[str, tuple[int, Operation]], count: int) -> None:
     """A child's life: open the file, do `count` operations, close it."""
-    index.LEASE_SECONDS = 0.3  # the dead leave their leases behind, and a round should not wait long for them
+    chunks.LEASE_SECONDS = 0.3  # the dead leave their leases behind, and a round should not wait long for them
     rng, account = random.Random(seed), Journal(journal)
     try:
         with Database(path, embedder=Letters()) as db:
@@ -311,7 +312,7 @@ def start(target: Callable[..., None], *arguments: object) -> ForkServerProcess:
 
 def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.torture.support_torture", "numpy", "tokenizers", "mcpvectordb.salvage"])
+    context.set_forkserver_preload(["tests.torture.support_torture", "numpy", "tokenizers", "mcpvectordb.recovery.salvage"])
     return context
 
 

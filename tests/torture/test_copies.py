@@ -16,7 +16,8 @@ from typing import Any
 import apsw
 import pytest
 
-from mcpvectordb import Database, ReadOnly, index
+from mcpvectordb import Database, ReadOnly
+from mcpvectordb.index import chunks
 from tests.support import ROOT, Letters
 from tests.torture.disks import read_only_disk
 from tests.torture.support_torture import Promise, append, appended, some_text, start, wait_for
@@ -30,7 +31,7 @@ TRUTH = ("documents", "document_chunks", "document_embeddings")
 
 def test_a_copy_is_one_moment_of_a_file_that_others_write_to(promise: Callable[..., Promise], tmp_path: Path,
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "LEASE_SECONDS", 0.1)  # a copy has the leases of those who go on without it
+    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)  # a copy has the leases of those who go on without it
     kept = promise("6 copies under live writers", full=100, short=4)
     for begin in range(0, kept.planned, ROUNDS_PER_FILE):
         folder = tmp_path / str(begin)

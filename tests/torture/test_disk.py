@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Database, ReadOnly, Unwritable, index
+from mcpvectordb import Database, ReadOnly, Unwritable
+from mcpvectordb.index import chunks
 from tests.support import Letters
 from tests.torture.disks import small_disk, unprivileged, write_slowly
 from tests.torture.support_torture import (
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.torture
 
 def test_a_full_disk_is_told_and_nothing_is_lost(promise: Callable[..., Promise], tmp_path: Path,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "LEASE_SECONDS", 0.1)
+    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)
 
     def round(number: int, rng: random.Random) -> None:
         with small_disk(tmp_path / "disk", 6):

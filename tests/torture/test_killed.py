@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Database, index
+from mcpvectordb import Database
+from mcpvectordb.index import chunks
 from tests.support import Letters
 from tests.torture.support_torture import WRITING, Account, Promise, State, disagreements, start, state, wait_for, work
 
@@ -21,7 +22,7 @@ ROUNDS_PER_FILE = 25
 
 def test_what_was_acknowledged_outlives_kill_9(promise: Callable[..., Promise], tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.3)
     path, before = tmp_path / "killed.db", State()
 
     def round(number: int, rng: random.Random) -> None:

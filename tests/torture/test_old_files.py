@@ -11,8 +11,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mcpvectordb import Database, connection
-from mcpvectordb.connection import VERSION
+from mcpvectordb import Database
+from mcpvectordb.storage import file
+from mcpvectordb.storage.file import VERSION
 from tests.support import Letters
 from tests.torture.old import ROWS, know_the_next_format, open_all
 from tests.torture.support_torture import Promise, State, start, state, wait_for
@@ -33,7 +34,7 @@ def test_an_old_file_is_brought_up_to_date(promise: Callable[..., Promise], tmp_
     shutil.copy(fixture, between)
     sql = apsw.Connection(str(between))
     for step in range(int(sql.execute("PRAGMA user_version").get), version):
-        connection.migrate(sql, step)
+        file.migrate(sql, step)
     sql.close()
     assert migrated(between, tmp_path / "old.db") == migrated(fixture, tmp_path / "expected.db")
 
@@ -89,8 +90,8 @@ def verify(path: Path, folder: Path, expected: State, monkeypatch: pytest.Monkey
     """Whatever it is now, it opens in the next format with all that was in it."""
     with monkeypatch.context() as patch:
         for name in ("MIGRATIONS", "VERSION"):
-            patch.setattr(connection, name, getattr(connection, name))
+            patch.setattr(file, name, getattr(file, name))
         know_the_next_format(folder)
         with Database(path, embedder=Letters()) as db:
             assert state(db) == expected and db.check() == []
-    connection.expected_schema.cache_clear()
+    file.expected_schema.cache_clear()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Database, index
+from mcpvectordb import Database
+from mcpvectordb.index import chunks
 from tests.support import Letters
 from tests.torture.disks import Disk, Event, moments, recorded
 from tests.torture.support_torture import WRITING, Account, Promise, State, Step, disagreements, state, steps
@@ -36,7 +37,7 @@ def lived(path: Path, rng: random.Random) -> tuple[list[Event], list[Step]]:
 
 def test_what_was_acknowledged_outlives_a_power_cut(promise: Callable[..., Promise], tmp_path: Path,
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "LEASE_SECONDS", 0.1)
+    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)
     events: list[Event] = []
     done: list[Step] = []
     cuts: list[int] = []

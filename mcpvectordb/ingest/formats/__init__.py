@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple, cast
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.formats.decoding import bom
+from mcpvectordb.ingest.formats.charset import bom
 from mcpvectordb.records import Parsed, Source
 
 _CODE = """

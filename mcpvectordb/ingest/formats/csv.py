@@ -10,8 +10,8 @@ from io import StringIO
 from itertools import islice
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
-from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
 DELIMITERS = ",;\t|"
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[-+]?[\d.,:/ %€$£-]*\d[\d.,:/ %€$£-]*")
 
 def parse(source: Source) -> Parsed:
     """The rows of a table whose delimiter and header are found out."""
-    text = writing.clean(decode(source.raw, declared=charset(source.media_type)))
+    text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
     try:
         rows = [row for row in _rows(text, delimiter(text)) if any(map(str.strip, row))]
     except csv.Error as error:
@@ -29,7 +29,7 @@ def parse(source: Source) -> Parsed:
     names, records = _header(rows)
     written = "\n\n".join(filter(None, (_record(names, row) for row in records)))
     told = {"columns": names, "rows": len(records)}
-    return writing.finish(source, [written], title=writing.title(source), metadata=told, paged=False)
+    return markdown_writer.finish(source, [written], title=markdown_writer.title(source), metadata=told, paged=False)
 
 
 def _rows(text: str, character: str) -> Iterator[list[str]]:
@@ -51,7 +51,7 @@ def delimiter(text: str) -> str:
 def _header(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
     """The names of the columns, which are the first row if it reads like names, and the rows below."""
     width = max(map(len, rows), default=0)
-    first = [writing.line(cell) for cell in rows[0]] if rows else []
+    first = [markdown_writer.line(cell) for cell in rows[0]] if rows else []
     named = [name for name in first if name]
     is_header = len(rows) > 1 and named and len(set(named)) == len(named) and not any(map(_NUMBER.fullmatch, named))
     names = first if is_header else []
@@ -60,5 +60,5 @@ def _header(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
 
 
 def _record(names: Sequence[str], row: Sequence[str]) -> str:
-    cells = ((name, writing.line(cell)) for name, cell in zip(names, row, strict=False))
-    return writing.prose("\n".join(f"{name}: {cell}" for name, cell in cells if cell))
+    cells = ((name, markdown_writer.line(cell)) for name, cell in zip(names, row, strict=False))
+    return markdown_writer.prose("\n".join(f"{name}: {cell}" for name, cell in cells if cell))

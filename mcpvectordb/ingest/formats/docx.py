@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import children, find, local, main_part, properties, relations, value
 from mcpvectordb.records import Parsed, Source
@@ -24,10 +24,10 @@ def parse(source: Source) -> Parsed:
     reader.read(archive.xml(part))
     for kind in ("footnotes", "endnotes"):
         reader.read_notes(parts.get(kind))
-    text = writing.with_lists(reader.blocks)
+    text = markdown_writer.with_lists(reader.blocks)
     told = properties(archive)
-    title = writing.title(source, told.pop("title", ""), reader.title, writing.first_heading(text))
-    return writing.finish(source, [text], title=title, metadata=told, paged=False)
+    title = markdown_writer.title(source, told.pop("title", ""), reader.title, markdown_writer.first_heading(text))
+    return markdown_writer.finish(source, [text], title=title, metadata=told, paged=False)
 
 
 class _Styles:
@@ -133,7 +133,7 @@ class _Reader:
             self.words[-1].append(_inline(name, element))
 
     def _end_paragraph(self, element: Any) -> None:
-        text = writing.clean("".join(self.words.pop())).strip()
+        text = markdown_writer.clean("".join(self.words.pop())).strip()
         if self.tables:
             self._add_to_cell(text)
         elif text:
@@ -147,11 +147,11 @@ class _Reader:
         level = value(find(properties, "outlineLvl"))
         if depth := int(level) + 1 if level.isdigit() and level != "9" else self.styles.level(style):
             self.title = self.title or (text if name == "title" else "")
-            self.blocks.append((writing.heading(depth, text), False))
+            self.blocks.append((markdown_writer.heading(depth, text), False))
         elif marker := self._marker(properties, style):
             self.blocks.append((marker + text.replace("\n", " "), True))
         else:
-            self.blocks.append((writing.prose(text), False))
+            self.blocks.append((markdown_writer.prose(text), False))
 
     def _marker(self, properties: Any, style: str) -> str:
         """What stands before an item of a list, "" before other paragraphs."""
@@ -178,7 +178,7 @@ class _Reader:
         if self.tables:  # a table in a cell
             self._add_to_cell(", ".join(cell for row in rows for cell in row if cell))
         else:
-            self.blocks.append((writing.table(rows), False))
+            self.blocks.append((markdown_writer.table(rows), False))
 
 
 def _inline(name: str, element: Any) -> str:

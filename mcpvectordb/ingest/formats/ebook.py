@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.pdf import markdown_pages, open_document, outline, read_page
 from mcpvectordb.ingest.formats.pdf_layout import Block, text_blocks
@@ -26,10 +26,10 @@ def parse(source: Source) -> Parsed:
         pages = list(_chapters(document)) if document.is_reflowable else list(map(read_page, document))
         texts = markdown_pages(pages, outline(document))
     except (RuntimeError, ValueError) as error:
-        raise ParseFailed(f"{source.name} is damaged: {writing.line(str(error))}") from None
+        raise ParseFailed(f"{source.name} is damaged: {markdown_writer.line(str(error))}") from None
     told = document.metadata
-    title = writing.title(source, told.get("title"), *map(writing.first_heading, texts[:3]))
-    return writing.finish(source, texts, title=title, metadata={"author": told.get("author")}, paged=len(texts) > 1)
+    title = markdown_writer.title(source, told.get("title"), *map(markdown_writer.first_heading, texts[:3]))
+    return markdown_writer.finish(source, texts, title=title, metadata={"author": told.get("author")}, paged=len(texts) > 1)
 
 
 def _kind(source: Source) -> str:

@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import html, writing
+from mcpvectordb.ingest.formats import html, markdown_writer
 from mcpvectordb.records import Parsed, Source
 
 SHOWN = ("From", "To", "Cc", "Date")
@@ -30,9 +30,9 @@ def parse(source: Source) -> Parsed:
     if not any(message.keys() for message in messages):
         raise ParseFailed(f"{source.name} is no mail: it has no header lines such as From: and Subject:")
     if len(messages) > 1:
-        return writing.finish(source, pages, title=writing.title(source), metadata={"messages": len(pages)})
-    title = writing.title(source, _header(messages[0], "Subject"))
-    return writing.finish(source, pages, title=title, metadata=_metadata(messages[0]), paged=False)
+        return markdown_writer.finish(source, pages, title=markdown_writer.title(source), metadata={"messages": len(pages)})
+    title = markdown_writer.title(source, _header(messages[0], "Subject"))
+    return markdown_writer.finish(source, pages, title=title, metadata=_metadata(messages[0]), paged=False)
 
 
 def _messages(raw: bytes) -> Iterator[bytes]:
@@ -50,8 +50,8 @@ def _messages(raw: bytes) -> Iterator[bytes]:
 def _page(message: EmailMessage, name: str) -> str:
     about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
     attached = _attachments(message)
-    return writing.blocks([
-        writing.heading(1, _header(message, "Subject")),
+    return markdown_writer.blocks([
+        markdown_writer.heading(1, _header(message, "Subject")),
         "\n".join(about),
         _body(message, name),
         f"Attachments: {', '.join(attached)}" if attached else "",
@@ -61,7 +61,7 @@ def _page(message: EmailMessage, name: str) -> str:
 def _header(message: Any, key: str) -> str:
     """A header's text; what cannot be understood is no reason to lose the mail."""
     try:
-        return writing.line(str(message.get(key, "")))
+        return markdown_writer.line(str(message.get(key, "")))
     except Exception:  # the standard parser of headers raises many kinds of errors on foreign ones
         return ""
 
@@ -70,20 +70,20 @@ def _body(message: EmailMessage, name: str) -> str:
     part = message.get_body(preferencelist=("plain", "html"))
     if part is None:  # none at all, or one that says it has parts and has none
         whole = message.get_payload() if message.get_content_maintype() in ("text", "multipart") else ""
-        return writing.prose(whole.strip()) if isinstance(whole, str) else ""
+        return markdown_writer.prose(whole.strip()) if isinstance(whole, str) else ""
     try:
         text = part.get_content()
     except (LookupError, ValueError, KeyError):  # an unknown charset or type
         text = part.get_payload(decode=True)
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
-    text = writing.clean(str(text))
-    return html.to_markdown(text, name) if part.get_content_subtype() == "html" else writing.prose(text.strip())
+    text = markdown_writer.clean(str(text))
+    return html.to_markdown(text, name) if part.get_content_subtype() == "html" else markdown_writer.prose(text.strip())
 
 
 def _attachments(message: EmailMessage) -> list[str]:
     named = (part.get_filename() for part in message.walk() if not part.is_multipart())
-    return [writing.line(str(name)) for name in named if name]
+    return [markdown_writer.line(str(name)) for name in named if name]
 
 
 def _metadata(message: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
-from mcpvectordb.ingest.formats.decoding import bom, charset, decode
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import bom, charset, decode
 from mcpvectordb.ingest.formats.html_content import SILENT, main_content
 from mcpvectordb.ingest.formats.html_markdown import markdown
 from mcpvectordb.records import Parsed, Source
@@ -34,9 +34,9 @@ def parse(source: Source) -> Parsed:
     content = main_content(root)
     text = markdown(content.root, skip=content.skip)
     if content.headline is not None:
-        text = writing.blocks([markdown(content.headline, skip=content.skip), text])
-    title = writing.title(source, told.pop("title"), writing.first_heading(text))
-    return writing.finish(source, [text], title=title, metadata=told, paged=False)
+        text = markdown_writer.blocks([markdown(content.headline, skip=content.skip), text])
+    title = markdown_writer.title(source, told.pop("title"), markdown_writer.first_heading(text))
+    return markdown_writer.finish(source, [text], title=title, metadata=told, paged=False)
 
 
 def to_markdown(html: str, name: str) -> str:
@@ -51,13 +51,13 @@ def tree(html: str, name: str) -> Any:
 
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     try:
-        root = etree.fromstring(writing.clean(html).encode(), parser)
+        root = etree.fromstring(markdown_writer.clean(html).encode(), parser)
     except etree.XMLSyntaxError:
         root = None
     if any(entry.type_name == "ERR_RESOURCE_LIMIT" or "xcessive depth" in entry.message for entry in parser.error_log):
         raise ParseFailed(f"{name} has elements nested more than two thousand deep")
     if root is None:
-        raise writing.no_text(name)
+        raise markdown_writer.no_text(name)
     return root
 
 

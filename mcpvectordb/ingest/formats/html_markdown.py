@@ -6,7 +6,7 @@ import re
 from collections.abc import Set
 from typing import Any
 
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr q rp rt ruby s samp small "
@@ -113,9 +113,9 @@ class _Writer:
         elif self.table:
             self.table.end(element, self)
         elif tag in HEADINGS:
-            self.add(writing.heading(HEADINGS[tag], self.taken().replace("\n", " ")))
+            self.add(markdown_writer.heading(HEADINGS[tag], self.taken().replace("\n", " ")))
         elif element is self.code:
-            self.add(writing.fence("".join(self.inline).replace("\v", "\n"), _language(element)))
+            self.add(markdown_writer.fence("".join(self.inline).replace("\v", "\n"), _language(element)))
             self.inline, self.code = [], None
         elif tag not in INLINE:
             self.flush()
@@ -146,7 +146,7 @@ class _Writer:
     def flush(self) -> None:
         """End the paragraph, except inside code, where elements are only coloured words."""
         if self.code is None and self.inline:
-            self.add(writing.prose(self.taken()))
+            self.add(markdown_writer.prose(self.taken()))
 
     def add(self, text: str) -> None:
         if not text:
@@ -162,7 +162,7 @@ class _Writer:
 
     def finished(self) -> str:
         self.flush()
-        return writing.with_lists(self.blocks)
+        return markdown_writer.with_lists(self.blocks)
 
 
 class _Table:
@@ -185,13 +185,13 @@ class _Table:
         if element is self.element:
             writer.table = None
             writer.inline = []
-            writer.add(writing.table(self.rows))
+            writer.add(markdown_writer.table(self.rows))
         elif element.tag in ("td", "th"):
             self._add(element, writer.taken())
         elif element.tag == "tr":
             self._fill()
         elif element.tag == "caption":
-            writer.add(writing.prose(writer.taken()))
+            writer.add(markdown_writer.prose(writer.taken()))
         elif element.tag not in INLINE:
             writer.text(" ")
 

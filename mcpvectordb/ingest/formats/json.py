@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
-from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST_HEADING = 2
@@ -18,8 +18,8 @@ def parse(source: Source) -> Parsed:
     """The values of a JSON document, or of one document per line."""
     value = load(decode(source.raw, declared=charset(source.media_type)).lstrip("\ufeff"), source.name)
     named = (value.get("title"), value.get("name")) if isinstance(value, dict) else ()
-    text = writing.blocks(_section(value, 1))
-    return writing.finish(source, [text], title=writing.title(source, *named), paged=False)
+    text = markdown_writer.blocks(_section(value, 1))
+    return markdown_writer.finish(source, [text], title=markdown_writer.title(source, *named), paged=False)
 
 
 def load(text: str, name: str) -> Any:
@@ -53,7 +53,7 @@ def _section(value: Any, level: int) -> Iterator[str]:
         nested = {key: each for key, each in value.items() if _is_nested(each)}
         yield _lines({key: each for key, each in value.items() if key not in nested})
         for key, each in nested.items():
-            yield writing.heading(level, key)
+            yield markdown_writer.heading(level, key)
             yield from _section(each, level + 1)
     elif isinstance(value, list) and any(map(_is_nested, value)):
         yield from map(_lines, value)
@@ -78,10 +78,10 @@ def _lines(value: Any) -> str:
             waiting += [(f"{path}[{at}]", each[at]) for at in reversed(range(len(each)))]
         elif text := _plain(each):
             lines.append(f"{path}: {text}" if path else text)
-    return writing.prose("\n".join(lines))
+    return markdown_writer.prose("\n".join(lines))
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_plain, value))
-    return writing.clean(value).strip() if isinstance(value, str) else json.dumps(value)
+    return markdown_writer.clean(value).strip() if isinstance(value, str) else json.dumps(value)

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from mcpvectordb.ingest.formats import writing
-from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
 SECTIONS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph")
@@ -58,7 +58,7 @@ _ARGUMENT = re.compile(r"\s*\{")
 
 def parse(source: Source) -> Parsed:
     """The text of a LaTeX file, its preamble left out."""
-    text = writing.clean(decode(source.raw, declared=charset(source.media_type)))
+    text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
     raw: list[str] = []
     text = _COMMENT.sub(lambda found: found[1] or "", _CODE.sub(_keeper(raw), text))
     text = _ACCENT.sub(_accented, _MATHS.sub(_keeper(raw), text))
@@ -66,8 +66,8 @@ def parse(source: Source) -> Parsed:
     begin, end = text.find("\\begin{document}"), text.rfind("\\end{document}")
     reader = _Reader(text[begin + 16 if begin >= 0 else 0:end if end > begin else len(text)], raw)
     written = reader.read()
-    title = writing.title(source, told.pop("title", ""), writing.first_heading(written))
-    return writing.finish(source, [written], title=title, metadata=told, paged=False)
+    title = markdown_writer.title(source, told.pop("title", ""), markdown_writer.first_heading(written))
+    return markdown_writer.finish(source, [written], title=title, metadata=told, paged=False)
 
 
 def _keeper(raw: list[str]) -> Callable[[re.Match[str]], str]:
@@ -89,7 +89,7 @@ def _kept(found: re.Match[str]) -> str:
         return ""
     if environment in CODE:
         inner = re.sub(r"\A\\begin\{[^}]*\}(?:\[[^\]]*\])?(?:\{(\w+)\})?", "", text).rpartition("\\end")[0]
-        return f"\n\n{writing.fence(inner)}\n\n"
+        return f"\n\n{markdown_writer.fence(inner)}\n\n"
     return f"\n\n$$\n{text}\n$$\n\n" if environment else text
 
 
@@ -114,7 +114,7 @@ def _argument_of(text: str, command: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return writing.line(_Reader(text.replace("\\\\", " ").replace("\\and", ", "), []).read())
+    return markdown_writer.line(_Reader(text.replace("\\\\", " ").replace("\\and", ", "), []).read())
 
 
 class _Reader:
@@ -246,7 +246,7 @@ class _Reader:
             self.rows, self.cell_start = [[]], len(self.out)
         elif self.tables == 0:
             self._end_cell()
-            self.out.append(f"\n\n{writing.table(self.rows)}\n\n")
+            self.out.append(f"\n\n{markdown_writer.table(self.rows)}\n\n")
         self.tables = max(self.tables, 0)
         return self._drop(2, at) if begins else at
 

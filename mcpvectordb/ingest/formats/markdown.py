@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.ingest.structure import front_matter, outline, plain
 from mcpvectordb.metadata import MAX_DEPTH, encode
 from mcpvectordb.records import Parsed, Source

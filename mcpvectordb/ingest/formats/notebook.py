@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
-from mcpvectordb.ingest.formats.decoding import decode
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import decode
 from mcpvectordb.ingest.formats.json import load
 from mcpvectordb.records import Parsed, Source
 
@@ -23,9 +23,9 @@ def parse(source: Source) -> Parsed:
     about = _dictionary(_dictionary(book).get("metadata"))
     language = str(_dictionary(about.get("language_info")).get("name")
                    or _dictionary(about.get("kernelspec")).get("language") or "python")
-    text = writing.blocks(block for cell in cells for block in _cell(cell, language))
-    title = writing.title(source, about.get("title"), writing.first_heading(text))
-    return writing.finish(source, [text], title=title, metadata={"language": language}, paged=False)
+    text = markdown_writer.blocks(block for cell in cells for block in _cell(cell, language))
+    title = markdown_writer.title(source, about.get("title"), markdown_writer.first_heading(text))
+    return markdown_writer.finish(source, [text], title=title, metadata={"language": language}, paged=False)
 
 
 def _dictionary(value: Any) -> dict[str, Any]:
@@ -45,13 +45,13 @@ def _list(value: Any) -> list[Any]:
 def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     source = _text(cell.get("source", cell.get("input")))
     if cell.get("cell_type") == "heading":
-        yield writing.heading(cell["level"] if isinstance(cell.get("level"), int) else 1, source)
+        yield markdown_writer.heading(cell["level"] if isinstance(cell.get("level"), int) else 1, source)
     elif cell.get("cell_type") != "code":
-        yield writing.clean(source).strip("\n")
+        yield markdown_writer.clean(source).strip("\n")
     else:
-        yield writing.fence(source, language)
+        yield markdown_writer.fence(source, language)
         for output in map(_dictionary, _list(cell.get("outputs"))):
-            yield writing.fence(_shortened(_output(output)))
+            yield markdown_writer.fence(_shortened(_output(output)))
 
 
 def _output(output: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import local, value
 from mcpvectordb.records import Parsed, Source
@@ -28,8 +28,8 @@ def parse(source: Source) -> Parsed:
     pages = [_text(page) for page in slides] or [_text(root)]
     told = _metadata(archive.xml("meta.xml"))
     headed = any(local(element) == "h" for element in root.iter()) or bool(slides)  # the name of a sheet is no title
-    title = writing.title(source, told.pop("title", ""), headed and writing.first_heading(pages[0]))
-    return writing.finish(source, pages, title=title, metadata=told, paged=bool(slides))
+    title = markdown_writer.title(source, told.pop("title", ""), headed and markdown_writer.first_heading(pages[0]))
+    return markdown_writer.finish(source, pages, title=title, metadata=told, paged=bool(slides))
 
 
 def _metadata(root: Any) -> dict[str, str]:
@@ -56,7 +56,7 @@ def _text(root: Any) -> str:
             reader.end(name, element)
             if element is not root and reader.words:
                 reader.words[-1].append(element.tail or "")
-    return writing.with_lists(reader.blocks)
+    return markdown_writer.with_lists(reader.blocks)
 
 
 class _Reader:
@@ -90,7 +90,7 @@ class _Reader:
 
     def end(self, name: str, element: Any) -> None:
         if name in ("p", "h") and self.words:
-            self._add(writing.line("".join(self.words.pop())), name, element)
+            self._add(markdown_writer.line("".join(self.words.pop())), name, element)
         elif name == "table" and self.tables:
             self._end_table()
         elif name == "table-cell" and self.tables and self.tables[-1]:
@@ -110,18 +110,18 @@ class _Reader:
             row[-1:] = [f"{row[-1]} {text}".strip() if row else text]
         elif name == "h" or self.titles > 0:
             level = value(element, "outline-level")
-            self.blocks.append((writing.heading(int(level) if level.isdigit() else 1, text), False))
+            self.blocks.append((markdown_writer.heading(int(level) if level.isdigit() else 1, text), False))
         elif self.lists > 0:
             indent = "  " * (min(self.lists, 8) - 1)
             self.blocks.append((f"{indent}{'- ' if self.marked else '  '}{text}", True))
             self.marked = False
         else:
-            self.blocks.append((writing.prose(text), False))
+            self.blocks.append((markdown_writer.prose(text), False))
 
     def _start_table(self, element: Any) -> None:
         parent = element.getparent()
         if parent is not None and local(parent) == "spreadsheet":
-            self.blocks.append((writing.heading(1, value(element, "name")), False))
+            self.blocks.append((markdown_writer.heading(1, value(element, "name")), False))
         self.tables.append([])
 
     def _end_table(self) -> None:
@@ -129,7 +129,7 @@ class _Reader:
         if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a table in a cell
             self.tables[-1][-1][-1] += " " + ", ".join(cell for row in rows for cell in row if cell)
         else:
-            self.blocks.append((writing.table(rows), False))
+            self.blocks.append((markdown_writer.table(rows), False))
 
 
 def _space(name: str, element: Any) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mcpvectordb.ingest.formats import writing
-from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
 TOLD = {"author": "author", "date": "date", "description": "description", "language": "language", "filetags": "tags"}
@@ -25,10 +25,10 @@ _INLINE = (
 
 def parse(source: Source) -> Parsed:
     """The text of an Org file, titled by its #+TITLE."""
-    reader = _Reader(writing.clean(decode(source.raw, declared=charset(source.media_type))).split("\n"))
-    text = writing.blocks(reader.read())
-    title = writing.title(source, reader.told.pop("title", ""), writing.first_heading(text))
-    return writing.finish(source, [text], title=title, metadata=reader.told, paged=False)
+    reader = _Reader(markdown_writer.clean(decode(source.raw, declared=charset(source.media_type))).split("\n"))
+    text = markdown_writer.blocks(reader.read())
+    title = markdown_writer.title(source, reader.told.pop("title", ""), markdown_writer.first_heading(text))
+    return markdown_writer.finish(source, [text], title=title, metadata=reader.told, paged=False)
 
 
 class _Reader:
@@ -50,7 +50,7 @@ class _Reader:
     def _line(self, line: str) -> None:
         if heading := _HEADING.match(line):
             self._end()
-            self.blocks.append(writing.heading(len(heading[1]), _inline(heading[2])))
+            self.blocks.append(markdown_writer.heading(len(heading[1]), _inline(heading[2])))
         elif begin := _BEGIN.match(line):
             self._end()
             self._block(begin[1].lower(), begin[2])
@@ -75,7 +75,7 @@ class _Reader:
             self.paragraph.append(line.strip())
 
     def _end(self) -> None:
-        self.blocks.append(writing.prose("\n".join(map(_inline, self.paragraph))))
+        self.blocks.append(markdown_writer.prose("\n".join(map(_inline, self.paragraph))))
         self.paragraph = []
 
     def _keyword(self, name: str, text: str) -> None:
@@ -97,7 +97,7 @@ class _Reader:
     def _block(self, kind: str, language: str) -> None:
         body = self._until(rf"\s*#\+end_{re.escape(kind)}\b")
         if kind in CODE:
-            self.blocks.append(writing.fence("\n".join(body), language if kind == "src" else ""))
+            self.blocks.append(markdown_writer.fence("\n".join(body), language if kind == "src" else ""))
         elif kind == "quote":
             self.blocks.append("\n".join(f"> {_inline(line.strip())}" for line in body if line.strip()))
         elif kind != "comment":
@@ -109,7 +109,7 @@ class _Reader:
             rows.append(self.lines.pop())
         cells = ([_inline(cell.strip()) for cell in row.strip().strip("|").split("|")] for row in rows
                  if not row.lstrip().startswith("|-"))
-        self.blocks.append(writing.table(cells))
+        self.blocks.append(markdown_writer.table(cells))
 
 
 def _inline(text: str) -> str:

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.pdf_layout import Block, Row, code_lines, reading_order, text_blocks
 from mcpvectordb.ingest.formats.pdf_tables import find_tables
 from mcpvectordb.records import Parsed, Source
@@ -35,17 +35,18 @@ def parse(source: Source) -> Parsed:
         told = {key: document.metadata.get(key) for key in ("author", "subject", "keywords")}
         listed = outline(document)
     except (RuntimeError, ValueError) as error:
-        raise ParseFailed(f"{source.name} is damaged: {writing.line(str(error))}") from None
+        raise ParseFailed(f"{source.name} is damaged: {markdown_writer.line(str(error))}") from None
     blocks = _without_running_titles(pages)
     if _unreadable(blocks):
-        raise writing.no_text(source.name, f"its fonts do not say which letters they show, so treat it as if scanned: {_OCR}")
+        raise markdown_writer.no_text(
+            source.name, f"its fonts do not say which letters they show, so treat it as if scanned: {_OCR}")
     texts = markdown_pages(blocks, listed)
     if document.is_repaired and not any(texts):
         raise ParseFailed(f"{source.name} is damaged: what is left of it has no text")
     named = "" if _EMPTY_TITLE.match(named.strip()) else named
-    title = writing.title(source, named, *map(writing.first_heading, texts[:3]))
+    title = markdown_writer.title(source, named, *map(markdown_writer.first_heading, texts[:3]))
     told["pages"] = len(texts)
-    return writing.finish(source, texts, title=title, metadata=told, nothing=f"it looks scanned: {_OCR}")
+    return markdown_writer.finish(source, texts, title=title, metadata=told, nothing=f"it looks scanned: {_OCR}")
 
 
 def open_document(source: Source, kind: str) -> Any:
@@ -58,7 +59,7 @@ def open_document(source: Source, kind: str) -> Any:
     try:
         document = library.open(stream=source.raw, filetype=kind)
     except (RuntimeError, ValueError) as error:
-        raise ParseFailed(f"{source.name} cannot be opened as {kind.upper()}: {writing.line(str(error))}") from None
+        raise ParseFailed(f"{source.name} cannot be opened as {kind.upper()}: {markdown_writer.line(str(error))}") from None
     if document.needs_pass:
         raise ParseFailed(f"{source.name} is encrypted; save a copy without its password and add that")
     return document
@@ -90,7 +91,8 @@ def _unreadable(pages: Sequence[Sequence[Block]]) -> bool:
 def markdown_pages(pages: Sequence[Sequence[Block]], listed: dict[str, int]) -> list[str]:
     """Each page's Markdown; `listed` gives the levels of headings that the document's outline lists."""
     style = Style(pages, listed)
-    return [writing.blocks(part for block in style.joined(blocks) for part in style.markdown(block)) for blocks in pages]
+    return [markdown_writer.blocks(part for block in style.joined(blocks) for part in style.markdown(block))
+            for blocks in pages]
 
 
 def _body_size(pages: Iterable[Sequence[Block]]) -> float:
@@ -156,9 +158,9 @@ class Style:
         for rows in self._runs(block):
             text = _paragraph(rows)
             if level := self._level(rows, text, alone=len(rows) == len(block.rows)):
-                yield writing.heading(level, text)
+                yield markdown_writer.heading(level, text)
             elif rows[0].mono and len(rows) > 1:
-                yield writing.fence(code_lines(rows))
+                yield markdown_writer.fence(code_lines(rows))
             else:
                 yield _items(rows)
 
@@ -206,10 +208,10 @@ def _paragraph(rows: Sequence[Row]) -> str:
 def _items(rows: Sequence[Row]) -> str:
     """A paragraph, a list where rows begin with bullets or numbers, or rows as they are where they have cells."""
     if sum("\t" in row.text for row in rows) > len(rows) / 2:
-        return writing.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
+        return markdown_writer.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
     parts = [list(rows[:1])]
     for last, row in pairwise(rows):
         if _BULLET.match(row.text) or (_NUMBERED.match(row.text) and last.text[-1] in ".:;!?"):
             parts.append([])
         parts[-1].append(row)
-    return "\n".join(_BULLET.sub("- ", writing.prose(_paragraph(part))) for part in parts)
+    return "\n".join(_BULLET.sub("- ", markdown_writer.prose(_paragraph(part))) for part in parts)

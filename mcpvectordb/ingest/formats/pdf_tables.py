@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from mcpvectordb.ingest.formats.markdown_writer import table
 from mcpvectordb.ingest.formats.pdf_layout import Block, Box
-from mcpvectordb.ingest.formats.writing import table
 
 FEWEST_PATHS, MOST_PATHS = 3, 10_000
 MOST_RULES = 2000

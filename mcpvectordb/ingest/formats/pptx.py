@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import children, find, local, main_part, properties, relations, value
 from mcpvectordb.records import Parsed, Source
@@ -25,8 +25,8 @@ def parse(source: Source) -> Parsed:
     title = told.pop("title", "")
     if title.lower() == "powerpoint presentation":  # what programs write into it when nobody says otherwise
         title = ""
-    title = writing.title(source, title, *map(writing.first_heading, pages[:1]))
-    return writing.finish(source, pages, title=title, metadata={**told, "slides": len(pages)},
+    title = markdown_writer.title(source, title, *map(markdown_writer.first_heading, pages[:1]))
+    return markdown_writer.finish(source, pages, title=title, metadata={**told, "slides": len(pages)},
                           nothing="its slides hold pictures only; supply the text directly")
 
 
@@ -44,8 +44,8 @@ def _slide(archive: Archive, part: str) -> str:
     shapes.sort(key=lambda shape: _placeholder(shape) not in TITLES)
     blocks = [_shape(shape) for shape in shapes]
     blocks += [_bullets(archive.xml(target)) for kind, target in linked if kind == "diagramData"]
-    notes = writing.blocks(_notes(archive.xml(target)) for kind, target in linked if kind == "notesSlide")
-    return writing.blocks([*blocks, notes and f"Notes: {notes}"])
+    notes = markdown_writer.blocks(_notes(archive.xml(target)) for kind, target in linked if kind == "notesSlide")
+    return markdown_writer.blocks([*blocks, notes and f"Notes: {notes}"])
 
 
 def _placeholder(shape: Any) -> str:
@@ -59,21 +59,21 @@ def _shape(shape: Any) -> str:
     if kind in FURNITURE:
         return ""
     if kind in TITLES:
-        return writing.heading(1, " ".join(text for _, text in _paragraphs(shape)))
+        return markdown_writer.heading(1, " ".join(text for _, text in _paragraphs(shape)))
     if local(shape) == "graphicFrame":
-        return writing.blocks(_table(each) for each in shape.iter() if local(each) == "tbl")
-    return _bullets(shape) if kind else writing.prose("\n".join(text for _, text in _paragraphs(shape)))
+        return markdown_writer.blocks(_table(each) for each in shape.iter() if local(each) == "tbl")
+    return _bullets(shape) if kind else markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape)))
 
 
 def _table(table: Any) -> str:
     rows = (children(row, "tc") for row in children(table, "tr"))
-    return writing.table([[" ".join(text for _, text in _paragraphs(cell)) for cell in row] for row in rows])
+    return markdown_writer.table([[" ".join(text for _, text in _paragraphs(cell)) for cell in row] for row in rows])
 
 
 def _bullets(element: Any) -> str:
     paragraphs = _paragraphs(element) if element is not None else []
     if len(paragraphs) == 1:
-        return writing.prose(paragraphs[0][1])
+        return markdown_writer.prose(paragraphs[0][1])
     return "\n".join(f"{'  ' * level}- {text}" for level, text in paragraphs)
 
 
@@ -87,7 +87,7 @@ def _paragraphs(element: Any) -> list[tuple[int, str]]:
     found = []
     for paragraph in (each for each in element.iter() if local(each) == "p"):
         words = (each.text or "" if local(each) == "t" else " " for each in paragraph.iter() if local(each) in ("t", "br"))
-        if text := writing.line("".join(words)):
+        if text := markdown_writer.line("".join(words)):
             level = value(find(paragraph, "pPr"), "lvl")
             found.append((min(int(level), 8) if level.isdigit() else 0, text))
     return found

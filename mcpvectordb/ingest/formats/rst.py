@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mcpvectordb.ingest.formats import writing
-from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
 CODE = frozenset(["code", "code-block", "sourcecode", "literalinclude", "parsed-literal", "math", "csv-table", "prompt"])
@@ -28,11 +28,11 @@ _TARGET = re.compile(r"\s*<[^<>]*>$")
 
 def parse(source: Source) -> Parsed:
     """The text of a document as its readers see it."""
-    text = writing.clean(decode(source.raw, declared=charset(source.media_type))).expandtabs(8)
+    text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type))).expandtabs(8)
     reader = _Reader(text.split("\n"))
-    written = writing.blocks(reader.read())
-    title = writing.title(source, writing.first_heading(written))
-    return writing.finish(source, [written], title=title, metadata=reader.fields, paged=False)
+    written = markdown_writer.blocks(reader.read())
+    title = markdown_writer.title(source, markdown_writer.first_heading(written))
+    return markdown_writer.finish(source, [written], title=title, metadata=reader.fields, paged=False)
 
 
 class _Reader:
@@ -75,7 +75,7 @@ class _Reader:
     def _add_title(self, title: str, style: str) -> None:
         if style not in self.levels:
             self.levels.append(style)
-        self.blocks.append(writing.heading(self.levels.index(style) + 1, _inline(title)))
+        self.blocks.append(markdown_writer.heading(self.levels.index(style) + 1, _inline(title)))
 
     def _markup(self) -> bool:
         """Directives, footnotes, targets and comments, which all begin with two dots."""
@@ -105,7 +105,7 @@ class _Reader:
         body = body[options:]
         if name in CODE:
             language = argument if name in ("code", "code-block", "sourcecode") else ""
-            self.blocks.append(writing.fence("\n".join(body), language.strip()))
+            self.blocks.append(markdown_writer.fence("\n".join(body), language.strip()))
         elif name not in SILENT:
             shown = "" if name in ("figure", "list-table", "replace", "container", "class", "only") else argument
             label = f"{name.capitalize()}: " if name in NAMED else ""
@@ -131,7 +131,7 @@ class _Reader:
             elif rows:
                 cells = [cell.strip() for cell in line.strip("|").split("|")]
                 rows[-1] = [" ".join(filter(None, pair)) for pair in zip(rows[-1], cells, strict=False)] if rows[-1] else cells
-        self.blocks.append(writing.table([[_inline(cell) for cell in row] for row in rows]))
+        self.blocks.append(markdown_writer.table([[_inline(cell) for cell in row] for row in rows]))
 
     def _columns(self) -> None:
         ruler = self.lines.pop()
@@ -147,7 +147,7 @@ class _Reader:
                     break
             elif line.strip() and not re.fullmatch(r"[-\s]+", line):
                 rows.append([_inline(line[start:end].strip()) for start, end in spans])
-        self.blocks.append(writing.table(rows))
+        self.blocks.append(markdown_writer.table(rows))
 
     def _doctest(self) -> bool:
         if not self._next().lstrip().startswith(">>> "):
@@ -155,7 +155,7 @@ class _Reader:
         code = []
         while self._next().strip():
             code.append(self.lines.pop().strip())
-        self.blocks.append(writing.fence("\n".join(code), "python"))
+        self.blocks.append(markdown_writer.fence("\n".join(code), "python"))
         return True
 
     def _field(self) -> bool:
@@ -186,9 +186,9 @@ class _Reader:
         literal = parts[-1].endswith("::")
         parts[-1] = re.sub(r"(?:^|(?<=\s))::$", "", parts[-1]) if re.search(r"(?:^|\s)::$", parts[-1]) else (
             parts[-1][:-1] if literal else parts[-1])
-        self.blocks.append(writing.prose("\n".join(filter(None, map(_inline, parts)))))
+        self.blocks.append(markdown_writer.prose("\n".join(filter(None, map(_inline, parts)))))
         if literal and (body := self._indented(indent)):
-            self.blocks.append(writing.fence("\n".join(body)))
+            self.blocks.append(markdown_writer.fence("\n".join(body)))
 
 
 def _is_adornment(line: str) -> bool:

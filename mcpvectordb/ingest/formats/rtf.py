@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST = 10_000
@@ -58,10 +58,10 @@ def parse(source: Source) -> Parsed:
         raise ParseFailed(f"{source.name} is damaged: it closes more groups than it opens")
     reader.end_paragraph()
     reader.end_table()
-    told = {key: writing.line(reader.heard.get(key, "")) for key in ("title", "author", "subject", "keywords")}
-    text = writing.blocks(reader.blocks)
-    title = writing.title(source, told.pop("title"), writing.first_heading(text))
-    return writing.finish(source, [text], title=title, metadata=told, paged=False)
+    told = {key: markdown_writer.line(reader.heard.get(key, "")) for key in ("title", "author", "subject", "keywords")}
+    text = markdown_writer.blocks(reader.blocks)
+    title = markdown_writer.title(source, told.pop("title"), markdown_writer.first_heading(text))
+    return markdown_writer.finish(source, [text], title=title, metadata=told, paged=False)
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ class _Reader:
         """The words so far, with surrogate pairs joined."""
         text = "".join(self.words).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         self.words = []
-        return "\n".join(map(writing.line, text.split("\v"))).strip()
+        return "\n".join(map(markdown_writer.line, text.split("\v"))).strip()
 
     def end_paragraph(self) -> None:
         """Add the paragraph to its cell or to the text."""
@@ -214,14 +214,14 @@ class _Reader:
         text = self._taken()
         self.end_table()
         if text and self.paragraph.level:
-            self.blocks.append(writing.heading(self.paragraph.level, text))
+            self.blocks.append(markdown_writer.heading(self.paragraph.level, text))
         elif text:
-            self.blocks.append(f"- {text}" if self.paragraph.item else writing.prose(text))
+            self.blocks.append(f"- {text}" if self.paragraph.item else markdown_writer.prose(text))
         self.paragraph.item = False
 
     def end_table(self) -> None:
         """Add the rows so far as a table."""
-        if self.rows and (table := writing.table(self.rows)):
+        if self.rows and (table := markdown_writer.table(self.rows)):
             self.blocks.append(table)
         self.rows = []
 

@@ -8,8 +8,8 @@ from html import unescape
 from typing import NamedTuple
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
-from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
 PARAGRAPH_SECONDS = 30
@@ -30,11 +30,11 @@ class Cue(NamedTuple):
 
 def parse(source: Source) -> Parsed:
     """The spoken text; titled by the file's name."""
-    text = writing.clean(decode(source.raw, declared=charset(source.media_type)))
+    text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
     cues = list(_cues(text))
     if not cues:
         raise ParseFailed(f"{source.name} has no lines such as 00:00:01,000 --> 00:00:02,000, as subtitles do")
-    return writing.finish(source, ["\n\n".join(_paragraphs(cues))], title=writing.title(source),
+    return markdown_writer.finish(source, ["\n\n".join(_paragraphs(cues))], title=markdown_writer.title(source),
                           metadata={"duration": _clock(max(cue.end for cue in cues))}, paged=False)
 
 
@@ -45,7 +45,7 @@ def _cues(text: str) -> Iterator[Cue]:
         if at is not None and (found := _TIMES.match(lines[at])):
             numbers = [int(number or 0) for number in found.groups()]
             spoken = _TAG.sub("", _VOICE.sub(r"\1: ", " ".join(lines[at + 1:])))
-            yield Cue(_seconds(numbers[:3]), _seconds(numbers[3:]), writing.line(unescape(spoken)))
+            yield Cue(_seconds(numbers[:3]), _seconds(numbers[3:]), markdown_writer.line(unescape(spoken)))
 
 
 def _seconds(numbers: list[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpvectordb.ingest.formats.decoding import charset, decode
+from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
 

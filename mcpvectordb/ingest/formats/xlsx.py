@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import properties
 from mcpvectordb.records import Parsed, Source
@@ -23,8 +23,9 @@ def parse(source: Source) -> Parsed:
 
 def workbook(source: Source, title: str = "", metadata: dict[str, Any] | None = None) -> Parsed:
     """The sheets of any workbook that the reader knows."""
-    sheets = [writing.blocks([writing.heading(1, name), *tables]) for name, tables in _sheets(source) if any(tables)]
-    return writing.finish(source, sheets, title=writing.title(source, title), metadata=metadata, paged=False)
+    sheets = [markdown_writer.blocks([markdown_writer.heading(1, name), *tables])
+              for name, tables in _sheets(source) if any(tables)]
+    return markdown_writer.finish(source, sheets, title=markdown_writer.title(source, title), metadata=metadata, paged=False)
 
 
 def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
@@ -38,13 +39,13 @@ def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
     except BaseException as error:  # what the reader does not expect is a "panic", which is no Exception
         if not isinstance(error, CalamineError) and type(error).__name__ != "PanicException":
             raise
-        raise ParseFailed(f"{source.name} cannot be read as a workbook: {writing.line(str(error))}") from None
+        raise ParseFailed(f"{source.name} cannot be read as a workbook: {markdown_writer.line(str(error))}") from None
 
 
 def _tables(rows: Iterable[Sequence[Any]]) -> list[str]:
     """Rows between empty rows are a table."""
     texts = ([_text(cell) for cell in row] for row in rows)
-    return [table for filled, group in groupby(texts, any) if filled and (table := writing.table(group))]
+    return [table for filled, group in groupby(texts, any) if filled and (table := markdown_writer.table(group))]
 
 
 def _text(cell: Any) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import writing
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST = 1000
@@ -25,8 +25,8 @@ def parse(source: Source) -> Parsed:
         parser.Parse(source.raw, True)
     except expat.ExpatError as error:
         raise ParseFailed(f"{source.name} is no well-formed XML: {error}") from None
-    return writing.finish(
-        source, [writing.blocks(reader.blocks)], title=writing.title(source, reader.title), paged=False)
+    return markdown_writer.finish(
+        source, [markdown_writer.blocks(reader.blocks)], title=markdown_writer.title(source, reader.title), paged=False)
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Reader:
             self.open[-1].leaf = False
         if self.open and self.open[0].name == "svg":
             attributes = {}  # the shapes of a drawing; its words are text
-        plain = [f"{_local(key)}: {text}" for key, value in attributes.items() if (text := writing.line(value))]
+        plain = [f"{_local(key)}: {text}" for key, value in attributes.items() if (text := markdown_writer.line(value))]
         self.open.append(_Open(_local(tag), plain))
 
     def text(self, text: str) -> None:
@@ -70,7 +70,7 @@ class _Reader:
 
     def end(self, _: str) -> None:
         element = self.open.pop()
-        text = writing.line("".join(element.words))
+        text = markdown_writer.line("".join(element.words))
         parent = self.open[-1] if self.open else None
         if parent is not None:
             parent.words += [" " if element.blocks else "", text, " " if element.blocks else ""]
@@ -83,10 +83,10 @@ class _Reader:
     def _blocks(self, element: _Open, text: str) -> list[str]:
         if element.leaf and text and element.name.lower() in TITLES:
             self.title = self.title or text
-            return [writing.heading(len(self.open), text)]
+            return [markdown_writer.heading(len(self.open), text)]
         if element.leaf or element.mixed:
             about = f" ({', '.join(element.attributes)})" if element.attributes else ""
-            return [writing.prose(f"{element.name}{about}: {text}")] if text or about else []
+            return [markdown_writer.prose(f"{element.name}{about}: {text}")] if text or about else []
         return _gathered([*element.attributes, *element.blocks])
 
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support_onnx import INT32, WORDS, graph, table, write_model
 
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
 from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.onnx import OnnxEmbedder, processors, spread
 from mcpvectordb.embedding.weights import locate
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput, ModelDamaged
+from tests.support_onnx import INT32, WORDS, graph, table, write_model
 
 NOWHERE = Path("nowhere")
 TASKS = Path("/proc/self/task")

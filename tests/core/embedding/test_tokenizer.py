@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support_onnx import tokenizer_json, write_model
 from tokenizers import Tokenizer
 
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.tokenizer import STRIDE, WINDOW, TokenPipeline
 from mcpvectordb.errors import InvalidInput
+from tests.support_onnx import tokenizer_json, write_model
 
 # What the tokenizer published with the uncased BERT models gives.
 REFERENCE = {

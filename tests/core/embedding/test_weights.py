@@ -8,13 +8,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from support_onnx import graph, table, tokenizer_json
 
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
 from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.onnx import OnnxEmbedder
 from mcpvectordb.embedding.weights import default, find, installed, locate, pull, verify
 from mcpvectordb.errors import FetchFailed, InvalidInput, ModelDamaged, ModelMissing, Unwritable
+from tests.support_onnx import graph, table, tokenizer_json
 
 GRAPH = graph(table(4000))
 TOKENIZER = tokenizer_json().encode()

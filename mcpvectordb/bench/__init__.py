@@ -1,0 +1,1 @@
+"""Measure searches on a file of one's own by known-item queries, and advise settings."""

@@ -1,0 +1,68 @@
+"""The words of contexts in FTS5, each context as a whole: by their stems, and as they are spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apsw
+
+from mcpvectordb.index.chunks import Index, same_words
+from mcpvectordb.index.vector import Allowed, Ranked
+from mcpvectordb.storage.fts5 import Removals
+from mcpvectordb.text.query import indexed
+
+STEMS, SPELLINGS = "context_words", "context_spellings"
+TABLES = (STEMS, SPELLINGS)
+
+
+class ContextWords:
+    """Rows have the context's id; the texts are in the chunks of `index`. Works inside the caller's transaction."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._removals = [Removals(table) for table in TABLES]
+
+    def put(self, sql: apsw.Connection, id: int, text: str) -> None:
+        """Add a context's words."""
+        for table in TABLES:
+            _put(sql, table, id, text)
+
+    def remove(self, sql: apsw.Connection, id: int) -> None:
+        """Take a context's words out."""
+        for removals in self._removals:
+            removals.take_out(sql, [id])
+
+    def match(self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int) -> Ranked:
+        """The best contexts for an FTS5 expression, as (id, BM25), best first; of equals the newer."""
+        table = STEMS if stemmed else SPELLINGS
+        within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
+        rows = sql.execute(f"SELECT rowid, bm25({table}) AS s FROM {table} WHERE {table} MATCH ? {within}"
+                           "ORDER BY s, rowid DESC LIMIT ?", (expression, *allowed.bindings, limit))
+        return [(id, -score) for id, score in rows]
+
+    def squeeze(self, sql: apsw.Connection) -> None:
+        """Give up what removed rows still hold."""
+        for table in TABLES:
+            sql.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+
+    def rebuild(self, sql: apsw.Connection) -> None:
+        """Make both tables again from the chunks."""
+        for table in TABLES:
+            sql.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+            self._fill(sql, table, sql)
+
+    def problems(self, sql: apsw.Connection) -> Iterator[str]:
+        """What is wrong with the words, in words."""
+        for removals in self._removals:
+            yield from removals.flaws(sql)
+        for table in TABLES:
+            if not same_words(sql, table, lambda scratch, table=table: self._fill(sql, table, scratch)):  # type: ignore[misc]
+                yield f"{table}: the words in the index are not those of the contexts"
+
+    def _fill(self, sql: apsw.Connection, table: str, target: apsw.Connection) -> None:
+        for id, text in self._index.texts(sql):
+            _put(target, table, id, text)
+
+
+def _put(sql: apsw.Connection, table: str, id: int, text: str) -> None:
+    sql.execute(f"INSERT INTO {table} (rowid, text) VALUES (?, ?)", (id, indexed(text)))

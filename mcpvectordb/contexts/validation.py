@@ -1,0 +1,130 @@
+"""What may come onto the contexts shelf: trimmed, normalised, within bounds, or refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from mcpvectordb import metadata
+from mcpvectordb.config import Config
+from mcpvectordb.contexts.context import Change, Entry, Image
+from mcpvectordb.errors import InvalidInput, TooLarge
+from mcpvectordb.metadata import storable
+
+SOURCES = ("user", "agent")
+CONTENT_TYPES = ("text", "multimodal")
+MAX_NAME_CHARACTERS = 1_000
+MAX_TAGS = 1_000
+MAX_THREADS = 10_000
+LARGEST_ID = 2**63 - 1
+
+
+def checked_entry(entry: Entry, config: Config) -> Entry:
+    """An entry as it is stored."""
+    if not isinstance(entry, Entry):
+        raise InvalidInput(f"an entry to add must be an Entry, not {type(entry).__name__}")
+    metadata.encode(entry.metadata)
+    return replace(
+        entry, thread=checked_thread(entry.thread), source=one_of(entry.source, SOURCES, "source"),
+        text=_text(entry.text, config), tags=None if entry.tags is None else normalised(entry.tags),
+        images=None if entry.images is None else _images(entry.images, config))
+
+
+def checked_change(change: Change, config: Config) -> Change:
+    """A change as it is made."""
+    if not isinstance(change, Change):
+        raise InvalidInput(f"a change must be a Change, not {type(change).__name__}")
+    checked_id(change.id)
+    if all(each is None for each in (change.text, change.metadata, change.metadata_patch, change.tags, change.images)):
+        raise InvalidInput("nothing to change was given: give text, metadata, metadata_patch, tags or images")
+    if change.metadata is not None and change.metadata_patch is not None:
+        raise InvalidInput("give either metadata, which replaces all of it, or metadata_patch, which changes parts of it")
+    metadata.encode(change.metadata)
+    metadata.encode(change.metadata_patch, "metadata_patch")
+    return replace(
+        change, text=None if change.text is None else _text(change.text, config),
+        tags=None if change.tags is None else normalised(change.tags),
+        images=None if change.images is None else _images(change.images, config))
+
+
+def checked_id(id: object) -> int:
+    """`id` if a context could have it."""
+    return whole_number(id, "the id of a context", 1)
+
+
+def checked_ids(ids: Iterable[int]) -> list[int]:
+    """`ids` if contexts could have them."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidInput(f"ids must be a list of whole numbers, not {ids!r}")
+    return [checked_id(id) for id in ids]
+
+
+def checked_thread(thread: object) -> str:
+    """A thread's name without the white space around it."""
+    return _name(thread, "thread")
+
+
+def checked_threads(threads: Iterable[str]) -> list[str]:
+    """Threads' names without the white space around them."""
+    names = [checked_thread(thread) for thread in ([threads] if isinstance(threads, str) else threads)]
+    if len(names) > MAX_THREADS:
+        raise InvalidInput(f"{len(names):,} threads were given; name at most {MAX_THREADS:,} at once")
+    return names
+
+
+def whole_number(value: object, name: str, least: int = 0) -> int:
+    """`value` if it is a whole number that SQLite can count with."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_ID:
+        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {value!r}")
+    return value
+
+
+def one_of(value: object, known: Sequence[str], name: str) -> str:
+    """`value` if it is one of the known ones."""
+    if not isinstance(value, str) or value not in known:
+        raise InvalidInput(f"{name} must be {' or '.join(known)}, not {value!r}")
+    return value
+
+
+def normalised(tags: Iterable[str]) -> tuple[str, ...]:
+    """Tags in lower case without the white space around them, each once, sorted; blank ones are dropped."""
+    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+        raise InvalidInput(f"tags must be a list of texts, not {type(tags).__name__}")
+    kept = sorted({_name(tag, "a tag").lower() for tag in tags if storable(tag, "a tag").strip()})
+    if len(kept) > MAX_TAGS:
+        raise InvalidInput(f"{len(kept)} tags were given; at most {MAX_TAGS} are kept")
+    return tuple(kept)
+
+
+def _name(text: object, name: str) -> str:
+    trimmed = storable(text, name, blank=False).strip()
+    if len(trimmed) > MAX_NAME_CHARACTERS:
+        raise InvalidInput(f"{name} is {len(trimmed):,} characters long; it may have at most {MAX_NAME_CHARACTERS:,}")
+    return trimmed
+
+
+def _text(text: object, config: Config) -> str:
+    trimmed = storable(text, "text", blank=False).strip()
+    if (size := len(trimmed.encode())) > config.max_source_bytes:
+        raise TooLarge(f"text is {size:,} bytes; at most {config.max_source_bytes:,} are stored")
+    return trimmed
+
+
+def _images(images: Iterable[Image], config: Config) -> tuple[Image, ...]:
+    if isinstance(images, str | bytes) or not isinstance(images, Iterable):
+        raise InvalidInput(f"images must be a list of Image, not {type(images).__name__}")
+    kept = tuple(_image(image, f"image {place}", config) for place, image in enumerate(images))
+    if (size := sum(len(image.data) for image in kept)) > config.max_image_bytes_total:
+        raise TooLarge(f"the images are {size:,} bytes together; at most {config.max_image_bytes_total:,} are stored")
+    return kept
+
+
+def _image(image: object, name: str, config: Config) -> Image:
+    if not isinstance(image, Image):
+        raise InvalidInput(f"{name} must be an Image, not {type(image).__name__}")
+    if not isinstance(image.data, bytes) or not image.data:
+        raise InvalidInput(f"{name} has no data: give its bytes")
+    if len(image.data) > config.max_image_bytes:
+        raise TooLarge(f"{name} is {len(image.data):,} bytes; at most {config.max_image_bytes:,} are stored")
+    metadata.encode(image.metadata, f"{name}'s metadata")
+    return replace(image, mime_type=_name(image.mime_type, f"{name}'s mime_type"))

@@ -1,0 +1,152 @@
+"""Documents that have all words of a query, each anywhere: in the title, the text, or the path.
+
+The index of words has chunks, so each term is looked for by itself: a document is found when every term is in some
+chunk of it, or in its path. What a term is worth is the BM25 of the chunk where it is worth most.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import apsw
+
+from mcpvectordb.documents.rows import Chosen, path
+from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.vector import Allowed
+from mcpvectordb.search.fusion import rarity
+from mcpvectordb.text.query import CJK, Term, Wanted
+
+WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
+PATH_WEIGHT = 1.5
+SATURATION = 1.2  # as FTS5's k1
+FEW = 1_000  # documents or chunks that are worth looking at one by one
+SCORED = 100_000  # chunks that are looked at to score words; of the most common ones, which are left, only presence counts
+LONGEST_ENDING = 7  # letters that stemming takes away
+
+_WORD = re.compile(r"[^\W_]+")
+
+Ranked = list[tuple[int, int, float]]
+"""(document, its best chunk, score), best first."""
+
+
+def find(sql: apsw.Connection, index: Index, wanted: Wanted, chosen: Chosen, limit: int) -> Ranked:
+    """The chosen documents that have all terms and nothing that is excluded, ranked by (weighted) BM25."""
+    if not wanted.terms:
+        return []
+    search = _Search(sql, index, chosen, _paths(sql, chosen, [*wanted.terms, *wanted.excluded]))
+    rarest, *others = search.rarest_first(wanted.terms)
+    found = search.having(rarest)
+    for term in others:
+        found = {owner: found[owner].joined(each) for owner, each in search.having(term, found).items()}
+    for term in wanted.excluded:
+        for owner in search.having(term, found):
+            del found[owner]
+    ranked = sorted(found.items(), key=lambda item: (-item[1].score, item[0]))[:limit]
+    first = _first_chunks(sql, [owner for owner, each in ranked if not each.chunks])
+    return [(owner, chunk, each.score) for owner, each in ranked if (chunk := each.best() or first.get(owner))]
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one document's terms are worth, and what each of its chunks has of them."""
+
+    score: float = 0.0
+    chunks: dict[int, float] = field(default_factory=dict)
+
+    def joined(self, other: _Found) -> _Found:
+        for chunk, score in other.chunks.items():
+            self.chunks[chunk] = self.chunks.get(chunk, 0.0) + score
+        self.score += other.score
+        return self
+
+    def best(self) -> int | None:
+        return max(self.chunks, key=lambda chunk: (self.chunks[chunk], -chunk), default=None)
+
+
+class _Search:
+    """Looks for one term after the other."""
+
+    def __init__(self, sql: apsw.Connection, index: Index, chosen: Chosen, paths: Mapping[int, str]) -> None:
+        self._sql, self._index, self._chosen, self._paths = sql, index, chosen, paths
+        self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
+        self._frequency: dict[Term, int] = {}
+        self._looked_at = 0
+
+    def rarest_first(self, terms: Sequence[Term]) -> list[Term]:
+        """The terms in the order in which they leave the fewest documents for the next."""
+        self._frequency = {term: self._index.matching.frequency(self._sql, term.expression, SCORED) for term in terms}
+        return sorted(terms, key=self._frequency.__getitem__)
+
+    def having(self, term: Term, among: Mapping[int, _Found] | None = None) -> dict[int, _Found]:
+        """The documents that have a term, of all chosen ones or of the given ones."""
+        found: dict[int, _Found] = {}
+        self._looked_at += self._frequency.get(term, 0)
+        if among is not None and self._looked_at > SCORED:
+            found = {owner: _Found() for owner in self._index.matching.owners(self._sql, term.expression) if owner in among}
+        else:
+            rows = list(self._index.matching.each(self._sql, term.expression, WEIGHTS, self._owners(among)))
+            for owner, chunk, score in rows or self._spelled(term, among):
+                if among is None or owner in among:
+                    each = found.setdefault(owner, _Found())
+                    each.chunks[chunk] = score
+                    each.score = max(score, each.score)
+        named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
+        bonus = rarity(self._documents, len(named)) * PATH_WEIGHT * (SATURATION + 1) / (PATH_WEIGHT + SATURATION)
+        for owner in named:
+            if among is None or owner in among:
+                found.setdefault(owner, _Found()).score += bonus
+        return found
+
+    def _spelled(self, term: Term, among: Mapping[int, _Found] | None) -> list[tuple[int, int, float]]:
+        """Chunks with a word that begins like a term, although its stem does not: "meeting" is "meet" in the index."""
+        word = _tokens(term.text)
+        if not term.prefix or not word.isascii() or not word.isalpha():
+            return []
+        begins = re.compile(rf"(?<![^\W_]){word}", re.IGNORECASE)
+        for length in range(len(word) - 1, max(2, len(word) - LONGEST_ENDING - 1), -1):
+            stem = Term(word[:length], prefix=True).expression
+            rows = list(islice(self._index.matching.each(self._sql, stem, WEIGHTS, self._owners(among)), FEW))
+            passages = self._index.passages(self._sql, [chunk for _, chunk, _ in rows])
+            spelled = {id for id, title, headings, text in passages if any(map(begins.search, (title, *headings, text)))}
+            if spelled:
+                return [row for row in rows if row[1] in spelled]
+        return []
+
+    def _owners(self, among: Mapping[int, _Found] | None) -> Allowed:
+        """The documents to look at: once they are few, only these are scored."""
+        if among is None or len(among) > FEW:
+            return self._chosen.documents
+        return Allowed("SELECT value FROM json_each(?)", (json.dumps(list(among)),))
+
+
+# Paths are not in the index: there are few, they are short, and they change when a folder is moved.
+
+def _paths(sql: apsw.Connection, chosen: Chosen, terms: Iterable[Term]) -> dict[int, str]:
+    """The words of paths that may have one of the terms, by document."""
+    longest = [max(_tokens(term.text).split(), key=len, default="") for term in terms]
+    likely = " OR ".join(["d.library || '/' || d.source LIKE ?"] * len(longest)) if all(map(str.isascii, longest)) else "1"
+    rows = sql.execute(
+        "SELECT d.key, d.library, d.source, (SELECT root FROM libraries WHERE name = d.library) FROM documents d "
+        f"WHERE ({chosen.condition}) AND ({likely})",
+        (*chosen.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())))
+    return {key: f" {_tokens(path(library, source, root or ''))} " for key, library, source, root in rows}
+
+
+def _tokens(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def _in_path(term: Term, path: str) -> bool:
+    words = _tokens(term.text)
+    if CJK.search(words):
+        return words in path
+    return f" {words}" in path if term.prefix else f" {words} " in path
+
+
+def _first_chunks(sql: apsw.Connection, owners: list[int]) -> dict[int, int]:
+    return dict(sql.execute("SELECT owner, id FROM document_chunks WHERE position = 0 AND owner IN "
+                            "(SELECT value FROM json_each(?))", (json.dumps(owners),)))

@@ -1,0 +1,1 @@
+"""Chunks and their indexes: keyword (FTS5), vector (vec0), and what stays resident in memory."""

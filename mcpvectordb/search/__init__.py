@@ -1,0 +1,1 @@
+"""Queries over the indexes: hybrid ranking, fusion, relevance, reranking, expansion, highlighting."""

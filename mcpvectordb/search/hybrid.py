@@ -1,0 +1,127 @@
+"""Both legs of a search over one index, and how they become one ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import apsw
+
+from mcpvectordb.errors import InvalidInput
+from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.postings import Matched
+from mcpvectordb.index.vector import Allowed, Ranked
+from mcpvectordb.records import Mode, Scores
+from mcpvectordb.search import fusion
+from mcpvectordb.search.relevance import Judge
+from mcpvectordb.text import query as words
+
+BLIND_VECTOR_WEIGHT = 0.1  # for what a model cannot read: E-4021 is like E-4022 to it, and so are most foreign letters
+FEEDBACK_CHUNKS = 3  # the best chunks say better what is meant than a short query does
+MODES = ("hybrid", "text", "vector")
+MAX_RESULTS = 5_000  # a page behind twice as many would take seconds of memories by meaning
+NOTHING = Matched([], lambda ids: dict.fromkeys(ids, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """A query's embedding by a model of the file, and how much that model's opinion weighs.
+
+    `name` is the model's in the catalogue, "" for one that is not in it.
+    """
+
+    model: int
+    embedding: bytes
+    weight: float
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """(id, score, scores) of chunks, best first; which legs ran, and why others did not; who judges their relevance."""
+
+    rows: list[tuple[int, float, Scores]]
+    legs: tuple[str, ...]
+    reasons: Mapping[str, str]
+    judge: Judge
+
+
+def checked_page(limit: int, offset: int) -> None:
+    """Refuse what is no page of a list."""
+    for name, value in (("limit", limit), ("offset", offset)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+            raise InvalidInput(f"{name} must be a whole number of 0 or more, not {value!r}")
+
+
+def checked_window(limit: int, offset: int) -> int:
+    """How many results must be ranked for a page of them."""
+    checked_page(limit, offset)
+    if limit + offset > MAX_RESULTS:
+        raise InvalidInput(f"limit + offset is {limit + offset:,}, but at most {MAX_RESULTS:,} results are ranked: "
+                           "narrow the search, or browse")
+    return limit + offset
+
+
+def checked_mode(mode: str) -> Mode:
+    """`mode` if there is such a one."""
+    for known in MODES:
+        if mode == known:
+            return known  # type: ignore[return-value]  # mypy does not narrow a loop variable to the literal
+    raise InvalidInput(f"mode must be hybrid, text or vector, not {mode!r}")
+
+
+def common_words(matched: Matched) -> dict[str, str]:
+    """The reason to give where words were so common that they were not (all) looked for."""
+    return {"common words": matched.note} if matched.note else {}
+
+
+def find(sql: apsw.Connection, index: Index, text: str, meant: Meant | str, mode: Mode, allowed: Allowed, wanted: int) -> Found:
+    """The `wanted` best chunks for a query. `meant` is its embedding, or the reason why there is none."""
+    query = words.parse(text)
+    depth = fusion.tier_depth(wanted)
+    matched = NOTHING
+    by_meaning: Ranked = []
+    legs: list[str] = []
+    reasons: dict[str, str] = {}
+    if mode != "vector":
+        if query.match:
+            matched = index.matching.match(sql, query, allowed, depth)
+            legs.append("text")
+            reasons |= common_words(matched)
+        else:
+            reasons["text"] = "the query has no words to look for"
+    if mode != "text":
+        if isinstance(meant, Meant):
+            by_meaning = index.meaning.nearest(sql, meant.model, meant.embedding, index.matching.bound(query, allowed), depth)
+            legs.append("vector")
+        else:
+            reasons["vector"] = meant
+    rows = _scored(sql, index, query, meant, matched, by_meaning, legs, wanted)
+    return Found(rows, tuple(legs), reasons, judge(text, query, meant))
+
+
+def judge(text: str, query: words.Query, meant: Meant | str) -> Judge:
+    """Who tells how relevant the answers to a query are."""
+    model = meant.name if isinstance(meant, Meant) else ""
+    return Judge(model, exact=query.exact, foreign=words.foreign(text))
+
+
+def _scored(sql: apsw.Connection, index: Index, query: words.Query, meant: Meant | str, matched: Matched, by_meaning: Ranked,
+            legs: list[str], wanted: int) -> list[tuple[int, float, Scores]]:
+    text, vector = dict(matched.best), dict(by_meaning)
+    text_rank = {id: rank for rank, id in enumerate(text, 1)}
+    vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
+    if legs == ["text", "vector"] and isinstance(meant, Meant):
+        text |= matched.scores([id for id in vector if id not in text])
+        gathered = index.meaning.gathered(sql, meant.model, len(meant.embedding) // 4, list(text))
+        vector = gathered.cosines(meant.embedding)
+        weight = BLIND_VECTOR_WEIGHT if query.exact else meant.weight
+        weights, tiers = [1 - weight, weight], fusion.tiers([list(text_rank), list(vector_rank)])
+        best = [id for id, _ in fusion.fuse([text, vector], weights, tiers)[:FEEDBACK_CHUNKS]]
+        fused = fusion.fuse([text, gathered.cosines(gathered.towards(meant.embedding, best))], weights, tiers)
+    elif legs == ["vector"]:
+        fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in by_meaning]
+    else:
+        fused = [(id, fusion.saturated(score)) for id, score in matched.best]
+    return [(id, score, Scores(text=text.get(id), text_rank=text_rank.get(id), vector=vector.get(id),
+                               vector_rank=vector_rank.get(id), reach=matched.reach)) for id, score in fused[:wanted]]

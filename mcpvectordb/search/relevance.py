@@ -1,0 +1,121 @@
+"""How likely it is that a judge would call a result relevant: from the evidence of one hit to a chance of 0 to 1. Pure.
+
+A fused score only compares the candidates of one query: the best of them is near 1 even when none is any good. The cosine,
+what a cross-encoder says, and how much of a query's words a chunk has mean the same for every query. Their weights are
+fitted on judged collections, whose queries were also asked of each other's documents, where nothing answers them:
+`python -m benchmarks relevance` fits them again, leaves each collection out in turn to see how well they hold on what they
+have not seen, and prints the constants below. Half of all queries are taken to have no answer.
+
+Where nothing was judged, nothing is guessed: for models that are not among these, and for queries in other than Latin letters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcpvectordb.errors import InvalidInput
+from mcpvectordb.records import Scores
+from mcpvectordb.search.fusion import probability
+
+WEAK = 0.05  # of results that are all less likely to be relevant than this, it is said that nothing relevant was found
+_SURE = 1e-6  # no figure of a cross-encoder is taken for surer than this
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """The log odds of being relevant: `base`, and what each piece of evidence adds to it; none is negative but the base."""
+
+    base: float
+    cosine: float = 0.0
+    coverage: float = 0.0
+    reread: float = 0.0
+
+    def chance(self, scores: Scores) -> float:
+        """The chance of being relevant; evidence that these weights take no account of may be missing."""
+        return probability(self.base + self.cosine * min(1.0, max(-1.0, scores.vector or 0.0))
+                           + self.coverage * coverage(scores) + self.reread * reread(scores))
+
+
+BY_WORDS = Weights(base=-8.27, coverage=12.02)
+BY_READING = Weights(base=-1.25, reread=0.29)
+BY_MEANING = {
+    "all-MiniLM-L6-v2": Weights(base=-6.3, cosine=9.13),
+    "bge-small-en-v1.5": Weights(base=-14.79, cosine=18.26),
+}
+BY_BOTH = {
+    "all-MiniLM-L6-v2": Weights(base=-7.08, cosine=5.47, coverage=5.7),
+    "bge-small-en-v1.5": Weights(base=-12.25, cosine=11.05, coverage=5.63),
+}
+
+
+def coverage(scores: Scores) -> float:
+    """How much of what a query's words could reach a chunk has, 0 to 1; 2/3 for one that has each of them once."""
+    text, reach = scores.text or 0.0, scores.reach or 0.0
+    return text / (text + reach / 2) if text > 0 else 0.0
+
+
+def reread(scores: Scores) -> float:
+    """What a cross-encoder said, as log odds."""
+    figure = min(1 - _SURE, max(_SURE, 0.5 if scores.rerank is None else scores.rerank))
+    return math.log(figure / (1 - figure))
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges the hits of one query, by the evidence that there is for each.
+
+    `model` is the catalogue's name of the model that made the vectors, "" for others and where none was asked. A query that
+    is `exact` is nothing but codes, of which meaning knows nothing; `foreign` ones are in other than Latin letters.
+    """
+
+    model: str = ""
+    exact: bool = False
+    foreign: bool = False
+
+    def relevance(self, scores: Scores) -> float | None:
+        """The chance that a hit is relevant; None where that was not calibrated."""
+        weights = None if self.foreign else self._weights(scores)
+        return None if weights is None else weights.chance(scores)
+
+    def _weights(self, scores: Scores) -> Weights | None:
+        if scores.rerank is not None:
+            return BY_READING
+        by_words = scores.text is not None and scores.reach is not None
+        if self.exact or scores.vector is None:
+            return BY_WORDS if by_words else None
+        return (BY_BOTH if by_words else BY_MEANING).get(self.model)
+
+    @property
+    def reason(self) -> str:
+        """Why results are not judged, for those that are not."""
+        if self.foreign:
+            return "it is calibrated for queries in Latin letters only"
+        return "it is not calibrated for this way of searching" + ("" if self.model else " or this model")
+
+
+UNCALIBRATED = Judge()
+
+
+def checked(least: float) -> float:
+    """`least` if it can be asked for as a relevance."""
+    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
+        raise InvalidInput(f"min_relevance must be 0 to 1, not {least!r}")
+    return float(least)
+
+
+def verdict(found: Sequence[float | None], least: float = 0.0) -> str:
+    """A sentence for when all results are weak, or none reaches `least`; "" when there is no need for it, or no telling."""
+    known = [each for each in found if each is not None]
+    best = max(known, default=1.0)
+    if len(known) < len(found) or best >= max(WEAK, least):
+        return ""
+    which = "result" if best < least else "of these results"
+    chance = f"the best {which} has a chance of {_percent(best)} of being relevant"
+    return f"Nothing relevant was found: {chance}." if best < WEAK else (
+        f"Nothing relevant enough was found: {chance}, and {round(100 * least)} % was asked for.")
+
+
+def _percent(chance: float) -> str:
+    return f"about {round(100 * chance)} %" if chance >= 0.01 else "less than 1 %"

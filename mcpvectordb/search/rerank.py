@@ -1,0 +1,69 @@
+"""The cross-encoder of a database: loaded when first asked, and never asked the same thing twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from mcpvectordb.config import Config
+from mcpvectordb.embedding import weights
+from mcpvectordb.embedding.catalogue import Model
+from mcpvectordb.embedding.reranker import DEFAULT, Reranker
+from mcpvectordb.errors import ModelError
+from mcpvectordb.storage import cache
+from mcpvectordb.storage.cache import Cache
+from mcpvectordb.text import query as words
+
+
+class Reranking:
+    """Any thread may ask; the first one loads the model."""
+
+    def __init__(self, config: Config, cache: Cache) -> None:
+        self._config, self._cache = config, cache
+        self._lock = threading.Lock()
+        self._loaded: Reranker | None = None
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float] | str:
+        """How well each passage answers the query, 0 to 1, or the reason why it was not asked."""
+        from statistics import median
+
+        if not passages:
+            return "there is nothing to rerank"
+        if len(query) > median(map(len, passages)):
+            return "the query is longer than the passages, and the reranker was made for short questions"
+        try:
+            model = weights.find(DEFAULT, self._config.models_folder())
+            if model.latin_only and words.foreign(query):
+                return f"{model.name} reads Latin letters only"
+            return self._scores(model, query, passages)
+        except ModelError as error:
+            return str(error)
+
+    def lacking(self) -> str:
+        """Why the model is not to be had on this machine; "" when its files are there."""
+        try:
+            weights.locate(weights.find(DEFAULT, self._config.models_folder()), self._config.models_folder())
+        except ModelError as error:
+            return str(error)
+        return ""
+
+    def close(self) -> None:
+        """Let go of the model."""
+        if self._loaded is not None:
+            self._loaded.close()
+
+    def _scores(self, model: Model, query: str, passages: Sequence[str]) -> list[float]:
+        keys = [cache.key("rerank", model.digest, query, passage) for passage in passages]
+        known = {key: value for key, value in self._cache.read(keys).items() if isinstance(value, float)}
+        missing = {key: passage for key, passage in zip(keys, passages, strict=True) if key not in known}
+        if missing:
+            new = dict(zip(missing, self._reranker(model).scores(query, list(missing.values())), strict=True))
+            self._cache.write(new)
+            known |= new
+        return [known[key] for key in keys]
+
+    def _reranker(self, model: Model) -> Reranker:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = Reranker(model, weights.locate(model, self._config.models_folder()))
+            return self._loaded

@@ -1,0 +1,1 @@
+"""The vectors shelf: embeddings that a user brings along."""

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpvectordb import Database, InvalidInput, NotFound
+from mcpvectordb.documents.rows import path as shown
+from tests.support import Letters
+
+
+@pytest.fixture
+def notes(db: Database, tmp_path: Path) -> Path:
+    """A library `notes` that follows a folder, and some texts beside it."""
+    root = tmp_path / "Notes"
+    for name, text in (("tea.md", "# Tea\n\nwater\n"), ("2025/meeting one.md", "# Meeting\n"), ("2025/tea.md", "# Other tea\n"),
+                       ("a_b.md", "under\n"), ("axb.md", "score\n"), ("100%.md", "percent\n"), ("odd:12", "odd name\n")):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    db.documents.add_library("notes", root)
+    db.documents.sync(embed=False)
+    db.documents.ingest_text("kettle", source="plain.md", embed=False)
+    db.documents.ingest_text("page", source="https://example.org/a/b", library="web", embed=False)
+    return root
+
+
+def path(db: Database, name: str) -> str:
+    return db.documents.find(name).document.path
+
+
+def test_a_path_is_the_library_and_the_place_in_its_folder(db: Database, notes: Path) -> None:
+    assert {each.path for each in db.documents.browse(limit=100)} == {
+        "notes/tea.md", "notes/2025/meeting one.md", "notes/2025/tea.md", "notes/a_b.md", "notes/axb.md", "notes/100%.md",
+        "notes/odd:12", "default/plain.md", "web/https://example.org/a/b"}
+
+
+def test_a_file_outside_of_the_folder_is_shown_with_its_whole_path(db: Database, notes: Path, tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere.md"
+    file.write_text("else\n")
+    done = db.documents.ingest(file, library="notes", embed=False)
+    assert done.document.path == f"notes{file}"
+    assert path(db, done.document.path) == done.document.path
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("notes/tea.md", "notes/tea.md"), ("tea.md", "notes/tea.md"), ("2025/tea.md", "notes/2025/tea.md"),
+    ("meeting one.md", "notes/2025/meeting one.md"), (" 'notes/tea.md' ", "notes/tea.md"), ("plain.md", "default/plain.md"),
+    ("default/plain.md", "default/plain.md"), ("https://example.org/a/b", "web/https://example.org/a/b"),
+    ("example.org/a/b", "web/https://example.org/a/b"), ("a_b.md", "notes/a_b.md"), ("notes/odd:12", "notes/odd:12"),
+    ("./tea.md", "notes/tea.md"),
+])
+def test_a_document_has_many_names(db: Database, notes: Path, name: str, expected: str) -> None:
+    assert path(db, name) == expected
+
+
+def test_it_can_be_named_by_file_id_and_hash(db: Database, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = db.documents.find("notes/tea.md").document
+    digest = hashlib.sha256((notes / "tea.md").read_bytes()).hexdigest()
+    monkeypatch.setenv("HOME", str(notes))
+    by_hash = (f"#{digest[:6]}", digest[:6].upper(), f'"#{digest[:9]}"', digest)
+    for name in (str(notes / "tea.md"), "~/tea.md", document.id, *by_hash):
+        assert db.documents.find(name).document == document
+
+
+@pytest.mark.parametrize("name", ["ea.md", "a%b.md", "%", "_", "", "/", "#", "#123", "#zzzzzz", "other/tea.md", "notes",
+                                  "notes/", "NOTES/tea.md", "..", "\x00"])
+def test_what_nothing_is_called_is_not_found(db: Database, notes: Path, name: str) -> None:
+    with pytest.raises(NotFound):
+        db.documents.find(name)
+
+
+def test_lines_may_follow_a_name(db: Database, notes: Path) -> None:
+    place = db.documents.find("tea.md:120")
+    assert (place.document.path, place.line, place.lines) == ("notes/tea.md", 120, None)
+    place = db.documents.find("notes/tea.md:120:20")
+    assert (place.line, place.lines) == (120, 20)
+    digest = place.document.hash[:6]
+    assert db.documents.find(f"#{digest}:7").line == 7
+    assert db.documents.find("notes/odd:12").line is None
+    assert db.documents.find("notes/odd:12:3").line == 3
+
+
+def test_two_files_alike_share_a_hash_and_the_first_is_meant(db: Database, notes: Path) -> None:
+    first = db.documents.ingest_text("same", source="one.md", embed=False).document
+    db.documents.ingest_text("same", source="two.md", embed=False)
+    assert db.documents.find(f"#{first.hash[:6]}").document == first
+
+
+def test_of_two_with_the_same_path_the_newest_is_meant(db: Database, tmp_path: Path) -> None:
+    file = tmp_path / "a.md"
+    file.write_text("text\n")
+    db.documents.ingest(file, embed=False)
+    newest = db.documents.ingest(file, embed=False, duplicate=True).document
+    assert db.documents.find(newest.path).document == newest
+
+
+def test_similar_names_are_suggested_and_all_of_them_can_be_found(db: Database, notes: Path) -> None:
+    assert db.documents.similar("meetng one.md") == ["notes/2025/meeting one.md"]
+    assert db.documents.similar("nots/tea.md:12")[0] == "notes/tea.md"
+    assert db.documents.similar("#abcdef") == []
+    for name in ("te.md", "notes/axc.md", "100.md", "plane.md"):
+        suggested = db.documents.similar(name)
+        assert suggested and all(path(db, each) == each for each in suggested)
+
+
+@pytest.mark.parametrize(("pattern", "expected"), [
+    ("notes/*.md", ["100%.md", "a_b.md", "axb.md", "tea.md"]), ("2025/*.md", ["2025/meeting one.md", "2025/tea.md"]),
+    ("**/tea.md", ["2025/tea.md", "tea.md"]), ("notes/{tea,axb}.md", ["axb.md", "tea.md"]),
+    ("notes/a?b.md", ["a_b.md", "axb.md"]),
+    ("*.txt", []), ("notes/2025/**", ["2025/meeting one.md", "2025/tea.md"]),
+])
+def test_patterns_are_for_paths_with_and_without_the_library(
+        db: Database, notes: Path, pattern: str, expected: list[str]) -> None:
+    assert [each.path for each in db.documents.matching(pattern) if each.library == "notes"] == [
+        f"notes/{each}" for each in expected]
+
+
+def test_a_pattern_that_cannot_be_understood_is_an_error(db: Database) -> None:
+    for pattern in ("a[", "{a", "", " "):
+        with pytest.raises(InvalidInput):
+            db.documents.matching(pattern)
+
+
+@settings(max_examples=40)
+@given(library=st.text("ab/ :#\"'", min_size=1, max_size=6).filter(str.strip),
+       source=st.text("ab/ :1#%\"'~\\", min_size=1, max_size=8).filter(str.strip))
+def test_every_document_is_found_by_its_path(library: str, source: str) -> None:
+    with Database(":memory:", embedder=Letters()) as db:
+        document = db.documents.ingest_text("x", source=source, library=library, embed=False).document
+        assert db.documents.find(document.path).document == document
+
+
+def test_a_path_is_relative_only_inside_of_the_folder() -> None:
+    assert shown("n", "/a/b/c.md", "/a/b") == "n/c.md"
+    assert shown("n", "/a/bc.md", "/a/b") == "n/a/bc.md"
+    assert shown("n", "/a/b/c.md", "") == "n/a/b/c.md"
+
+
+def test_the_bytes_of_a_text_are_counted_without_reading_it(db: Database) -> None:
+    id = db.documents.ingest_text("naïve 数据库\n" * 300, source="a", embed=False).document.id
+    assert db.documents.text_bytes(id) == len(db.documents.text(id).encode())
+
+
+def test_coverage_counts_contents_and_not_copies(db: Database) -> None:
+    assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (0, 0)
+    db.documents.ingest_text("one", source="one")
+    db.documents.ingest_text("two", source="two", embed=False)
+    db.documents.ingest_text("two", source="copy of two", embed=False)
+    assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (1, 1)
+    db.documents.ingest_text("one", source="copy of one", embed=False)
+    assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (1, 1)
+    db.embed_pending()
+    assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (2, 0)

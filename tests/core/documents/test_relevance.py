@@ -1,0 +1,122 @@
+"""Whether a search can say that nothing relevant was found, with the real model on a small library of aerodynamics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
+from mcpvectordb.index.keyword import COUNTED
+from mcpvectordb.search.relevance import WEAK
+from tests.support_aerodynamics import ANSWERED, UNHEARD_OF, fill
+
+MODEL = "all-MiniLM-L6-v2"
+
+
+@pytest.fixture(scope="module")
+def air(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with Database(tmp_path_factory.mktemp("air") / "air.db", config=Config(model=MODEL)) as db:
+        fill(db)
+        yield db
+
+
+def relevances(results: Results[Chunk]) -> list[float]:
+    found = [hit.relevance for hit in results]
+    assert all(each is not None and 0 <= each <= 1 for each in found)
+    return found
+
+
+@pytest.mark.parametrize("query", UNHEARD_OF)
+def test_of_cooking_aerodynamics_says_that_nothing_relevant_was_found(air: Database, query: str) -> None:
+    for mode in ("hybrid", "vector"):
+        results = air.documents.search(query, mode=mode)
+        assert len(results) == 5 and max(relevances(results)) < WEAK
+        assert results.verdict.startswith("Nothing relevant was found: the best of these results has a chance of ")
+    assert air.documents.search(query, mode="text").hits == ()
+
+
+@pytest.mark.parametrize("query", ANSWERED)
+@pytest.mark.parametrize("mode", ["hybrid", "text", "vector"])
+def test_of_flight_it_does_not(air: Database, query: str, mode: str) -> None:
+    results = air.documents.search(query, mode=mode)
+    assert relevances(results)[0] > 0.3 and results.verdict == ""
+
+
+def test_results_that_are_not_relevant_enough_are_left_out(air: Database) -> None:
+    everything = air.documents.search(ANSWERED[0])
+    some = air.documents.search(ANSWERED[0], min_relevance=0.3)
+    assert len(everything) == 5
+    assert some.hits == tuple(hit for hit in everything if hit.relevance >= 0.3) and len(some) == 1
+    assert some.verdict == "" and "relevance" not in some.reasons
+
+
+def test_when_none_is_left_the_sentence_tells_how_near_the_best_came(air: Database) -> None:
+    nothing = air.documents.search(UNHEARD_OF[0], min_relevance=0.5)
+    assert nothing.hits == () and nothing.verdict.startswith("Nothing relevant was found: the best result has a chance of ")
+    hardly = air.documents.search(ANSWERED[0], min_relevance=1)
+    assert hardly.hits == () and hardly.verdict.startswith("Nothing relevant enough was found: ")
+    assert hardly.verdict.endswith("and 100 % was asked for.")
+
+
+def test_what_is_no_chance_is_refused(air: Database) -> None:
+    with pytest.raises(InvalidInput, match="min_relevance must be 0 to 1, not 2"):
+        air.documents.search("flutter", min_relevance=2)
+
+
+def test_letters_that_were_not_calibrated_are_not_judged_and_that_is_said_when_it_matters(air: Database) -> None:
+    plain, asked = (air.documents.search("Что такое флаттер?", min_relevance=each) for each in (0, 0.5))
+    assert [hit.relevance for hit in plain] == [None] * 5 and plain.verdict == "" and "relevance" not in plain.reasons
+    assert asked.hits == plain.hits and "Latin letters" in asked.reasons["relevance"]
+
+
+def test_a_code_that_no_text_has_finds_nothing_relevant_however_near_others_are(air: Database) -> None:
+    assert "Nothing relevant was found" in air.documents.search("E-4021").verdict
+
+
+def test_a_model_of_the_users_own_is_not_judged(db: Database) -> None:
+    db.documents.ingest_text("The kettle reports an error.", source="kettle")
+    (hit,) = db.documents.search("kettle")
+    assert hit.relevance is None and hit.scores.vector is not None
+    assert "model" in db.documents.search("kettle", min_relevance=0.5).reasons["relevance"]
+    assert [hit.relevance is None for hit in db.documents.search("kettle", mode="text")] == [False]
+
+
+def test_whole_documents_are_judged_by_the_same_evidence(air: Database) -> None:
+    for mode, options in (("vector", {}), ("hybrid", {"rerank": False})):
+        assert "Nothing relevant was found" in air.documents.query(UNHEARD_OF[0], mode=mode, **options).verdict
+        found = air.documents.query(ANSWERED[0], mode=mode, **options)
+        assert found[0].relevance > 0.3 and found.verdict == ""
+    assert [hit.relevance for hit in air.documents.query("panel flutter", mode="text")] == [None]
+
+
+def test_contexts_are_not_judged(air: Database) -> None:
+    air.contexts.add("a thread", "agent", "Panels flutter at high speed.")
+    (hit,) = air.contexts.search("flutter")
+    assert hit.relevance is None
+
+
+# What the words of a query could reach
+
+
+def test_an_average_chunk_with_every_word_once_has_what_can_be_reached(db: Database) -> None:
+    for number, word in enumerate(("apple", "pear", "plum", "fig", "quince", "peach", "cherry", "grape")):
+        db.documents.ingest_text(f"tart {word} {'jam' if number < 2 else 'pie'}", source=f"{number}")
+    best, other = db.documents.search("apple jam", mode="text")
+    assert best.scores.text == pytest.approx(best.scores.reach, rel=1e-5)
+    assert other.scores.text < best.scores.text and other.scores.reach == best.scores.reach
+    repeated = db.documents.search("apple apple jam jam", mode="text")[0].scores
+    assert repeated.text == pytest.approx(repeated.reach, rel=1e-5) and repeated.reach == pytest.approx(2 * best.scores.reach)
+    (quoted,) = db.documents.search('"apple jam"', mode="text")
+    assert quoted.scores.text == pytest.approx(quoted.scores.reach, rel=1e-5)
+
+
+def test_how_common_a_word_is_is_told_without_counting_all_of_it(db: Database) -> None:
+    with db._file.writing() as sql:
+        index = db.documents._index
+        for id in range(1, 3 * COUNTED + 1):
+            index._put_words(sql, (id, "", (), f"{'often' if id % 2 else 'seldom'} {'rare' if id == 5 else 'common'} word"))
+        query = index.matching
+        assert query._having(sql, '"often"', 3 * COUNTED) == pytest.approx(1.5 * COUNTED, rel=0.01)
+        assert query._having(sql, '"rare"', 3 * COUNTED) == 1
+        assert query._having(sql, '"word"', 3 * COUNTED) == 3 * COUNTED

@@ -1,0 +1,552 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from mcpvectordb import Config, Database, Document, NotFound, Progress, ReadOnly, Synced, Unreadable
+from tests.support import ROOT, Letters, python
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+BROKEN_PDF = b"%PDF-1.7\nnot really"
+
+
+class Folder:
+    """A folder, and the library that follows it."""
+
+    def __init__(self, db: Database, root: Path) -> None:
+        self.db, self.root = db, root
+
+    def write(self, path: str, content: str | bytes = "words") -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+    def sync(self) -> Synced:
+        (done,) = self.db.documents.sync("notes", embed=False)
+        return done
+
+    def documents(self) -> dict[str, Document]:
+        return {Path(each.source).relative_to(self.root).as_posix(): each
+                for each in self.db.documents.browse(library="notes", limit=10_000)}
+
+    def texts(self) -> dict[str, str]:
+        return {path: self.db.documents.text(each.id) for path, each in self.documents().items()}
+
+
+@pytest.fixture
+def folder(db: Database, tmp_path: Path) -> Folder:
+    root = tmp_path / "notes"
+    root.mkdir()
+    db.documents.add_library("notes", root)
+    return Folder(db, root)
+
+
+def counts(done: Synced) -> dict[str, int]:
+    """All that was done, without what was not."""
+    numbers = {name: getattr(done, name) for name in ("indexed", "replaced", "moved", "removed", "unchanged")}
+    return {name: number for name, number in numbers.items() if number}
+
+
+@contextlib.contextmanager
+def same_time(file: Path) -> Iterator[None]:
+    """What happens to a file inside leaves no trace in its modification time."""
+    info = file.stat()
+    yield
+    os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def test_new_files_come_in_with_absolute_paths_and_changed_ones_are_replaced(folder: Folder) -> None:
+    file = folder.write("deep/a.md", "# Apple\n\nred")
+    folder.write("b.txt", "bear")
+    assert counts(folder.sync()) == {"indexed": 2}
+    document = folder.documents()["deep/a.md"]
+    assert (document.source, document.title, document.library) == (str(file), "Apple", "notes")
+    file.write_text("# Apple\n\ngreen, and larger")
+    assert counts(folder.sync()) == {"replaced": 1, "unchanged": 1}
+    assert folder.texts() == {"deep/a.md": "# Apple\n\ngreen, and larger", "b.txt": "bear"}
+
+
+def test_vanished_files_go(folder: Folder) -> None:
+    folder.write("a.md")
+    folder.write("d/b.md", "b")
+    folder.sync()
+    shutil.rmtree(folder.root / "d")
+    assert counts(folder.sync()) == {"removed": 1, "unchanged": 1}
+    (folder.root / "a.md").unlink()
+    assert counts(folder.sync()) == {"removed": 1}
+    assert folder.texts() == {} and folder.db.check() == []
+
+
+def test_a_file_of_the_same_size_and_time_is_not_even_opened(folder: Folder) -> None:
+    file = folder.write("a.md", "one")
+    folder.sync()
+    with same_time(file):
+        file.write_text("two")
+    assert counts(folder.sync()) == {"unchanged": 1}
+    assert folder.texts() == {"a.md": "one"}
+
+
+def test_a_touched_file_is_hashed_once_and_not_read_again(folder: Folder) -> None:
+    file = folder.write("a.md", "one")
+    folder.sync()
+    before = folder.documents()["a.md"]
+    os.utime(file, (1, 1))
+    assert counts(folder.sync()) == {"unchanged": 1}
+    after = folder.documents()["a.md"]
+    assert after.id == before.id and after.modified.startswith("1970-01-01")
+    with same_time(file):
+        file.write_text("two")
+    assert counts(folder.sync()) == {"unchanged": 1} and folder.texts() == {"a.md": "one"}
+
+
+def test_changes_in_quick_succession_are_never_missed(folder: Folder) -> None:
+    for number in range(20):
+        folder.write("a.md", f"number {number:03}")
+        folder.sync()
+        assert folder.texts() == {"a.md": f"number {number:03}"}
+
+
+@pytest.mark.parametrize("digits", [0, 1])
+def test_a_file_is_read_when_later_changes_cannot_have_its_time_any_more(folder: Folder, monkeypatch: pytest.MonkeyPatch,
+                                                                         digits: int) -> None:
+    monkeypatch.setattr("mcpvectordb.documents.sync.TICK", 400_000_000)
+    file = folder.write("a.md")
+    folder.db.documents.ingest_text("the file is made by now", source="x")
+    now = time.time_ns() // 10**9 * 10**9 if digits == 0 else time.time_ns() | 1
+    os.utime(file, ns=(now, now))
+    folder.sync()
+    assert time.time_ns() - now >= (2_000_000_000, 400_000_000)[digits]
+
+
+def test_a_file_of_another_size_is_read_whatever_its_time(folder: Folder) -> None:
+    file = folder.write("a.md", "one")
+    folder.sync()
+    with same_time(file):
+        file.write_text("three")
+    assert counts(folder.sync()) == {"replaced": 1} and folder.texts() == {"a.md": "three"}
+
+
+def test_what_is_no_document_is_skipped_counted_and_not_read_again(folder: Folder) -> None:
+    image, empty = folder.write("a.txt", PNG), folder.write("empty.md", " \n")
+    folder.write(".hidden.md")
+    folder.write("x.log")
+    folder.write(".gitignore", "*.log\n")
+    expected = {"of no readable type": 1, "without text": 1, "hidden": 1, "ignored": 1}
+    for content in (PNG, b"a" * len(PNG)):
+        done = folder.sync()
+        assert done.skipped == expected and not counts(done) and not done.failures
+        with same_time(image):
+            image.write_bytes(content)
+    empty.write_text("not empty")
+    assert counts(folder.sync()) == {"indexed": 1}
+    image.write_text("a text after all")
+    assert folder.sync().skipped == {"hidden": 1, "ignored": 1}
+    assert folder.texts() == {"a.txt": "a text after all", "empty.md": "not empty"}
+
+
+def test_what_another_version_of_the_program_skipped_is_looked_at_again(folder: Folder) -> None:
+    image = folder.write("a.txt", PNG)
+    folder.sync()
+    with same_time(image):
+        image.write_bytes(b"a" * len(PNG))
+    other = apsw.Connection(str(folder.db.path))
+    other.execute("UPDATE library_skipped SET version = 'older'")
+    assert counts(folder.sync()) == {"indexed": 1}
+    assert other.execute("SELECT count(*) FROM library_skipped").get == 0
+    other.close()
+
+
+def test_a_skipped_file_that_vanished_is_forgotten(folder: Folder) -> None:
+    folder.write("a.png", PNG).rename(folder.write("b.png", PNG))
+    folder.sync()
+    (folder.root / "b.png").unlink()
+    assert folder.sync().skipped == {}
+    other = apsw.Connection(str(folder.db.path))
+    assert other.execute("SELECT count(*) FROM library_skipped").get == 0
+    other.close()
+
+
+def test_a_skipped_file_that_was_ingested_by_hand_stays(folder: Folder) -> None:
+    file = folder.write("a.txt", PNG)
+    folder.sync()
+    file.write_text("a text after all")
+    folder.db.documents.ingest(file, library="notes")
+    for _ in range(2):
+        assert counts(folder.sync()) == {"unchanged": 1} and folder.texts() == {"a.txt": "a text after all"}
+
+
+def test_one_file_that_fails_is_told_and_does_not_stop_the_others(folder: Folder) -> None:
+    folder.write("a.md")
+    bad = folder.write("b.pdf", BROKEN_PDF)
+    folder.write("c.md", "c")
+    for expected in ({"indexed": 2}, {"unchanged": 2}):
+        done = folder.sync()
+        assert counts(done) == expected
+        ((path, message),) = done.failures
+        assert path == str(bad) and "b.pdf" in message
+    assert set(folder.texts()) == {"a.md", "c.md"}
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (PNG, "PNG image"), (b" \n ", "No text"), (BROKEN_PDF, "PDF"), (b"x" * 2001, "2001 bytes"),
+])
+def test_the_old_version_stays_when_the_new_one_cannot_be_read(path: Path, tmp_path: Path, content: bytes,
+                                                               message: str) -> None:
+    root = tmp_path / "notes"
+    root.mkdir()
+    with Database(path, embedder=Letters(), config=Config(max_source_bytes=2000)) as db:
+        db.documents.add_library("notes", root)
+        folder = Folder(db, root)
+        file = folder.write("a.md", "precious")
+        folder.sync()
+        before = folder.documents()
+        file.write_bytes(content)
+        done = folder.sync()
+        ((failed, why),) = done.failures
+        assert failed == str(file) and message in why and "the version from before is kept" in why and not done.skipped
+        assert folder.documents() == before and folder.texts() == {"a.md": "precious"}
+        file.write_text("readable again")
+        assert counts(folder.sync()) == {"replaced": 1}
+
+
+def test_a_moved_file_keeps_its_identity(folder: Folder) -> None:
+    file = folder.write("a/x.md", "# Apple\n\nred")
+    folder.write("a/y.md", "bear")
+    folder.sync()
+    before = folder.documents()["a/x.md"]
+    for target in ("b/x.md", "a/x.md", "z/deep/x.md"):
+        (folder.root / target).parent.mkdir(parents=True, exist_ok=True)
+        file = file.rename(folder.root / target)
+        assert counts(folder.sync()) == {"moved": 1, "unchanged": 1}
+        after = folder.documents()[target]
+        assert (after.id, after.created_at, after.title) == (before.id, before.created_at, "Apple")
+        assert after.source == str(file)
+    assert counts(folder.sync()) == {"unchanged": 2} and folder.db.check() == []
+
+
+def test_a_renamed_file_keeps_its_identity_and_gets_the_title_of_its_new_name(folder: Folder) -> None:
+    file = folder.write("pear.txt", "green")
+    document = folder.db.documents.ingest(file, library="notes", metadata={"kind": "fruit"}).document
+    folder.sync()
+    file.rename(folder.root / "plum.txt")
+    assert counts(folder.sync()) == {"moved": 1}
+    after = folder.documents()["plum.txt"]
+    assert (after.id, after.created_at, after.metadata) == (document.id, document.created_at, {"kind": "fruit"})
+    assert "plum" in after.title and "pear" in document.title
+    assert [hit.item.document.id for hit in folder.db.documents.search("plum", mode="text")] == [document.id]
+    assert not folder.db.documents.search("pear", mode="text").hits
+    assert folder.db.check() == []
+
+
+def test_a_file_that_is_moved_over_another_takes_its_place(folder: Folder) -> None:
+    folder.write("a/x.md", "apple")
+    folder.write("b/x.md", "bear")
+    folder.sync()
+    apple = folder.documents()["a/x.md"]
+    (folder.root / "a" / "x.md").replace(folder.root / "b" / "x.md")
+    assert counts(folder.sync()) == {"moved": 1}
+    assert {path: each.id for path, each in folder.documents().items()} == {"b/x.md": apple.id}
+    assert folder.texts() == {"b/x.md": "apple"} and folder.db.documents.count() == 1 and folder.db.check() == []
+
+
+def test_a_copy_is_no_move(folder: Folder) -> None:
+    file = folder.write("a.md", "apple")
+    folder.sync()
+    before = folder.documents()["a.md"]
+    folder.write("b.md", "apple")
+    assert counts(folder.sync()) == {"indexed": 1, "unchanged": 1}
+    assert folder.documents()["a.md"] == before and folder.documents()["b.md"].id != before.id
+    file.unlink()
+    assert counts(folder.sync()) == {"removed": 1, "unchanged": 1}
+
+
+def test_a_file_renamed_to_a_type_that_cannot_be_read_goes(folder: Folder) -> None:
+    folder.write("a.md", "apple").rename(folder.root / "b.md")
+    folder.sync()
+    (folder.root / "b.md").rename(folder.root / "b.unheard-of")
+    done = folder.sync()
+    assert counts(done) == {"removed": 1} and done.skipped == {"of no readable type": 1}
+
+
+def test_what_becomes_ignored_goes_and_comes_back_when_it_is_not(folder: Folder) -> None:
+    folder.write("a.md", "apple")
+    folder.write("d/b.md", "bear")
+    folder.sync()
+    folder.write(".mcpvectordbignore", "d/\n")
+    done = folder.sync()
+    assert counts(done) == {"removed": 1, "unchanged": 1} and done.skipped == {"ignored": 1}
+    folder.write(".mcpvectordbignore", "")
+    assert counts(folder.sync()) == {"indexed": 1, "unchanged": 1}
+
+
+def test_the_librarys_pattern_and_ignore_list_choose(folder: Folder) -> None:
+    for path in ("a.md", "b.txt", "d/c.md", "d/drafts/e.md"):
+        folder.write(path, path)
+    folder.db.documents.add_library("notes", folder.root, pattern="**/*.md", ignore=["drafts/"])
+    assert counts(folder.sync()) == {"indexed": 2} and set(folder.texts()) == {"a.md", "d/c.md"}
+    folder.db.documents.add_library("notes", folder.root, pattern="*.{md,txt}")
+    assert counts(folder.sync()) == {"indexed": 1, "removed": 1, "unchanged": 1}
+
+
+def test_links_lead_nowhere(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("secret")
+    folder.write("a.md")
+    (folder.root / "out.md").symlink_to(tmp_path / "secret.md")
+    (folder.root / "loop").symlink_to(folder.root)
+    done = folder.sync()
+    assert counts(done) == {"indexed": 1}
+    assert done.skipped == {"link out of the root": 1, "link within the root": 1}
+
+
+def test_a_missing_folder_is_refused_and_nothing_is_lost(folder: Folder, tmp_path: Path) -> None:
+    folder.write("a.md")
+    folder.sync()
+    folder.root.rename(tmp_path / "elsewhere")
+    for name in ("notes", None):
+        with pytest.raises(Unreadable, match=r"notes.*No such file.*nothing was removed"):
+            folder.db.documents.sync(name)
+    folder.root.mkdir()  # as a mount point is there, but empty, without its disk
+    with pytest.raises(Unreadable, match="not mounted"):
+        folder.sync()
+    assert set(folder.texts()) == {"a.md"}
+    folder.root.rmdir()
+    (tmp_path / "elsewhere").rename(folder.root)
+    assert counts(folder.sync()) == {"unchanged": 1}
+
+
+def test_one_missing_folder_keeps_everything_as_it_is(folder: Folder) -> None:
+    folder.write("a.md")
+    folder.write("sub/b.md", "bear")
+    folder.db.documents.add_library("sub", folder.root / "sub")
+    shutil.rmtree(folder.root / "sub")
+    with pytest.raises(Unreadable, match="library 'sub'"):
+        folder.db.documents.sync()
+    assert folder.texts() == {}
+
+
+def test_a_folder_that_is_taken_away_during_a_sync_loses_nothing(folder: Folder, tmp_path: Path) -> None:
+    folder.write("a.md", "apple")
+    folder.write("b.md", "bear")
+    folder.sync()
+    folder.write("a.md", "another apple")
+
+    def take_away(progress: Progress) -> None:
+        if not (tmp_path / "away").exists():
+            folder.root.rename(tmp_path / "away")
+            folder.root.mkdir()
+
+    with pytest.raises(Unreadable, match="not mounted"):
+        folder.db.documents.sync(progress=take_away)
+    assert folder.db.documents.count(library="notes") == 2
+
+
+def test_a_folder_that_was_made_anew_is_followed(folder: Folder, tmp_path: Path) -> None:
+    folder.write("a.md", "apple")
+    folder.sync()
+    folder.root.rename(tmp_path / "old")
+    folder.write("b.md", "bear")
+    assert counts(folder.sync()) == {"indexed": 1, "removed": 1}
+    (folder.root / "b.md").unlink()
+    assert counts(folder.sync()) == {"removed": 1}  # this folder may well be emptied
+
+
+def test_a_folder_that_became_a_link_is_still_the_same(folder: Folder, tmp_path: Path) -> None:
+    folder.write("a.md")
+    folder.sync()
+    before = folder.documents()
+    folder.root.rename(tmp_path / "elsewhere")
+    folder.root.symlink_to(tmp_path / "elsewhere")
+    folder.write("b.md", "bear")
+    assert counts(folder.sync()) == {"indexed": 1, "unchanged": 1}
+    assert folder.documents()["a.md"] == before["a.md"] and counts(folder.sync()) == {"unchanged": 2}
+
+
+def test_what_lies_in_a_folder_that_cannot_be_looked_at_stays(folder: Folder) -> None:
+    folder.write("d/e/a.md", "apple")
+    folder.write("b.md", "bear")
+    folder.sync()
+    rules = folder.write("d/.gitignore", b"x" * 1_000_001)
+    (folder.root / "b.md").unlink()
+    done = folder.sync()
+    assert counts(done) == {"removed": 1} and [path for path, _ in done.failures] == [str(folder.root / "d")]
+    assert set(folder.texts()) == {"d/e/a.md"}
+    rules.unlink()
+    assert counts(folder.sync()) == {"unchanged": 1}
+
+
+def test_the_database_does_not_take_in_itself(tmp_path: Path) -> None:
+    with Database(tmp_path / "own.db", embedder=Letters()) as db:
+        db.documents.add_library("notes", tmp_path)
+        (tmp_path / "a.md").write_text("apple")
+        (done,) = db.documents.sync()
+        assert counts(done) == {"indexed": 1} and done.skipped["the database itself"] >= 2 and not done.failures
+
+
+def test_documents_from_elsewhere_stay_in_the_library(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "notes-too.md").write_text("a file beside the folder")
+    folder.db.documents.ingest_text("a thought", source="thought", library="notes")
+    folder.db.documents.ingest(tmp_path / "notes-too.md", library="notes")
+    folder.write("a.md")
+    assert counts(folder.sync()) == {"indexed": 1}
+    (folder.root / "a.md").unlink()
+    assert counts(folder.sync()) == {"removed": 1}
+    assert folder.db.documents.count(library="notes") == 2
+
+
+def test_a_file_that_was_ingested_by_hand_belongs_to_the_library(folder: Folder) -> None:
+    file = folder.write("a.md")
+    document = folder.db.documents.ingest(file, library="notes").document
+    assert counts(folder.sync()) == {"unchanged": 1} and folder.documents()["a.md"].id == document.id
+    file.unlink()
+    assert counts(folder.sync()) == {"removed": 1}
+
+
+def test_several_documents_of_one_file_stay_until_it_goes(folder: Folder) -> None:
+    file = folder.write("a.md")
+    for _ in range(2):
+        folder.db.documents.ingest(file, library="notes", duplicate=True)
+    for _ in range(2):
+        assert counts(folder.sync()) == {"unchanged": 1} and folder.db.documents.count(library="notes") == 2
+    file.unlink()
+    assert counts(folder.sync()) == {"removed": 2} and folder.db.documents.count(library="notes") == 0
+
+
+def test_a_document_that_was_deleted_by_hand_comes_back(folder: Folder) -> None:
+    folder.write("a.md")
+    folder.sync()
+    folder.db.documents.delete(folder.documents()["a.md"].id)
+    assert counts(folder.sync()) == {"indexed": 1}
+
+
+def test_all_libraries_are_synced_or_the_named_one(folder: Folder) -> None:
+    folder.write("sub/a.md")
+    folder.db.documents.add_library("sub", folder.root / "sub")
+    assert [(each.library, each.indexed) for each in folder.db.documents.sync()] == [("notes", 1), ("sub", 1)]
+    folder.write("sub/b.md", "bear")
+    assert [(each.library, each.indexed) for each in folder.db.documents.sync("sub")] == [("sub", 1)]
+    with pytest.raises(NotFound, match="nowhere"):
+        folder.db.documents.sync("nowhere")
+
+
+def test_a_sync_embeds_unless_told_not_to(folder: Folder, path: Path) -> None:
+    folder.write("a.md")
+    (done,) = folder.db.documents.sync(embed=False)
+    assert folder.db.stats().pending == 1 and done.note == ""
+    (done,) = folder.db.documents.sync()
+    assert folder.db.stats().pending == 0 and done.note == ""
+
+
+def test_a_sync_without_the_model_stores_and_says_what_is_missing(folder: Folder, path: Path) -> None:
+    class Other(Letters):
+        name = "other"
+
+    folder.write("a.md")
+    folder.sync()
+    folder.write("b.md", "bear")
+    with Database(path, embedder=Other()) as db:
+        (done,) = db.documents.sync()
+        assert done.indexed == 1 and "not yet by meaning" in done.note
+        assert db.documents.search("bear", mode="text").hits
+
+
+def test_progress_counts_the_files_that_are_safely_in(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpvectordb.documents.bulk_ingest.DOCUMENTS", 2)
+    seen: list[Progress] = []
+    folder.write("known.md", "known")
+    folder.sync()
+    for number in range(3):
+        folder.write(f"{number}.md", str(number))
+    folder.db.documents.sync(embed=False, progress=seen.append)
+    assert [(each.step, each.done, each.total) for each in seen] == [("sync", done, 3) for done in (0, 0, 2, 3)]
+
+
+def test_a_file_open_for_reading_is_not_synced_but_may_be_up_to_date(folder: Folder, path: Path) -> None:
+    folder.write("a.md")
+    folder.sync()
+    with Database(path, config=Config(read_only=True), embedder=Letters()) as db:
+        (done,) = db.documents.sync(embed=False)
+        assert counts(done) == {"unchanged": 1}
+        folder.write("b.md", "bear")
+        with pytest.raises(ReadOnly):
+            db.documents.sync(embed=False)
+
+
+def test_a_database_in_memory_follows_folders_too(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("apple")
+    with Database(":memory:", embedder=Letters()) as db:
+        db.documents.add_library("notes", tmp_path)
+        assert [counts(each) for each in db.documents.sync()] == [{"indexed": 1}]
+
+
+def test_thousands_of_files_need_more_than_one_page_of_rows(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpvectordb.documents.sync.PAGE", 7)
+    for number in range(40):
+        folder.write(f"{number % 4}/{number}.md", str(number))
+        folder.write(f"{number % 4}/{number}.png", PNG + bytes([number]))
+    folder.sync()
+    assert folder.sync() == Synced(library="notes", indexed=0, replaced=0, moved=0, removed=0, unchanged=40,
+                                   skipped={"of no readable type": 40}, failures=())
+    (folder.root / "0").rename(folder.root / "9")
+    assert counts(folder.sync()) == {"moved": 10, "unchanged": 30}
+    (folder.root / "9").rename(folder.root / "0")
+    assert counts(folder.sync()) == {"moved": 10, "unchanged": 30}
+
+
+def test_two_syncs_at_once_do_no_harm(folder: Folder) -> None:
+    for number in range(60):
+        folder.write(f"a/{number}.md", f"number {number}")
+    folder.sync()
+    (folder.root / "a").rename(folder.root / "b")
+    for number in range(60):
+        folder.write(f"c/{number}.md", f"another {number}")
+    done: list[Synced] = []
+    threads = [threading.Thread(target=lambda: done.append(folder.sync())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 3 and not any(each.failures for each in done)
+    folder.sync()
+    assert folder.texts() == {f"b/{number}.md": f"number {number}" for number in range(60)} | {
+        f"c/{number}.md": f"another {number}" for number in range(60)}
+    assert counts(folder.sync()) == {"unchanged": 120} and folder.db.check() == []
+
+
+PROGRAM = """
+import sys
+from mcpvectordb import Database
+from tests.support import Letters
+with Database(sys.argv[1], embedder=Letters()) as db:
+    print("begun", flush=True)
+    db.documents.sync()
+"""
+
+
+def test_a_sync_may_be_killed_at_any_time(folder: Folder) -> None:
+    for number in range(150):
+        folder.write(f"{number}.md", f"number {number}")
+    for round in range(4):
+        process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder.db.path)], cwd=ROOT, stdout=subprocess.PIPE)
+        assert process.stdout and process.stdout.readline() == b"begun\n"
+        time.sleep(0.05 * (round + 1))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        shutil.move(folder.root / f"{round}.md", folder.root / f"moved {round}.md")
+        (folder.root / f"{round + 50}.md").unlink()
+        folder.write(f"{round + 100}.md", f"changed {round}")
+        assert folder.db.check() == []
+    assert python(PROGRAM, str(folder.db.path)).stdout == "begun\n"
+    assert folder.texts() == {path.name: path.read_text() for path in folder.root.iterdir()}
+    assert folder.db.stats().pending == 0 and counts(folder.sync()) == {"unchanged": 146}

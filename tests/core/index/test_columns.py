@@ -1,0 +1,104 @@
+"""Columns in memory choose the same rows as the SQL that filters are compiled to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from mcpvectordb.index import columns
+from mcpvectordb.index.columns import NOWHERE, Columns, Source
+from mcpvectordb.records import Condition
+from tests.core.test_filters import COLUMNS, INSERT, Shelf, questions, written
+
+SOURCE = Source(rows="items", of_group="items.key % {group} = 0", id="items.key", fields=COLUMNS, metadata="items.metadata")
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Iterator[Shelf]:
+    shelf = Shelf()
+    yield shelf
+    shelf.connection.close()
+
+
+def numbered(shelf: Shelf, rows: list[tuple[Any, Any, Any]]) -> np.ndarray:
+    """Add rows; their ids."""
+    shelf.connection.executemany(INSERT, [(title, size, written(metadata)) for title, size, metadata in rows])
+    last = shelf.connection.last_insert_rowid()
+    return np.arange(last - len(rows) + 1, last + 1)
+
+
+def kept(shelf: Shelf, values: list[Any]) -> tuple[Columns, np.ndarray]:
+    shelf.connection.execute("DELETE FROM items")
+    return Columns(SOURCE, 1), numbered(shelf, [("", 0, {"k": value}) for value in values])
+
+
+@settings(max_examples=300)
+@given(questions())
+def test_every_condition_chooses_what_the_file_would(
+        shelf: Shelf, question: tuple[list[tuple[Any, Any, Any]], list[Condition]]) -> None:
+    rows, conditions = question
+    shelf.fill(rows)
+    chosen = Columns(SOURCE, 1).fulfilling(shelf.connection, conditions, np.arange(1, len(rows) + 1))
+    assert chosen is not None and np.flatnonzero(chosen).tolist() == shelf.select(conditions)
+
+
+@settings(max_examples=50)
+@given(questions(), questions())
+def test_rows_that_come_later_are_chosen_in_the_same_way(
+        shelf: Shelf, first: tuple[list[tuple[Any, Any, Any]], list[Condition]],
+        second: tuple[list[tuple[Any, Any, Any]], list[Condition]]) -> None:
+    shelf.connection.execute("DELETE FROM items")
+    ids = numbered(shelf, first[0])
+    asked = Columns(SOURCE, 1)
+    asked.fulfilling(shelf.connection, first[1], ids)
+    new = numbered(shelf, second[0])
+    asked.append(shelf.connection, new)
+    both = np.concatenate([ids, new])
+    for conditions in (first[1], second[1]):
+        chosen = asked.fulfilling(shelf.connection, conditions, both)
+        assert chosen is not None and (both[chosen] - 1).tolist() == shelf.select(conditions)
+
+
+def test_only_the_rows_of_a_group_are_read_when_a_column_is_new(shelf: Shelf) -> None:
+    shelf.fill([("", 0, {"k": number}) for number in range(10)])
+    columns = Columns(SOURCE, 3)
+    chosen = columns.fulfilling(shelf.connection, [Condition("metadata.k", "gte", 0)], np.array([3, 6, 9]))
+    assert chosen is not None and chosen.all() and len(columns._columns["metadata", "k"]._known) == 3  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("limit", ["MOST_VALUES", "MOST_CHARACTERS"])
+def test_where_values_are_too_many_the_file_is_asked_also_later(
+        shelf: Shelf, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    few, ids = kept(shelf, ["a", "b", "a"])
+    wanted = [Condition("metadata.k", "eq", "a")]
+    monkeypatch.setattr(columns, limit, 9 if limit == "MOST_CHARACTERS" else 2)
+    chosen = few.fulfilling(shelf.connection, wanted, ids)
+    assert chosen is not None and chosen.tolist() == [True, False, True]
+    new = numbered(shelf, [("", 0, {"k": "cdefgh"})])
+    few.append(shelf.connection, new)
+    assert few.fulfilling(shelf.connection, wanted, np.concatenate([ids, new])) is None
+    assert few.size == 0
+
+
+@pytest.mark.parametrize("source", [NOWHERE, Source(rows="items", of_group="1", id="items.key", fields={})])
+def test_fields_that_are_not_to_be_kept_are_left_to_the_file(shelf: Shelf, source: Source) -> None:
+    shelf.fill([("t", 1, {"k": 1})])
+    for field in ("title", "metadata.k"):
+        assert Columns(source, 1).fulfilling(shelf.connection, [Condition(field, "exists")], np.array([1])) is None
+
+
+def test_only_so_many_columns_are_kept(shelf: Shelf) -> None:
+    many, ids = kept(shelf, [1, 2])
+    for number in range(columns.MOST_COLUMNS + 5):
+        many.fulfilling(shelf.connection, [Condition(("metadata", str(number)), "not_exists")], ids)
+    assert len(many._columns) == columns.MOST_COLUMNS
+
+
+def test_no_row_is_no_trouble(shelf: Shelf) -> None:
+    none, _ = kept(shelf, [])
+    chosen = none.fulfilling(shelf.connection, [Condition("metadata.k", "eq", 1)], np.empty(0, np.int64))
+    assert chosen is not None and chosen.tolist() == []

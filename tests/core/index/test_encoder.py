@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mcpvectordb import Config, Damaged, Database, ModelMissing, Progress
+from mcpvectordb.index.chunks import LEASE_SECONDS
+from mcpvectordb.index.encoder import BATCH
+from tests.support import Letters
+
+MINILM = Config(model="all-MiniLM-L6-v2")
+
+
+class Broken(Letters):
+    """An embedder that fails until it is mended."""
+
+    broken = True
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        vectors = super().embed(texts, query=query)
+        return vectors * np.nan if self.broken else vectors
+
+
+class Counting(Letters):
+    """An embedder that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        self.seen += texts
+        return super().embed(texts, query=query)
+
+
+def test_a_new_file_takes_the_embedder_it_is_given_and_keeps_its_name(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        assert (db.stats().model, db.stats().dimension) == ("letters", 32)
+        db.documents.ingest_text("x", source="x")
+    with Database(path, embedder=Letters()) as db:
+        assert (db.stats().model, db.stats().dimension) == ("letters", 32)
+
+
+def test_the_configuration_says_how_much_meaning_counts_against_words(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for text in ("We listen to the radio.", "silent"):  # to Letters the second one is the query itself
+            db.documents.ingest_text(text, source=text)
+    for weight, first in ((0.0, "We listen to the radio."), (1.0, "silent")):
+        with Database(path, embedder=Letters(), config=Config(vector_weight=weight)) as db:
+            assert db.documents.search("listen")[0].item.text == first
+
+
+def test_chunk_sizes_of_the_file_win_over_the_configuration(path: Path) -> None:
+    with Database(path, embedder=Letters(), config=Config(chunk_size=50, chunk_overlap=10)) as db:
+        db.documents.ingest_text("x", source="x")
+    with Database(path, embedder=Letters(), config=Config(chunk_size=300)) as db:
+        assert (db.stats().chunk_size, db.stats().chunk_overlap) == (50, 10)
+
+
+def test_a_file_of_another_model_is_searched_by_words_and_says_why(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a")
+    with Database(path) as db:
+        results = db.documents.search("apple")
+        assert [hit.item.text for hit in results] == ["apple"]
+        assert results.legs == ("text",) and "letters" in results.reasons["vector"]
+        done = db.documents.ingest_text("pear", source="b")
+        assert done.status == "indexed" and done.pending == 1 and "found by words" in done.note
+        with pytest.raises(ModelMissing, match="letters"):
+            db.embed_pending()
+        assert db.check() == []
+    with Database(path, embedder=Letters()) as db:
+        assert db.embed_pending() == 1
+
+
+def test_an_embedder_that_does_not_fit_the_file_is_told_so(path: Path) -> None:
+    class Other(Letters):
+        name = "other"
+
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a")
+    with Database(path, embedder=Other()) as db:
+        assert "embedded with letters" in db.documents.search("apple").reasons["vector"]
+
+
+def test_vectors_that_cannot_be_ranked_never_reach_the_file(path: Path) -> None:
+    embedder = Broken()
+    with Database(path, embedder=embedder) as db:
+        done = db.documents.ingest_text("apple", source="a")
+        assert done.pending == 1 and "cannot be ranked" in done.note
+        assert "cannot be ranked" in db.documents.search("apple").reasons["vector"]
+        embedder.broken = False
+        assert db.embed_pending() == 1
+        assert db.documents.search("apple").legs == ("text", "vector")
+        assert db.check() == []
+
+
+def test_each_distinct_passage_is_embedded_once(path: Path) -> None:
+    embedder = Counting()
+    with Database(path, embedder=embedder) as db:
+        for number in range(5):
+            db.documents.ingest_text("# Same title\n\nthe same passage", source=f"{number}.md", embed=False)
+        assert db.stats().pending == 5
+        assert db.embed_pending() == 5
+        db.documents.ingest_text("# Same title\n\nthe same passage", source="late.md")
+        assert len(embedder.seen) == 1 and db.check() == []
+
+
+def test_a_replaced_document_embeds_only_what_is_new(path: Path) -> None:
+    embedder = Counting()
+    with Database(path, embedder=embedder) as db:
+        sections = [f"## Part {number}\n\n{'some words here ' * 60}{number}\n\n" for number in range(6)]
+        db.documents.ingest_text("# T\n\n" + "".join(sections), source="a.md")
+        before = len(embedder.seen)
+        sections[3] = "## Part 3\n\nquite another text\n\n"
+        db.documents.ingest_text("# T\n\n" + "".join(sections), source="a.md")
+        assert before >= 6 and len(embedder.seen) - before <= 2 and db.check() == []
+
+
+def test_progress_is_told_and_ends_at_the_total(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for number in range(70):
+            db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
+        seen: list[Progress] = []
+        db.embed_pending(progress=seen.append)
+        assert [each.total for each in seen] == [70] * len(seen)
+        assert [each.done for each in seen] == [BATCH, 2 * BATCH, 70]
+        assert [(each.chunks, each.chunks_known) for each in seen] == [(each.done, 70) for each in seen]
+        assert seen[-1].tokens >= 70 and seen[-1].tokens_per_second > 0 and seen[-1].seconds_left == 0
+
+
+def test_an_interrupted_run_is_resumed_without_loss_or_double_work(path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    def stop(progress: Progress) -> None:
+        raise Killed
+
+    embedder = Counting()
+    with Database(path, embedder=embedder) as db:
+        for number in range(70):
+            db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
+        with pytest.raises(Killed):
+            db.embed_pending(progress=stop)
+        assert db.stats().pending == 70 - BATCH
+        db.embed_pending()
+        assert db.stats().pending == 0 and len(embedder.seen) == 70 and db.check() == []
+
+
+def test_leased_work_of_a_dead_process_comes_back(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a", embed=False)
+    other = apsw.Connection(str(path))
+    other.execute("UPDATE document_pending SET leased = unixepoch('subsec') + 0.3")
+    other.close()
+    with Database(path, embedder=Letters()) as db:
+        assert db.embed_pending() == 1
+    assert LEASE_SECONDS < 60
+
+
+def test_a_lease_beyond_what_a_lease_can_be_is_not_waited_for(path: Path) -> None:
+    """A clock was set back, or a bit fell over."""
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a", embed=False)
+        db.documents.ingest_text("pear", source="b", embed=False)
+    other = apsw.Connection(str(path))
+    other.execute("UPDATE document_pending SET leased = 1e300 WHERE chunk = 1")
+    other.execute("UPDATE document_pending SET leased = unixepoch() + 100000 WHERE chunk = 2")
+    other.close()
+    with Database(path, embedder=Letters()) as db:
+        assert db.embed_pending() == 2 and db.check() == []
+
+
+def test_waiting_work_that_is_not_there_is_told_and_not_waited_for(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a", embed=False)
+    other = apsw.Connection(str(path))
+    other.execute("INSERT INTO document_pending (model, chunk, leased) VALUES (1, 999, 0)")
+    other.close()
+    with Database(path, embedder=Letters()) as db:
+        with pytest.raises(Damaged, match="chunks that are not there"):
+            db.embed_pending()
+        db.rebuild()
+        assert db.embed_pending() == 1 and db.check() == []
+
+
+def test_two_workers_share_the_work(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for number in range(100):
+            db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
+    both = [Counting(), Counting()]
+    gate = threading.Barrier(2)
+
+    def work(embedder: Counting) -> None:
+        with Database(path, embedder=embedder) as db:
+            gate.wait()
+            db.embed_pending()
+
+    threads = [threading.Thread(target=work, args=(embedder,)) for embedder in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seen = [text for embedder in both for text in embedder.seen]
+    assert len(seen) == len(set(seen)) == 100
+    with Database(path, embedder=Letters()) as db:
+        assert db.stats().pending == 0 and db.check() == []
+
+
+def test_the_real_model_finds_a_paraphrase_that_shares_no_word(path: Path) -> None:
+    with Database(path, config=MINILM) as db:
+        for name, text in {"boat": "Nausea on the crossing: look at the horizon.", "bread": "Feed the starter every evening.",
+                           "lamp": "The lamp turns once in thirty seconds."}.items():
+            db.documents.ingest_text(text, source=name)
+        assert db.documents.search("how do I avoid getting seasick?")[0].item.document.source == "boat"
+        assert db.stats().model == "all-MiniLM-L6-v2"
+
+
+def test_using_another_model_embeds_again_and_switches_at_the_end(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for number in range(3):
+            db.documents.ingest_text(f"apple {number}", source=str(number))
+    legs = []
+    with Database(path) as db, Database(path, embedder=Letters()) as old:
+        db.use_model("all-MiniLM-L6-v2", progress=lambda _: legs.append(old.documents.search("apple").legs))
+        assert legs and set(legs) == {("text", "vector")}
+        assert db.stats().model == "all-MiniLM-L6-v2" and db.stats().pending == 0
+        assert db.documents.search("apple").legs == ("text", "vector")
+        assert "all-MiniLM-L6-v2" in old.documents.search("apple").reasons["vector"]
+        assert db.check() == []
+
+
+def test_text_that_comes_in_during_a_switch_is_not_lost(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a")
+    with Database(path) as db, Database(path, embedder=Letters()) as old:
+        db.use_model("all-MiniLM-L6-v2", progress=lambda _: old.documents.ingest_text("pear", source="b") and None)
+        assert db.stats().pending == 0 and db.documents.count() == 2 and db.check() == []
+        assert len(db.documents.search("fruit", mode="vector")) == 2
+
+
+def test_an_unknown_model_or_a_reranker_cannot_be_used(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        with pytest.raises(ModelMissing, match="did you mean all-MiniLM-L6-v2"):
+            db.use_model("all-MiniLM-L6-v1")
+        with pytest.raises(ValueError, match="cannot embed"):
+            db.use_model("ms-marco-MiniLM-L-12-v2")
+
+
+def test_warming_answers_by_words_meanwhile_and_by_both_after(path: Path) -> None:
+    with Database(path, config=MINILM) as db:
+        db.documents.ingest_text("apple", source="a")
+    with Database(path, config=MINILM) as db:
+        db.warm()
+        first = db.documents.search("apple")
+        assert first.legs == ("text", "vector") or "still loading" in first.reasons["vector"]
+        while db.documents.search("apple").legs != ("text", "vector"):
+            pass
+
+
+def test_a_query_in_letters_that_the_model_cannot_read_is_left_to_words(path: Path) -> None:
+    with Database(path, config=MINILM) as db:
+        for number, text in enumerate(["数据库索引很快", "天气很好，我们去公园", "他喜欢喝绿茶", "火车晚点了两个小时"]):
+            db.documents.ingest_text(text, source=str(number))
+        for text in ("绿茶", "火车晚点", "公园天气"):
+            hit = db.documents.search(text)[0]
+            assert hit.scores.text_rank == 1
+
+
+def test_a_file_whose_models_are_none_is_read_without_a_change_and_refuses_what_needs_them(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for number in range(3):
+            db.documents.ingest_text(f"apple {number}", source=str(number))
+    other = apsw.Connection(str(path))
+    other.execute("PRAGMA writable_schema = ON")
+    other.execute("UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = "
+                  "'document_meaning_1_rowids') WHERE name = 'models'")
+    other.close()
+    before = path.read_bytes()
+    with Database(path, embedder=Letters()) as db:
+        assert db.check() and db.documents.count() == 3
+        for question in (lambda: db.documents.ingest_text("new", source="new"),
+                         lambda: db.documents.search("apple", mode="vector"), db.stats):
+            with pytest.raises(Damaged):
+                question()
+    assert path.read_bytes() == before

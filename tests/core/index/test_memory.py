@@ -1,0 +1,370 @@
+"""Codes in memory follow the file: whoever writes, in whatever process, searches answer as the exact scan does."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+import apsw
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from mcpvectordb import Config, Database
+from mcpvectordb.index import columns, vector
+from mcpvectordb.index import memory as following
+from mcpvectordb.index.codes import Resident
+from mcpvectordb.index.memory import Kept
+from tests.support import Letters
+from tests.support_elsewhere import Elsewhere
+
+DIMENSION = 8
+KINDS = st.sampled_from([0, 1, 2, 0.5, "0", "a", True, None, ...])  # ... for no metadata
+SOURCES = st.sampled_from(["a", "b", "bc"])
+LIBRARIES = st.sampled_from(["default", "other"])
+TEXTS = st.sampled_from(["apple pie", "zebra quiz", "hum and ham", "# Pie\n\nzoo", "plum"])
+
+
+def vectors(count: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector, "EXACT_ROWS", 20)
+
+
+def found(db: Database, query: np.ndarray, limit: int = 5) -> list[str]:
+    return [hit.item.id for hit in db.vectors.search(query, limit=limit)]
+
+
+def expected(model: dict[str, np.ndarray], query: np.ndarray, limit: int = 5) -> list[str]:
+    cosines = {id: float(np.dot(row.astype(float), query) / np.linalg.norm(row.astype(float))) for id, row in model.items()}
+    return sorted(cosines, key=lambda id: -cosines[id])[:limit]
+
+
+def kept(db: Database) -> dict[str, Kept]:
+    return db.vectors._index._meaning._following._residents._kept
+
+
+def test_the_second_question_and_later_ones_are_answered_from_memory(path: Path) -> None:
+    rows = vectors(100, 1)
+    model = {str(number): row for number, row in enumerate(rows)}
+    with Database(path) as db:
+        db.vectors.add_many(list(model), rows)
+        for seed, memory in ((2, 0), (3, 1), (4, 1)):
+            query = vectors(1, seed)[0]
+            assert found(db, query) == expected(model, query)
+            assert len(kept(db)) == memory
+
+
+def test_nothing_is_kept_where_memory_is_not_granted(path: Path) -> None:
+    rows = vectors(100, 1)
+    with Database(path, config=Config(resident_bytes=500)) as db:
+        db.vectors.add_many([str(number) for number in range(100)], rows)
+        for _ in range(3):
+            found(db, rows[0])
+        assert not kept(db)
+
+
+def test_another_connections_changes_are_followed(path: Path) -> None:
+    rows = vectors(60, 5)
+    model = {str(number): row for number, row in enumerate(rows)}
+    with Database(path) as reader, Database(path) as writer:
+        writer.vectors.add_many(list(model), rows)
+        for step in range(12):
+            query = vectors(1, 100 + step)[0]
+            assert found(reader, query) == expected(model, query)
+            fresh = vectors(1, 200 + step)[0]
+            writer.vectors.add(f"new{step}", fresh)
+            writer.vectors.add("0", -fresh)
+            writer.vectors.delete(str(step + 1))
+            model[f"new{step}"], model["0"] = fresh, -fresh
+            del model[str(step + 1)]
+        assert kept(reader) and not kept(writer)
+
+
+def test_a_process_that_was_away_for_long_reads_everything_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOGGED", 20)
+    rows = vectors(60, 6)
+    model = {str(number): row for number, row in enumerate(rows)}
+    with Database(path) as db:
+        db.vectors.add_many(list(model), rows)
+        for _ in range(2):
+            found(db, rows[0])
+        for step in range(30):
+            row = vectors(1, 300 + step)[0]
+            db.vectors.add(f"late{step}", row)
+            model[f"late{step}"] = row
+        query = vectors(1, 7)[0]
+        assert found(db, query) == expected(model, query)
+
+
+@pytest.mark.parametrize("change", ["compact", "rebuild"])
+def test_a_table_made_anew_is_read_anew(path: Path, change: str) -> None:
+    rows = vectors(60, 8)
+    model = {str(number): row for number, row in enumerate(rows)}
+    with Database(path) as db:
+        db.vectors.add_many(list(model), rows)
+        for _ in range(2):
+            found(db, rows[0])
+        getattr(db, change)()
+        query = vectors(1, 9)[0]
+        assert found(db, query) == expected(model, query)
+
+
+def test_filters_hold_in_memory_too(path: Path) -> None:
+    rows = vectors(200, 10)
+    with Database(path) as db:
+        db.vectors.add_many([str(number) for number in range(200)], rows, metadata=[{"even": n % 2 == 0} for n in range(200)])
+        for seed in range(4):
+            query = vectors(1, 20 + seed)[0]
+            even = {str(number): rows[number] for number in range(0, 200, 2)}
+            hits = db.vectors.search(query, where={"metadata.even": True}, limit=5)
+            assert [hit.item.id for hit in hits] == expected(even, query)
+
+
+def test_threads_search_while_another_writes(path: Path) -> None:
+    rows = vectors(300, 11)
+    failures: list[BaseException] = []
+    with Database(path) as db:
+        db.vectors.add_many([str(number) for number in range(300)], rows)
+
+        def search() -> None:
+            try:
+                for seed in range(40):
+                    assert len(found(db, vectors(1, seed)[0])) == 5
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=search) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for step in range(40):
+            db.vectors.add(f"n{step}", vectors(1, 500 + step)[0])
+            db.vectors.delete(str(step))
+        for thread in threads:
+            thread.join()
+    assert not failures
+
+
+def filtered(db: Database, query: np.ndarray, limit: int = 5, **where: object) -> list[str]:
+    return [hit.item.id for hit in db.vectors.search(query, where={f"metadata.{key}": value for key, value in where.items()},
+                                                     limit=limit)]
+
+
+def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_from_memory(path: Path) -> None:
+    rows = vectors(200, 12)
+    with Database(path) as db:
+        db.vectors.add_many([str(number) for number in range(200)], rows, metadata=[{"kind": n % 10} for n in range(200)])
+        for _ in range(2):
+            found(db, rows[0])
+        asked: list[str] = []
+        with db._file.reading() as sql:
+            sql.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.append(event["sql"]))
+        for kind, once in ((3, True), (3, False), (4, False), (5, False)):
+            asked.clear()
+            query = vectors(1, 30 + kind)[0]
+            of_kind = {str(number): rows[number] for number in range(kind, 200, 10)}
+            assert filtered(db, query, kind=kind) == expected(of_kind, query)
+            assert any("FROM vectors v WHERE" in statement for statement in asked) == once
+
+
+def test_metadata_and_namespaces_that_another_connection_changes_are_followed(path: Path) -> None:
+    rows = vectors(60, 13)
+    with Database(path) as reader, Database(path) as writer:
+        writer.vectors.add_many([str(number) for number in range(60)], rows, metadata=[{"kind": n % 3} for n in range(60)])
+        model = {str(number): number % 3 for number in range(60)}
+        for step in range(12):
+            query = vectors(1, 600 + step)[0]
+            for kind in range(4):
+                of_kind = {id: rows[int(id)] for id, its in model.items() if its == kind}
+                assert filtered(reader, query, kind=kind) == expected(of_kind, query)
+            writer.vectors.add(str(step), rows[step], metadata={"kind": 3})  # the embedding stays as it is
+            model[str(step)] = 3
+
+
+def test_a_condition_on_what_is_not_kept_is_asked_of_the_file(path: Path) -> None:
+    rows = vectors(100, 14)
+    with Database(path) as db:
+        db.vectors.add_many([str(number) for number in range(100)], rows, metadata=[{"odd": n % 2 == 1} for n in range(100)])
+        for seed in range(4):
+            query = vectors(1, 40 + seed)[0]
+            hits = db.vectors.search(query, where={"id": {"starts_with": "7"}, "metadata.odd": True}, limit=5)
+            sevens = {id: rows[int(id)] for id in ("7", "71", "73", "75", "77", "79")}
+            assert [hit.item.id for hit in hits] == expected(sevens, query)
+
+
+def test_an_older_view_of_the_file_is_not_filtered_by_newer_metadata(path: Path) -> None:
+    rows = vectors(60, 15)
+    ids = [str(number) for number in range(60)]
+    with Database(path) as db:
+        db.vectors.add_many(ids, rows, metadata=[{"new": False}] * 60)
+        for _ in range(3):
+            filtered(db, rows[0], new=False)
+        with db._file.reading() as sql:
+            sql.execute("SELECT count(*) FROM vectors").fetchall()  # now this thread's view is fixed
+
+            def change() -> None:
+                db.vectors.add_many(ids, rows, metadata=[{"new": True}] * 60)
+                assert len(filtered(db, rows[0], new=True)) == 5
+
+            other = threading.Thread(target=change)
+            other.start()
+            other.join()
+            assert filtered(db, rows[0], new=True) == []
+            assert len(filtered(db, rows[0], new=False)) == 5
+
+
+def test_what_is_not_committed_is_not_kept(path: Path) -> None:
+    rows = vectors(60, 16)
+    model = {str(number): row for number, row in enumerate(rows)}
+    with Database(path) as db:
+        db.vectors.add_many(list(model), rows)
+        for _ in range(2):
+            found(db, rows[0])
+        with contextlib.suppress(ZeroDivisionError), db._file.writing():
+            db.vectors.add("0", -rows[0])
+            assert found(db, -rows[0])[0] == "0"
+            raise ZeroDivisionError
+        db.vectors.add("1", rows[1])  # takes the number that the undone change had in the log
+        assert found(db, rows[0]) == expected(model, rows[0])
+
+
+def test_rows_that_are_written_again_and_again_do_not_fill_the_memory(path: Path) -> None:
+    rows = vectors(60, 17)
+    model = {str(number): row for number, row in enumerate(rows)}
+    with Database(path) as db:
+        db.vectors.add_many(list(model), rows)
+        sizes = set()
+        for step in range(50):
+            again = vectors(60, 700 + step)
+            db.vectors.add_many(list(model), again)
+            model = dict(zip(model, again, strict=True))
+            assert found(db, rows[0]) == expected(model, rows[0])
+            sizes |= {each.size for each in kept(db).values()}
+        assert max(sizes) < 30 * Resident.bytes_for(60, DIMENSION)
+
+
+class FollowingMachine(RuleBasedStateMachine):
+    """Two processes write, one of them searches: the answers are those of an exact scan, whatever came between."""
+
+    writer: ClassVar[Elsewhere | None] = None
+
+    @initialize()
+    def start(self) -> None:
+        FollowingMachine.writer = FollowingMachine.writer or Elsewhere()
+        self.folder = tempfile.TemporaryDirectory()
+        self.exact, vector.EXACT_ROWS = vector.EXACT_ROWS, 5
+        self.values, columns.MOST_VALUES = columns.MOST_VALUES, 4
+        path = Path(self.folder.name) / "x.db"
+        self.reader = Database(path)
+        self.writer.open(path, vector.EXACT_ROWS)
+        rows = vectors(12, 1)
+        self.model: dict[str, tuple[np.ndarray, object]] = {str(number): (row, number % 3) for number, row in enumerate(rows)}
+        self.writer.ask("vectors.add_many", list(self.model), rows,
+                        metadata=[{"kind": kind} for _, kind in self.model.values()])
+
+    def put(self, own: bool, id: int, row: np.ndarray, kind: object) -> None:
+        metadata = {} if kind is ... else {"kind": kind}
+        if own:
+            self.reader.vectors.add(str(id), row, metadata=metadata)
+        else:
+            self.writer.ask("vectors.add", str(id), row, metadata=metadata)
+        self.model[str(id)] = row, kind
+
+    @rule(id=st.integers(0, 30), seed=st.integers(0, 1000), kind=KINDS, own=st.booleans())
+    def add(self, id: int, seed: int, kind: object, own: bool) -> None:
+        self.put(own, id, vectors(1, seed)[0], kind)
+
+    @rule(id=st.integers(0, 30), kind=KINDS, own=st.booleans())
+    def change_only_metadata(self, id: int, kind: object, own: bool) -> None:
+        if str(id) in self.model:
+            self.put(own, id, self.model[str(id)][0], kind)
+
+    @rule(id=st.integers(0, 30), own=st.booleans())
+    def delete(self, id: int, own: bool) -> None:
+        deleted = self.reader.vectors.delete(str(id)) if own else self.writer.ask("vectors.delete", str(id))
+        assert deleted == (self.model.pop(str(id), None) is not None)
+
+    @rule()
+    def compact(self) -> None:
+        self.writer.ask("compact")
+
+    @rule(seed=st.integers(2000, 3000))
+    def search(self, seed: int) -> None:
+        query = vectors(1, seed)[0]
+        assert found(self.reader, query, 3) == expected({id: row for id, (row, _) in self.model.items()}, query, 3)
+
+    @rule(seed=st.integers(2000, 3000), kind=KINDS.filter(lambda kind: kind is not ...))
+    def search_by_kind(self, seed: int, kind: object) -> None:
+        query = vectors(1, seed)[0]
+        of_kind = {id: row for id, (row, its) in self.model.items() if its == kind and type(its) is type(kind)}
+        assert filtered(self.reader, query, 3, kind=kind) == expected(of_kind, query, 3)
+
+    @rule(seed=st.integers(2000, 3000))
+    def search_without_kind(self, seed: int) -> None:
+        query = vectors(1, seed)[0]
+        without = {id: row for id, (row, kind) in self.model.items() if kind in (..., None)}
+        hits = self.reader.vectors.search(query, where={"metadata.kind": {"not_exists": True}}, limit=3)
+        assert [hit.item.id for hit in hits] == expected(without, query, 3)
+
+    def teardown(self) -> None:
+        if hasattr(self, "reader"):
+            self.reader.close()
+            self.writer.close()
+            self.folder.cleanup()
+            vector.EXACT_ROWS, columns.MOST_VALUES = self.exact, self.values
+
+
+TestFollowing = FollowingMachine.TestCase
+TestFollowing.settings = settings(max_examples=40, stateful_step_count=25)
+
+
+class DocumentsMachine(RuleBasedStateMachine):
+    """Documents found from memory are those that a process finds which keeps nothing, under any filter."""
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        path = Path(self.folder.name) / "x.db"
+        self.reader, self.writer = (Database(path, embedder=Letters()) for _ in range(2))
+        self.forgetful = Database(path, embedder=Letters(), config=Config(resident_bytes=0))
+
+    @rule(source=SOURCES, text=TEXTS, library=LIBRARIES, kind=KINDS, own=st.booleans())
+    def ingest(self, source: str, text: str, library: str, kind: object, own: bool) -> None:
+        given = {} if kind is ... else {"kind": kind}
+        (self.reader if own else self.writer).documents.ingest_text(text, source=source, title=source.upper(), library=library,
+                                                                    metadata=given)
+
+    @rule(library=LIBRARIES, own=st.booleans(), data=st.data())
+    def delete(self, library: str, own: bool, data: st.DataObject) -> None:
+        if known := self.reader.documents.browse(library=library):
+            (self.reader if own else self.writer).documents.delete(data.draw(st.sampled_from(known)).id)
+
+    @rule()
+    def rebuild(self) -> None:
+        self.writer.rebuild()
+
+    @rule(query=TEXTS, library=st.none() | LIBRARIES, where=st.sampled_from([
+        {}, {"metadata.kind": 1}, {"metadata.kind": {"not_exists": True}}, {"title": "A"}, {"page": {"is_null": True}},
+        {"source": {"starts_with": "b"}}, {"metadata.kind": {"in": ["a", 0]}, "file_type": {"ne": "pdf"}}]))
+    def search(self, query: str, library: str | None, where: dict[str, object]) -> None:
+        first, second = ([(hit.item.id, hit.score, hit.item.document.metadata) for hit in db.documents.search(
+            query, mode="vector", library=library, where=where, limit=4)] for db in (self.reader, self.forgetful))
+        assert first == second
+
+    def teardown(self) -> None:
+        if hasattr(self, "reader"):
+            for each in (self.reader, self.writer, self.forgetful):
+                each.close()
+            self.folder.cleanup()
+
+
+TestDocuments = DocumentsMachine.TestCase
+TestDocuments.settings = settings(max_examples=15, stateful_step_count=25)

@@ -1,0 +1,234 @@
+"""What is kept of words in memory gives FTS5's own answers, whatever happened to the file since."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import apsw
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from mcpvectordb import Config, Database
+from mcpvectordb.index.keyword import Matching
+from mcpvectordb.index.postings import Matched, Postings, _varints
+from mcpvectordb.index.vector import Allowed
+from mcpvectordb.text import query as words
+from tests.support import Letters
+
+WORDS = ("apple", "banana", "cherry", "date", "elder", "fig", "grape", "E-4021", "東京", "naïve")
+QUERIES = ("apple", "banana cherry", "date date fig", "elder -apple", "E-4021 grape", "東京", "naive fig -banana -date",
+           "apple banana cherry date elder fig grape", "nothing")
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
+
+
+def shelf(resident_bytes: int = 10_000_000) -> Matching:
+    return Matching("document_words", "document_chunks", resident_bytes)
+
+
+def warm(matching: Matching, sql: apsw.Connection, allowed: Allowed = Allowed()) -> Matching:  # noqa: B008
+    matching.match(sql, words.parse("warm"), allowed, 1)
+    return matching
+
+
+def assert_alike(found: Matched, expected: Matched, ids: list[int]) -> None:
+    assert found.best == expected.best
+    assert found.scores(ids) == expected.scores(ids)
+
+
+def fill(db: Database, *contents: str) -> None:
+    for number, text in enumerate(contents):
+        db.documents.ingest_text(text, source=f"{number}.txt", embed=False)
+
+
+class Following(RuleBasedStateMachine):
+    """Two processes' connections write; what is kept follows, and answers as FTS5 does."""
+
+    @initialize()
+    def open(self) -> None:
+        self._stack = ExitStack()
+        path = Path(self._stack.enter_context(TemporaryDirectory())) / "a.db"
+        config = Config(resident_bytes=0)
+        self.databases = [self._stack.enter_context(Database(path, config=config, embedder=Letters())) for _ in range(2)]
+        self.kept = shelf()
+
+    @rule(which=st.integers(0, 1), source=st.integers(0, 5), text=texts, title=st.sampled_from(["", *WORDS]))
+    def ingest(self, which: int, source: int, text: str, title: str) -> None:
+        self.databases[which].documents.ingest_text(text, source=f"{source}.txt", title=title or None, embed=False)
+
+    @rule(which=st.integers(0, 1), source=st.integers(0, 5))
+    def delete(self, which: int, source: int) -> None:
+        documents = self.databases[which].documents
+        for document in documents.browse():
+            if document.source == f"{source}.txt":
+                documents.delete(document.id)
+
+    @rule(which=st.integers(0, 1))
+    def compact(self, which: int) -> None:
+        self.databases[which].compact()
+
+    @rule(text=st.sampled_from(QUERIES), limit=st.sampled_from([1, 3, 100]))
+    def search(self, text: str, limit: int) -> None:
+        query = words.parse(text)
+        with self.databases[0]._file.reading() as sql:
+            ids = [id for (id,) in sql.execute("SELECT id FROM document_chunks")]
+            assert_alike(self.kept.match(sql, query, Allowed(), limit), shelf(0).match(sql, query, Allowed(), limit), ids)
+
+    def teardown(self) -> None:
+        if hasattr(self, "_stack"):
+            self._stack.close()
+
+
+TestFollowing = Following.TestCase
+TestFollowing.settings = settings(max_examples=20)  # each is a real file with many commits
+
+
+@contextmanager
+def opened(*contents: str) -> Iterator[apsw.Connection]:
+    with Database(":memory:", embedder=Letters()) as db:
+        fill(db, *contents)
+        with db._file.reading() as sql:
+            yield sql
+
+
+@given(st.lists(texts, min_size=1, max_size=20), st.sets(st.integers(1, 20)), st.sampled_from(QUERIES))
+def test_only_what_is_allowed_is_found(contents: list[str], some: set[int], text: str) -> None:
+    allowed = Allowed(f"SELECT id FROM document_chunks WHERE id IN ({', '.join(map(str, some)) or 'NULL'})")
+    with opened(*contents) as sql:
+        query = words.parse(text)
+        found = warm(shelf(), sql).match(sql, query, allowed, 5)
+        assert_alike(found, shelf(0).match(sql, query, allowed, 5), list(range(1, 31)))
+        assert {id for id, _ in found.best} <= some
+
+
+def test_the_first_question_is_answered_by_the_file() -> None:
+    with opened("apple", "banana") as sql:
+        postings = Postings("document_words", 2, 10_000)
+        assert postings.match(sql, words.parse("apple"), Allowed(), 5) is None
+        assert postings.match(sql, words.parse("apple"), Allowed(), 5) is not None
+
+
+def test_a_quoted_phrase_is_looked_up_in_the_file() -> None:
+    with opened("apple pie", "pie apple") as sql:
+        matching = warm(shelf(), sql)
+        assert matching.postings.match(sql, words.parse('"apple pie"'), Allowed(), 5) is None
+        assert [id for id, _ in matching.match(sql, words.parse('"apple pie"'), Allowed(), 5).best] == [1]
+
+
+def test_what_may_be_undone_is_not_kept(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        fill(db, "apple", "banana")
+        matching = shelf()
+        with pytest.raises(ZeroDivisionError), db._file.writing() as sql:
+            warm(matching, sql)
+            db.documents.ingest_text("cherry", source="undone", embed=False)
+            assert [id for id, _ in matching.match(sql, words.parse("cherry"), Allowed(), 5).best] == [3]
+            raise ZeroDivisionError
+        db.documents.ingest_text("date", source="done", embed=False)
+        with db._file.reading() as sql:
+            assert matching.match(sql, words.parse("cherry"), Allowed(), 5).best == []
+            assert [id for id, _ in matching.match(sql, words.parse("date"), Allowed(), 5).best] == [3]
+
+
+@pytest.mark.parametrize("deleted", [1, 2, 3])
+def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: int) -> None:
+    with Database(path, embedder=Letters()) as early, Database(path, embedder=Letters()) as late:
+        fill(early, "apple fig", "apple", "apple apple date")
+        matching, query = shelf(), words.parse("apple fig date")
+        with early._file.reading() as old:
+            warm(matching, old)
+            before = matching.match(old, query, Allowed(), 5).best
+            late.documents.delete(early.documents.browse(where={"source": f"{deleted - 1}.txt"})[0].id)
+            for number in range(2):
+                late.documents.ingest_text("apple fig fig", source=f"new {number}", embed=False)
+                with late._file.reading() as new:
+                    ids = [id for (id,) in new.execute("SELECT id FROM document_chunks")]
+                    assert_alike(matching.match(new, query, Allowed(), 5), shelf(0).match(new, query, Allowed(), 5), ids)
+                again = matching.match(old, query, Allowed(), 5).best
+                assert {id for id, _ in again} <= {id for id, _ in before}
+        with late._file.reading() as new:
+            assert_alike(matching.match(new, query, Allowed(), 5), shelf(0).match(new, query, Allowed(), 5), [1, 2, 3, 4, 5])
+
+
+def test_memory_is_bounded_and_the_terms_used_least_lately_go_first() -> None:
+    with opened(*["apple banana cherry"] * 40) as sql:
+        matching = warm(shelf(200), sql)
+        for text in ("apple", "banana", "apple", "cherry", "apple banana cherry"):
+            query = words.parse(text)
+            assert_alike(matching.match(sql, query, Allowed(), 5), shelf(0).match(sql, query, Allowed(), 5), [1, 2])
+            assert sum(term.size for term in matching.postings._terms.values()) <= 200
+        assert list(matching.postings._terms) == ['"banana"', '"cherry"']
+
+
+def test_a_dropped_index_is_read_again() -> None:
+    with opened("apple", "apple banana") as sql:
+        matching = warm(shelf(), sql)
+        before = matching.match(sql, words.parse("apple"), Allowed(), 5).best
+        matching.postings.drop()
+        assert matching.match(sql, words.parse("apple"), Allowed(), 5).best == before
+
+
+def test_words_that_were_rebuilt_are_read_again(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db, Database(path, embedder=Letters()) as other:
+        fill(db, "apple", "banana")
+        with other._file.writing() as sql:
+            sql.execute("DELETE FROM document_words WHERE rowid = 1")
+            sql.execute("INSERT INTO document_words (rowid, text) VALUES (1, 'cherry')")
+        def found(query: str) -> list[str]:
+            return [hit.item.document.source for hit in db.documents.search(query, mode="text")]
+
+        assert [found("apple"), found("apple"), found("cherry")] == [[], [], ["0.txt"]]
+        other.rebuild()
+        assert [found("apple"), found("cherry")] == [["0.txt"], []]
+
+
+def test_a_long_title_counts_twice() -> None:
+    with Database(":memory:", embedder=Letters()) as db:
+        db.documents.ingest_text("some fruit", source="a", title="apple", embed=False)
+        db.documents.ingest_text("some apple", source="b", title="fruit", embed=False)
+        with db._file.reading() as sql:
+            query = words.parse("apple")
+            assert_alike(warm(shelf(), sql).match(sql, query, Allowed(), 5), shelf(0).match(sql, query, Allowed(), 5), [1, 2])
+
+
+@given(st.lists(st.integers(0, 2**40)))
+def test_numbers_of_any_size_are_read(numbers: list[int]) -> None:
+    def written(number: int) -> bytes:
+        groups = [number >> shift & 0x7F for shift in range(0, max(1, math.ceil(number.bit_length() / 7)) * 7, 7)]
+        return bytes([*(group | 0x80 for group in groups[:0:-1]), groups[0]])
+
+    assert _varints(b"".join(map(written, numbers))) == numbers
+
+
+def test_threads_search_while_another_connection_writes(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db, Database(path, embedder=Letters()) as writer:
+        fill(db, *WORDS)
+        done = threading.Event()
+
+        def search() -> int:
+            asked = 0
+            while not done.is_set() or not asked:
+                for query in QUERIES:
+                    db.documents.search(query, mode="text")
+                    asked += 1
+            return asked
+
+        with ThreadPoolExecutor(3) as threads:
+            asking = [threads.submit(search) for _ in range(3)]
+            for number in range(60):
+                writer.documents.ingest_text(" ".join(WORDS[number % 7:]), source=f"{number % 9}.txt", embed=False)
+                if number % 4 == 3:
+                    writer.documents.delete(writer.documents.browse(limit=1)[0].id)
+            done.set()
+            assert all(each.result() for each in asking)
+        with Database(path, embedder=Letters(), config=Config(resident_bytes=0)) as fresh:
+            for query in QUERIES:
+                found, expected = (each.documents.search(query, mode="text", limit=50) for each in (db, fresh))
+                assert [(hit.item.text, hit.score) for hit in found] == [(hit.item.text, hit.score) for hit in expected]

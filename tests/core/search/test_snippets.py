@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb.search.snippets import LONGEST, numbered, snippet
+
+TEXT = "# Tea\n\nWater at 80 degrees.\nLeaves and water: green tea.\nPour it.\nWait.\nDrink.\n"
+
+
+def test_the_line_with_most_words_is_shown_between_its_neighbours() -> None:
+    assert snippet(TEXT, "green water") == "3: Water at 80 degrees.\n4: Leaves and water: green tea.\n5: Pour it.\n6: Wait."
+
+
+def test_of_several_lines_the_first_is_taken() -> None:
+    assert snippet(TEXT, "water").startswith("2: \n3: Water")
+
+
+def test_words_are_parts_of_words_in_any_case() -> None:
+    assert "3: Water" in snippet(TEXT, "WAT degree")
+
+
+def test_the_first_and_the_last_line_have_one_neighbour_less() -> None:
+    assert snippet(TEXT, "# tea") == "1: # Tea\n2: \n3: Water at 80 degrees."
+    assert snippet(TEXT, "drink") == "6: Wait.\n7: Drink."
+
+
+def test_where_nothing_fits_the_text_begins() -> None:
+    assert snippet(TEXT, "zebra") == snippet(TEXT, "") == "1: # Tea\n2: \n3: Water at 80 degrees."
+    assert snippet("\n\n \nfirst words\n", "zebra") == "4: first words"
+
+
+def test_a_part_is_looked_at_with_its_true_numbers() -> None:
+    assert snippet(TEXT, "water", 4, 7).startswith("3: Water at 80 degrees.\n4: Leaves")
+    assert snippet(TEXT, "zebra", 5, 7) == "5: Pour it.\n6: Wait.\n7: Drink."
+    assert snippet("words\n\n\n", "zebra", 2, 3) == "1: words\n2: \n3: "
+
+
+def test_excluded_and_empty_words_are_not_looked_for() -> None:
+    assert snippet(TEXT, "pour -water").split("\n")[1] == "5: Pour it."
+    assert snippet("how to do it\nrotate keys", "how do I rotate") == "1: how to do it\n2: rotate keys"
+
+
+def test_chinese_is_found_by_its_parts() -> None:
+    assert "2: 数据库很快" in snippet("第一行\n数据库很快\n", "这个数据库快吗")
+
+
+def test_a_long_snippet_is_cut() -> None:
+    shown = snippet("\n".join(["tea " * 30] * 4), "tea")
+    assert shown.endswith("...") and len(shown) - 3 * len("1: ") <= LONGEST
+
+
+def test_the_words_stay_in_sight_in_long_lines() -> None:
+    assert "needle" in snippet("x " * 400 + "\n" + "before " * 100 + "needle " + "after " * 100, "needle")
+    assert "needle" in snippet("before " * 40 + "\nneedle\n" + "after " * 100, "needle")
+
+
+@given(text=st.text(st.sampled_from("ab \n\r"), max_size=200), query=st.text("ab ", max_size=5), first=st.integers(1, 9),
+       last=st.none() | st.integers(1, 12))
+def test_every_line_is_shown_under_its_own_number(text: str, query: str, first: int, last: int | None) -> None:
+    lines = text.removesuffix("\n").split("\n")
+    for shown in snippet(text, query, first, last).split("\n"):
+        number, _, line = shown.partition(": ")
+        assert lines[int(number) - 1].rstrip().startswith(line.removesuffix("...").removeprefix("...")) or len(line) > 50
+
+
+def test_lines_are_numbered_from_where_they_begin() -> None:
+    assert numbered("a\nb", 7) == "7: a\n8: b"

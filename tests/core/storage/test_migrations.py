@@ -1,0 +1,68 @@
+"""Files of every earlier format open forever."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mcpvectordb import Config, Database
+from mcpvectordb.storage.file import MIGRATIONS, VERSION, File
+from tests.support import Letters
+
+FIXTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("version-*.db"))
+
+
+def test_migrations_are_numbered_without_gap() -> None:
+    assert [int(each.name.split("_")[0]) for each in MIGRATIONS] == list(range(1, VERSION + 1))
+
+
+def test_there_is_a_fixture_of_version_1() -> None:
+    assert FIXTURES and FIXTURES[0].name == "version-1.db"
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
+def test_an_old_file_opens_with_all_that_was_in_it(fixture: Path, path: Path) -> None:
+    shutil.copy(fixture, path)
+    with Database(path, embedder=Letters()) as db:
+        assert db.stats().format == VERSION and db.check() == []
+        texts = {each.source: db.documents.text(each.id) for each in db.documents.browse()}
+        assert texts == {
+            "boats.md": "---\nauthor: Ann\n---\n# Boats\n\n## Sails\n\nSails catch the wind.\n",
+            "odd.txt": "数据库 and naïve café\r\n\x00", "waiting.txt": "still waiting"}
+        boats = db.documents.browse(library="work")[0]
+        assert (boats.title, boats.metadata) == ("Boats", {"author": "Ann", "year": 2026})
+        assert db.documents.search("sails wind", library="work")[0].item.document == boats
+        assert db.documents.search("据库", mode="text")[0].item.document.source == "odd.txt"
+        assert db.stats().pending == 1 and db.embed_pending() == 1
+        assert db.documents.ingest_text("new", source="new").status == "indexed"
+    with Database(path, embedder=Letters()) as db:
+        assert db.check() == []
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
+def test_an_old_file_that_cannot_be_brought_up_to_date_is_not_read_wrongly(fixture: Path, path: Path) -> None:
+    """Read-only media cannot be migrated; today's queries need today's tables."""
+    shutil.copy(fixture, path)
+    before = path.read_bytes()
+    if fixture.stem == f"version-{VERSION}":
+        with Database(path, embedder=Letters(), config=Config(read_only=True)) as db:
+            assert db.documents.count() == 3
+    else:
+        with pytest.raises(PermissionError, match="format"):
+            Database(path, config=Config(read_only=True))
+    assert path.read_bytes() == before
+
+
+def test_a_step_is_taken_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copy(FIXTURES[0], path)
+    broken = tmp_path / "999_broken.sql"
+    broken.write_text("CREATE TABLE half (x TEXT) STRICT; SELECT no_such_function();")
+    monkeypatch.setattr("mcpvectordb.storage.file.MIGRATIONS", (*MIGRATIONS, broken))
+    monkeypatch.setattr("mcpvectordb.storage.file.VERSION", VERSION + 1)
+    with pytest.raises(Exception, match="no_such_function"):
+        File(path)
+    monkeypatch.undo()
+    with Database(path, embedder=Letters()) as db:
+        assert db.documents.count() == 3 and db.check() == []

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import functools
+import itertools
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb.text import boolean
+
+LETTERS = ("aaa", "bbb", "ccc")
+TEXTS = [" ".join(chosen) for length in range(4) for chosen in itertools.combinations(LETTERS, length)]
+Tree = str | tuple[str, ...]
+
+PIECES = ['"', "(", ")", "AND", "OR", "NOT", "NEAR", "aaa", "bb*", "*", "-", ":", "数据库", "&&", "\x00", "^"]
+junk = st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join) | st.text(
+    st.characters(exclude_categories=["Cs"]), max_size=60)
+
+
+@functools.cache
+def table() -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')")
+    connection.executemany("INSERT INTO t (rowid, text) VALUES (?, ?)", enumerate(TEXTS))
+    return connection
+
+
+def found(query: str) -> set[str]:
+    for reading in boolean.parse(query).readings:
+        rows = table().execute("SELECT rowid FROM t WHERE t MATCH ?", (reading.expression,)).fetchall()
+        if rows:
+            return {TEXTS[row] for (row,) in rows}
+    return set()
+
+
+def written(tree: Tree) -> str:
+    match tree:
+        case ("NOT", inner):
+            return f"NOT {written(inner)}"
+        case (operator, one, other):
+            return f"({written(one)} {operator} {written(other)})"
+    return str(tree)
+
+
+def holds(tree: Tree, text: str) -> bool:
+    match tree:
+        case ("NOT", inner):
+            return not holds(inner, text)
+        case ("AND" | "", one, other):
+            return holds(one, text) and holds(other, text)
+        case ("OR", one, other):
+            return holds(one, text) or holds(other, text)
+    return str(tree) in text.split()
+
+
+trees = st.recursive(st.sampled_from(LETTERS), lambda inner: st.tuples(st.just("NOT"), inner) | st.tuples(
+    st.sampled_from(["AND", "OR"]), inner, inner), max_leaves=10)
+
+
+@given(tree=trees)
+def test_queries_find_what_logic_says(tree: Tree) -> None:
+    expected = {text for text in TEXTS if holds(tree, text)}
+    asked = boolean.parse(written(tree))
+    if "" in expected:  # true for a text without words, so it only leaves things out
+        assert not asked.readings and "leaves things out" in asked.note
+    else:
+        assert found(written(tree)) == expected and asked.note == ""
+
+
+@given(query=junk)
+def test_any_string_is_a_query(query: str) -> None:
+    found(query)
+
+
+@pytest.mark.parametrize(("query", "same"), [
+    ("aaa bbb", "aaa AND bbb"),
+    ("aaa NOT bbb", "aaa AND NOT bbb"),
+    ("NOT bbb AND aaa", "aaa NOT bbb"),
+    ("aaa OR bbb AND ccc", "aaa OR (bbb AND ccc)"),
+    ("aaa OR bbb NOT ccc", "aaa OR (bbb NOT ccc)"),
+    ("aaa NOT bbb ccc", "aaa NOT (bbb AND ccc)"),
+    ("NOT NOT aaa", "aaa"),
+    ("aaa AND &&", "aaa"),
+    ("(aaa) (bbb OR ccc)", "aaa AND (bbb OR ccc)"),
+    ("aa* NOT bbb", "aaa NOT bbb"),
+    ('"aaa bbb" OR "ccc"', '"aaa bbb" OR ccc'),
+])
+def test_what_binds_how(query: str, same: str) -> None:
+    assert boolean.parse(query).note == ""
+    assert found(query) == found(same) != set()
+
+
+def test_a_phrase_wants_its_words_in_order() -> None:
+    assert found('"aaa bbb"') == {"aaa bbb", "aaa bbb ccc"}
+    assert found('"bbb aaa"') == set()
+
+
+def test_operators_in_lower_case_are_words() -> None:
+    assert found("aaa or bbb") == set()
+    assert [term.text for reading in boolean.parse("aaa or bbb").readings for term in reading.terms] == ["aaa", "or", "bbb"]
+
+
+@pytest.mark.parametrize("query", ["AND", "NOT", "AND OR NOT", "(AND)", "( )", "", "   ", "&& || !", '"', '""'])
+def test_without_words_nothing_is_found(query: str) -> None:
+    assert boolean.parse(query).readings == ()
+
+
+@pytest.mark.parametrize("query", ["NOT aaa", "NOT (aaa OR bbb)", "NOT aaa NOT bbb", "aaa OR NOT bbb"])
+def test_what_only_leaves_things_out_finds_nothing_and_says_so(query: str) -> None:
+    asked = boolean.parse(query)
+    assert asked.readings == () and "say what to look for" in asked.note
+
+
+@pytest.mark.parametrize(("query", "reason"), [
+    ("aaa AND", "nothing between AND and its end"), ("AND aaa", "nothing between its beginning and AND"),
+    ("aaa OR AND bbb", "nothing between OR and AND"), ("(aaa bbb", "a ( is not closed"), ("aaa bbb)", "a ) closes nothing"),
+    ('aaa "bbb', 'a " is not closed'), ("aaa () bbb", "nothing between ( and )"), ("aaa bbb NOT", "NOT and its end"),
+    ("(" * 40 + "aaa bbb" + ")" * 40, "nested more than 10 deep"), ("aaa bbb " * 40, "more than 32 words"),
+    ("aaa OR b*", "b* is the beginning of too many words"),
+])
+def test_a_malformed_query_is_read_as_its_words_and_says_why(query: str, reason: str) -> None:
+    asked = boolean.parse(query)
+    assert reason in asked.note and asked.note.endswith("its words were looked for instead")
+    assert found(query) >= {"aaa bbb"}
+
+
+def test_the_deepest_query_still_fits_into_fts5() -> None:
+    query = "aaa"
+    for _ in range(boolean.MAX_DEPTH):
+        query = f"(ccc OR bbb AND {query} AND NOT ddd)"
+    assert boolean.parse(query).note == ""
+    assert "aaa bbb" in found(query)
+
+
+def test_terms_that_must_not_occur_are_not_among_those_to_mark() -> None:
+    (reading,) = boolean.parse("aaa AND NOT (bbb NOT ccc)").readings
+    assert [term.text for term in reading.terms] == ["aaa", "ccc"]
