@@ -1,4 +1,6 @@
-"""The least that a server on the MCP SDK can be: one tool, listed. `python -m benchmarks.bare_server`."""
+"""The least that a server on the MCP SDK can be: one tool, listed. `python -m
+benchmarks.bare_server`.
+"""
 
 from __future__ import annotations
 

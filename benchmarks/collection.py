@@ -23,7 +23,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """`judged` holds for each query's id the relevance of documents, for queries with a relevant one only."""
+    """`judged` holds for each query's id the relevance of documents, for queries with a relevant
+    one only.
+    """
 
     name: str
     digest: str
@@ -37,7 +39,9 @@ def load(folder: Path) -> Collection:
     files = [folder / "corpus.jsonl", folder / "queries.jsonl", *sorted(folder.glob("qrels/*.tsv"))]
     missing = next((path for path in files[:2] if not path.is_file()), None)
     if missing is not None or len(files) == 2:
-        raise InvalidInput(f"{folder} is not in BEIR layout: there is no {missing or folder / 'qrels/*.tsv'}")
+        raise InvalidInput(
+            f"{folder} is not in BEIR layout: there is no {missing or folder / 'qrels/*.tsv'}"
+        )
     judged = _judgments(files[2:])
     queries = {each["_id"]: each["text"] for each in _lines(files[1]) if each["_id"] in judged}
     if not queries:
@@ -48,7 +52,9 @@ def load(folder: Path) -> Collection:
 
 def digest(files: list[Path]) -> str:
     """The SHA-256 of some files' contents."""
-    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)).hexdigest()
+    return hashlib.sha256(
+        b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)
+    ).hexdigest()
 
 
 def _lines(path: Path) -> Iterator[dict[str, str]]:

@@ -1,9 +1,10 @@
 """What a memory costs as it grows: `python -m benchmarks contexts`.
 
-Entries of a few dozen words are stored, as many as asked for, and the same texts as documents in a file beside them. Two
-things are timed at each size: browsing by a metadata key that is indexed (and, to compare, by one that is not), and hybrid
-search of entries beside hybrid search of documents. The embedder is made of random numbers, because it is not what is
-measured: each word has a vector of its own, and a text is the sum of its words.
+Entries of a few dozen words are stored, as many as asked for, and the same texts as documents in a
+file beside them. Two things are timed at each size: browsing by a metadata key that is indexed
+(and, to compare, by one that is not), and hybrid search of entries beside hybrid search of
+documents. The embedder is made of random numbers, because it is not what is measured: each word has
+a vector of its own, and a text is the sum of its words.
 """
 
 from __future__ import annotations
@@ -32,13 +33,17 @@ WORDS = 20_000
 WORDS_PER_TEXT = 30
 PER_VALUE = 20  # entries that share a value of a key, however many there are in all
 BATCH = 1_000
-GROWTH_TARGET = 1.5  # times that browsing by an indexed key may take in the largest file, of what it takes in the smallest
+# times that browsing by an indexed key may take in the largest file, of what it takes in the
+# smallest
+GROWTH_TARGET = 1.5
 SEARCH_TARGET = 1.0  # times that a search of entries may take, of what one of documents takes
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Medians in milliseconds of the processor's time, and how a search of entries compares with one of documents."""
+    """Medians in milliseconds of the processor's time, and how a search of entries compares with
+    one of documents.
+    """
 
     entries: int
     chunks: int
@@ -62,13 +67,19 @@ class Sums:
         """One row for each text."""
         import numpy as np
 
-        return np.stack([np.sum([self._vector(word) for word in text.split()], axis=0) for text in texts]).astype(np.float32)
+        return np.stack(
+            [np.sum([self._vector(word) for word in text.split()], axis=0) for text in texts]
+        ).astype(np.float32)
 
     def _vector(self, word: str) -> NDArray[np.float32]:
         import numpy as np
 
         if word not in self._known:
-            self._known[word] = np.random.default_rng(list(word.encode())).standard_normal(self.dimension).astype(np.float32)
+            self._known[word] = (
+                np.random.default_rng(list(word.encode()))
+                .standard_normal(self.dimension)
+                .astype(np.float32)
+            )
         return self._known[word]
 
 
@@ -86,8 +97,10 @@ def measure(folder: Path, size: int, rounds: int) -> Outcome:
     """Fill two files with the same texts and time the same questions to both, in turn."""
     embedder, config = Sums(), Config(indexed_metadata="project")
     queries = [" ".join(text.split()[:3]) for text in texts(rounds, seed=2)]
-    with Database(folder / "contexts.db", config=config, embedder=embedder) as contexts, \
-            Database(folder / "documents.db", config=config, embedder=embedder) as documents:
+    with (
+        Database(folder / "contexts.db", config=config, embedder=embedder) as contexts,
+        Database(folder / "documents.db", config=config, embedder=embedder) as documents,
+    ):
         remember(contexts, size)
         ingest(documents, size)
         chunks = documents.stats().chunks
@@ -95,12 +108,23 @@ def measure(folder: Path, size: int, rounds: int) -> Outcome:
         values = [f"p{round * 7 % (size // PER_VALUE)}" for round in range(rounds)]
         indexed = [timed(partial(browse, contexts, "project", value)) for value in values]
         unindexed = [timed(partial(browse, contexts, "owner", value)) for value in values[:10]]
-        pairs = [(timed(partial(search, contexts.contexts, query)), timed(partial(search, documents.documents, query)))
-                 for query in ["warm up", *queries]][1:]
+        pairs = [
+            (
+                timed(partial(search, contexts.contexts, query)),
+                timed(partial(search, documents.documents, query)),
+            )
+            for query in ["warm up", *queries]
+        ][1:]
     ours, theirs = median(first for first, _ in pairs), median(second for _, second in pairs)
-    return Outcome(entries=size, chunks=chunks, browse_indexed=round(median(indexed), 3),
-                   browse_unindexed=round(median(unindexed), 3), search_contexts=round(ours, 2),
-                   search_documents=round(theirs, 2), ratio=round(ours / theirs, 2))
+    return Outcome(
+        entries=size,
+        chunks=chunks,
+        browse_indexed=round(median(indexed), 3),
+        browse_unindexed=round(median(unindexed), 3),
+        search_contexts=round(ours, 2),
+        search_documents=round(theirs, 2),
+        ratio=round(ours / theirs, 2),
+    )
 
 
 def texts(count: int, seed: int = 1) -> Iterator[str]:
@@ -114,12 +138,20 @@ def texts(count: int, seed: int = 1) -> Iterator[str]:
 
 
 def remember(db: Database, size: int) -> None:
-    """Store the texts as entries of many threads; PER_VALUE of them share a project, and an owner."""
+    """Store the texts as entries of many threads; PER_VALUE of them share a project, and an
+    owner.
+    """
     batch: list[Entry] = []
     for number, text in enumerate(texts(size)):
         value = f"p{number // PER_VALUE}"
-        batch.append(Entry(thread=f"thread {number % 100}", source="agent", text=text,
-                           metadata={"project": value, "owner": value, "n": number}))
+        batch.append(
+            Entry(
+                thread=f"thread {number % 100}",
+                source="agent",
+                text=text,
+                metadata={"project": value, "owner": value, "n": number},
+            )
+        )
         if len(batch) == BATCH or number == size - 1:
             db.contexts.add_many(batch)
             batch = []
@@ -156,12 +188,21 @@ def timed(work: Callable[[], int]) -> float:
 
 def told(outcomes: Sequence[Outcome]) -> str:
     """The outcomes in words."""
-    lines = [f"{each.entries:,} entries in {each.chunks:,} chunks: browsing by an indexed key {each.browse_indexed} ms "
-             f"(by another {each.browse_unindexed} ms); hybrid search {each.search_contexts} ms, of documents "
-             f"{each.search_documents} ms: {each.ratio} times, {_verdict(each.ratio, SEARCH_TARGET)}" for each in outcomes]
+    lines = [
+        f"{each.entries:,} entries in {each.chunks:,} chunks: browsing by an indexed key "
+        f"{each.browse_indexed} ms (by another {each.browse_unindexed} ms); hybrid search "
+        f"{each.search_contexts} ms, of documents {each.search_documents} ms: {each.ratio} times, "
+        f"{_verdict(each.ratio, SEARCH_TARGET)}"
+        for each in outcomes
+    ]
     growth = outcomes[-1].browse_indexed / outcomes[0].browse_indexed
-    return "\n".join([*lines, f"browsing by an indexed key takes {growth:.2f} times as long in the largest file as in the "
-                              f"smallest, {_verdict(growth, GROWTH_TARGET)}"])
+    return "\n".join(
+        [
+            *lines,
+            f"browsing by an indexed key takes {growth:.2f} times as long in the largest file as "
+            f"in the smallest, {_verdict(growth, GROWTH_TARGET)}",
+        ]
+    )
 
 
 def _verdict(value: float, target: float) -> str:
@@ -170,9 +211,22 @@ def _verdict(value: float, target: float) -> str:
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks contexts", description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 100_000], metavar="N",
-                        help="how many entries [1,000 100,000]")
-    parser.add_argument("--rounds", type=int, default=50, metavar="N", help="how many queries are timed [50]")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the files are made [the system's temporary folder]")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[1_000, 100_000],
+        metavar="N",
+        help="how many entries [1,000 100,000]",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=50, metavar="N", help="how many queries are timed [50]"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="where the files are made [the system's temporary folder]",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     return parser.parse_args(arguments)

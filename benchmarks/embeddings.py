@@ -1,4 +1,5 @@
-"""Vectors to measure with: real embeddings of texts as far as this machine can make them, and clustered ones beyond.
+"""Vectors to measure with: real embeddings of texts as far as this machine can make them, and
+clustered ones beyond.
 
 Never uniformly random ones: those have no neighbours worth the name, and say nothing about recall.
 """
@@ -23,16 +24,25 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
 
-# Chosen so that cosines are spread as those of 10,000 passages by bge-small: their mean, the 10th, the 100th, the 1,000th best.
-PER_TOPIC, PER_MATTER = 2_000, 30  # rows that share a topic and, within it, a matter; on average, for some have many
-SIDE, TOPIC, MATTER = 1.5, 0.6, 0.7  # how much counts what all share, a topic and a matter, beside what is a row's own
+# Chosen so that cosines are spread as those of 10,000 passages by bge-small: their mean, the 10th,
+# the 100th, the 1,000th best.
+PER_TOPIC, PER_MATTER = (
+    2_000,
+    30,
+)  # rows that share a topic and, within it, a matter; on average, for some have many
+SIDE, TOPIC, MATTER = (
+    1.5,
+    0.6,
+    0.7,
+)  # how much counts what all share, a topic and a matter, beside what is a row's own
 SPREAD = 0.3  # how much more of their own some rows have
 STEEPNESS = 0.3  # how quickly directions lose weight: their rank to this power
 BATCH = 512
 
 
 def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[Matrix, Matrix]:
-    """Unit vectors as alike as embeddings of texts are: topics and matters of very different size, and no sharp borders.
+    """Unit vectors as alike as embeddings of texts are: topics and matters of very different size,
+    and no sharp borders.
 
     Queries are of the same kind.
     """
@@ -40,16 +50,22 @@ def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[M
 
     random = np.random.default_rng(seed)
     scale = np.arange(1, dimension + 1, dtype=np.float32) ** -STEEPNESS
-    topics, matters = (random.standard_normal((max(1, rows // many), dimension), np.float32)
-                       for many in (PER_TOPIC, PER_MATTER))
+    topics, matters = (
+        random.standard_normal((max(1, rows // many), dimension), np.float32)
+        for many in (PER_TOPIC, PER_MATTER)
+    )
     side = random.standard_normal(dimension, np.float32)
-    centres = (SIDE * side + TOPIC * topics[random.integers(len(topics), size=len(matters))] + MATTER * matters) * scale
+    centres = (
+        SIDE * side
+        + TOPIC * topics[random.integers(len(topics), size=len(matters))]
+        + MATTER * matters
+    ) * scale
     chance = 1 / np.arange(10, len(centres) + 10)
 
     def some(count: int) -> Matrix:
         made = np.empty((count, dimension), np.float32)
         for start in range(0, count, 50_000):
-            part = made[start:start + 50_000]
+            part = made[start : start + 50_000]
             chosen = random.choice(len(centres), size=len(part), p=chance / chance.sum())
             own = np.exp(SPREAD * random.standard_normal((len(part), 1), np.float32))
             part[:] = centres[chosen] + own * random.standard_normal(part.shape, np.float32) * scale
@@ -60,12 +76,23 @@ def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[M
 
 
 def real(folders: Sequence[Path], rows: int, queries: int, cache: Path) -> tuple[Matrix, Matrix]:
-    """Embeddings of the texts and the queries of some collections, and of as many passages on this machine as are missing."""
+    """Embeddings of the texts and the queries of some collections, and of as many passages on this
+    machine as are missing.
+    """
     collections = [load(folder) for folder in folders]
-    found = dict.fromkeys(passage for each in collections for entry in each.corpus for passage in texts.cut(entry.text))
+    found = dict.fromkeys(
+        passage
+        for each in collections
+        for entry in each.corpus
+        for passage in texts.cut(entry.text)
+    )
     passages = [*found, *texts.passages(max(0, rows - len(found)))][:rows]
     asked = [query for each in collections for query in each.queries.values()]
-    asked = asked or [" ".join(query.words["any"]) for query in texts.queries(passages, queries) if query.kind == "question"]
+    asked = asked or [
+        " ".join(query.words["any"])
+        for query in texts.queries(passages, queries)
+        if query.kind == "question"
+    ]
     step = max(1, len(asked) // queries)
     return embedded(passages, cache), embedded(asked[::step][:queries], cache, query=True)
 
@@ -75,14 +102,18 @@ def embedded(passages: Sequence[str], cache: Path, *, query: bool = False) -> Ma
     import numpy as np
 
     embedder = installed()
-    digest = hashlib.sha256("\0".join([embedder.name, str(query), *passages]).encode()).hexdigest()[:24]
+    digest = hashlib.sha256("\0".join([embedder.name, str(query), *passages]).encode()).hexdigest()[
+        :24
+    ]
     path = cache / f"embeddings-{digest}.npy"
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
         rows = np.empty((len(passages), embedder.dimension), np.float32)
         for start in range(0, len(passages), BATCH):
             say(f"embedded {start:,} of {len(passages):,} texts")
-            rows[start:start + BATCH] = embedder.embed(passages[start:start + BATCH], query=query)
+            rows[start : start + BATCH] = embedder.embed(
+                passages[start : start + BATCH], query=query
+            )
         np.save(path, rows)
     made: Matrix = np.load(path)
     return made

@@ -1,9 +1,11 @@
-"""How fast passages are found by words and meaning together: `python -m benchmarks hybrid --rival chroma`.
+"""How fast passages are found by words and meaning together: `python -m benchmarks hybrid --rival
+chroma`.
 
-The passages are cut from Python sources and documents on this machine, and natural questions made from them. Vectors are given
-(sums of random vectors that stand for words, the rarer the longer), so that embedding the query is no part of it. A rival is
-a vector engine and tantivy, asked one after the other and fused by ranks: the sum of what the two take, the fusion for free.
-Each process asks every question twice: what it has learned of a word by then it need not look up again.
+The passages are cut from Python sources and documents on this machine, and natural questions made
+from them. Vectors are given (sums of random vectors that stand for words, the rarer the longer), so
+that embedding the query is no part of it. A rival is a vector engine and tantivy, asked one after
+the other and fused by ranks: the sum of what the two take, the fusion for free. Each process asks
+every question twice: what it has learned of a word by then it need not look up again.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from benchmarks.metrics import percentile
 from benchmarks.rivals import OURS, Plan, Runs
 
 WORDS = "tantivy"
-PLANS = {OURS: Plan(("add_both",), ("both", "both")), WORDS: Plan(("add_texts",), ("matching", "matching"))}
+PLANS = {
+    OURS: Plan(("add_both",), ("both", "both")),
+    WORDS: Plan(("add_texts",), ("matching", "matching")),
+}
 VECTORS = Plan(("add_vectors",), ("nearest", "nearest"))
 TARGET = 2.0
 DIMENSION = 384
@@ -29,38 +34,84 @@ RRF_K = 60
 def main(arguments: list[str]) -> None:
     """Read the options, measure, print."""
     options = _options(arguments)
-    names = rivals.chosen(options.rival, "nearest", "search vectors, which is what tantivy is to be completed by")
+    names = rivals.chosen(
+        options.rival, "nearest", "search vectors, which is what tantivy is to be completed by"
+    )
     passages = texts.passages(options.passages)
-    queries = [query for query in texts.queries(passages, options.queries) if query.kind == "question"]
+    queries = [
+        query for query in texts.queries(passages, options.queries) if query.kind == "question"
+    ]
     with tempfile.TemporaryDirectory(prefix="hybrid-") as temporary:
         folder, cache = Path(temporary), options.cache or Path(temporary) / "cache"
-        rivals.write(folder, texts=passages, rows=texts.sums(passages, passages, DIMENSION),
-                     questions=[query.words for query in queries],
-                     queries=texts.sums([" ".join(query.words["any"]) for query in queries], passages, DIMENSION))
-        plans = {OURS: PLANS[OURS], **dict.fromkeys(names, VECTORS), **({WORDS: PLANS[WORDS]} if names else {})}
+        rivals.write(
+            folder,
+            texts=passages,
+            rows=texts.sums(passages, passages, DIMENSION),
+            questions=[query.words for query in queries],
+            queries=texts.sums(
+                [" ".join(query.words["any"]) for query in queries], passages, DIMENSION
+            ),
+        )
+        plans = {
+            OURS: PLANS[OURS],
+            **dict.fromkeys(names, VECTORS),
+            **({WORDS: PLANS[WORDS]} if names else {}),
+        }
         runs = rivals.measured(folder, cache, plans, options.rounds)
     right = [query.right for query in queries]
     ours = figures([runs[OURS]], ["both"])
-    rows = [{"engine": OURS, "passages": len(passages), **ours, "right in 10": recall(runs[OURS].found("both"), right)}]
+    rows = [
+        {
+            "engine": OURS,
+            "passages": len(passages),
+            **ours,
+            "right in 10": recall(runs[OURS].found("both"), right),
+        }
+    ]
     notes = []
     for name in names:
         pair = [runs[name], runs[WORDS]]
         theirs = figures(pair, ["nearest", "matching"])
-        found = [fused(*each) for each in zip(pair[0].found("nearest"), pair[1].found("matching"), strict=True)]
-        rows.append({"engine": f"{name} + {WORDS}", "passages": len(passages), **theirs, "right in 10": recall(found, right)})
+        found = [
+            fused(*each)
+            for each in zip(pair[0].found("nearest"), pair[1].found("matching"), strict=True)
+        ]
+        rows.append(
+            {
+                "engine": f"{name} + {WORDS}",
+                "passages": len(passages),
+                **theirs,
+                "right in 10": recall(found, right),
+            }
+        )
         notes.append(compared(f"{name} + {WORDS}", ours, theirs))
     report.show(rows, notes, as_json=options.json)
 
 
 def figures(runs: list[Runs], steps: list[str]) -> dict[str, float]:
-    """What a query takes where every engine is asked: the sum of each query's times, then medians over queries and rounds."""
+    """What a query takes where every engine is asked: the sum of each query's times, then medians
+    over queries and rounds.
+    """
+
     def took(clock: str, share: float, again: str = "") -> float:
         engines = zip(runs, steps, strict=True)
-        rounds = zip(*([figures[step + again][clock] for figures in each.asked] for each, step in engines), strict=True)
-        return median(percentile([sum(parts) for parts in zip(*clocks, strict=True)], share) for clocks in rounds)
+        rounds = zip(
+            *([figures[step + again][clock] for figures in each.asked] for each, step in engines),
+            strict=True,
+        )
+        return median(
+            percentile([sum(parts) for parts in zip(*clocks, strict=True)], share)
+            for clocks in rounds
+        )
 
-    return {"ms": took("wall", 0.5), "p95": took("wall", 0.95), "CPU ms": took("cpu", 0.5), "CPU p95": took("cpu", 0.95),
-            "again: CPU ms": took("cpu", 0.5, " again"), "again: CPU p95": took("cpu", 0.95, " again")}
+    return {
+        "ms": took("wall", 0.5),
+        "p95": took("wall", 0.95),
+        "CPU ms": took("cpu", 0.5),
+        "CPU p95": took("cpu", 0.95),
+        "again: CPU ms": took("cpu", 0.5, " again"),
+        "again: CPU p95": took("cpu", 0.95, " again"),
+    }
 
 
 def fused(first: list[int], second: list[int]) -> list[int]:
@@ -80,13 +131,20 @@ def recall(found: list[list[int]], right: list[frozenset[int]]) -> float:
 def compared(name: str, ours: dict[str, float], theirs: dict[str, float]) -> str:
     """What we take in proportion to a rival."""
     first, again = (ours[clock] / theirs[clock] for clock in ("CPU ms", "again: CPU ms"))
-    return (f"By CPU time a question takes {first:.1f} times what {name} take, {report.verdict(first, TARGET)}; asked again "
-            f"{again:.1f} times, {report.verdict(again, TARGET)}.")
+    return (
+        f"By CPU time a question takes {first:.1f} times what {name} take, "
+        f"{report.verdict(first, TARGET)}; asked again {again:.1f} times, "
+        f"{report.verdict(again, TARGET)}."
+    )
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks hybrid", description=__doc__)
-    parser.add_argument("--passages", type=int, default=100_000, metavar="N", help="passages to search [100000]")
-    parser.add_argument("--queries", type=int, default=100, metavar="N", help="questions to ask [100]")
+    parser.add_argument(
+        "--passages", type=int, default=100_000, metavar="N", help="passages to search [100000]"
+    )
+    parser.add_argument(
+        "--queries", type=int, default=100, metavar="N", help="questions to ask [100]"
+    )
     rivals.add_options(parser)
     return parser.parse_args(arguments)

@@ -1,7 +1,9 @@
-"""One ingest in a process of its own: `python -m benchmarks.ingest_process ours FOLDER DATABASE` or `… raw TEXTS.json`.
+"""One ingest in a process of its own: `python -m benchmarks.ingest_process ours FOLDER DATABASE` or
+`… raw TEXTS.json`.
 
-`ours` brings a folder in with the best model installed and also tells which texts were embedded. `raw` runs the same model's
-ONNX session on texts and does nothing else, in the two ways that a session can use all processors.
+`ours` brings a folder in with the best model installed and also tells which texts were embedded.
+`raw` runs the same model's ONNX session on texts and does nothing else, in the two ways that a
+session can use all processors.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class Listening:
 
 
 def ours(folder: Path, database: Path) -> dict[str, Any]:
-    """Bring a folder in, from nothing to searchable by words and meaning; the model is loaded before."""
+    """Bring a folder in, from nothing to searchable by words and meaning; the model is loaded
+    before.
+    """
     embedder = Listening(embeddings.installed())
     embedder.embed(["warm"])
     embedder.texts.clear()
@@ -51,15 +55,23 @@ def ours(folder: Path, database: Path) -> dict[str, Any]:
         db.documents.add_library("files", folder)
         figures = timed([lambda: db.documents.sync()[0].failures])
         chunks = db.stats().chunks
-    return {"chunks": chunks, "wall": figures["wall"][0], "cpu": figures["cpu"][0], "peak": peak(), "texts": embedder.texts}
+    return {
+        "chunks": chunks,
+        "wall": figures["wall"][0],
+        "cpu": figures["cpu"][0],
+        "peak": peak(),
+        "texts": embedder.texts,
+    }
 
 
 def raw(texts: list[str]) -> dict[str, Any]:
-    """Run the session on all texts: in batches with all processors on each, and one by one with a processor for each."""
+    """Run the session on all texts: in batches with all processors on each, and one by one with a
+    processor for each.
+    """
     tokens = [ids[:LONGEST] for ids in _tokens(texts)]
     spread = [_feed([ids]) for ids in tokens]
     ordered = sorted(tokens, key=len)
-    batches = [_feed(ordered[start:start + BATCH]) for start in range(0, len(ordered), BATCH)]
+    batches = [_feed(ordered[start : start + BATCH]) for start in range(0, len(ordered), BATCH)]
     figures = timed([_all(batches, 1, processors()), _all(spread, processors(), 1)])
     return {"chunks": len(texts), "wall": figures["wall"], "cpu": figures["cpu"], "peak": peak()}
 
@@ -101,7 +113,7 @@ def _feed(rows: list[list[int]]) -> Feed:
     ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
     mask = np.zeros_like(ids)
     for row, values in enumerate(rows):
-        ids[row, :len(values)], mask[row, :len(values)] = values, 1
+        ids[row, : len(values)], mask[row, : len(values)] = values, 1
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
 

@@ -1,7 +1,7 @@
 """How much memory is taken: `python -m benchmarks memory --rival chroma`.
 
-A server that has listed its tools, the same one after it has answered with its model, a process that searches many vectors,
-and one that brings files in. Linux only.
+A server that has listed its tools, the same one after it has answered with its model, a process
+that searches many vectors, and one that brings files in. Linux only.
 """
 
 from __future__ import annotations
@@ -33,13 +33,20 @@ def main(arguments: list[str]) -> None:
         found = servers(folder / "server.db", options.rounds)
         ingest.plant(folder / "files", options.characters)
         say("bringing files in")
-        ingested = figures("benchmarks.ingest_process", "ours", folder / "files", folder / "ingested.db")
+        ingested = figures(
+            "benchmarks.ingest_process", "ours", folder / "files", folder / "ingested.db"
+        )
         found["mcpvectordb bringing files in"] = ingested["peak"]
         rows, queries = embeddings.clustered(options.rows, 384, QUERIES)
         rivals.write(folder, rows=rows, queries=queries)
-        for name, runs in rivals.measured(folder, cache, dict.fromkeys(names, vectors.PLAN), options.rounds).items():
+        for name, runs in rivals.measured(
+            folder, cache, dict.fromkeys(names, vectors.PLAN), options.rounds
+        ).items():
             found[f"{name} {runs.version} searching {len(rows):,} × {rows.shape[1]}"] = runs.peak()
-    lines = [{"what": what, "MB": taken / 1e6, "target": TARGET if what == IDLE else None} for what, taken in found.items()]
+    lines = [
+        {"what": what, "MB": taken / 1e6, "target": TARGET if what == IDLE else None}
+        for what, taken in found.items()
+    ]
     report.show(lines, as_json=options.json)
 
 
@@ -47,10 +54,17 @@ def servers(path: Path, rounds: int) -> dict[str, float]:
     """The memory of a bare server and of ours, before and after it has used its model."""
     with Database(path) as db:
         db.documents.ingest_text("Green tea is brewed at 80 degrees.", source="tea.txt")
-    found: dict[str, list[int]] = {"bare SDK server": [], IDLE: [], "… after a search by words and meaning": []}
+    found: dict[str, list[int]] = {
+        "bare SDK server": [],
+        IDLE: [],
+        "… after a search by words and meaning": [],
+    }
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}: servers")
-        bare, ours = Server("-m", "benchmarks.bare_server"), Server("-m", "mcpvectordb_server", "--db", path)
+        bare, ours = (
+            Server("-m", "benchmarks.bare_server"),
+            Server("-m", "mcpvectordb_server", "--db", path),
+        )
         now = [bare.memory, ours.memory]
         while not ours.ask("tools/call", SEARCH)["structuredContent"]["results"]:
             time.sleep(0.1)  # it is loading its model, and finds nothing by words meanwhile
@@ -62,7 +76,15 @@ def servers(path: Path, rounds: int) -> dict[str, float]:
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks memory", description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000, metavar="N", help="vectors to search [100000]")
-    parser.add_argument("--characters", type=int, default=100_000, metavar="N", help="about how much text comes in [100000]")
+    parser.add_argument(
+        "--rows", type=int, default=100_000, metavar="N", help="vectors to search [100000]"
+    )
+    parser.add_argument(
+        "--characters",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="about how much text comes in [100000]",
+    )
     rivals.add_options(parser)
     return parser.parse_args(arguments)

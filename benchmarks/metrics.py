@@ -1,7 +1,7 @@
 """Measures of a ranking against judgments, as trec_eval defines them. Pure.
 
-`ranking` is document ids, best first; `judged` is the relevance of each judged document, of which 0 and less is none.
-A query without any relevant document measures nothing: leave it out.
+`ranking` is document ids, best first; `judged` is the relevance of each judged document, of which 0
+and less is none. A query without any relevant document measures nothing: leave it out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ Measure = Callable[[Sequence[str], Mapping[str, int], int], float]
 
 
 def ndcg(ranking: Sequence[str], judged: Mapping[str, int], depth: int) -> float:
-    """Normalised discounted cumulative gain: the relevance found, worth less further down, of what could be found."""
+    """Normalised discounted cumulative gain: the relevance found, worth less further down, of what
+    could be found.
+    """
     best = _discounted(sorted(judged.values(), reverse=True)[:depth])
     return _discounted([judged.get(id, 0) for id in ranking[:depth]]) / best if best else 0.0
 
@@ -25,7 +27,9 @@ def recall(ranking: Sequence[str], judged: Mapping[str, int], depth: int) -> flo
 
 
 def reciprocal_rank(ranking: Sequence[str], judged: Mapping[str, int], depth: int) -> float:
-    """One divided by the rank of the first relevant document; 0 when it is not among the first `depth`."""
+    """One divided by the rank of the first relevant document; 0 when it is not among the first
+    `depth`.
+    """
     relevant = _relevant(judged)
     return next((1 / rank for rank, id in enumerate(ranking[:depth], 1) if id in relevant), 0.0)
 

@@ -16,7 +16,11 @@ from typing import IO, Any
 from mcpvectordb import InvalidInput
 
 ROOT = Path(__file__).resolve().parent.parent
-HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "benchmarks", "version": "1"}}
+HELLO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "benchmarks", "version": "1"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,10 @@ def run(command: Sequence[str | Path]) -> tuple[str, Spent]:
         process = subprocess.Popen(command, stdout=out, stderr=errors, env=_environment())
         spent = _reaped(process, begin)
         if process.returncode:
-            raise InvalidInput(f"{Path(command[0]).name} {' '.join(map(str, command[1:4]))} failed: {_said(errors)[-800:]}")
+            raise InvalidInput(
+                f"{Path(command[0]).name} {' '.join(map(str, command[1:4]))} failed: "
+                f"{_said(errors)[-800:]}"
+            )
         return _said(out), spent
 
 
@@ -55,8 +62,14 @@ class Server:
 
     def __init__(self, *arguments: str | Path) -> None:
         self._begin = time.perf_counter()
-        self._process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=subprocess.DEVNULL, text=True, env=_environment())
+        self._process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=_environment(),
+        )
         self._asked = 0
         self.ask("initialize", HELLO)
         self._send({"method": "notifications/initialized"})
@@ -82,7 +95,11 @@ class Server:
         status = Path(f"/proc/{self._process.pid}/status")
         if not status.exists():
             raise InvalidInput("memory of another process can be read on Linux only")
-        return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+        return 1024 * next(
+            int(line.split()[1])
+            for line in status.read_text().splitlines()
+            if line.startswith("VmRSS")
+        )
 
     def end(self) -> Spent:
         """Kill it; what it took until now."""
@@ -100,7 +117,9 @@ class Server:
 
 
 def _environment() -> dict[str, str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MCPVECTORDB_")}
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith("MCPVECTORDB_")
+    }
     return {**clean, "PYTHONPATH": str(ROOT)}
 
 

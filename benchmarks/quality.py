@@ -1,7 +1,8 @@
 """How well searches find what people judged relevant: `python -m benchmarks quality --data DIR`.
 
-Each entry of a collection is ingested as a document. A query ranks documents by their best chunk. Modes: text, vector and
-hybrid; rerank is hybrid with the cross-encoder's second look, query is what `Documents.query` makes of all there is.
+Each entry of a collection is ingested as a document. A query ranks documents by their best chunk.
+Modes: text, vector and hybrid; rerank is hybrid with the cross-encoder's second look, query is what
+`Documents.query` makes of all there is.
 """
 
 from __future__ import annotations
@@ -53,14 +54,25 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="quality-") as temporary:
         cache = options.cache or Path(temporary)
         outcomes = []
-        for outcome in measure(options.data, options.model or [""], options.mode or list(QUICK), cache, options.queries):
+        for outcome in measure(
+            options.data, options.model or [""], options.mode or list(QUICK), cache, options.queries
+        ):
             outcomes.append(outcome)
             say(f"{outcome.data} {outcome.model} {outcome.mode}: nDCG@10 {outcome.ndcg_10:.4f}")
-    print(json.dumps([asdict(each) for each in outcomes], indent=2) if options.json else table(outcomes))
+    print(
+        json.dumps([asdict(each) for each in outcomes], indent=2)
+        if options.json
+        else table(outcomes)
+    )
 
 
-def measure(folders: list[Path], models: list[str], modes: list[str], cache: Path, queries: int | None = None,
-            ) -> Iterator[Outcome]:
+def measure(
+    folders: list[Path],
+    models: list[str],
+    modes: list[str],
+    cache: Path,
+    queries: int | None = None,
+) -> Iterator[Outcome]:
     """Every mode on every collection with every model, on all queries or a sample of so many."""
     collections = [load(folder) for folder in folders]
     for model in models:
@@ -73,11 +85,14 @@ def measure(folders: list[Path], models: list[str], modes: list[str], cache: Pat
                     yield grade(db, file, collection, mode, queries)
 
 
-def grade(db: Database, file: Filled, collection: Collection, mode: str, queries: int | None = None) -> Outcome:
+def grade(
+    db: Database, file: Filled, collection: Collection, mode: str, queries: int | None = None
+) -> Outcome:
     """Ask the collection's queries in one mode and compare the answers with the judgments."""
     ask = searches(db, mode)
     if mode in SLOW:
-        db.compact()  # forgets what an earlier run asked the cross-encoder, which would make this one quick
+        # forgets what an earlier run asked the cross-encoder, which would make this one quick
+        db.compact()
     first = ask("what is it", limit=1)  # a model loads once, not per query
     if mode == "rerank" and "rerank" not in first.legs:
         raise InvalidInput(f"nothing can be reranked: {first.reasons['rerank']}")
@@ -89,11 +104,20 @@ def grade(db: Database, file: Filled, collection: Collection, mode: str, queries
 
     times = [1000 * seconds for _, _, seconds in timed]
     return Outcome(
-        data=collection.name, model=file.model, mode=mode, queries=len(asked),
-        ndcg_10=mean(metrics.ndcg, 10), recall_10=mean(metrics.recall, 10), recall_100=mean(metrics.recall, DEPTH),
+        data=collection.name,
+        model=file.model,
+        mode=mode,
+        queries=len(asked),
+        ndcg_10=mean(metrics.ndcg, 10),
+        recall_10=mean(metrics.recall, 10),
+        recall_100=mean(metrics.recall, DEPTH),
         mrr_10=mean(metrics.reciprocal_rank, 10),
-        p50=round(metrics.percentile(times, 0.5), 1), p95=round(metrics.percentile(times, 0.95), 1),
-        chunks=file.chunks, chunks_per_second=round(file.chunks / file.seconds, 1), bytes=file.bytes)
+        p50=round(metrics.percentile(times, 0.5), 1),
+        p95=round(metrics.percentile(times, 0.95), 1),
+        chunks=file.chunks,
+        chunks_per_second=round(file.chunks / file.seconds, 1),
+        bytes=file.bytes,
+    )
 
 
 def sample(queries: dict[str, str], wanted: int | None) -> dict[str, str]:
@@ -108,11 +132,15 @@ def searches(db: Database, mode: str) -> Callable[..., Results[Chunk]]:
     """The search that a mode means."""
     if mode == "query":
         return db.documents.query
-    return partial(db.documents.search, mode="hybrid" if mode == "rerank" else mode, rerank=mode == "rerank")
+    return partial(
+        db.documents.search, mode="hybrid" if mode == "rerank" else mode, rerank=mode == "rerank"
+    )
 
 
 def ranked(ask: Callable[..., Results[Chunk]], query: str) -> tuple[list[str], float]:
-    """The first documents for a query, by their sources, and how many seconds its first page of results took."""
+    """The first documents for a query, by their sources, and how many seconds its first page of
+    results took.
+    """
     begin = time.perf_counter()
     ask(query, limit=PAGE)
     seconds = time.perf_counter() - begin
@@ -127,20 +155,45 @@ def ranked(ask: Callable[..., Results[Chunk]], query: str) -> tuple[list[str], f
 
 def table(outcomes: list[Outcome]) -> str:
     """The outcomes as a Markdown table."""
-    lines = ["| collection | model | mode | queries | nDCG@10 | Recall@10 | Recall@100 | MRR@10 | ms p50 | ms p95 | chunks | "
-             "chunks/s | MB |", "|---|---|---|" + "--:|" * 10]
-    lines += [f"| {o.data} | {o.model} | {o.mode} | {o.queries} | {o.ndcg_10:.3f} | {o.recall_10:.3f} | {o.recall_100:.3f} | "
-              f"{o.mrr_10:.3f} | {o.p50:.1f} | {o.p95:.1f} | {o.chunks} | {o.chunks_per_second:.0f} | {o.bytes / 1e6:.1f} |"
-              for o in outcomes]
+    lines = [
+        "| collection | model | mode | queries | nDCG@10 | Recall@10 | Recall@100 | MRR@10 | ms "
+        "p50 | ms p95 | chunks | chunks/s | MB |",
+        "|---|---|---|" + "--:|" * 10,
+    ]
+    lines += [
+        f"| {o.data} | {o.model} | {o.mode} | {o.queries} | {o.ndcg_10:.3f} | {o.recall_10:.3f} | "
+        f"{o.recall_100:.3f} | {o.mrr_10:.3f} | {o.p50:.1f} | {o.p95:.1f} | {o.chunks} | "
+        f"{o.chunks_per_second:.0f} | {o.bytes / 1e6:.1f} |"
+        for o in outcomes
+    ]
     return "\n".join(lines)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks quality", description=__doc__)
-    parser.add_argument("--data", type=Path, action="append", required=True, metavar="DIR", help="a folder in BEIR layout")
-    parser.add_argument("--model", action="append", metavar="NAME", help="an embedding model [the best one installed]")
-    parser.add_argument("--mode", action="append", choices=(*QUICK, *SLOW), help=f"how to search [{', '.join(QUICK)}]")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="DIR",
+        help="a folder in BEIR layout",
+    )
+    parser.add_argument(
+        "--model",
+        action="append",
+        metavar="NAME",
+        help="an embedding model [the best one installed]",
+    )
+    parser.add_argument(
+        "--mode",
+        action="append",
+        choices=(*QUICK, *SLOW),
+        help=f"how to search [{', '.join(QUICK)}]",
+    )
     parser.add_argument("--queries", type=int, metavar="N", help="ask a sample of N queries [all]")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep the filled databases here for the next run")
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="keep the filled databases here for the next run"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser.parse_args(arguments)

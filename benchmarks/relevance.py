@@ -1,8 +1,10 @@
-"""How well a hit's relevance tells what judges would say, and the weights for it: `python -m benchmarks relevance --data DIR`.
+"""How well a hit's relevance tells what judges would say, and the weights for it: `python -m
+benchmarks relevance --data DIR`.
 
-The queries of each collection are asked of its own documents, where judges said what is relevant, and of those of all others,
-where nothing is: so give collections that know nothing of each other's questions. The weights of each kind of evidence are
-fitted on all collections but one, and tried on that one; what is printed as code is fitted on all.
+The queries of each collection are asked of its own documents, where judges said what is relevant,
+and of those of all others, where nothing is: so give collections that know nothing of each other's
+questions. The weights of each kind of evidence are fitted on all collections but one, and tried on
+that one; what is printed as code is fitted on all.
 """
 
 from __future__ import annotations
@@ -25,10 +27,22 @@ from mcpvectordb import Config, Database, Scores
 from mcpvectordb.search.relevance import WEAK, Weights, coverage, reread
 from mcpvectordb.text import query as words
 
-EVIDENCE = {"text": ("coverage",), "vector": ("cosine",), "hybrid": ("cosine", "coverage"), "rerank": ("reread",)}
+EVIDENCE = {
+    "text": ("coverage",),
+    "vector": ("cosine",),
+    "hybrid": ("cosine", "coverage"),
+    "rerank": ("reread",),
+}
 PRESENT: dict[str, Callable[[Scores], float | None]] = {
-    "cosine": lambda scores: scores.vector, "coverage": lambda scores: scores.reach, "reread": lambda scores: scores.rerank}
-READ: dict[str, Callable[[Scores], float | None]] = {**PRESENT, "coverage": coverage, "reread": reread}
+    "cosine": lambda scores: scores.vector,
+    "coverage": lambda scores: scores.reach,
+    "reread": lambda scores: scores.rerank,
+}
+READ: dict[str, Callable[[Scores], float | None]] = {
+    **PRESENT,
+    "coverage": coverage,
+    "reread": reread,
+}
 DEPTH = 10  # results of each query that are looked at
 EDGES = (0.0, 0.02, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -37,7 +51,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One result of a query: in which collection, of which collection's query, with which evidence, and what judges said."""
+    """One result of a query: in which collection, of which collection's query, with which evidence,
+    and what judges said.
+    """
 
     data: str
     of: str
@@ -58,12 +74,22 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="relevance-") as temporary:
         for model in options.model or [""]:
             for mode in options.mode or ["text", "vector", "hybrid"]:
-                name, results = ask(collections, Config(model=model), mode, options.queries, options.cache or Path(temporary))
+                name, results = ask(
+                    collections,
+                    Config(model=model),
+                    mode,
+                    options.queries,
+                    options.cache or Path(temporary),
+                )
                 print(report(name, mode, results), flush=True)
 
 
-def ask(collections: Sequence[Collection], config: Config, mode: str, queries: int, cache: Path) -> tuple[str, list[Result]]:
-    """The model's name, and the first results of so many own queries of each collection and as many of all others together."""
+def ask(
+    collections: Sequence[Collection], config: Config, mode: str, queries: int, cache: Path
+) -> tuple[str, list[Result]]:
+    """The model's name, and the first results of so many own queries of each collection and as many
+    of all others together.
+    """
     results: list[Result] = []
     for asked in collections:
         file = filled(cache, asked.digest, asked.corpus, config)
@@ -75,20 +101,30 @@ def ask(collections: Sequence[Collection], config: Config, mode: str, queries: i
     return file.model, results
 
 
-def _answers(db: Database, mode: str, asked: Collection, of: Collection, queries: dict[str, str]) -> Iterator[Result]:
+def _answers(
+    db: Database, mode: str, asked: Collection, of: Collection, queries: dict[str, str]
+) -> Iterator[Result]:
     search = searches(db, mode)
     for id, text in queries.items():
         judged = asked.judged[id] if of is asked else {}
         for hit in search(text, limit=DEPTH) if not words.foreign(text) else ():
             if all(PRESENT[name](hit.scores) is not None for name in EVIDENCE[mode]):
-                yield Result(asked.name, of.name, id, hit.scores, judged.get(hit.item.document.source, 0) > 0)
+                yield Result(
+                    asked.name, of.name, id, hit.scores, judged.get(hit.item.document.source, 0) > 0
+                )
 
 
 def fit(results: Sequence[Result], evidence: Sequence[str]) -> Weights:
-    """The weights under which the judgments are likeliest; each collection, and its strangers, count as much as any other."""
-    known = np.column_stack([np.ones(len(results)), *(_figures(results, name) for name in evidence)])
+    """The weights under which the judgments are likeliest; each collection, and its strangers,
+    count as much as any other.
+    """
+    known = np.column_stack(
+        [np.ones(len(results)), *(_figures(results, name) for name in evidence)]
+    )
     found = _logistic(known, np.array([each.relevant for each in results], float), shares(results))
-    return Weights(**dict(zip(("base", *evidence), (round(float(each), 2) for each in found), strict=True)))
+    return Weights(
+        **dict(zip(("base", *evidence), (round(float(each), 2) for each in found), strict=True))
+    )
 
 
 def shares(results: Sequence[Result]) -> Floats:
@@ -102,7 +138,9 @@ def _figures(results: Sequence[Result], evidence: str) -> Floats:
 
 
 def _logistic(known: Floats, relevant: Floats, weights: Floats) -> Floats:
-    """Newton's method; a touch of ridge keeps it from running away where the evidence tells everything."""
+    """Newton's method; a touch of ridge keeps it from running away where the evidence tells
+    everything.
+    """
     found = np.zeros(known.shape[1])
     ridge = 1e-6 * np.eye(len(found))
     for _ in range(50):
@@ -119,9 +157,13 @@ def chances(results: Sequence[Result], weights: Weights) -> Floats:
 
 
 def calibration_error(chance: Floats, relevant: Floats) -> float:
-    """How far the chance is from the share of relevant results, on average over the results, by buckets of chance."""
+    """How far the chance is from the share of relevant results, on average over the results, by
+    buckets of chance.
+    """
     buckets = [_within(chance, low, high) for low, high in pairwise(EDGES)]
-    return float(sum(abs(np.sum(chance[each] - relevant[each])) for each in buckets) / max(1, len(chance)))
+    return float(
+        sum(abs(np.sum(chance[each] - relevant[each])) for each in buckets) / max(1, len(chance))
+    )
 
 
 def _within(chance: Floats, low: float, high: float) -> NDArray[np.bool_]:
@@ -129,22 +171,45 @@ def _within(chance: Floats, low: float, high: float) -> NDArray[np.bool_]:
 
 
 def report(model: str, mode: str, results: Sequence[Result]) -> str:
-    """A table of what was told about collections that the weights had not seen, and the weights fitted on all."""
+    """A table of what was told about collections that the weights had not seen, and the weights
+    fitted on all.
+    """
     evidence, names = EVIDENCE[mode], list(dict.fromkeys(each.data for each in results))
     unseen = {name: [each for each in results if each.data == name] for name in names}
-    told = {name: chances(unseen[name], fit([each for each in results if each.data != name], evidence)) for name in names}
+    told = {
+        name: chances(unseen[name], fit([each for each in results if each.data != name], evidence))
+        for name in names
+    }
     heads = [f"{name}, {whose}" for name in names for whose in ("own", "strangers")]
-    lines = [f"### {mode}, {model}", "", f"| relevance | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    lines = [
+        f"### {mode}, {model}",
+        "",
+        f"| relevance | {' | '.join(heads)} |",
+        "|---|" + "--:|" * len(heads),
+    ]
     for low, high in pairwise(EDGES):
-        cells = [cell for name in names for cell in _cells(unseen[name], _within(told[name], low, high))]
-        lines.append(f"| {low:g} to {high:g} | {' | '.join(cells)} |")
-    lines += [f"| {what} | {' | '.join(cell for name in names for cell in figures(unseen[name], told[name]))} |"
-              for what, figures in (("queries told that nothing relevant was found", _warned), ("calibration error", _errors))]
+        cells = [
+            cell for name in names for cell in _cells(unseen[name], _within(told[name], low, high))
+        ]
+        lines.append(_row(f"{low:g} to {high:g}", cells))
+    lines += [
+        _row(what, [cell for name in names for cell in figures(unseen[name], told[name])])
+        for what, figures in (
+            ("queries told that nothing relevant was found", _warned),
+            ("calibration error", _errors),
+        )
+    ]
     return "\n".join([*lines, "", f"fitted on all: {fit(results, evidence)}", ""])
 
 
+def _row(name: str, cells: list[str]) -> str:
+    return f"| {name} | {' | '.join(cells)} |"
+
+
 def _cells(results: Sequence[Result], within: NDArray[np.bool_]) -> Iterator[str]:
-    """The share of relevant results of own queries in a bucket, and how many they are; of strangers only how many."""
+    """The share of relevant results of own queries in a bucket, and how many they are; of strangers
+    only how many.
+    """
     chosen = [each for each, inside in zip(results, within, strict=True) if inside]
     own = [each.relevant for each in chosen if not each.stranger]
     yield f"{np.mean(own):.2f} ({len(own)})" if own else ""
@@ -162,20 +227,50 @@ def _warned(results: Sequence[Result], chance: Floats) -> Iterator[str]:
 
 
 def _errors(results: Sequence[Result], chance: Floats) -> Iterator[str]:
-    relevant, stranger = (np.array([getattr(each, name) for each in results], float) for name in ("relevant", "stranger"))
+    relevant, stranger = (
+        np.array([getattr(each, name) for each in results], float)
+        for name in ("relevant", "stranger")
+    )
     for these in (stranger == 0, stranger == 1):
         yield f"{calibration_error(chance[these], relevant[these]):.3f}"
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks relevance", description=__doc__)
-    parser.add_argument("--data", type=Path, action="append", required=True, metavar="DIR",
-                        help="a folder in BEIR layout; two or more")
-    parser.add_argument("--model", action="append", metavar="NAME", help="an embedding model [the best one installed]")
-    parser.add_argument("--mode", action="append", choices=list(EVIDENCE), help="how to search [text, vector, hybrid]")
-    parser.add_argument("--queries", type=int, default=300, metavar="N", help="ask so many queries of each kind [300]")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep the filled databases here for the next run")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="DIR",
+        help="a folder in BEIR layout; two or more",
+    )
+    parser.add_argument(
+        "--model",
+        action="append",
+        metavar="NAME",
+        help="an embedding model [the best one installed]",
+    )
+    parser.add_argument(
+        "--mode",
+        action="append",
+        choices=list(EVIDENCE),
+        help="how to search [text, vector, hybrid]",
+    )
+    parser.add_argument(
+        "--queries",
+        type=int,
+        default=300,
+        metavar="N",
+        help="ask so many queries of each kind [300]",
+    )
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="keep the filled databases here for the next run"
+    )
     options = parser.parse_args(arguments)
     if len(options.data) < 2:
-        parser.error("give two collections or more: each is tried with weights that were fitted on the others")
+        parser.error(
+            "give two collections or more: each is tried with weights that were fitted on the "
+            "others"
+        )
     return options

@@ -23,7 +23,10 @@ def show(rows: Sequence[Row], notes: Sequence[str] = (), *, as_json: bool = Fals
 def table(rows: Sequence[Row]) -> str:
     """Rows with the same names as a Markdown table; numbers to the right."""
     names = list(rows[0])
-    rules = ["--:" if any(isinstance(row[name], int | float) for row in rows) else "---" for name in names]
+    rules = [
+        "--:" if any(isinstance(row[name], int | float) for row in rows) else "---"
+        for name in names
+    ]
     lines = [names, rules, *([written(row[name]) for name in names] for row in rows)]
     rule = f"|{'|'.join(rules)}|"
     return "\n".join(rule if line is rules else f"| {' | '.join(line)} |" for line in lines)
@@ -50,8 +53,10 @@ def machine() -> str:
     import apsw
 
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return (f"{os.cpu_count()} × {_processor()}{load}, {platform.system()}, Python {platform.python_version()}, "
-            f"SQLite {apsw.sqlite_lib_version()}.")
+    return (
+        f"{os.cpu_count()} × {_processor()}{load}, {platform.system()}, Python "
+        f"{platform.python_version()}, SQLite {apsw.sqlite_lib_version()}."
+    )
 
 
 def _processor() -> str:

@@ -1,4 +1,6 @@
-"""This library and its rivals on the same data: each in an environment and a process of its own, taking turns."""
+"""This library and its rivals on the same data: each in an environment and a process of its own,
+taking turns.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,15 @@ class Runs:
         """The engine's own."""
         return str(self.filled["version"])
 
-    def took(self, step: str, clock: str = "wall", share: float = 0.5, only: Sequence[int] | None = None) -> float:
-        """What the median query (or another share) took, of all or of those at some positions: the median of the rounds."""
-        return median(percentile(_some(figures[step][clock], only), share) for figures in self._rounds(step))
+    def took(
+        self, step: str, clock: str = "wall", share: float = 0.5, only: Sequence[int] | None = None
+    ) -> float:
+        """What the median query (or another share) took, of all or of those at some positions: the
+        median of the rounds.
+        """
+        return median(
+            percentile(_some(figures[step][clock], only), share) for figures in self._rounds(step)
+        )
 
     def found(self, step: str, only: Sequence[int] | None = None) -> list[list[int]]:
         """What was found by each query, in the last round."""
@@ -61,20 +69,40 @@ class Runs:
 
 def add_options(parser: argparse.ArgumentParser, rounds: int = 3) -> None:
     """The options that every benchmark with rivals has."""
-    parser.add_argument("--rival", action="append", choices=[*RIVALS, "none"], metavar="NAME",
-                        help=f"an engine to compare with, any number of times: {', '.join(RIVALS)} [none]")
-    parser.add_argument("--rounds", type=int, default=rounds, metavar="N", help=f"how often each is measured [{rounds}]")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep environments and embeddings here for the next run")
+    parser.add_argument(
+        "--rival",
+        action="append",
+        choices=[*RIVALS, "none"],
+        metavar="NAME",
+        help=f"an engine to compare with, any number of times: {', '.join(RIVALS)} [none]",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=rounds,
+        metavar="N",
+        help=f"how often each is measured [{rounds}]",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        help="keep environments and embeddings here for the next run",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def chosen(names: Iterable[str] | None, verb: str, what: str) -> list[str]:
-    """The rivals that were named; one that lacks the verb is an error that names those that have it."""
+    """The rivals that were named; one that lacks the verb is an error that names those that have
+    it.
+    """
     rivals = [name for name in dict.fromkeys(names or ()) if name != "none"]
     able = [name for name in RIVALS if engines.can(name, verb)]
     for name in rivals:
         if name not in able:
-            raise InvalidInput(f"{name} cannot {what}: of the rivals {', '.join(able) or 'none'} can")
+            raise InvalidInput(
+                f"{name} cannot {what}: of the rivals {', '.join(able) or 'none'} can"
+            )
     return rivals
 
 
@@ -128,9 +156,15 @@ def recall(found: Sequence[Sequence[int]], right: Sequence[Iterable[int]]) -> fl
 
 
 def against(ours: Runs, theirs: Runs, steps: Mapping[str, tuple[str, Sequence[int] | None]]) -> str:
-    """One sentence: how many times as fast we are in some things, each a step and the positions of its queries."""
+    """One sentence: how many times as fast we are in some things, each a step and the positions of
+    its queries.
+    """
+
     def times(step: str, only: Sequence[int] | None) -> str:
-        wall, cpu = (theirs.took(step, clock, only=only) / ours.took(step, clock, only=only) for clock in ("wall", "cpu"))
+        wall, cpu = (
+            theirs.took(step, clock, only=only) / ours.took(step, clock, only=only)
+            for clock in ("wall", "cpu")
+        )
         return f"{wall:.1f} ({cpu:.1f})"
 
     parts = [f"{what} {times(*step)}" for what, step in steps.items()]
@@ -138,7 +172,9 @@ def against(ours: Runs, theirs: Runs, steps: Mapping[str, tuple[str, Sequence[in
 
 
 def _run(python: Path, name: str, folder: Path, steps: Iterable[str]) -> dict[str, Any]:
-    return processes.figures("benchmarks.engines", name, folder / name, folder, *steps, python=python)
+    return processes.figures(
+        "benchmarks.engines", name, folder / name, folder, *steps, python=python
+    )
 
 
 def _some(values: list[Any], only: Sequence[int] | None) -> list[Any]:

@@ -1,7 +1,8 @@
 """What it costs to begin: `python -m benchmarks start --rival chroma`.
 
-Commands are run from start to end, servers until they have listed their tools, all in turn; what bare Python takes (or a bare
-server on the SDK) is taken off. Engines with some vectors are opened in a fresh process, after numpy is loaded, and asked once.
+Commands are run from start to end, servers until they have listed their tools, all in turn; what
+bare Python takes (or a bare server on the SDK) is taken off. Engines with some vectors are opened
+in a fresh process, after numpy is loaded, and asked once.
 """
 
 from __future__ import annotations
@@ -46,9 +47,13 @@ def main(arguments: list[str]) -> None:
 def measure(path: Path, rounds: int) -> dict[str, list[Spent]]:
     """What each of our commands and servers took, in every round."""
     works: dict[str, Callable[[], Spent]] = {
-        what: partial(spent_by, [sys.executable, *arguments]) for what, arguments in COMMANDS.items()}
-    works |= {BARE_SERVER: lambda: Server("-m", "benchmarks.bare_server").end(),
-              OUR_SERVER: lambda: Server("-m", "mcpvectordb_server", "--db", path).end()}
+        what: partial(spent_by, [sys.executable, *arguments])
+        for what, arguments in COMMANDS.items()
+    }
+    works |= {
+        BARE_SERVER: lambda: Server("-m", "benchmarks.bare_server").end(),
+        OUR_SERVER: lambda: Server("-m", "mcpvectordb_server", "--db", path).end(),
+    }
     spent: dict[str, list[Spent]] = {what: [] for what in works}
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}: commands and servers")
@@ -57,12 +62,23 @@ def measure(path: Path, rounds: int) -> dict[str, list[Spent]]:
     return spent
 
 
-def opened(folder: Path, cache: Path, names: list[str], options: argparse.Namespace) -> dict[str, Runs]:
+def opened(
+    folder: Path, cache: Path, names: list[str], options: argparse.Namespace
+) -> dict[str, Runs]:
     """Engines, filled and then opened anew for one query in every round."""
     rows, queries = embeddings.clustered(options.rows, 384, 1)
     passages = texts.passages(options.rows // 10)
-    rivals.write(folder, rows=rows, queries=queries, texts=passages, questions=[{"any": ["python"], "all": [], "none": []}])
-    plans = {name: Plan(("add_vectors" if engines.can(name, "nearest") else "add_texts",), ("first",)) for name in names}
+    rivals.write(
+        folder,
+        rows=rows,
+        queries=queries,
+        texts=passages,
+        questions=[{"any": ["python"], "all": [], "none": []}],
+    )
+    plans = {
+        name: Plan(("add_vectors" if engines.can(name, "nearest") else "add_texts",), ("first",))
+        for name in names
+    }
     return rivals.measured(folder, cache, plans, options.rounds)
 
 
@@ -70,19 +86,37 @@ def line(what: str, spent: dict[str, list[Spent]]) -> report.Row:
     """The figures of one command, over what its base took in the same round."""
     base = spent[BASES.get(what, "bare Python")]
     over = [each.cpu - below.cpu for each, below in zip(spent[what], base, strict=True)]
-    return {"what": what, "ms": median(each.wall for each in spent[what]), "CPU ms": median(each.cpu for each in spent[what]),
-            "CPU ms over bare": median(over) if spent[what] is not base else None, "target": TARGETS.get(what)}
+    return {
+        "what": what,
+        "ms": median(each.wall for each in spent[what]),
+        "CPU ms": median(each.cpu for each in spent[what]),
+        "CPU ms over bare": median(over) if spent[what] is not base else None,
+        "target": TARGETS.get(what),
+    }
 
 
 def opening(runs: Runs) -> report.Row:
     """The figures of one engine: import, open, first answer."""
-    wall, cpu = (sum(runs.took(step, clock) for step in ("open", "first")) for clock in ("wall", "cpu"))
-    return {"what": f"{runs.engine} {runs.version}: import, open, first answer", "ms": wall, "CPU ms": None,
-            "CPU ms over bare": cpu, "target": None}
+    wall, cpu = (
+        sum(runs.took(step, clock) for step in ("open", "first")) for clock in ("wall", "cpu")
+    )
+    return {
+        "what": f"{runs.engine} {runs.version}: import, open, first answer",
+        "ms": wall,
+        "CPU ms": None,
+        "CPU ms over bare": cpu,
+        "target": None,
+    }
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks start", description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000, metavar="N", help="vectors that the engines have [10000]")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="vectors that the engines have [10000]",
+    )
     rivals.add_options(parser, rounds=11)
     return parser.parse_args(arguments)

@@ -1,4 +1,6 @@
-"""Database files for benchmarks: made once for the same data, settings and version of the library, then found again."""
+"""Database files for benchmarks: made once for the same data, settings and version of the library,
+then found again.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Filled:
 
 
 def filled(folder: Path, data: str, corpus: Iterable[Entry], config: Config) -> Filled:
-    """The file in `folder` that holds a corpus (`data` is its digest), made now if it is not there yet."""
+    """The file in `folder` that holds a corpus (`data` is its digest), made now if it is not there
+    yet.
+    """
     key = hashlib.sha256("\0".join([data, repr(config), _library()]).encode()).hexdigest()[:24]
     path, notes = folder / f"{key}.db", folder / f"{key}.json"
     if not notes.exists():
@@ -49,7 +53,9 @@ def say(text: str) -> None:
 def _library() -> str:
     """What the library is made of: other code may index otherwise."""
     folder = Path(mcpvectordb.__file__).parent
-    return digest(sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".sql", ".txt")))
+    return digest(
+        sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".sql", ".txt"))
+    )
 
 
 def _fill(path: Path, corpus: Iterable[Entry], config: Config) -> Filled:
@@ -60,14 +66,20 @@ def _fill(path: Path, corpus: Iterable[Entry], config: Config) -> Filled:
         db.embed_pending(progress=_Report())
         seconds = time.perf_counter() - begin
         stats = db.stats()
-    return Filled(path, stats.documents, stats.chunks, path.stat().st_size, round(seconds, 2), stats.model)
+    return Filled(
+        path, stats.documents, stats.chunks, path.stat().st_size, round(seconds, 2), stats.model
+    )
 
 
 def _ingest(db: Database, entry: Entry) -> None:
-    """As a user would: a title where there is one; an entry that is nothing but its title is that text."""
+    """As a user would: a title where there is one; an entry that is nothing but its title is that
+    text.
+    """
     text = entry.text if entry.text.strip() else entry.title
     if text.strip():
-        db.documents.ingest_text(text, source=entry.id, title=entry.title.strip() or None, embed=False)
+        db.documents.ingest_text(
+            text, source=entry.id, title=entry.title.strip() or None, embed=False
+        )
 
 
 class _Report:

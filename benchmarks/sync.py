@@ -1,6 +1,7 @@
 """What it costs to sync files that have not changed: `python -m benchmarks sync`.
 
-Compared with a bare walk through the same folders that stats each file: both in turn, in one process, medians.
+Compared with a bare walk through the same folders that stats each file: both in turn, in one
+process, medians.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from mcpvectordb import Database
 
 PER_FOLDER = 100
 TARGET = 5.0
-IGNORED = "__pycache__/\n*.py[co]\n/build/\ndist/\n*.log\n!keep.log\nnode_modules/\n.venv/\n"  # a usual .gitignore
+# a usual .gitignore
+IGNORED = "__pycache__/\n*.py[co]\n/build/\ndist/\n*.log\n!keep.log\nnode_modules/\n.venv/\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,14 @@ def measure(folder: Path, files: int, rounds: int) -> Outcome:
             walks.append(timed(lambda: bare_walk(str(root)), files))
             syncs.append(timed(lambda: db.documents.sync(embed=False)[0].unchanged, files))
     (walk_cpu, walk_wall), (sync_cpu, sync_wall) = middle(walks), middle(syncs)
-    return Outcome(files=files, walk_cpu=walk_cpu, sync_cpu=sync_cpu, walk_wall=walk_wall, sync_wall=sync_wall,
-                   ratio=round(sync_cpu / walk_cpu, 2))
+    return Outcome(
+        files=files,
+        walk_cpu=walk_cpu,
+        sync_cpu=sync_cpu,
+        walk_wall=walk_wall,
+        sync_wall=sync_wall,
+        ratio=round(sync_cpu / walk_cpu, 2),
+    )
 
 
 def plant(root: Path, files: int) -> None:
@@ -66,7 +74,9 @@ def plant(root: Path, files: int) -> None:
         folder = root / f"part {number // PER_FOLDER // 10}" / f"topic {number // PER_FOLDER}"
         if number % PER_FOLDER == 0:
             folder.mkdir(parents=True)
-        (folder / f"note {number}.md").write_text(f"# Note {number}\n\nA few words about number {number}.\n")
+        (folder / f"note {number}.md").write_text(
+            f"# Note {number}\n\nA few words about number {number}.\n"
+        )
     (root / ".gitignore").write_text(IGNORED)
 
 
@@ -102,14 +112,20 @@ def middle(times: list[tuple[float, float]]) -> tuple[float, float]:
 def told(outcome: Outcome) -> str:
     """The outcome in words."""
     verdict = "within" if outcome.ratio <= TARGET else "ABOVE"
-    return (f"{outcome.files:,} unchanged files: bare walk {outcome.walk_cpu} ms CPU ({outcome.walk_wall} ms), "
-            f"sync {outcome.sync_cpu} ms CPU ({outcome.sync_wall} ms): {outcome.ratio} walks, "
-            f"{verdict} the target of {TARGET:g}")
+    return (
+        f"{outcome.files:,} unchanged files: bare walk {outcome.walk_cpu} ms CPU "
+        f"({outcome.walk_wall} ms), sync {outcome.sync_cpu} ms CPU ({outcome.sync_wall} ms): "
+        f"{outcome.ratio} walks, {verdict} the target of {TARGET:g}"
+    )
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks sync", description=__doc__)
-    parser.add_argument("--files", type=int, default=10_000, metavar="N", help="how many files [10,000]")
-    parser.add_argument("--rounds", type=int, default=11, metavar="N", help="how often each is timed [11]")
+    parser.add_argument(
+        "--files", type=int, default=10_000, metavar="N", help="how many files [10,000]"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=11, metavar="N", help="how often each is timed [11]"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a sentence")
     return parser.parse_args(arguments)

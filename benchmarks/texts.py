@@ -1,6 +1,8 @@
-"""Real text without a network: passages of the Python sources and documents on this machine, and queries made from them.
+"""Real text without a network: passages of the Python sources and documents on this machine, and
+queries made from them.
 
-A word's key is its first letters, which stand for its stem: engines cut endings off in ways of their own.
+A word's key is its first letters, which stand for its stem: engines cut endings off in ways of
+their own.
 """
 
 from __future__ import annotations
@@ -49,11 +51,15 @@ def passages(count: int) -> list[str]:
         found.update(dict.fromkeys(cut(_read(path))))
         if len(found) >= count:
             return list(found)[:count]
-    raise InvalidInput(f"there are only {len(found):,} passages of text on this machine, not {count:,}")
+    raise InvalidInput(
+        f"there are only {len(found):,} passages of text on this machine, not {count:,}"
+    )
 
 
 def files(characters: int) -> dict[str, str]:
-    """Names and texts of files of some pages, so many that they have about this many characters together."""
+    """Names and texts of files of some pages, so many that they have about this many characters
+    together.
+    """
     chosen: dict[str, str] = {}
     for path in _files():
         text = _read(path)
@@ -65,9 +71,14 @@ def files(characters: int) -> dict[str, str]:
 
 
 def cut(text: str) -> Iterator[str]:
-    """Passages of as many paragraphs as fit; those that are short, or hardly words, are left out."""
+    """Passages of as many paragraphs as fit; those that are short, or hardly words, are left
+    out.
+    """
     passage = ""
-    for paragraph in [*re.split(r"\n\s*\n", text), " " * LONGEST]:  # the last one drives out what is left
+    for paragraph in [
+        *re.split(r"\n\s*\n", text),
+        " " * LONGEST,
+    ]:  # the last one drives out what is left
         if len(passage) + len(paragraph) >= LONGEST and len(passage) >= SHORTEST:
             if len(_WORD.findall(passage)) * 12 > len(passage):
                 yield passage
@@ -81,24 +92,38 @@ def words(text: str) -> list[str]:
 
 
 def queries(texts: Sequence[str], each: int, seed: int = 1) -> list[Query]:
-    """`each` of every kind: a rare word, a common word, all words of a question, two words without a third."""
+    """`each` of every kind: a rare word, a common word, all words of a question, two words without
+    a third.
+    """
     known, choice = _Known(texts), random.Random(seed)
-    makers = {"rare word": known.rare, "common word": known.common, "question": known.questions, "boolean": known.boolean}
+    makers = {
+        "rare word": known.rare,
+        "common word": known.common,
+        "question": known.questions,
+        "boolean": known.boolean,
+    }
     made = [query for kind, make in makers.items() for query in _sampled(kind, make(choice), each)]
     choice.shuffle(made)
     return made
 
 
 def sums(texts: Sequence[str], of: Sequence[str], dimension: int) -> Matrix:
-    """Vectors of `texts`: sums of random vectors that stand for their words, the rarer in `of` the longer."""
+    """Vectors of `texts`: sums of random vectors that stand for their words, the rarer in `of` the
+    longer.
+    """
     import numpy as np
 
     seen = np.zeros(BUCKETS, np.int64)
     for text in of:
         seen[list({_bucket(word) for word in words(text)})] += 1
     weights = np.log1p(len(of) / (1 + seen)).astype(np.float32)
-    vectors = np.random.default_rng(1).standard_normal((BUCKETS, dimension), np.float32) * weights[:, None]
-    rows = np.stack([vectors[[_bucket(word) for word in set(words(text))] or [0]].sum(axis=0) for text in texts])
+    vectors = (
+        np.random.default_rng(1).standard_normal((BUCKETS, dimension), np.float32)
+        * weights[:, None]
+    )
+    rows = np.stack(
+        [vectors[[_bucket(word) for word in set(words(text))] or [0]].sum(axis=0) for text in texts]
+    )
     unit: Matrix = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return unit
 
@@ -115,15 +140,28 @@ class _Known:
                 self._numbers.setdefault(word[:KEY], set()).add(number)
                 forms.setdefault(word[:KEY], set()).add(word)
         # Words of which there is no other form, so that stems cannot matter.
-        self._plain = [word for key, (word, *others) in sorted(forms.items())
-                       if not others and len(key) == KEY and key[:-1] not in forms and word.isascii() and word.isalpha()]
+        self._plain = [
+            word
+            for key, (word, *others) in sorted(forms.items())
+            if not others
+            and len(key) == KEY
+            and key[:-1] not in forms
+            and word.isascii()
+            and word.isalpha()
+        ]
 
     def rare(self, choice: random.Random) -> Iterator[Query]:
-        for word in _shuffled([word for word in self._plain if 2 <= self._frequency(word) <= 10], choice):
+        for word in _shuffled(
+            [word for word in self._plain if 2 <= self._frequency(word) <= 10], choice
+        ):
             yield Query("rare word", _any([word]), frozenset(self._numbers[word[:KEY]]))
 
     def common(self, choice: random.Random) -> Iterator[Query]:
-        common = sorted(key for key in self._numbers if key.isalpha() and 3 < len(key) < KEY and 0.04 < self._share(key) < 0.4)
+        common = sorted(
+            key
+            for key in self._numbers
+            if key.isalpha() and 3 < len(key) < KEY and 0.04 < self._share(key) < 0.4
+        )
         for word in _shuffled(common, choice):
             yield Query("common word", _any([word]), frozenset(self._numbers[word]))
 
@@ -141,9 +179,15 @@ class _Known:
             own = sorted(telling.intersection(words(self._texts[number])))
             if len(own) > 1 and common:
                 first, second, third = *choice.sample(own, 2), choice.choice(common)
-                right = (self._numbers[first[:KEY]] & self._numbers[second[:KEY]]) - self._numbers[third[:KEY]]
+                right = (self._numbers[first[:KEY]] & self._numbers[second[:KEY]]) - self._numbers[
+                    third[:KEY]
+                ]
                 if len(right) >= least:
-                    yield Query("boolean", {"any": [], "all": [first, second], "none": [third]}, frozenset(right))
+                    yield Query(
+                        "boolean",
+                        {"any": [], "all": [first, second], "none": [third]},
+                        frozenset(right),
+                    )
 
     def _share(self, word: str) -> float:
         return self._frequency(word) / len(self._texts)
@@ -177,9 +221,16 @@ def _bucket(word: str) -> int:
 def _files() -> list[Path]:
     """Files of the standard library and of the installed packages, well mixed."""
     roots = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
-    files = {path.relative_to(root): path for root in roots for path in root.rglob("*")
-             if path.suffix in SUFFIXES and (root == roots[1] or "site-packages" not in path.parts)}
-    return [files[name] for name in sorted(files, key=lambda name: hashlib.sha256(str(name).encode()).digest())]
+    files = {
+        path.relative_to(root): path
+        for root in roots
+        for path in root.rglob("*")
+        if path.suffix in SUFFIXES and (root == roots[1] or "site-packages" not in path.parts)
+    }
+    return [
+        files[name]
+        for name in sorted(files, key=lambda name: hashlib.sha256(str(name).encode()).digest())
+    ]
 
 
 def _read(path: Path) -> str:

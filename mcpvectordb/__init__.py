@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcpvectordb.config import Config
-    from mcpvectordb.contexts.context import Change, Context, ContextStats, Entry, Image, Outcome, Page, Stored, Thread, Updated
+    from mcpvectordb.contexts.context import (
+        Change,
+        Context,
+        ContextStats,
+        Entry,
+        Image,
+        Outcome,
+        Page,
+        Stored,
+        Thread,
+        Updated,
+    )
     from mcpvectordb.database import Database
     from mcpvectordb.embedding.embedder import Embedder
     from mcpvectordb.errors import (
@@ -124,8 +135,8 @@ __all__ = [
     "__version__",
 ]
 
-# Where the names live, the cheapest first: a program that only wants a version or an error class need not wait for
-# the rest, and --help answers at once.
+# Where the names live, the cheapest first: a program that only wants a version or an error class
+# need not wait for the rest, and --help answers at once.
 _HOMES = ("errors", "config", "records", "contexts.context", "embedding.embedder", "database")
 
 

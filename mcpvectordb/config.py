@@ -1,4 +1,6 @@
-"""The one configuration object; the library never reads the environment unless `from_env` is called."""
+"""The one configuration object; the library never reads the environment unless `from_env` is
+called.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +19,37 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """How a Database behaves. What a file was made with (model, chunk sizes) is kept in the file and wins over this.
+    """How a Database behaves. What a file was made with (model, chunk sizes) is kept in the file
+    and wins over this.
 
     model            name of the embedding model for a new file; "" takes the best one installed
     chunk_size       tokens per chunk in a new file; 0 takes what suits the model
     chunk_overlap    tokens that a chunk repeats from the one before it
-    vector_weight    how much meaning counts against words in hybrid searches for passages, 0 to 1; None takes what suits the
+    vector_weight    how much meaning counts against words in hybrid searches for passages, 0 to 1;
+        None takes what suits the
                      model, and `mcpvectordb bench` tells whether another one would find more
     read_only        open for reading; nothing is written, not even a lock file on read-only media
     busy_timeout     seconds to wait for another process's write
-    resident_bytes   memory that a process may spend on keeping words and codes of embeddings at hand; 0 keeps none
+    resident_bytes   memory that a process may spend on keeping words and codes of embeddings at
+        hand; 0 keeps none
     max_source_bytes largest file or download that is ingested
     allow_urls       False refuses every http and https source
     allow_private_urls  True lets URLs lead to this machine and its private networks
     fetch_timeout    seconds for a download from its first packet to its last, redirects included
     host_interval    seconds between two downloads from one host; 0 does not wait
-    proxy            http://[user:password@]host:port that downloads go through; "" connects directly
+    proxy            http://[user:password@]host:port that downloads go through; "" connects
+        directly
     parse_timeout    seconds a file may take to be parsed
     parse_memory     bytes of address space a parser may use, where the system can limit it
     parse_output_bytes  most text, in bytes, that a file may turn into
-    language         of the words in contexts: english finds words by their stems, any other as they are spelled
-    indexed_metadata comma-separated keys of contexts' metadata that a new file indexes, so that filters on them are quick
+    language         of the words in contexts: english finds words by their stems, any other as they
+        are spelled
+    indexed_metadata comma-separated keys of contexts' metadata that a new file indexes, so that
+        filters on them are quick
     max_image_bytes  largest image of a context
     max_image_bytes_total  most that all images of a context may have together
-    rerank_contexts  False keeps the MCP tools that search contexts from asking the cross-encoder, where it is installed
+    rerank_contexts  False keeps the MCP tools that search contexts from asking the cross-encoder,
+        where it is installed
     models_dir       where pulled and added models live; "" is the platform's data folder
     model_hub        where `model pull` fetches from
     """
@@ -71,29 +80,48 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.chunk_size != 0 and not 16 <= self.chunk_size <= 2000:
-            raise InvalidInput(f"chunk_size must be 0 (automatic) or 16 to 2000 tokens, not {self.chunk_size}")
-        if self.chunk_overlap < 0 or (self.chunk_size and self.chunk_overlap > self.chunk_size // 2):
-            raise InvalidInput(f"chunk_overlap must be 0 to half of chunk_size, not {self.chunk_overlap}")
+            raise InvalidInput(
+                f"chunk_size must be 0 (automatic) or 16 to 2000 tokens, not {self.chunk_size}"
+            )
+        if self.chunk_overlap < 0 or (
+            self.chunk_size and self.chunk_overlap > self.chunk_size // 2
+        ):
+            raise InvalidInput(
+                f"chunk_overlap must be 0 to half of chunk_size, not {self.chunk_overlap}"
+            )
         if self.vector_weight is not None and not 0 <= self.vector_weight <= 1:
             raise InvalidInput(f"vector_weight must be 0 to 1, not {self.vector_weight}")
         if self.busy_timeout < 0:
             raise InvalidInput(f"busy_timeout must be 0 or more seconds, not {self.busy_timeout}")
         if self.max_source_bytes < 1:
             raise InvalidInput(f"max_source_bytes must be positive, not {self.max_source_bytes}")
-        for name in ("parse_memory", "parse_output_bytes", "max_image_bytes", "max_image_bytes_total"):
+        for name in (
+            "parse_memory",
+            "parse_output_bytes",
+            "max_image_bytes",
+            "max_image_bytes_total",
+        ):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be positive, not {getattr(self, name)}")
         for name in ("fetch_timeout", "parse_timeout"):
             if not 0 < getattr(self, name) <= 86_400:
-                raise InvalidInput(f"{name} must be above 0 and at most 86400 seconds, not {getattr(self, name)}")
+                raise InvalidInput(
+                    f"{name} must be above 0 and at most 86400 seconds, not {getattr(self, name)}"
+                )
         if not 0 <= self.host_interval <= 86_400:
-            raise InvalidInput(f"host_interval must be 0 to 86400 seconds, not {self.host_interval}")
+            raise InvalidInput(
+                f"host_interval must be 0 to 86400 seconds, not {self.host_interval}"
+            )
         if self.proxy and not self.proxy.startswith("http://"):
             raise InvalidInput(f"proxy must look like http://host:port, not {self.proxy!r}")
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None, *, also: frozenset[str] = frozenset()) -> Self:
-        """Read MCPVECTORDB_<FIELD> variables; a misspelt one is an error. `also` names further ones that are known."""
+    def from_env(
+        cls, environ: Mapping[str, str] | None = None, *, also: frozenset[str] = frozenset()
+    ) -> Self:
+        """Read MCPVECTORDB_<FIELD> variables; a misspelt one is an error. `also` names further ones
+        that are known.
+        """
         environ = os.environ if environ is None else environ
         kinds = {PREFIX + each.name.upper(): each for each in fields(cls)}
         values: dict[str, Any] = {}
@@ -101,7 +129,9 @@ class Config:
             if not name.startswith(PREFIX) or name in also:
                 continue
             if name not in kinds:
-                raise InvalidInput(f"unknown environment variable {name}{_did_you_mean(name, [*kinds, *also])}")
+                raise InvalidInput(
+                    f"unknown environment variable {name}{_did_you_mean(name, [*kinds, *also])}"
+                )
             values[kinds[name].name] = _parse(name, text, _kind(kinds[name].default))
         return cls(**values)
 

@@ -28,23 +28,38 @@ from mcpvectordb.vectors.store import VectorIndex
 
 
 class Database:
-    """One SQLite file with everything in it; made when it is not there. `":memory:"` keeps it out of the disk.
+    """One SQLite file with everything in it; made when it is not there. `":memory:"` keeps it out
+    of the disk.
 
-    Any number of threads and processes may use a file at once. Use it as a context manager, or call `close`.
-    `embedder` is an embedder of your own; without it the file's model is found on this machine.
+    Any number of threads and processes may use a file at once. Use it as a context manager, or call
+    `close`. `embedder` is an embedder of your own; without it the file's model is found on this
+    machine.
     """
 
     documents: Documents
     vectors: Vectors
     contexts: Contexts
 
-    def __init__(self, path: str | os.PathLike[str], *, config: Config | None = None, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        config: Config | None = None,
+        embedder: Embedder | None = None,
+    ) -> None:
         self.config = config or Config()
-        self._file = File(path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout)
+        self._file = File(
+            path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout
+        )
         for_words = self.config.resident_bytes // 4
         residents = Residents(self.config.resident_bytes - for_words)
-        documents = Index("document", "(SELECT title FROM documents WHERE key = c.owner)", residents=residents,
-                          resident_bytes=for_words, filtered=rows.FILTERED)
+        documents = Index(
+            "document",
+            "(SELECT title FROM documents WHERE key = c.owner)",
+            residents=residents,
+            resident_bytes=for_words,
+            filtered=rows.FILTERED,
+        )
         contexts = Index("context", "''", words=False, residents=residents)
         self._indexes = (documents, contexts)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
@@ -55,7 +70,9 @@ class Database:
         vectors = VectorIndex(residents)
         self.vectors = Vectors(self._file, vectors)
         words, keys = ContextWords(contexts), Keys(self.config.indexed_metadata)
-        self.contexts = Contexts(self._file, self.config, self._encoder, contexts, words, keys, self._reranking)
+        self.contexts = Contexts(
+            self._file, self.config, self._encoder, contexts, words, keys, self._reranking
+        )
         self._kept = (*self._indexes, vectors, words, keys, cache)
         self._file.checked_by(self.check)
         if not self._file.read_only:
@@ -68,23 +85,33 @@ class Database:
 
     @property
     def read_only(self) -> bool:
-        """Whether the file was opened for reading only, by request or because it cannot be written."""
+        """Whether the file was opened for reading only, by request or because it cannot be
+        written.
+        """
         return self._file.read_only
 
     def embed_pending(self, *, progress: ProgressCallback | None = None) -> int:
-        """Embed every chunk that waits for it; how many. Killed, it goes on where it was; processes share the work."""
+        """Embed every chunk that waits for it; how many. Killed, it goes on where it was; processes
+        share the work.
+        """
         return self._encoder.embed(progress=progress).chunks
 
     def use_model(self, name: str, *, progress: ProgressCallback | None = None) -> None:
-        """Embed everything again by another model; searches go on with the old one until it is done."""
+        """Embed everything again by another model; searches go on with the old one until it is
+        done.
+        """
         self._encoder.use(name, progress)
 
     def warm(self) -> None:
-        """Load the model in a thread of its own; until it is there, hybrid searches answer by words and say so."""
+        """Load the model in a thread of its own; until it is there, hybrid searches answer by words
+        and say so.
+        """
         self._encoder.warm()
 
     def copy_to(self, path: str | os.PathLike[str]) -> Path:
-        """Write a complete copy as one file, also while others write to this one. An existing file is not touched."""
+        """Write a complete copy as one file, also while others write to this one. An existing file
+        is not touched.
+        """
         return maintenance.copy(self._file, Path(path))
 
     def compact(self) -> int:

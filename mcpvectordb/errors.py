@@ -1,4 +1,5 @@
-"""What can go wrong, as a tree; each class carries a stable `code` and is also the builtin a caller would catch.
+"""What can go wrong, as a tree; each class carries a stable `code` and is also the builtin a caller
+would catch.
 
 MCPVectorDBError
 ├── InvalidInput (ValueError)            an argument cannot be used as it is
@@ -154,7 +155,9 @@ class ModelError(MCPVectorDBError):
 
 
 class ModelMissing(ModelError, LookupError):
-    """The model is unknown or its files are not on this machine; the message says how to get them."""
+    """The model is unknown or its files are not on this machine; the message says how to get
+    them.
+    """
 
     code = "model_missing"
 

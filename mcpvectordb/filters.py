@@ -1,27 +1,36 @@
-"""The language of `where`: conditions on fields and metadata, compiled to SQL. What comes from outside is always bound.
+"""The language of `where`: conditions on fields and metadata, compiled to SQL. What comes from
+outside is always bound.
 
-    {"file_type": "pdf", "metadata.year": {"gte": 2020, "lt": 2025}}          a mapping: all must hold
-    [Condition("metadata.author", "eq", "ann", case_sensitive=False)]         a list: all must hold; tuples will do
+{"file_type": "pdf", "metadata.year": {"gte": 2020, "lt": 2025}}          a mapping: all must hold
+[Condition("metadata.author", "eq", "ann", case_sensitive=False)]         a list: all must hold;
+tuples will do
 
-A value under a field means `eq`, unless it is an object: that is read as operators. To compare with an object use
-`Condition(field, "eq", {...})`. A dotted field is a path through objects ("metadata.a.b"); a key that has a dot in it
-is written in a tuple (("metadata", "a.b")). A path does not step into arrays: "metadata.tags.0" means an object's key.
+A value under a field means `eq`, unless it is an object: that is read as operators. To compare with
+an object use `Condition(field, "eq", {...})`. A dotted field is a path through objects
+("metadata.a.b"); a key that has a dot in it is written in a tuple (("metadata", "a.b")). A path
+does not step into arrays: "metadata.tags.0" means an object's key.
 
-eq ne                   equality of JSON: 5 = 5.0, 5 ≠ "5", true ≠ 1; the order of an object's keys does not count;
-                        None asks for an explicit null. `ne` wants another value: never a missing key or a null
+eq ne                   equality of JSON: 5 = 5.0, 5 ≠ "5", true ≠ 1; the order of an object's keys
+    does not count;
+                        None asks for an explicit null. `ne` wants another value: never a missing
+                            key or a null
 gt gte lt lte           a number: with numbers and with strings that are written as numbers;
                         a string: with strings, by code point
-in not_in               the member's text is the value's text (10 matches "10", true matches "true"), or both are equal
+in not_in               the member's text is the value's text (10 matches "10", true matches
+    "true"), or both are equal
                         numbers; `not_in` wants a value, as `ne` does
-exists not_exists       a value that is not null; the opposite of it, also for an item without any metadata
+exists not_exists       a value that is not null; the opposite of it, also for an item without any
+    metadata
 is_null is_not_null     an explicit null; a value that is not null; a missing key is neither
-contains starts_with    the string as it is, without wildcards, in strings, and in numbers as they are written in JSON
+contains starts_with    the string as it is, without wildcards, in strings, and in numbers as they
+    are written in JSON
 ends_with
 array_contains          an array with this string, number or boolean among its members
 
-`case_sensitive=False` folds case by Unicode's rules wherever strings are compared, except inside the arrays and objects
-of `eq`. Columns hold strings or whole numbers; one that is NULL is taken for a null (`is_null` and `not_exists` match).
-Whole numbers of 2^63 and more in stored metadata are compared as floating point.
+`case_sensitive=False` folds case by Unicode's rules wherever strings are compared, except inside
+the arrays and objects of `eq`. Columns hold strings or whole numbers; one that is NULL is taken for
+a null (`is_null` and `not_exists` match). Whole numbers of 2^63 and more in stored metadata are
+compared as floating point.
 """
 
 from __future__ import annotations
@@ -52,7 +61,9 @@ def conditions(where: Where | None) -> list[Condition]:
 
 
 def problems(where: Where | None, fields: Collection[str]) -> list[str]:
-    """Say what is wrong with a `where`, one message for each bad condition; `fields` are the columns it may name."""
+    """Say what is wrong with a `where`, one message for each bad condition; `fields` are the
+    columns it may name.
+    """
     try:
         entries = _entries(where)
     except InvalidFilter as error:
@@ -66,18 +77,23 @@ def problems(where: Where | None, fields: Collection[str]) -> list[str]:
     return found
 
 
-def compile(where: Where | None, columns: Mapping[str, str], metadata: str) -> tuple[str, list[Any]]:
-    """Turn a `where` into a boolean SQL expression ("1" when it is empty) and its bindings; NULL means no match.
+def compile(
+    where: Where | None, columns: Mapping[str, str], metadata: str
+) -> tuple[str, list[Any]]:
+    """Turn a `where` into a boolean SQL expression ("1" when it is empty) and its bindings; NULL
+    means no match.
 
-    `columns` gives the SQL expression of each field that may be named, `metadata` the one of the JSON text (NULL when
-    there is none). Both are put into the SQL as they are. The connection needs the functions in FUNCTIONS.
+    `columns` gives the SQL expression of each field that may be named, `metadata` the one of the
+    JSON text (NULL when there is none). Both are put into the SQL as they are. The connection needs
+    the functions in FUNCTIONS.
     """
     pieces = [_compile(condition, columns, metadata) for condition in conditions(where)]
     sql = " AND ".join(f"({piece.sql})" for piece in pieces)
     return sql or "1", [value for piece in pieces for value in piece.bindings]
 
 
-# ---------------------------------------------------------------------------------------- SQL functions in Python
+# ---------------------------------------------------------------------------------------- SQL
+# functions in Python
 
 
 def casefold(value: Any) -> Any:
@@ -86,7 +102,9 @@ def casefold(value: Any) -> Any:
 
 
 def canonical_json(text: str) -> str:
-    """Write JSON so that equal values have equal texts: keys sorted, whole numbers without a fraction."""
+    """Write JSON so that equal values have equal texts: keys sorted, whole numbers without a
+    fraction.
+    """
     value = json.loads(text, parse_int=_canonical_number, parse_float=_canonical_number)
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -105,7 +123,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------------- pieces of SQL
+# -------------------------------------------------------------------------------------------------
+# pieces of SQL
 
 
 class _Piece(NamedTuple):
@@ -114,7 +133,9 @@ class _Piece(NamedTuple):
 
 
 class _Operand(NamedTuple):
-    """What a field holds, as SQL: its value, its kind in JSON's words (NULL: missing), its JSON text, its members."""
+    """What a field holds, as SQL: its value, its kind in JSON's words (NULL: missing), its JSON
+    text, its members.
+    """
 
     value: _Piece
     kind: _Piece
@@ -127,7 +148,9 @@ class _Operand(NamedTuple):
 
 
 def _sql(template: str, operand: _Operand, *values: Any) -> _Piece:
-    """Fill in the operand's pieces for {names}, and for each ? a piece or a value to bind, in the order they stand."""
+    """Fill in the operand's pieces for {names}, and for each ? a piece or a value to bind, in the
+    order they stand.
+    """
     bindings: list[Any] = []
     rest = iter(values)
 
@@ -142,23 +165,37 @@ def _sql(template: str, operand: _Operand, *values: Any) -> _Piece:
 
 def json_path(keys: Sequence[str]) -> str:
     """Where nested keys lead to, as SQLite's JSON functions read it."""
-    # A quoted step can name any key: SQLite decodes JSON's escapes in it, and never takes it for an array's index.
+    # A quoted step can name any key: SQLite decodes JSON's escapes in it, and never takes it for an
+    # array's index.
     return "$" + "".join("." + json.dumps(key, ensure_ascii=False) for key in keys)
 
 
 def _column(sql: str) -> _Operand:
-    # typeof() speaks of text, integer, real and null in the same words as json_type(); a column has no members.
-    return _Operand(_Piece(sql), _Piece(f"typeof({sql})"), _Piece(f"CAST({sql} AS TEXT)"), _Piece("json_each('[]')"))
+    # typeof() speaks of text, integer, real and null in the same words as json_type(); a column has
+    # no members.
+    return _Operand(
+        _Piece(sql),
+        _Piece(f"typeof({sql})"),
+        _Piece(f"CAST({sql} AS TEXT)"),
+        _Piece("json_each('[]')"),
+    )
 
 
 def _metadata(sql: str, keys: Sequence[str]) -> _Operand:
     path = json_path(keys)
-    calls = (f"json_extract({sql}, ?)", f"json_type({sql}, ?)", f"(({sql}) -> ?)", f"json_each({sql}, ?)")
+    calls = (
+        f"json_extract({sql}, ?)",
+        f"json_type({sql}, ?)",
+        f"(({sql}) -> ?)",
+        f"json_each({sql}, ?)",
+    )
     return _Operand(*(_Piece(call, (path,)) for call in calls))
 
 
 def _folded(operand: _Operand) -> _Operand:
-    """Give the same operand with the case of its strings folded; numbers, true and false are written in lower case."""
+    """Give the same operand with the case of its strings folded; numbers, true and false are
+    written in lower case.
+    """
     members = _sql("(SELECT type, casefold(atom) AS atom FROM {members})", operand)
     return operand._replace(value=_sql("casefold({value})", operand), members=members)
 
@@ -168,13 +205,19 @@ def _compile(condition: Condition, columns: Mapping[str, str], metadata: str) ->
     operand = _metadata(metadata, keys) if keys else _column(columns[name])
     value = condition.value
     operator = OPERATORS[condition.operator]
-    strings = isinstance(value, str) or (operator.takes is _LIST and any(isinstance(each, str) for each in value))
+    strings = isinstance(value, str) or (
+        operator.takes is _LIST and any(isinstance(each, str) for each in value)
+    )
     if strings and not condition.case_sensitive:  # without strings Python can stay out of the query
-        operand, value = _folded(operand), casefold(value) if isinstance(value, str) else list(map(casefold, value))
+        operand, value = (
+            _folded(operand),
+            casefold(value) if isinstance(value, str) else list(map(casefold, value)),
+        )
     return operator.build(operand, value)
 
 
-# ------------------------------------------------------------------------------------------------- the operators
+# -------------------------------------------------------------------------------------------------
+# the operators
 
 _Build = Callable[[_Operand, Any], _Piece]
 
@@ -184,8 +227,8 @@ def _test(template: str) -> _Build:
 
 
 def _eq(operand: _Operand, value: Any) -> _Piece:
-    # The value is looked at before its kind: a row that differs costs one look into its metadata, and a column's
-    # index can be used.
+    # The value is looked at before its kind: a row that differs costs one look into its metadata,
+    # and a column's index can be used.
     if value is None:
         return _sql("{kind} = 'null'", operand)
     if isinstance(value, bool):
@@ -199,26 +242,42 @@ def _eq(operand: _Operand, value: Any) -> _Piece:
 
 
 def _in(operand: _Operand, members: Sequence[Any]) -> _Piece:
-    texts = [member if isinstance(member, str) else canonical_json(json.dumps(member)) for member in members]
+    texts = [
+        member if isinstance(member, str) else canonical_json(json.dumps(member))
+        for member in members
+    ]
     numbers = [member for member in members if _is_number(member)]
-    same_text = _sql("{kind} IN ('text', 'integer', 'real', 'true', 'false') AND {text} IN"
-                     " (SELECT value FROM json_each(?))", operand, json.dumps(texts, ensure_ascii=False))
-    same_number = _sql("{kind} IN ('integer', 'real') AND {value} IN"
-                       " (SELECT value FROM json_each(?))", operand, json.dumps(numbers))
+    same_text = _sql(
+        "{kind} IN ('text', 'integer', 'real', 'true', 'false') AND {text} IN"
+        " (SELECT value FROM json_each(?))",
+        operand,
+        json.dumps(texts, ensure_ascii=False),
+    )
+    same_number = _sql(
+        "{kind} IN ('integer', 'real') AND {value} IN (SELECT value FROM json_each(?))",
+        operand,
+        json.dumps(numbers),
+    )
     return _sql("? OR ?", operand, same_text, same_number) if numbers else same_text
 
 
 def _differs(same: _Build) -> _Build:
-    return lambda operand, value: _sql("{kind} != 'null' AND (?) IS NOT TRUE", operand, same(operand, value))
+    return lambda operand, value: _sql(
+        "{kind} != 'null' AND (?) IS NOT TRUE", operand, same(operand, value)
+    )
 
 
 def _ordering(sign: str) -> _Build:
     of_texts = _test("{value} " + sign + " ? AND {kind} = 'text'")
-    # A CAST to NUMERIC makes SQLite compare a text that is written as a number by its number, and leaves any other
-    # text a text, which is then unequal to its own CAST.
-    of_numbers = _test("{value} " + sign + " CAST(? AS NUMERIC) AND {kind} IN ('integer', 'real', 'text')"
-                       " AND CAST({value} AS NUMERIC) = {value}")
-    return lambda operand, value: (of_texts if isinstance(value, str) else of_numbers)(operand, value)
+    # A CAST to NUMERIC makes SQLite compare a text that is written as a number by its number, and
+    # leaves any other text a text, which is then unequal to its own CAST.
+    of_numbers = _test(
+        "{value} " + sign + " CAST(? AS NUMERIC) AND {kind} IN ('integer', 'real', 'text')"
+        " AND CAST({value} AS NUMERIC) = {value}"
+    )
+    return lambda operand, value: (of_texts if isinstance(value, str) else of_numbers)(
+        operand, value
+    )
 
 
 def _textual(test: str) -> _Build:
@@ -228,7 +287,11 @@ def _textual(test: str) -> _Build:
 def _array_contains(operand: _Operand, value: Any) -> _Piece:
     atom = _Piece("member.atom")
     member = _Operand(value=atom, kind=_Piece("member.type"), written=atom, members=atom)
-    return _sql("{kind} = 'array' AND EXISTS (SELECT 1 FROM {members} AS member WHERE ?)", operand, _eq(member, value))
+    return _sql(
+        "{kind} = 'array' AND EXISTS (SELECT 1 FROM {members} AS member WHERE ?)",
+        operand,
+        _eq(member, value),
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -251,8 +314,12 @@ class _Operator(NamedTuple):
 
 _ANY = _Takes("any JSON value", lambda value: True)
 _ORDERED = _Takes("a number or a string", lambda value: _is_number(value) or isinstance(value, str))
-_LIST = _Takes(f"a list of 1 to {MAX_MEMBERS} strings, numbers or booleans",
-               lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_scalar, value)))
+_LIST = _Takes(
+    f"a list of 1 to {MAX_MEMBERS} strings, numbers or booleans",
+    lambda value: (
+        isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_scalar, value))
+    ),
+)
 _NOTHING = _Takes("no value (or True)", lambda value: value is None or value is True)
 _STRING = _Takes("a string", lambda value: isinstance(value, str))
 _MEMBER = _Takes("a string, a number or a boolean", _is_scalar)
@@ -277,7 +344,8 @@ OPERATORS: Mapping[str, _Operator] = {
 }
 
 
-# ------------------------------------------------------------------------------------------- reading and refusing
+# -------------------------------------------------------------------------------------------
+# reading and refusing
 
 
 def _entries(where: Any) -> list[Any]:
@@ -293,14 +361,18 @@ def _entries(where: Any) -> list[Any]:
     else:
         raise InvalidFilter(f"where must be a mapping or a list of conditions, not {_noun(where)}")
     if len(entries) > MAX_CONDITIONS:
-        raise InvalidFilter(f"where has {len(entries)} conditions; at most {MAX_CONDITIONS} are allowed")
+        raise InvalidFilter(
+            f"where has {len(entries)} conditions; at most {MAX_CONDITIONS} are allowed"
+        )
     return entries
 
 
 def _spread(where: Mapping[Any, Any]) -> Iterator[tuple[Any, ...]]:
     for field, value in where.items():
         if isinstance(value, Mapping):
-            yield from ((field, operator, operand) for operator, operand in (value or {"": None}).items())
+            yield from (
+                (field, operator, operand) for operator, operand in (value or {"": None}).items()
+            )
         else:
             yield field, "eq", value
 
@@ -312,9 +384,14 @@ def _condition(entry: Any) -> Condition:
     path(condition.field)
     field, name = _show(condition.field), condition.operator
     if not isinstance(name, str) or name not in OPERATORS:
-        hint = _did_you_mean(name, OPERATORS) or 'to compare with an object use Condition(field, "eq", object); '
-        raise InvalidFilter(f"{field}: unknown operator {_show(name) if isinstance(name, str) else _noun(name)}; "
-                            f"{hint}operators are {', '.join(OPERATORS)}")
+        hint = (
+            _did_you_mean(name, OPERATORS)
+            or 'to compare with an object use Condition(field, "eq", object); '
+        )
+        raise InvalidFilter(
+            f"{field}: unknown operator {_show(name) if isinstance(name, str) else _noun(name)}; "
+            f"{hint}operators are {', '.join(OPERATORS)}"
+        )
     if flaw := _flaw(condition.value):
         raise InvalidFilter(f"{field}: the value of {name} {flaw}")
     takes = OPERATORS[name].takes
@@ -330,7 +407,9 @@ def path(field: Any) -> tuple[str, ...]:
     if isinstance(field, str):
         steps = tuple(field.split(".")) if field.startswith("metadata.") else (field,)
         if "" in steps:
-            raise InvalidFilter(f"field {_show(field)} has an empty name in it; an empty key is (\"metadata\", \"\")")
+            raise InvalidFilter(
+                f'field {_show(field)} has an empty name in it; an empty key is ("metadata", "")'
+            )
     elif isinstance(field, tuple) and field and all(isinstance(step, str) for step in field):
         steps = field
     else:
@@ -347,8 +426,10 @@ def _known_path(field: str | tuple[str, ...], fields: Collection[str]) -> tuple[
     if steps[0] in fields if len(steps) == 1 else steps[0] == "metadata":
         return steps
     key = steps[-1] if steps[-1].isidentifier() and steps != ("metadata",) else "KEY"
-    raise InvalidFilter(f"unknown field {_show(field)}; {_did_you_mean(steps[0], fields)}"
-                        f"fields are {', '.join(fields)}; metadata keys are written metadata.{_clip(key)}")
+    raise InvalidFilter(
+        f"unknown field {_show(field)}; {_did_you_mean(steps[0], fields)}"
+        f"fields are {', '.join(fields)}; metadata keys are written metadata.{_clip(key)}"
+    )
 
 
 def _flaw(value: Any, depth: int = 0) -> str:
@@ -356,7 +437,11 @@ def _flaw(value: Any, depth: int = 0) -> str:
     if value is None or isinstance(value, bool):
         return ""
     if isinstance(value, str):
-        return "has a NUL character or a lone surrogate" if re.search("[\0\ud800-\udfff]", value) else ""
+        return (
+            "has a NUL character or a lone surrogate"
+            if re.search("[\0\ud800-\udfff]", value)
+            else ""
+        )
     if isinstance(value, int):
         return "" if -(2**63) <= value < 2**63 else "has an integer of more than 64 bits"
     if isinstance(value, float):
@@ -378,7 +463,14 @@ def _did_you_mean(name: Any, known: Collection[str]) -> str:
     return f"did you mean {near[0]}? " if near else ""
 
 
-_NOUNS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string", dict: "an object"}
+_NOUNS = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    dict: "an object",
+}
 
 
 def _noun(value: Any) -> str:
@@ -386,7 +478,11 @@ def _noun(value: Any) -> str:
     noun = _NOUNS.get(type(value), f"a {type(value).__name__}")
     if not isinstance(value, list | tuple):
         return noun
-    odd = {_NOUNS.get(type(member), type(member).__name__) for member in value if not _is_scalar(member)}
+    odd = {
+        _NOUNS.get(type(member), type(member).__name__)
+        for member in value
+        if not _is_scalar(member)
+    }
     return f"{noun} of {len(value)}" + (f" with {', '.join(sorted(odd))}" if odd else "")
 
 

@@ -34,19 +34,25 @@ def copy(file: File, target: Path) -> Path:
     """Write everything into one new file, verify it, then give it its name."""
     target = target.expanduser().absolute()
     if target.exists():
-        raise errors.InvalidInput(f"{target} exists already; name a new file, or remove that one first")
+        raise errors.InvalidInput(
+            f"{target} exists already; name a new file, or remove that one first"
+        )
     if not target.parent.is_dir():
         raise errors.Unwritable(f"the folder {target.parent} does not exist: make it first")
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with file.outside() as sql:  # a database in memory has a file system of its own, so the disk's is named
+        with (
+            file.outside() as sql
+        ):  # a database in memory has a file system of its own, so the disk's is named
             sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
         _verified(part)
         os.link(part, target)  # unlike a rename this never replaces a file that came in between
         _sync_folder(target.parent)
     except FileExistsError:
-        raise errors.InvalidInput(f"{target} exists already; name a new file, or remove that one first") from None
+        raise errors.InvalidInput(
+            f"{target} exists already; name a new file, or remove that one first"
+        ) from None
     except OSError as error:
         if isinstance(error, errors.MCPVectorDBError):
             raise
@@ -58,7 +64,9 @@ def copy(file: File, target: Path) -> Path:
 
 
 def compact(file: File, indexes: Sequence[Kept]) -> int:
-    """Rebuild the vec0 tables, merge the words' segments, and rewrite the file without its holes."""
+    """Rebuild the vec0 tables, merge the words' segments, and rewrite the file without its
+    holes.
+    """
     before = _bytes(file)
     with file.writing() as sql:
         for index in indexes:
@@ -70,7 +78,9 @@ def compact(file: File, indexes: Sequence[Kept]) -> int:
 
 
 def check(file: File, indexes: Sequence[Kept]) -> list[str]:
-    """SQLite's own checks (FTS5's among them), foreign keys, and that the indexes say what the tables say."""
+    """SQLite's own checks (FTS5's among them), foreign keys, and that the indexes say what the
+    tables say.
+    """
     problems: list[str] = []
     try:
         with file.reading() as sql:
@@ -83,7 +93,9 @@ def check(file: File, indexes: Sequence[Kept]) -> list[str]:
 
 
 def rebuild(file: File, indexes: Sequence[Kept]) -> None:
-    """Make the indexes again, in one transaction: readers see the old ones until the new ones are there."""
+    """Make the indexes again, in one transaction: readers see the old ones until the new ones are
+    there.
+    """
     with file.writing() as sql:
         for index in indexes:
             index.rebuild(sql)
@@ -92,7 +104,9 @@ def rebuild(file: File, indexes: Sequence[Kept]) -> None:
 def stats(file: File, encoder: Encoder) -> Stats:
     """Counts, sizes and what the file was made with."""
     with file.reading() as sql:
-        documents, libraries = sql.execute("SELECT count(*), count(DISTINCT library) FROM documents").get
+        documents, libraries = sql.execute(
+            "SELECT count(*), count(DISTINCT library) FROM documents"
+        ).get
         chunks = sql.execute("SELECT count(*) FROM document_chunks").get
         contexts = sql.execute("SELECT count(*) FROM contexts").get
         vectors = sql.execute("SELECT count(*) FROM vectors").get
@@ -101,16 +115,35 @@ def stats(file: File, encoder: Encoder) -> Stats:
         name, dimension = encoder.expected(sql)
         size, overlap = encoder.sizes(sql)
         pending = encoder.pending(sql, model) if model else 0
-    return Stats(path=str(file.path), bytes=_bytes(file), format=VERSION, documents=documents, libraries=libraries,
-                 chunks=chunks, pending=pending, contexts=contexts, vectors=vectors, stores=stores,
-                 model=name, dimension=dimension, chunk_size=size, chunk_overlap=overlap)
+    return Stats(
+        path=str(file.path),
+        bytes=_bytes(file),
+        format=VERSION,
+        documents=documents,
+        libraries=libraries,
+        chunks=chunks,
+        pending=pending,
+        contexts=contexts,
+        vectors=vectors,
+        stores=stores,
+        model=name,
+        dimension=dimension,
+        chunk_size=size,
+        chunk_overlap=overlap,
+    )
 
 
 def _bytes(file: File) -> int:
     if file.memory:
         with file.reading() as sql:
-            return int(sql.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").get)
-    return sum(path.stat().st_size for path in (file.path, Path(f"{file.path}-wal")) if path.exists())
+            return int(
+                sql.execute(
+                    "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+                ).get
+            )
+    return sum(
+        path.stat().st_size for path in (file.path, Path(f"{file.path}-wal")) if path.exists()
+    )
 
 
 def _verified(part: Path) -> None:
@@ -120,7 +153,9 @@ def _verified(part: Path) -> None:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         found = connection.execute("PRAGMA quick_check(1)").get
         if found != "ok" or connection.execute("PRAGMA user_version").get != VERSION:
-            raise errors.Damaged(f"the copy is not sound ({found}); nothing was written: run `mcpvectordb check`")
+            raise errors.Damaged(
+                f"the copy is not sound ({found}); nothing was written: run `mcpvectordb check`"
+            )
     finally:
         connection.close()
     with part.open("rb+") as written:

@@ -16,16 +16,22 @@ _WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 def encode(metadata: Mapping[str, Any] | None, name: str = "metadata") -> str:
-    """Metadata as JSON text; raises InvalidInput naming the place of a value that JSON or SQLite cannot hold."""
+    """Metadata as JSON text; raises InvalidInput naming the place of a value that JSON or SQLite
+    cannot hold.
+    """
     if metadata is None:
         return "{}"
     if not isinstance(metadata, Mapping):
-        raise InvalidInput(f"{name} must be an object with text keys, not {type(metadata).__name__}")
+        raise InvalidInput(
+            f"{name} must be an object with text keys, not {type(metadata).__name__}"
+        )
     if not _is_plain(metadata):
         _check(metadata, name, 0)
     text = _WRITER.encode(metadata)
     if len(text) > MAX_CHARACTERS:
-        raise InvalidInput(f"{name} is {len(text):,} characters as JSON; at most {MAX_CHARACTERS:,} are kept")
+        raise InvalidInput(
+            f"{name} is {len(text):,} characters as JSON; at most {MAX_CHARACTERS:,} are kept"
+        )
     return text
 
 
@@ -41,18 +47,24 @@ def decode_list(text: str) -> tuple[str, ...]:
     """The texts of a stored JSON list."""
     values = json.loads(text)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise Damaged("a stored list is not the list of texts that was written: run `mcpvectordb check`")
+        raise Damaged(
+            "a stored list is not the list of texts that was written: run `mcpvectordb check`"
+        )
     return tuple(values)
 
 
 def storable(text: object, name: str, *, blank: bool = True) -> str:
-    """`text` if it is a string that a UTF-8 file can hold, else InvalidInput naming it; blank ones may be refused too."""
+    """`text` if it is a string that a UTF-8 file can hold, else InvalidInput naming it; blank ones
+    may be refused too.
+    """
     if not isinstance(text, str):
         raise InvalidInput(f"{name} must be text, not {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name} has half of a surrogate pair at position {error.start}, which is no character") from None
+        raise InvalidInput(
+            f"{name} has half of a surrogate pair at position {error.start}, which is no character"
+        ) from None
     if not blank and not text.strip():
         raise InvalidInput(f"{name} must not be blank")
     return text
@@ -64,9 +76,17 @@ def _is_plain(metadata: Mapping[Any, Any]) -> bool:
         return False
     for key, value in metadata.items():
         kind = type(value)
-        if not (type(key) is str and key.isascii() and (
-                (kind is str and value.isascii()) or (kind is int and -(2**63) <= value < 2**63)
-                or (kind is float and math.isfinite(value)) or kind is bool or value is None)):
+        if not (
+            type(key) is str
+            and key.isascii()
+            and (
+                (kind is str and value.isascii())
+                or (kind is int and -(2**63) <= value < 2**63)
+                or (kind is float and math.isfinite(value))
+                or kind is bool
+                or value is None
+            )
+        ):
             return False
     return True
 

@@ -1,8 +1,9 @@
 """What a record is: frozen, keyword-only data.
 
-A dataclass in all that is visible (`dataclasses.fields` and `replace` work on it), but its methods are written once, here,
-where a dataclass has them generated and compiled for each class anew: with as many records as there are, that would be a
-good part of the time that the library takes to be imported.
+A dataclass in all that is visible (`dataclasses.fields` and `replace` work on it), but its methods
+are written once, here, where a dataclass has them generated and compiled for each class anew: with
+as many records as there are, that would be a good part of the time that the library takes to be
+imported.
 """
 
 from __future__ import annotations
@@ -47,8 +48,13 @@ def _complete(record: type[Record], given: dict[str, Any]) -> dict[str, Any]:
     """The values of all fields in their order, defaults included."""
     fields = record.__dataclass_fields__
     if unknown := given.keys() - fields.keys():
-        raise TypeError(f"{record.__name__} has no field {', '.join(sorted(unknown))}; there are {', '.join(fields)}")
-    values = {name: given[name] if name in given else _default(each) for name, each in fields.items()}
+        raise TypeError(
+            f"{record.__name__} has no field {', '.join(sorted(unknown))}; there are "
+            f"{', '.join(fields)}"
+        )
+    values = {
+        name: given[name] if name in given else _default(each) for name, each in fields.items()
+    }
     if missing := [name for name, value in values.items() if value is MISSING]:
         raise TypeError(f"{record.__name__} needs {', '.join(missing)}")
     return values
@@ -59,4 +65,6 @@ def _default(each: Field[Any]) -> Any:
 
 
 def _compared(record: Any) -> tuple[Any, ...]:
-    return tuple(record.__dict__[name] for name, each in record.__dataclass_fields__.items() if each.compare)
+    return tuple(
+        record.__dict__[name] for name, each in record.__dataclass_fields__.items() if each.compare
+    )

@@ -24,8 +24,8 @@ Metric = Literal["cosine", "dot", "euclidean"]
 class Document(Record):
     """One ingested source. `hash` is the SHA-256 of its raw bytes; `modified` is "" where unknown.
 
-    `path` is its name in listings, which `Documents.find` takes: its library, then where it lies in the library's
-    folder, or its source.
+    `path` is its name in listings, which `Documents.find` takes: its library, then where it lies in
+    the library's folder, or its source.
     """
 
     id: str
@@ -43,7 +43,9 @@ class Document(Record):
 
 
 class Place(Record):
-    """A document, and what a name such as notes/tea.md:120:20 says of its lines: from which one on, and how many."""
+    """A document, and what a name such as notes/tea.md:120:20 says of its lines: from which one on,
+    and how many.
+    """
 
     document: Document
     line: int | None = None
@@ -51,7 +53,9 @@ class Place(Record):
 
 
 class Coverage(Record):
-    """How many different contents of documents are found by meaning, and how many wait for that, wholly or in part."""
+    """How many different contents of documents are found by meaning, and how many wait for that,
+    wholly or in part.
+    """
 
     embedded: int
     waiting: int
@@ -78,16 +82,19 @@ class Chunk(Record):
     def citation(self) -> str:
         """One line that names the place: title, page, lines and source."""
         page = f"p. {self.page}, " if self.page is not None else ""
-        lines = f"line {self.first_line}" if self.first_line == self.last_line else (
-            f"lines {self.first_line}–{self.last_line}")
+        lines = (
+            f"line {self.first_line}"
+            if self.first_line == self.last_line
+            else (f"lines {self.first_line}–{self.last_line}")
+        )
         return f"{self.document.title}, {page}{lines} ({self.document.source})"
 
 
 class Library(Record):
     """A named group of documents with its counts.
 
-    One that follows a folder has the folder's absolute path as `root`, and which files of it come in; see
-    `Documents.add_library`. For others these fields are empty.
+    One that follows a folder has the folder's absolute path as `root`, and which files of it come
+    in; see `Documents.add_library`. For others these fields are empty.
     """
 
     name: str
@@ -103,7 +110,8 @@ class Library(Record):
 class Vector(Record):
     """An embedding that a user brought along, under an id of its own in a namespace of a store.
 
-    `raw` is the embedding as the file keeps it: float32 where that holds every number exactly, otherwise float64.
+    `raw` is the embedding as the file keeps it: float32 where that holds every number exactly,
+    otherwise float64.
     """
 
     id: str
@@ -118,7 +126,9 @@ class Vector(Record):
         """The numbers, exactly as they were given; read-only, and not a copy."""
         import numpy as np
 
-        return np.frombuffer(self.raw, np.float32 if len(self.raw) == 4 * self.dimension else np.float64)
+        return np.frombuffer(
+            self.raw, np.float32 if len(self.raw) == 4 * self.dimension else np.float64
+        )
 
 
 class Added(Record):
@@ -151,12 +161,15 @@ class Namespace(Record):
 
 
 class Scores(Record):
-    """The legs' own figures: `text` is BM25 (higher is better), `vector` the cosine; ranks count from 1.
+    """The legs' own figures: `text` is BM25 (higher is better), `vector` the cosine; ranks count
+    from 1.
 
-    A rank is None where the leg did not bring the item up by itself. For items of `Database.vectors`, `vector` is what
-    the store's metric gives: the cosine, the dot product, or the distance (lower is nearer). `rrf` is there where ranks
-    were fused: Σ 1 / (k + rank). `rerank` is what a cross-encoder gave the item, 0 to 1, where one was asked. `reach` is the
-    BM25 of an average chunk that has every word of the query once, where words were looked for in chunks of documents.
+    A rank is None where the leg did not bring the item up by itself. For items of
+    `Database.vectors`, `vector` is what the store's metric gives: the cosine, the dot product, or
+    the distance (lower is nearer). `rrf` is there where ranks were fused: Σ 1 / (k + rank).
+    `rerank` is what a cross-encoder gave the item, 0 to 1, where one was asked. `reach` is the BM25
+    of an average chunk that has every word of the query once, where words were looked for in chunks
+    of documents.
     """
 
     text: float | None = None
@@ -169,17 +182,21 @@ class Scores(Record):
 
     @property
     def distance(self) -> float | None:
-        """The Euclidean distance of two vectors of length 1 that have this cosine: 0 to 2, lower is nearer."""
+        """The Euclidean distance of two vectors of length 1 that have this cosine: 0 to 2, lower is
+        nearer.
+        """
         return None if self.vector is None else math.sqrt(max(0.0, 2 - 2 * self.vector))
 
 
 class Hit(Record, Generic[T]):
-    """An item that a search found; `score` is 0 to 1 (by a store's metric for vectors), higher is better.
+    """An item that a search found; `score` is 0 to 1 (by a store's metric for vectors), higher is
+    better.
 
-    `relevance` is the chance that a judge would call it relevant, as it was on judged collections; None where that was not
-    calibrated: other models than the catalogue's, queries in other than Latin letters, contexts, and vectors.
-    `passage` is the part of a context that was nearest to the query, "" where meaning had no say; `highlighted` its
-    whole text with <mark> around the words that were found, when that was asked for.
+    `relevance` is the chance that a judge would call it relevant, as it was on judged collections;
+    None where that was not calibrated: other models than the catalogue's, queries in other than
+    Latin letters, contexts, and vectors. `passage` is the part of a context that was nearest to the
+    query, "" where meaning had no say; `highlighted` its whole text with <mark> around the words
+    that were found, when that was asked for.
     """
 
     item: T
@@ -191,7 +208,8 @@ class Hit(Record, Generic[T]):
 
 
 class Explained(Record):
-    """How a query was run: its time, the rows it gave, and SQLite's plan of each statement, one step a line.
+    """How a query was run: its time, the rows it gave, and SQLite's plan of each statement, one
+    step a line.
 
     `legs` has the same of the parts of a search.
     """
@@ -203,11 +221,13 @@ class Explained(Record):
 
 
 class Results(Record, Sequence[Hit[T]]):
-    """Hits, best first. `legs` names what ran ("text", "vector", "expansion", "rerank"); `reasons` says why a leg that was
-    asked for did not. `verdict` is a sentence when nothing relevant was found, otherwise "".
+    """Hits, best first. `legs` names what ran ("text", "vector", "expansion", "rerank"); `reasons`
+    says why a leg that was asked for did not. `verdict` is a sentence when nothing relevant was
+    found, otherwise "".
 
-    In searches of contexts, `counts` says how many entries each leg brought ("text", "vector"), and how many both and
-    all legs together did ("both", "total"); `note` says when a query was not read the way it was asked to be.
+    In searches of contexts, `counts` says how many entries each leg brought ("text", "vector"), and
+    how many both and all legs together did ("both", "total"); `note` says when a query was not read
+    the way it was asked to be.
     """
 
     hits: tuple[Hit[T], ...]
@@ -233,7 +253,9 @@ class Results(Record, Sequence[Hit[T]]):
 
 
 class Embedded(Record):
-    """What went through the model: chunks, the tokens of their different texts, and the seconds it was at work."""
+    """What went through the model: chunks, the tokens of their different texts, and the seconds it
+    was at work.
+    """
 
     chunks: int = 0
     tokens: int = 0
@@ -245,12 +267,17 @@ class Embedded(Record):
         return self.tokens / self.seconds if self.seconds else 0.0
 
     def __add__(self, other: Embedded) -> Embedded:
-        return Embedded(chunks=self.chunks + other.chunks, tokens=self.tokens + other.tokens,
-                        seconds=self.seconds + other.seconds)
+        return Embedded(
+            chunks=self.chunks + other.chunks,
+            tokens=self.tokens + other.tokens,
+            seconds=self.seconds + other.seconds,
+        )
 
 
 class Ingested(Record):
-    """What an ingest did. `pending` chunks have no embedding yet, and `note` says why when that was not asked for."""
+    """What an ingest did. `pending` chunks have no embedding yet, and `note` says why when that was
+    not asked for.
+    """
 
     status: Status
     document: Document
@@ -262,9 +289,10 @@ class Ingested(Record):
 class Synced(Record):
     """What a sync, or the ingest of a folder, did to a library, in files.
 
-    `skipped` counts what is not taken in by reason; `failures` are (path, message) of what could not be read: there the
-    library is as it was. `note` says why new chunks have no embedding yet when that was not asked for. `embedded` is what
-    was embedded meanwhile; the last library of a sync has what was left to embed.
+    `skipped` counts what is not taken in by reason; `failures` are (path, message) of what could
+    not be read: there the library is as it was. `note` says why new chunks have no embedding yet
+    when that was not asked for. `embedded` is what was embedded meanwhile; the last library of a
+    sync has what was left to embed.
     """
 
     library: str
@@ -280,7 +308,9 @@ class Synced(Record):
 
 
 class Stats(Record):
-    """What is in a file and what it was made with; before the first ingest, what it would be made with."""
+    """What is in a file and what it was made with; before the first ingest, what it would be made
+    with.
+    """
 
     path: str
     bytes: int
@@ -301,10 +331,11 @@ class Stats(Record):
 class Progress(Record):
     """How far a long step is.
 
-    step    "ingest" and "sync" count files, "embed" chunks, "fetch" bytes; a model that is pulled counts the bytes of each file
-    done    what is safely in the file; `total` is None while it is not known
-    chunks  how many have gone through the model meanwhile, of `chunks_known` that were found so far, and their `tokens`
-    seconds_left  an estimate for all of the work, also for what comes after this step; None while there is nothing to go by
+    step    "ingest" and "sync" count files, "embed" chunks, "fetch" bytes; a model that is pulled
+    counts the bytes of each file done    what is safely in the file; `total` is None while it is
+    not known chunks  how many have gone through the model meanwhile, of `chunks_known` that were
+    found so far, and their `tokens` seconds_left  an estimate for all of the work, also for what
+    comes after this step; None while there is nothing to go by
     """
 
     step: str
@@ -320,20 +351,31 @@ class Progress(Record):
     def pace(self) -> str:
         """What is known of it in words: "32/70 chunks, 7,110 tokens/s, 0:00:09 left"."""
         beside = self.chunks_known and self.step != "embed"
-        return ", ".join(filter(None, [
-            f"{self.chunks:,}/{self.chunks_known:,} chunks" if beside else "",
-            f"{self.tokens_per_second:,.0f} tokens/s" if self.tokens_per_second else "",
-            "" if self.seconds_left is None else f"{timedelta(seconds=round(self.seconds_left))} left"]))
+        return ", ".join(
+            filter(
+                None,
+                [
+                    f"{self.chunks:,}/{self.chunks_known:,} chunks" if beside else "",
+                    f"{self.tokens_per_second:,.0f} tokens/s" if self.tokens_per_second else "",
+                    ""
+                    if self.seconds_left is None
+                    else f"{timedelta(seconds=round(self.seconds_left))} left",
+                ],
+            )
+        )
 
 
 ProgressCallback = Callable[[Progress], None]
-"""Called in the thread that does the work; what it raises ends the work, and the next try goes on from there."""
+"""Called in the thread that does the work; what it raises ends the work, and the next try goes on
+from there.
+"""
 
 
 class Condition(NamedTuple):
     """One condition of a `where`: a field or metadata path, an operator, and the value it takes.
 
-    `field` is a column ("title") or a metadata path ("metadata.a.b"; ("metadata", "a.b") for a key with a dot in it).
+    `field` is a column ("title") or a metadata path ("metadata.a.b"; ("metadata", "a.b") for a key
+    with a dot in it).
     """
 
     field: str | tuple[str, ...]
@@ -345,8 +387,9 @@ class Condition(NamedTuple):
 class Source(Record):
     """Raw bytes and where they came from; `name` is the last part of the path or URL.
 
-    `media_type` is the whole Content-Type header, charset included; `etag` is the server's mark of this version.
-    `mtime_ns` is the file's modification time if it tells this version from every later one, otherwise -1.
+    `media_type` is the whole Content-Type header, charset included; `etag` is the server's mark of
+    this version. `mtime_ns` is the file's modification time if it tells this version from every
+    later one, otherwise -1.
     """
 
     source: str
@@ -375,9 +418,9 @@ class Parsed(Record):
 class Span(Record):
     """Where a chunk lies in a text.
 
-    The chunk's text is `text[start:end]`. It owns `text[tile_start:tile_end]`: tiles follow each other without gap
-    or overlap and together are the whole text. `start` may reach back into the previous tile (overlap) or skip white
-    space; `end` leaves trailing white space out.
+    The chunk's text is `text[start:end]`. It owns `text[tile_start:tile_end]`: tiles follow each
+    other without gap or overlap and together are the whole text. `start` may reach back into the
+    previous tile (overlap) or skip white space; `end` leaves trailing white space out.
     """
 
     start: int

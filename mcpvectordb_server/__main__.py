@@ -1,4 +1,6 @@
-"""`python -m mcpvectordb_server`: serve a database until the client goes away or somebody says stop."""
+"""`python -m mcpvectordb_server`: serve a database until the client goes away or somebody says
+stop.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from mcpvectordb_server.surface import Published, Surface
 
 CLOSING = 3.0
-"""Seconds that the database gets to close; every write was a committed transaction, so nothing depends on it."""
+"""Seconds that the database gets to close; every write was a committed transaction, so nothing
+depends on it.
+"""
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-server") -> int:
@@ -39,8 +43,11 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-ser
 def serve(options: Options) -> None:
     """Serve as the options say. Does not return: when the client is gone, the process ends."""
     # Hosts show stderr to people, and on stdout only the protocol may speak.
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    # The SDK makes a great many objects that live as long as the process: collecting while it loads is wasted.
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )
+    # The SDK makes a great many objects that live as long as the process: collecting while it loads
+    # is wasted.
     gc.disable()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     surfaces, offered = tools(options)
@@ -73,12 +80,19 @@ def listing(options: Options) -> str:
     """The names in force, each with its surface and the first line of what it does."""
     _, offered = tools(options)
     width = max(map(len, offered))
-    return "".join(f"{name:{width}}  {each.surface.name}: {each.tool.description.splitlines()[0]}\n"
-                   for name, each in offered.items())
+    return "".join(
+        f"{name:{width}}  {each.surface.name}: {each.tool.description.splitlines()[0]}\n"
+        for name, each in offered.items()
+    )
 
 
-def _run(options: Options, db: Database, surfaces: list[Surface], offered: dict[str, Published],
-         transport: Callable[[Server[Any]], None]) -> None:
+def _run(
+    options: Options,
+    db: Database,
+    surfaces: list[Surface],
+    offered: dict[str, Published],
+    transport: Callable[[Server[Any]], None],
+) -> None:
     from mcpvectordb_server.server import Service
 
     roots = options.roots if options.roots or options.transport != "stdio" else None
@@ -101,7 +115,9 @@ def _over_stdio(server: Server[Any]) -> None:
 
 
 def _over_http(options: Options) -> Callable[[Server[Any]], None]:
-    """A transport that listens already: what is wrong with address or token shows before any file is made."""
+    """A transport that listens already: what is wrong with address or token shows before any file
+    is made.
+    """
     from functools import partial
 
     import anyio
@@ -115,9 +131,13 @@ def _over_http(options: Options) -> Callable[[Server[Any]], None]:
     def run(server: Server[Any]) -> None:
         address, port = listener.getsockname()[:2]
         name = f"[{address}]" if ":" in address else address
-        sys.stderr.write(f"Listening on http://{name}:{port}/{'sse' if options.transport == 'sse' else 'mcp'}\n")
+        sys.stderr.write(
+            f"Listening on http://{name}:{port}/{'sse' if options.transport == 'sse' else 'mcp'}\n"
+        )
         hosts = http.hosts_of(options.host, options.hosts)
-        anyio.run(partial(http.serve, server, listener, options.transport, token=token, hosts=hosts))
+        anyio.run(
+            partial(http.serve, server, listener, options.transport, token=token, hosts=hosts)
+        )
 
     return run
 

@@ -1,8 +1,8 @@
 """From a tool's signature: the schema it publishes, and the reading of what a client really sends.
 
-Clients send arrays and objects as JSON strings, whole numbers as 5.0, null for "not given", and names that no tool
-knows. All of that is understood. What cannot be stored or ranked (NaN, integers beyond 64 bits, half a surrogate pair,
-endless nesting) is refused here, once, for every tool.
+Clients send arrays and objects as JSON strings, whole numbers as 5.0, null for "not given", and
+names that no tool knows. All of that is understood. What cannot be stored or ranked (NaN, integers
+beyond 64 bits, half a surrogate pair, endless nesting) is refused here, once, for every tool.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from mcpvectordb_server.grant import Grant
 MAX_DEPTH = 32
 MAX_VALUES = 1_000_000
 MAX_INTEGER = 2**63
-_ENCODINGS = 3  # a JSON string inside a JSON string inside a JSON string is as far as broken clients go
+_ENCODINGS = (
+    3  # a JSON string inside a JSON string inside a JSON string is as far as broken clients go
+)
 
 
 class ArgumentError(InvalidInput):
@@ -49,16 +51,22 @@ class ArgumentError(InvalidInput):
 
 
 class Arguments:
-    """The parameters of one tool function: everything after `db`, by keyword, except what the server grants."""
+    """The parameters of one tool function: everything after `db`, by keyword, except what the
+    server grants.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         hints = get_type_hints(function, include_extras=True)
         self.output = _output_schema(hints.pop("return", None))
-        parameters = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        parameters = [
+            p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY
+        ]
         self.grant = next((p.name for p in parameters if hints[p.name] is Grant), None)
         self._kinds = {p.name: hints[p.name] for p in parameters if p.name != self.grant}
         self._optional = {p.name for p in parameters if p.default is not p.empty}
-        self._model = _model(function.__name__, self._kinds, {p.name: p.default for p in parameters})
+        self._model = _model(
+            function.__name__, self._kinds, {p.name: p.default for p in parameters}
+        )
         self.schema = _without_titles(self._model.model_json_schema())
 
     def unknown(self, raw: Mapping[str, Any]) -> list[str]:
@@ -66,10 +74,15 @@ class Arguments:
         return [name for name in raw if name not in self._kinds]
 
     def read(self, raw: Mapping[str, Any], *, max_text: int) -> dict[str, Any]:
-        """The keyword arguments for the function; ArgumentError says what is wrong with which one."""
+        """The keyword arguments for the function; ArgumentError says what is wrong with which
+        one.
+        """
         given = {name: coerce(kind, raw[name]) for name, kind in self._kinds.items() if name in raw}
-        given = {name: value for name, value in given.items()
-                 if value is not None or name not in self._optional or accepts_null(self._kinds[name])}
+        given = {
+            name: value
+            for name, value in given.items()
+            if value is not None or name not in self._optional or accepts_null(self._kinds[name])
+        }
         for name, value in given.items():
             check(name, value, max_text=max_text)
         try:
@@ -86,7 +99,9 @@ def arguments_of(function: Callable[..., Any]) -> Arguments:
 
 
 def coerce(kind: Any, value: Any) -> Any:
-    """Undo what clients do to values on their way: JSON strings for arrays, objects and numbers; 5.0 for 5."""
+    """Undo what clients do to values on their way: JSON strings for arrays, objects and numbers;
+    5.0 for 5.
+    """
     kinds = list(_alternatives(kind))
     if Any in kinds:
         return value
@@ -105,7 +120,9 @@ def coerce(kind: Any, value: Any) -> Any:
 
 
 def accepts_null(kind: Any) -> bool:
-    """Whether null is a value of its own for this type, not just another way to leave the argument out."""
+    """Whether null is a value of its own for this type, not just another way to leave the argument
+    out.
+    """
     return bool({Any, type(None)} & set(_alternatives(kind)))
 
 
@@ -131,11 +148,17 @@ def check(name: str, value: Any, *, max_text: int) -> None:
 def _check_scalar(name: str, item: Any, max_text: int) -> None:
     if isinstance(item, str):
         if len(item) > max_text:
-            raise ArgumentError(name, f"{name} is {len(item):,} characters long; {max_text:,} are allowed")
+            raise ArgumentError(
+                name, f"{name} is {len(item):,} characters long; {max_text:,} are allowed"
+            )
         if not item.isascii() and any("\ud800" <= character <= "\udfff" for character in item):
-            raise ArgumentError(name, f"{name} contains half of a surrogate pair, which is not a character")
+            raise ArgumentError(
+                name, f"{name} contains half of a surrogate pair, which is not a character"
+            )
     elif isinstance(item, float) and not math.isfinite(item):
-        raise ArgumentError(name, f"{name} contains {item}, which is not a number that can be stored")
+        raise ArgumentError(
+            name, f"{name} contains {item}, which is not a number that can be stored"
+        )
     elif isinstance(item, int) and not -MAX_INTEGER <= item < MAX_INTEGER:
         raise ArgumentError(name, f"{name} contains an integer beyond 64 bits")
 
@@ -167,9 +190,15 @@ def _decoded(text: str) -> Any:
 
 def _model(name: str, kinds: Mapping[str, Any], defaults: Mapping[str, Any]) -> type[BaseModel]:
     fields: dict[str, Any] = {
-        each: (_described(kind), ... if defaults[each] is inspect.Parameter.empty else defaults[each])
-        for each, kind in kinds.items()}
-    return create_model(name, __config__=ConfigDict(strict=True, extra="ignore", protected_namespaces=()), **fields)
+        each: (
+            _described(kind),
+            ... if defaults[each] is inspect.Parameter.empty else defaults[each],
+        )
+        for each, kind in kinds.items()
+    }
+    return create_model(
+        name, __config__=ConfigDict(strict=True, extra="ignore", protected_namespaces=()), **fields
+    )
 
 
 def _described(kind: Any) -> Any:
@@ -177,15 +206,21 @@ def _described(kind: Any) -> Any:
     if get_origin(kind) is not Annotated:
         return kind
     base, *notes = get_args(kind)
-    return Annotated[(base, *(Field(description=note) if isinstance(note, str) else note for note in notes))]
+    return Annotated[
+        (base, *(Field(description=note) if isinstance(note, str) else note for note in notes))
+    ]
 
 
 def _output_schema(kind: Any) -> dict[str, Any] | None:
-    """The schema of a TypedDict reply, or of `Annotated[Reply, TypedDict]` where a tool writes its text itself.
+    """The schema of a TypedDict reply, or of `Annotated[Reply, TypedDict]` where a tool writes its
+    text itself.
 
     Nothing in it is required: a failure is sent in the same place.
     """
-    kind = next(filter(is_typeddict, [kind, *(get_args(kind) if get_origin(kind) is Annotated else ())]), None)
+    kind = next(
+        filter(is_typeddict, [kind, *(get_args(kind) if get_origin(kind) is Annotated else ())]),
+        None,
+    )
     if kind is None:
         return None
     schema: dict[str, Any] = _without_titles(TypeAdapter(kind).json_schema(mode="serialization"))
@@ -195,26 +230,41 @@ def _output_schema(kind: Any) -> dict[str, Any] | None:
 
 
 def _without_titles(schema: Any) -> Any:
-    """The schema without the titles pydantic makes from names: every one costs each client tokens."""
+    """The schema without the titles pydantic makes from names: every one costs each client
+    tokens.
+    """
     if isinstance(schema, list):
         return [_without_titles(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: {name: _without_titles(each) for name, each in value.items()} if key in ("properties", "$defs")
-            else _without_titles(value)
-            for key, value in schema.items() if key != "title"}
+    return {
+        key: {name: _without_titles(each) for name, each in value.items()}
+        if key in ("properties", "$defs")
+        else _without_titles(value)
+        for key, value in schema.items()
+        if key != "title"
+    }
 
 
 _WANTED = {
-    "string_type": "text", "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
-    "bool_type": "true or false", "dict_type": "an object", "list_type": "an array",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "list_type": "an array",
 }
 _BOUNDS = {
-    "greater_than_equal": "must be at least {ge}", "less_than_equal": "must be at most {le}",
-    "greater_than": "must be more than {gt}", "less_than": "must be less than {lt}",
-    "literal_error": "must be {expected}", "string_too_short": "must have at least {min_length} characters",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "greater_than": "must be more than {gt}",
+    "less_than": "must be less than {lt}",
+    "literal_error": "must be {expected}",
+    "string_too_short": "must have at least {min_length} characters",
     "string_too_long": "must have at most {max_length} characters",
-    "too_short": "must have at least {min_length} items", "too_long": "must have at most {max_length} items",
+    "too_short": "must have at least {min_length} items",
+    "too_long": "must have at most {max_length} items",
 }
 
 
@@ -226,12 +276,17 @@ def _argument_error(error: ValidationError) -> ArgumentError:
 
 def _sentence(detail: ErrorDetails) -> str:
     name, *inner = detail["loc"]
-    where = str(name) + "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in inner)
+    where = str(name) + "".join(
+        f"[{each}]" if isinstance(each, int) else f".{each}" for each in inner
+    )
     kind = detail["type"]
     if kind == "missing":
         return f"{where} is required"
     if kind in _BOUNDS:
-        return f"{where} {_BOUNDS[kind].format(**detail.get('ctx', {}))}, not {_shown(detail['input'])}"
+        return (
+            f"{where} {_BOUNDS[kind].format(**detail.get('ctx', {}))}, not "
+            f"{_shown(detail['input'])}"
+        )
     wanted = _WANTED.get(kind)
     if wanted is None:
         return f"{where}: {detail['msg']}"
@@ -243,5 +298,3 @@ def _shown(value: Any) -> str:
         return "an object" if isinstance(value, dict) else "an array"
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= 60 else text[:57] + "..."
-
-

@@ -1,6 +1,7 @@
 """Clients over HTTP: streamable HTTP at /mcp, or the older SSE at /sse; both behind one gate.
 
-The gate lets a request in when its Host is ours, its Origin (if it has one) too, and its bearer token is right.
+The gate lets a request in when its Host is ours, its Origin (if it has one) too, and its bearer
+token is right.
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ _GATE_IS_OURS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 class Impatient(H11Protocol):
     """A connection that ends when no request is under way and none begins in time.
 
-    uvicorn would wait forever, and the gate only sees those who have said what they want: whoever opens connections and
-    keeps silent, or drips, could shut everybody else out.
+    uvicorn would wait forever, and the gate only sees those who have said what they want: whoever
+    opens connections and keeps silent, or drips, could shut everybody else out.
     """
 
     _patience: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+    # as in uvicorn
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait."""
         super().connection_made(transport)
         self._wait()
@@ -103,37 +105,65 @@ class Gate:
         if "origin" in headers and _name(headers["origin"]) not in self._hosts:
             return PlainTextResponse("requests from this Origin are not accepted", 403)
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
-            return PlainTextResponse("a bearer token is needed", 401, {"WWW-Authenticate": "Bearer"})
+        if scheme.lower() != "bearer" or not hmac.compare_digest(
+            given.strip().encode(), self._token
+        ):
+            return PlainTextResponse(
+                "a bearer token is needed", 401, {"WWW-Authenticate": "Bearer"}
+            )
         return None
 
 
-def application(server: Server[Any], transport: str, *, token: str, hosts: Iterable[str]) -> ASGIApp:
+def application(
+    server: Server[Any], transport: str, *, token: str, hosts: Iterable[str]
+) -> ASGIApp:
     """The ASGI application for a transport, gate included."""
     if transport == "sse":
         app = _sse(server)
     else:
-        app = server.streamable_http_app(max_request_body_size=MAX_BODY, transport_security=_GATE_IS_OURS)
+        app = server.streamable_http_app(
+            max_request_body_size=MAX_BODY, transport_security=_GATE_IS_OURS
+        )
     return Gate(app, token=token, hosts=hosts)
 
 
 def _sse(server: Server[Any]) -> Starlette:
-    transport = SseServerTransport("/messages/", security_settings=_GATE_IS_OURS, max_request_body_size=MAX_BODY)
+    transport = SseServerTransport(
+        "/messages/", security_settings=_GATE_IS_OURS, max_request_body_size=MAX_BODY
+    )
 
     async def connect(request: Request) -> Response:
-        async with transport.connect_sse(request.scope, request.receive, request._send) as (reader, writer):
+        async with transport.connect_sse(request.scope, request.receive, request._send) as (
+            reader,
+            writer,
+        ):
             await server.run(reader, writer, server.create_initialization_options())
         return Response()
 
-    return Starlette(routes=[Route("/sse", connect), Mount("/messages/", app=transport.handle_post_message)])
+    return Starlette(
+        routes=[Route("/sse", connect), Mount("/messages/", app=transport.handle_post_message)]
+    )
 
 
-async def serve(server: Server[Any], listener: socket.socket, transport: str, *, token: str,
-                hosts: Iterable[str]) -> None:
+async def serve(
+    server: Server[Any],
+    listener: socket.socket,
+    transport: str,
+    *,
+    token: str,
+    hosts: Iterable[str],
+) -> None:
     """Serve on a listening socket until told to stop."""
     app = application(server, transport, token=token, hosts=hosts)
-    config = uvicorn.Config(app, http=Impatient, log_config=None, access_log=False, server_header=False, lifespan="on",
-                            timeout_graceful_shutdown=SHUTDOWN)
+    config = uvicorn.Config(
+        app,
+        http=Impatient,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=SHUTDOWN,
+    )
     await uvicorn.Server(config).serve(sockets=[listener])
 
 
@@ -156,18 +186,27 @@ def is_loopback(host: str) -> bool:
 
 
 def hosts_of(bound: str, allowed: Iterable[str]) -> set[str]:
-    """The Host names that requests may carry: this machine's, the bound one, and those the user allows."""
+    """The Host names that requests may carry: this machine's, the bound one, and those the user
+    allows.
+    """
     return {*_LOOPBACK, bound, socket.gethostname(), *allowed}
 
 
 def token_for(host: str, given: str | None, folder: Path) -> str:
-    """The token clients must send: the one given, else the one in `folder`, made (and shown once) if there is none."""
+    """The token clients must send: the one given, else the one in `folder`, made (and shown once)
+    if there is none.
+    """
     if given is not None:
         if not given.strip():
-            raise InvalidInput("MCPVECTORDB_TOKEN is empty; give a token, or unset it to use the data folder's")
+            raise InvalidInput(
+                "MCPVECTORDB_TOKEN is empty; give a token, or unset it to use the data folder's"
+            )
         return given.strip()
     if not is_loopback(host):
-        raise InvalidInput(f"to serve on {host}, beyond this machine, set MCPVECTORDB_TOKEN to a token of your choice")
+        raise InvalidInput(
+            f"to serve on {host}, beyond this machine, set MCPVECTORDB_TOKEN to a token of your "
+            f"choice"
+        )
     return _token_file(folder / "token")
 
 
@@ -185,7 +224,9 @@ def _token_file(path: Path) -> str:
 
 
 def _name(url: str) -> str:
-    """The host part of a Host or Origin header, without port and brackets; "" when there is none."""
+    """The host part of a Host or Origin header, without port and brackets; "" when there is
+    none.
+    """
     try:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:

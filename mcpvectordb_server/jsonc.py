@@ -1,4 +1,6 @@
-"""Settings files of editors: JSON with comments and trailing commas, changed in place without touching the rest."""
+"""Settings files of editors: JSON with comments and trailing commas, changed in place without
+touching the rest.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _TOKEN = re.compile(
     r"(?P<space>\s+|//[^\n]*|/\*.*?\*/)"
     r'|(?P<string>"(?:[^"\\]|\\.)*")'
     r"|(?P<mark>[{}\[\]:,])"
-    r'|(?P<word>[^\s"{}\[\]:,/]+)', re.DOTALL)
+    r'|(?P<word>[^\s"{}\[\]:,/]+)',
+    re.DOTALL,
+)
 
 
 class _Token(NamedTuple):
@@ -24,7 +28,9 @@ class _Token(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """One `key: value` of an object, by positions in the text; `comma` is the end of the comma behind it, or 0."""
+    """One `key: value` of an object, by positions in the text; `comma` is the end of the comma
+    behind it, or 0.
+    """
 
     key: str
     start: int
@@ -37,8 +43,11 @@ def parse(text: str) -> Any:
     """The value of a text of JSON with comments; InvalidInput says where it is broken."""
     tokens = list(_tokens(text))
     following = [token.text for token in tokens[1:]]
-    kept = [token.text for token, after in zip_longest(tokens, following)
-            if token.text != "," or after not in ("}", "]")]
+    kept = [
+        token.text
+        for token, after in zip_longest(tokens, following)
+        if token.text != "," or after not in ("}", "]")
+    ]
     try:
         return json.loads(" ".join(kept) or "{}")
     except ValueError as error:
@@ -46,7 +55,9 @@ def parse(text: str) -> Any:
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with `value` at `path`, objects on the way made as needed, and everything else as it was."""
+    """The text with `value` at `path`, objects on the way made as needed, and everything else as it
+    was.
+    """
     wanted = _object(text)
     inner = wanted
     for key in path[:-1]:
@@ -56,7 +67,9 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     if path[-1] in inner and inner[path[-1]] == value:
         return text
     inner[path[-1]] = value
-    return _checked(_put(text, path, value) if text.strip() else json.dumps(wanted, indent=2) + "\n", wanted)
+    return _checked(
+        _put(text, path, value) if text.strip() else json.dumps(wanted, indent=2) + "\n", wanted
+    )
 
 
 def drop(text: str, path: Sequence[str]) -> str:
@@ -91,14 +104,18 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, position)
         if match is None:
             line = text.count("\n", 0, position) + 1
-            raise InvalidInput(f"it is not JSON, with or without comments: line {line} cannot be read")
+            raise InvalidInput(
+                f"it is not JSON, with or without comments: line {line} cannot be read"
+            )
         if match.lastgroup != "space":
             yield _Token(match[0], match.start(), match.end())
         position = match.end()
 
 
 def _members(tokens: list[_Token], start: int) -> tuple[list[_Member], int]:
-    """The members of the object whose brace stands at this position, and the position of its closing brace."""
+    """The members of the object whose brace stands at this position, and the position of its
+    closing brace.
+    """
     at = next(index for index, token in enumerate(tokens) if token.start >= start) + 1
     found = []
     while tokens[at].text != "}":
@@ -134,17 +151,22 @@ def _put(text: str, path: Sequence[str], value: Any) -> str:
         known = same[0]
         start = known.value
     shown = _written(path[-1], value, unit, len(path)).partition(": ")[2].replace("\n", newline)
-    return text[:known.value] + shown + text[known.end:]
+    return text[: known.value] + shown + text[known.end :]
 
 
-def _append(text: str, members: list[_Member], start: int, closing: int, member: str, ending: str) -> str:
-    """The text with one more member in an object; `ending` is the line break and indent of its closing brace."""
+def _append(
+    text: str, members: list[_Member], start: int, closing: int, member: str, ending: str
+) -> str:
+    """The text with one more member in an object; `ending` is the line break and indent of its
+    closing brace.
+    """
     newline = ending.rstrip(" \t")
     if not members:
-        return f"{text[:start + 1]}{newline}{member}{ending}{text[closing:]}"
+        return f"{text[: start + 1]}{newline}{member}{ending}{text[closing:]}"
     last = members[-1]
     at, comma = (last.comma, "") if last.comma else (last.end, ",")
-    return f"{text[:at]}{comma}{newline}{member}{'' if newline in text[at:closing] else ending}{text[at:]}"
+    end = "" if newline in text[at:closing] else ending
+    return f"{text[:at]}{comma}{newline}{member}{end}{text[at:]}"
 
 
 def _drop(text: str, path: Sequence[str]) -> str:
@@ -155,11 +177,11 @@ def _drop(text: str, path: Sequence[str]) -> str:
         index = next(i for i, each in enumerate(members) if each.key == key)
         start = members[index].value
     member = members[index]
-    begin = len(text[:member.start].rstrip(" \t\r\n"))
+    begin = len(text[: member.start].rstrip(" \t\r\n"))
     if member.comma or index == 0:
-        return text[:begin] + text[member.comma or member.end:]
+        return text[:begin] + text[member.comma or member.end :]
     before = members[index - 1]
-    return text[:before.end] + text[before.comma:begin] + text[member.end:]
+    return text[: before.end] + text[before.comma : begin] + text[member.end :]
 
 
 def _written(key: str, value: Any, unit: str, depth: int) -> str:

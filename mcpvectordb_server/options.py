@@ -1,4 +1,6 @@
-"""What a person may choose when starting the server: flags over `MCPVECTORDB_*` variables over defaults."""
+"""What a person may choose when starting the server: flags over `MCPVECTORDB_*` variables over
+defaults.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,20 @@ from mcpvectordb.config import PREFIX, data_folder
 from mcpvectordb_server.surfaces import NAMES
 
 TRANSPORTS = ("stdio", "streamable-http", "sse")
-VARIABLES = frozenset(PREFIX + name for name in (
-    "DB", "SURFACE", "TRANSPORT", "HOST", "PORT", "ROOT", "DISABLE_TOOL", "ALLOW_HOST", "TOKEN"))
+VARIABLES = frozenset(
+    PREFIX + name
+    for name in (
+        "DB",
+        "SURFACE",
+        "TRANSPORT",
+        "HOST",
+        "PORT",
+        "ROOT",
+        "DISABLE_TOOL",
+        "ALLOW_HOST",
+        "TOKEN",
+    )
+)
 """The variables of the server, beside those of Config."""
 
 
@@ -51,9 +65,15 @@ def default_db() -> Path:
     return data_folder() / "notes.db"
 
 
-def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None, *,
-          prog: str = "mcpvectordb-server") -> Options:
-    """Options from flags and variables; a bad one raises InvalidInput, `--help` and `--version` end the program."""
+def parse(
+    arguments: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    prog: str = "mcpvectordb-server",
+) -> Options:
+    """Options from flags and variables; a bad one raises InvalidInput, `--help` and `--version` end
+    the program.
+    """
     environ = os.environ if environ is None else environ
     flags = _parser(prog).parse_args(arguments)
     config = Config.from_env(environ, also=VARIABLES)
@@ -61,7 +81,11 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | N
         config = replace(config, read_only=True)
 
     def chosen(name: str, read: Callable[[str, str], Any], default: Any) -> Any:
-        given, flag, variable = getattr(flags, name), f"--{name.replace('_', '-')}", PREFIX + name.upper()
+        given, flag, variable = (
+            getattr(flags, name),
+            f"--{name.replace('_', '-')}",
+            PREFIX + name.upper(),
+        )
         if isinstance(given, list):
             return tuple(each for one in given for each in read(flag, one))
         if given is not None:
@@ -72,10 +96,15 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | N
         db=chosen("db", _database, default_db()),
         surfaces=chosen("surface", _surfaces, (NAMES[0],)),
         transport=chosen("transport", _transport, "stdio"),
-        host=chosen("host", _text, "127.0.0.1"), port=chosen("port", _port, 8000),
-        roots=chosen("root", _roots, ()), disabled=chosen("disable_tool", _words, ()),
-        hosts=chosen("allow_host", _words, ()), token=environ.get(PREFIX + "TOKEN"),
-        config=config, list_tools=flags.list_tools)
+        host=chosen("host", _text, "127.0.0.1"),
+        port=chosen("port", _port, 8000),
+        roots=chosen("root", _roots, ()),
+        disabled=chosen("disable_tool", _words, ()),
+        hosts=chosen("allow_host", _words, ()),
+        token=environ.get(PREFIX + "TOKEN"),
+        config=config,
+        list_tools=flags.list_tools,
+    )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -85,24 +114,58 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = _Parser(prog=prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, description=(
-        "Offer a mcpvectordb database to MCP clients."), epilog=(
-        "Each can be given by a variable too (MCPVECTORDB_DB, MCPVECTORDB_SURFACE, ...); flags win. Over HTTP clients\n"
-        "need the bearer token in MCPVECTORDB_TOKEN, or the one that the first start makes, shows once and keeps in\n"
-        "the data folder."))
+    parser = _Parser(
+        prog=prog,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=("Offer a mcpvectordb database to MCP clients."),
+        epilog=(
+            "Each can be given by a variable too (MCPVECTORDB_DB, MCPVECTORDB_SURFACE, ...); flags "
+            "win. Over HTTP clients\n"
+            "need the bearer token in MCPVECTORDB_TOKEN, or the one that the first start makes, "
+            "shows once and keeps in\n"
+            "the data folder."
+        ),
+    )
     add = parser.add_argument
-    add("--db", metavar="FILE", help="the database; made when it is not there (default: notes.db in your data folder)")
-    add("--surface", metavar="NAME", action="append",
-        help=f"tools to offer: {', '.join(NAMES)} or all; repeatable, the first keeps its names (default: {NAMES[0]})")
+    add(
+        "--db",
+        metavar="FILE",
+        help="the database; made when it is not there (default: notes.db in your data folder)",
+    )
+    add(
+        "--surface",
+        metavar="NAME",
+        action="append",
+        help=f"tools to offer: {', '.join(NAMES)} or all; repeatable, the first keeps its names "
+        f"(default: {NAMES[0]})",
+    )
     add("--transport", metavar="KIND", help=f"{', '.join(TRANSPORTS)} (default: stdio)")
     add("--host", help="address to listen on over HTTP (default: 127.0.0.1)")
     add("--port", help="port to listen on over HTTP; 0 takes a free one (default: 8000)")
-    add("--allow-host", metavar="NAME", action="append", help="a Host name that HTTP requests may carry; repeatable")
-    add("--root", metavar="DIR", action="append",
-        help="a folder that files may be ingested from; repeatable; needed for files over HTTP")
-    add("--read-only", action="store_true", help="change nothing, and offer only tools that change nothing")
+    add(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        help="a Host name that HTTP requests may carry; repeatable",
+    )
+    add(
+        "--root",
+        metavar="DIR",
+        action="append",
+        help="a folder that files may be ingested from; repeatable; needed for files over HTTP",
+    )
+    add(
+        "--read-only",
+        action="store_true",
+        help="change nothing, and offer only tools that change nothing",
+    )
     add("--disable-tool", metavar="NAME", action="append", help="hide a tool; repeatable")
-    add("--list-tools", action="store_true", help="print the names in force and what each tool does, then stop")
+    add(
+        "--list-tools",
+        action="store_true",
+        help="print the names in force and what each tool does, then stop",
+    )
     add("--version", action="version", version=f"mcpvectordb {__version__}")
     return parser
 
@@ -115,13 +178,17 @@ def _surfaces(origin: str, text: str) -> tuple[str, ...]:
     wanted = NAMES if text.strip() == "all" else _words(origin, text)
     for name in wanted:
         if name not in NAMES:
-            raise InvalidInput(f"{origin}: there is no surface {name!r}; there are {', '.join(NAMES)} and all")
+            raise InvalidInput(
+                f"{origin}: there is no surface {name!r}; there are {', '.join(NAMES)} and all"
+            )
     return wanted
 
 
 def _transport(origin: str, text: str) -> str:
     if text not in TRANSPORTS:
-        raise InvalidInput(f"{origin} must be {', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}, not {text!r}")
+        raise InvalidInput(
+            f"{origin} must be {', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}, not {text!r}"
+        )
     return text
 
 

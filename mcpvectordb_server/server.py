@@ -1,7 +1,7 @@
 """Surfaces on the MCP SDK: the only module that knows the SDK's server.
 
-Tools run in worker threads. A client that gives up, or goes away, stops its call at the next step; one that wants to
-know how far a call is gets told.
+Tools run in worker threads. A client that gives up, or goes away, stops its call at the next step;
+one that wants to know how far a call is gets told.
 """
 
 from __future__ import annotations
@@ -29,23 +29,41 @@ from mcpvectordb import MCPVectorDBError
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text, reply_of
-from mcpvectordb_server.surface import InternalError, Published, Surface, Template, call, names_in_force
+from mcpvectordb_server.surface import (
+    InternalError,
+    Published,
+    Surface,
+    Template,
+    call,
+    names_in_force,
+)
 
 log = logging.getLogger("mcpvectordb_server")
 
 WORKERS = 8
 WARM_AFTER = 0.3
-"""Seconds between the handshake and the loading of the model, so that the first listing of tools is not slowed."""
+"""Seconds between the handshake and the loading of the model, so that the first listing of tools is
+not slowed.
+"""
 
 Context = ServerRequestContext[Any, Any]
 _reply: ContextVar[Reply | None] = ContextVar("_reply", default=None)
 
 
 class Service:
-    """One database offered through some surfaces; `server` is the SDK's object, ready for any transport."""
+    """One database offered through some surfaces; `server` is the SDK's object, ready for any
+    transport.
+    """
 
-    def __init__(self, db: Any, surfaces: Iterable[Surface], offered: Mapping[str, Published], *,
-                 version: str, roots: tuple[Path, ...] | None = None) -> None:
+    def __init__(
+        self,
+        db: Any,
+        surfaces: Iterable[Surface],
+        offered: Mapping[str, Published],
+        *,
+        version: str,
+        roots: tuple[Path, ...] | None = None,
+    ) -> None:
         self._db, self._offered, self._roots = db, offered, roots
         self._surfaces = tuple(surfaces)
         self._tools = [_tool(each, offered) for each in offered.values()]
@@ -57,18 +75,29 @@ class Service:
     def _make_server(self, version: str) -> Server[Any]:
         extras: dict[str, Any] = {}
         if any(each.template for each in self._surfaces):
-            extras |= {"on_list_resources": self._list_resources, "on_read_resource": self._read_resource,
-                       "on_list_resource_templates": self._list_templates}
+            extras |= {
+                "on_list_resources": self._list_resources,
+                "on_read_resource": self._read_resource,
+                "on_list_resource_templates": self._list_templates,
+            }
         if any(each.prompt for each in self._surfaces):
             extras |= {"on_list_prompts": self._list_prompts, "on_get_prompt": self._get_prompt}
         server: Server[Any] = Server(
-            "mcpvectordb", version=version, instructions=instructions(self._surfaces, self._offered, version),
-            lifespan=self._life, on_list_tools=self._list_tools, on_call_tool=self._call_tool, **extras)
+            "mcpvectordb",
+            version=version,
+            instructions=instructions(self._surfaces, self._offered, version),
+            lifespan=self._life,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            **extras,
+        )
         server.middleware.append(self._watch)
         return server
 
     async def _watch(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Around every message: restore what the SDK's models drop, and wake the model once a handshake is over."""
+        """Around every message: restore what the SDK's models drop, and wake the model once a
+        handshake is over.
+        """
         result = await call_next(ctx)
         if ctx.method == "tools/call" and isinstance(result, dict):
             _name_resources(result, _reply.get())
@@ -93,17 +122,25 @@ class Service:
     async def _list_tools(self, ctx: Context, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=self._tools)
 
-    async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call_tool(
+        self, ctx: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         published = self._offered.get(params.name)
         if published is None:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}; there are {', '.join(self._offered)}")
+            raise MCPError(
+                types.INVALID_PARAMS,
+                f"Unknown tool: {params.name}; there are {', '.join(self._offered)}",
+            )
         raw = params.arguments or {}
         self._name_unknown(published, raw)
         grant = Grant(roots=self._roots, progress=_progress(ctx))
         reply = await self._in_thread(partial(call, published, self._db, raw, grant))
         _reply.set(reply)
-        return types.CallToolResult(content=[_block(each) for each in reply.content],
-                                    structured_content=reply.structured, is_error=reply.failed)
+        return types.CallToolResult(
+            content=[_block(each) for each in reply.content],
+            structured_content=reply.structured,
+            is_error=reply.failed,
+        )
 
     def _name_unknown(self, published: Published, raw: Mapping[str, Any]) -> None:
         for name in published.tool.arguments.unknown(raw):
@@ -120,41 +157,80 @@ class Service:
         return types.ListResourcesResult(resources=[])
 
     async def _list_templates(self, ctx: Context, params: Any) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=[
-            types.ResourceTemplate(uri_template=each.prefix + "{+path}", name=each.name, title=each.title,
-                                   description=each.description, mime_type=each.media_type)
-            for surface in self._surfaces if (each := surface.template)])
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template=each.prefix + "{+path}",
+                    name=each.name,
+                    title=each.title,
+                    description=each.description,
+                    mime_type=each.media_type,
+                )
+                for surface in self._surfaces
+                if (each := surface.template)
+            ]
+        )
 
-    async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def _read_resource(
+        self, ctx: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         uri = str(params.uri)
         for template in (surface.template for surface in self._surfaces):
             if template and uri.startswith(template.prefix):
-                text = await self._in_thread(partial(_read, template, self._db, unquote(uri[len(template.prefix):])))
-                return types.ReadResourceResult(contents=[
-                    types.TextResourceContents(uri=uri, mime_type=template.media_type, text=text)])
+                text = await self._in_thread(
+                    partial(_read, template, self._db, unquote(uri[len(template.prefix) :]))
+                )
+                return types.ReadResourceResult(
+                    contents=[
+                        types.TextResourceContents(
+                            uri=uri, mime_type=template.media_type, text=text
+                        )
+                    ]
+                )
         raise MCPError(types.INVALID_PARAMS, f"Unknown resource: {uri}")
 
     async def _list_prompts(self, ctx: Context, params: Any) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=[
-            types.Prompt(name=each.name, title=each.title, description=each.description)
-            for surface in self._surfaces if (each := surface.prompt)])
+        return types.ListPromptsResult(
+            prompts=[
+                types.Prompt(name=each.name, title=each.title, description=each.description)
+                for surface in self._surfaces
+                if (each := surface.prompt)
+            ]
+        )
 
-    async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def _get_prompt(
+        self, ctx: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
         for surface in self._surfaces:
             if surface.prompt and surface.prompt.name == params.name:
                 text = surface.prompt.text.format_map(names_in_force(surface, self._offered))
-                return types.GetPromptResult(description=surface.prompt.description, messages=[
-                    types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))])
+                return types.GetPromptResult(
+                    description=surface.prompt.description,
+                    messages=[
+                        types.PromptMessage(
+                            role="user", content=types.TextContent(type="text", text=text)
+                        )
+                    ],
+                )
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
 
 
-def instructions(surfaces: Iterable[Surface], offered: Mapping[str, Published], version: str) -> str:
-    """What a client shows its agent at the handshake: each surface's advice, and the tool names in force."""
-    parts = [f"mcpvectordb {version}: documents, notes and memories in one file, found again by words and by meaning."]
+def instructions(
+    surfaces: Iterable[Surface], offered: Mapping[str, Published], version: str
+) -> str:
+    """What a client shows its agent at the handshake: each surface's advice, and the tool names in
+    force.
+    """
+    parts = [
+        f"mcpvectordb {version}: documents, notes and memories in one file, found again by words "
+        f"and by meaning."
+    ]
     for surface in surfaces:
         names = [each.name for each in offered.values() if each.surface is surface]
-        parts.append(f"{surface.instructions.format_map(names_in_force(surface, offered)).strip()}\n"
-                     f"Tools of the surface {surface.name} {surface.version}: {', '.join(names) or 'none'}.")
+        parts.append(
+            f"{surface.instructions.format_map(names_in_force(surface, offered)).strip()}\n"
+            f"Tools of the surface {surface.name} {surface.version}: {', '.join(names) or 'none'}."
+        )
     return "\n\n".join(parts)
 
 
@@ -169,22 +245,36 @@ def description(published: Published, offered: Mapping[str, Published]) -> str:
 def _tool(published: Published, offered: Mapping[str, Published]) -> types.Tool:
     tool, hints = published.tool, published.tool.hints
     return types.Tool(
-        name=published.name, title=tool.title, description=description(published, offered),
-        input_schema=tool.arguments.schema, output_schema=tool.arguments.output,
+        name=published.name,
+        title=tool.title,
+        description=description(published, offered),
+        input_schema=tool.arguments.schema,
+        output_schema=tool.arguments.output,
         annotations=types.ToolAnnotations(
-            title=tool.title, read_only_hint=hints.read_only, destructive_hint=hints.destructive,
-            idempotent_hint=hints.idempotent, open_world_hint=hints.open_world))
+            title=tool.title,
+            read_only_hint=hints.read_only,
+            destructive_hint=hints.destructive,
+            idempotent_hint=hints.idempotent,
+            open_world_hint=hints.open_world,
+        ),
+    )
 
 
 def _block(block: Any) -> types.ContentBlock:
     if isinstance(block, Resource):
-        return types.EmbeddedResource(type="resource", resource=types.TextResourceContents(
-            uri=block.uri, mime_type=block.media_type, text=block.text))
+        return types.EmbeddedResource(
+            type="resource",
+            resource=types.TextResourceContents(
+                uri=block.uri, mime_type=block.media_type, text=block.text
+            ),
+        )
     return types.TextContent(type="text", text=block.text)
 
 
 def _read(template: Template, db: Any, path: str) -> str:
-    """A template's document, bounded like every reply; its failures are the protocol's, for there is no dialect here."""
+    """A template's document, bounded like every reply; its failures are the protocol's, for there
+    is no dialect here.
+    """
     try:
         return reply_of(Reply(content=(Text(text=template.read(db, path)),))).content[0].text
     except MCPVectorDBError as error:
@@ -195,15 +285,24 @@ def _read(template: Template, db: Any, path: str) -> str:
 
 
 def _name_resources(result: dict[str, Any], reply: Reply | None) -> None:
-    """Put `name` and `title` into embedded resources: the specs ask for them, the SDK's models drop them."""
+    """Put `name` and `title` into embedded resources: the specs ask for them, the SDK's models drop
+    them.
+    """
     for sent, block in zip(result.get("content", ()), reply.content if reply else (), strict=False):
         if isinstance(block, Resource):
             resource = sent["resource"]
-            sent["resource"] = {"uri": resource["uri"], "name": block.name, "title": block.title, **resource}
+            sent["resource"] = {
+                "uri": resource["uri"],
+                "name": block.name,
+                "title": block.title,
+                **resource,
+            }
 
 
 def _progress(ctx: Context) -> ProgressCallback:
-    """A callback for worker threads: it ends the work when the client has given up, and reports to one that asked."""
+    """A callback for worker threads: it ends the work when the client has given up, and reports to
+    one that asked.
+    """
     step, before, sent, sent_at = "", 0, 0, 0.0
 
     def report(progress: Progress) -> None:

@@ -1,4 +1,6 @@
-"""Enter the server into the settings of an MCP host, or take it out, with a backup and without losing a comment."""
+"""Enter the server into the settings of an MCP host, or take it out, with a backup and without
+losing a comment.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ NAME = "mcpvectordb"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """An MCP host: its title, where its servers stand in its settings file, and that file by platform.
+    """An MCP host: its title, where its servers stand in its settings file, and that file by
+    platform.
 
-    `linux` serves every platform that has no path of its own. `extra` is what an entry needs beside command and args,
-    `sign` the folder that tells that the host is here, where that is not the one of the settings file.
+    `linux` serves every platform that has no path of its own. `extra` is what an entry needs beside
+    command and args, `sign` the folder that tells that the host is here, where that is not the one
+    of the settings file.
     """
 
     title: str
@@ -35,7 +39,9 @@ class Host:
     extra: tuple[tuple[str, Any], ...] = ()
     sign: str = ""
 
-    def settings(self, *, platform: str = sys.platform, environ: Mapping[str, str] | None = None) -> Path:
+    def settings(
+        self, *, platform: str = sys.platform, environ: Mapping[str, str] | None = None
+    ) -> Path:
         """The settings file on this machine, whether it is there or not."""
         environ = os.environ if environ is None else environ
         chosen = {"darwin": self.darwin, "win32": self.win32}.get(platform) or self.linux
@@ -47,17 +53,32 @@ _STDIO = (("type", "stdio"),)
 
 HOSTS = {
     "claude-desktop": Host(
-        "Claude Desktop", "mcpServers", "~/.config/Claude/claude_desktop_config.json",
+        "Claude Desktop",
+        "mcpServers",
+        "~/.config/Claude/claude_desktop_config.json",
         darwin="~/Library/Application Support/Claude/claude_desktop_config.json",
-        win32="%APPDATA%/Claude/claude_desktop_config.json"),
-    "claude-code": Host("Claude Code", "mcpServers", "~/.claude.json", extra=_STDIO, sign="~/.claude"),
+        win32="%APPDATA%/Claude/claude_desktop_config.json",
+    ),
+    "claude-code": Host(
+        "Claude Code", "mcpServers", "~/.claude.json", extra=_STDIO, sign="~/.claude"
+    ),
     "cursor": Host("Cursor", "mcpServers", "~/.cursor/mcp.json"),
     "vscode": Host(
-        "VS Code", "servers", "~/.config/Code/User/mcp.json", extra=_STDIO,
-        darwin="~/Library/Application Support/Code/User/mcp.json", win32="%APPDATA%/Code/User/mcp.json"),
+        "VS Code",
+        "servers",
+        "~/.config/Code/User/mcp.json",
+        extra=_STDIO,
+        darwin="~/Library/Application Support/Code/User/mcp.json",
+        win32="%APPDATA%/Code/User/mcp.json",
+    ),
     "windsurf": Host("Windsurf", "mcpServers", "~/.codeium/windsurf/mcp_config.json"),
-    "zed": Host("Zed", "context_servers", "~/.config/zed/settings.json", win32="%APPDATA%/Zed/settings.json",
-                extra=(("source", "custom"),)),
+    "zed": Host(
+        "Zed",
+        "context_servers",
+        "~/.config/zed/settings.json",
+        win32="%APPDATA%/Zed/settings.json",
+        extra=(("source", "custom"),),
+    ),
 }
 
 
@@ -72,31 +93,52 @@ class Change:
     @property
     def diff(self) -> str:
         """The change as a unified diff; "" when there is none."""
-        lines = difflib.unified_diff((self.before or "").splitlines(), self.after.splitlines(),
-                                     str(self.path), str(self.path), lineterm="")
+        lines = difflib.unified_diff(
+            (self.before or "").splitlines(),
+            self.after.splitlines(),
+            str(self.path),
+            str(self.path),
+            lineterm="",
+        )
         return "".join(f"{line}\n" for line in lines)
 
 
 def entry(host: Host, db: Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """What a host needs to start the server. Paths are absolute: hosts have a foreign folder and few variables."""
+    """What a host needs to start the server. Paths are absolute: hosts have a foreign folder and
+    few variables.
+    """
     if str(db) != ":memory:":
         db = db.expanduser().absolute()
-    return {**dict(host.extra), "command": sys.executable,
-            "args": ["-m", "mcpvectordb_server", "--db", str(db), *arguments]}
+    return {
+        **dict(host.extra),
+        "command": sys.executable,
+        "args": ["-m", "mcpvectordb_server", "--db", str(db), *arguments],
+    }
 
 
-def set_up(name: str, db: Path, *, arguments: Sequence[str] = (), remove: bool = False, dry_run: bool = False) -> str:
-    """Enter the server into the settings of the host `name`, or take it out; what was done, in words for a person.
+def set_up(
+    name: str,
+    db: Path,
+    *,
+    arguments: Sequence[str] = (),
+    remove: bool = False,
+    dry_run: bool = False,
+) -> str:
+    """Enter the server into the settings of the host `name`, or take it out; what was done, in
+    words for a person.
 
-    Where the host is not found on this machine nothing is written, and the answer holds the entry to paste.
+    Where the host is not found on this machine nothing is written, and the answer holds the entry
+    to paste.
     """
     host = find(name)
     path = host.settings()
     section = {host.section: {NAME: entry(host, db, arguments)}}
     sign = Path(host.sign).expanduser() if host.sign else path.parent
     if not path.exists() and not sign.is_dir():
-        return (f"{host.title} was not found on this machine: there is no folder {sign}.\n"
-                f"Where it is, put this into {path.name}:\n{json.dumps(section, indent=2)}\n")
+        return (
+            f"{host.title} was not found on this machine: there is no folder {sign}.\n"
+            f"Where it is, put this into {path.name}:\n{json.dumps(section, indent=2)}\n"
+        )
     change = plan(host, path, section[host.section][NAME], remove=remove)
     if not change.diff:
         return f"{path} is already {'without' if remove else 'set up for'} {NAME}.\n"
@@ -104,7 +146,10 @@ def set_up(name: str, db: Path, *, arguments: Sequence[str] = (), remove: bool =
         return f"{change.diff}Nothing was written: this was a dry run.\n"
     backup = apply(change)
     kept = f" The old file is kept as {backup}." if backup else ""
-    return f"{change.diff}Written to {path}.{kept} Restart {host.title} to {'forget' if remove else 'use'} it.\n"
+    return (
+        f"{change.diff}Written to {path}.{kept} Restart {host.title} to "
+        f"{'forget' if remove else 'use'} it.\n"
+    )
 
 
 def find(name: str) -> Host:
@@ -115,18 +160,26 @@ def find(name: str) -> Host:
 
 
 def plan(host: Host, path: Path, wanted: Mapping[str, Any], *, remove: bool = False) -> Change:
-    """The change that enters the server into a settings file (or takes it out); nothing is written yet."""
+    """The change that enters the server into a settings file (or takes it out); nothing is written
+    yet.
+    """
     before = _read(path)
     place = (host.section, NAME)
     try:
-        after = jsonc.drop(before or "", place) if remove else jsonc.put(before or "", place, dict(wanted))
+        after = (
+            jsonc.drop(before or "", place)
+            if remove
+            else jsonc.put(before or "", place, dict(wanted))
+        )
     except InvalidInput as error:
         raise InvalidInput(f"{path} was left as it is: {error}") from None
     return Change(path=path, before=before, after=after)
 
 
 def apply(change: Change) -> Path | None:
-    """Write a change; the path of the backup, or None where there was no file. A link stays a link."""
+    """Write a change; the path of the backup, or None where there was no file. A link stays a
+    link.
+    """
     path = Path(os.path.realpath(change.path))
     if _read(path) != change.before:
         raise InvalidInput(f"{path} was changed by somebody else just now; try again")

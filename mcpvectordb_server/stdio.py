@@ -1,7 +1,7 @@
 """One client at the other end of stdin and stdout.
 
-The SDK drops lines that it cannot parse, and drops calls under way when stdin ends. Both leave a client waiting; here
-the first are answered and the second get a moment to finish.
+The SDK drops lines that it cannot parse, and drops calls under way when stdin ends. Both leave a
+client waiting; here the first are answered and the second get a moment to finish.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 # Where clients write the id of a request: right after the version, or as the last member.
-_ID_FIRST = re.compile(r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18}|"[^"\\]{0,100}")')
+_ID_FIRST = re.compile(
+    r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18}|"[^"\\]{0,100}")'
+)
 _ID_LAST = re.compile(r'"id"\s*:\s*(\d{1,18}|"[^"\\]{0,100}")\s*\}\s*$')
 
 CANCELLED = "notifications/cancelled"
@@ -47,7 +49,10 @@ async def _inward(incoming: Any, to_server: Any, outgoing: Any, waiting: set[Any
                 continue
             if isinstance(known.message, types.JSONRPCRequest):
                 waiting.add(known.message.id)
-            elif isinstance(known.message, types.JSONRPCNotification) and known.message.method == CANCELLED:
+            elif (
+                isinstance(known.message, types.JSONRPCNotification)
+                and known.message.method == CANCELLED
+            ):
                 waiting.discard((known.message.params or {}).get("requestId"))
             await to_server.send(known)
         with anyio.move_on_after(DRAIN):
@@ -64,7 +69,9 @@ async def _outward(from_server: Any, outgoing: Any, waiting: set[Any]) -> None:
 
 
 async def _read_again(error: Exception, outgoing: Any) -> SessionMessage | None:
-    """A line the SDK could not parse: as a message if Python can (the tool then says what is wrong), else answered."""
+    """A line the SDK could not parse: as a message if Python can (the tool then says what is
+    wrong), else answered.
+    """
     details = error.errors(include_url=False) if isinstance(error, ValidationError) else []
     broken = next((each for each in details if each["type"] == "json_invalid"), None)
     if broken and not broken["input"].strip():
@@ -72,19 +79,25 @@ async def _read_again(error: Exception, outgoing: Any) -> SessionMessage | None:
     if broken:
         seen, reason = _loosely_parsed(broken["input"]), f"Parse error: {broken['msg']}"
         with suppress(ValidationError):
-            return SessionMessage(types.jsonrpc_message_adapter.validate_python(seen, by_name=False))
+            return SessionMessage(
+                types.jsonrpc_message_adapter.validate_python(seen, by_name=False)
+            )
     else:
         seen = next((each["input"] for each in details if isinstance(each["input"], dict)), None)
         reason = "Invalid request: not a JSON-RPC 2.0 message"
     number = seen.get("id") if isinstance(seen, dict) else None
     known = number if isinstance(number, str | int) and not isinstance(number, bool) else None
-    failure = types.ErrorData(code=types.PARSE_ERROR if broken else types.INVALID_REQUEST, message=reason)
+    failure = types.ErrorData(
+        code=types.PARSE_ERROR if broken else types.INVALID_REQUEST, message=reason
+    )
     await outgoing.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=known, error=failure)))
     return None
 
 
 def _loosely_parsed(line: str) -> Any:
-    """Python reads half surrogate pairs where strict JSON does not; of worse lines, at least the id."""
+    """Python reads half surrogate pairs where strict JSON does not; of worse lines, at least the
+    id.
+    """
     try:
         return json.loads(line)
     except (ValueError, RecursionError):

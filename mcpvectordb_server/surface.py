@@ -1,7 +1,8 @@
-"""What a surface is: plain functions `(db, *, the spec's parameters) -> the spec's reply`, and how it says no.
+"""What a surface is: plain functions `(db, *, the spec's parameters) -> the spec's reply`, and how
+it says no.
 
-A function's signature is its schema, its docstring is what an agent reads to choose it, and the TypedDict it returns is
-its output schema. Nothing here knows the MCP SDK.
+A function's signature is its schema, its docstring is what an agent reads to choose it, and the
+TypedDict it returns is its output schema. Nothing here knows the MCP SDK.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ class Tool:
 
     @property
     def description(self) -> str:
-        """What an agent reads: the function's docstring."""
-        return inspect.getdoc(self.function) or ""
+        """What an agent reads: the function's docstring, each paragraph as one line."""
+        paragraphs = (inspect.getdoc(self.function) or "").split("\n\n")
+        return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
     @property
     def arguments(self) -> Arguments:
@@ -71,7 +73,9 @@ class Tool:
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """Documents that can be read by URI: `read(db, path)` gets what follows `prefix`, percent-decoded once."""
+    """Documents that can be read by URI: `read(db, path)` gets what follows `prefix`,
+    percent-decoded once.
+    """
 
     prefix: str
     name: str
@@ -83,7 +87,9 @@ class Template:
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A text for the user to send; `{tool}` in it stands for the name that tool has on this server."""
+    """A text for the user to send; `{tool}` in it stands for the name that tool has on this
+    server.
+    """
 
     name: str
     title: str
@@ -117,9 +123,11 @@ class Published:
     tool: Tool
 
 
-def publish(surfaces: Iterable[Surface], *, read_only: bool = False, disabled: Collection[str] = ()
-            ) -> dict[str, Published]:
-    """The tools on offer by name. The first surface keeps its names; a later one's clash becomes `surface_tool`.
+def publish(
+    surfaces: Iterable[Surface], *, read_only: bool = False, disabled: Collection[str] = ()
+) -> dict[str, Published]:
+    """The tools on offer by name. The first surface keeps its names; a later one's clash becomes
+    `surface_tool`.
 
     Names are given before tools are taken away, so that hiding one tool never renames another.
     """
@@ -130,19 +138,30 @@ def publish(surfaces: Iterable[Surface], *, read_only: bool = False, disabled: C
             offered[name] = Published(name=name, surface=surface, tool=tool)
     for name in disabled:
         if name not in offered:
-            raise InvalidInput(f"there is no tool {name!r} to disable{_did_you_mean(name, offered)}")
-    return {name: each for name, each in offered.items()
-            if name not in disabled and (each.tool.hints.read_only or not read_only)}
+            raise InvalidInput(
+                f"there is no tool {name!r} to disable{_did_you_mean(name, offered)}"
+            )
+    return {
+        name: each
+        for name, each in offered.items()
+        if name not in disabled and (each.tool.hints.read_only or not read_only)
+    }
 
 
 def names_in_force(surface: Surface, offered: Mapping[str, Published]) -> dict[str, str]:
-    """The spec's tool names to the names on this server; a tool that is not offered keeps its own."""
+    """The spec's tool names to the names on this server; a tool that is not offered keeps its
+    own.
+    """
     found = {each.tool.name: each.name for each in offered.values() if each.surface is surface}
     return {tool.name: found.get(tool.name, tool.name) for tool in surface.tools}
 
 
-def call(published: Published, db: Any, raw: Mapping[str, Any], grant: Grant | None = None) -> Reply:
-    """Run one tool. Whatever happens, the reply is in its surface's dialect and of bounded length."""
+def call(
+    published: Published, db: Any, raw: Mapping[str, Any], grant: Grant | None = None
+) -> Reply:
+    """Run one tool. Whatever happens, the reply is in its surface's dialect and of bounded
+    length.
+    """
     tool, surface = published.tool, published.surface
     try:
         arguments = tool.arguments.read(raw, max_text=tool.max_text)

@@ -11,16 +11,31 @@ if TYPE_CHECKING:
     from mcpvectordb import Database
 
 settings.register_profile(
-    "deterministic", derandomize=True, deadline=None, database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    "deterministic",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 settings.load_profile("deterministic")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rounds", type=int, metavar="N",
-                     help="how hard to try the torture tests: 500 is the full form; without it each takes seconds")
-    parser.addoption("--again", type=int, metavar="N", default=0,
-                     help="torture by other rounds: what happens in one depends on its number, and these begin at N million")
+    parser.addoption(
+        "--rounds",
+        type=int,
+        metavar="N",
+        help="how hard to try the torture tests: 500 is the full form; without it each takes "
+        "seconds",
+    )
+    parser.addoption(
+        "--again",
+        type=int,
+        metavar="N",
+        default=0,
+        help="torture by other rounds: what happens in one depends on its number, and these begin "
+        "at N million",
+    )
 
 
 @pytest.fixture

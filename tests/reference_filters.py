@@ -11,15 +11,25 @@ from typing import Any
 from mcpvectordb.records import Condition
 
 MISSING = object()
-NUMERAL = re.compile(r"[ \t\n\v\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\v\f\r]*", re.ASCII)
+NUMERAL = re.compile(
+    r"[ \t\n\v\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\v\f\r]*", re.ASCII
+)
 
 
 def matches(conditions: Iterable[Condition], columns: Mapping[str, Any], metadata: Any) -> bool:
-    return all(_holds(condition, _find(condition.field, columns, metadata)) for condition in conditions)
+    return all(
+        _holds(condition, _find(condition.field, columns, metadata)) for condition in conditions
+    )
 
 
 def _find(field: str | tuple[str, ...], columns: Mapping[str, Any], metadata: Any) -> Any:
-    path = field if isinstance(field, tuple) else field.split(".") if field.startswith("metadata.") else (field,)
+    path = (
+        field
+        if isinstance(field, tuple)
+        else field.split(".")
+        if field.startswith("metadata.")
+        else (field,)
+    )
     if len(path) == 1:
         return columns[path[0]]
     for key in path[1:]:
@@ -49,11 +59,17 @@ def _holds(condition: Condition, found: Any) -> bool:
             return any(_alike(found, member, fold) for member in value) == (name == "in")
         case "contains" | "starts_with" | "ends_with":
             whole, part = _text(found), fold(value)
-            test = {"contains": str.__contains__, "starts_with": str.startswith, "ends_with": str.endswith}[name]
+            test = {
+                "contains": str.__contains__,
+                "starts_with": str.startswith,
+                "ends_with": str.endswith,
+            }[name]
             return not isinstance(found, bool) and whole is not None and test(fold(whole), part)
         case "array_contains":
             return isinstance(found, list) and any(_equal(member, value, fold) for member in found)
-    return _in_order(getattr(operator, {"gte": "ge", "lte": "le"}.get(name, name)), found, value, fold)
+    return _in_order(
+        getattr(operator, {"gte": "ge", "lte": "le"}.get(name, name)), found, value, fold
+    )
 
 
 def _in_order(compare: Any, found: Any, value: Any, fold: Any) -> bool:

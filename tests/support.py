@@ -1,4 +1,6 @@
-"""What several tests need: small, real, and without a model where the model is not what is tested."""
+"""What several tests need: small, real, and without a model where the model is not what is
+tested.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Letters:
-    """An embedder of the kind a user writes: how often each letter occurs. Texts alike in letters are near."""
+    """An embedder of the kind a user writes: how often each letter occurs. Texts alike in letters
+    are near.
+    """
 
     name = "letters"
     dimension = 32
@@ -29,5 +33,11 @@ class Letters:
 
 def python(program: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     """Run a program text in a fresh interpreter, from the root of the repository."""
-    return subprocess.run([sys.executable, "-c", program, *arguments], cwd=ROOT, capture_output=True, text=True,
-                          timeout=timeout, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )

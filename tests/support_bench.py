@@ -1,4 +1,6 @@
-"""A small corpus in an invented language: every document has a section of its own, and one that all of them have."""
+"""A small corpus in an invented language: every document has a section of its own, and one that all
+of them have.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,17 @@ from random import Random
 
 from mcpvectordb import Database
 
-WORDS = ["".join(parts) for parts in product(("ba", "do", "fi", "gu", "le", "mo", "ri", "su"), ("kan", "len", "mor", "tis"),
-                                             ("a", "eth", "ion", "ow", "und"))]
-BOILERPLATE = "This text may be copied by everybody who leaves these words of the author standing below."
+WORDS = [
+    "".join(parts)
+    for parts in product(
+        ("ba", "do", "fi", "gu", "le", "mo", "ri", "su"),
+        ("kan", "len", "mor", "tis"),
+        ("a", "eth", "ion", "ow", "und"),
+    )
+]
+BOILERPLATE = (
+    "This text may be copied by everybody who leaves these words of the author standing below."
+)
 
 
 def documents(count: int) -> dict[str, str]:
@@ -21,10 +31,17 @@ def documents(count: int) -> dict[str, str]:
 
     texts = {}
     for number in range(count):
-        title = "Bakana of old" if number >= count - 2 else f"{WORDS[number].title()} and {WORDS[-number - 1]}"
+        title = (
+            "Bakana of old"
+            if number >= count - 2
+            else f"{WORDS[number].title()} and {WORDS[-number - 1]}"
+        )
         own = " ".join([sentence() for _ in range(6)])
-        texts[f"{number}.md"] = (f"# {title}\n\n{sentence()} {sentence()}\n\n## About {WORDS[number]} number {number}\n\n"
-                                 f"{own}\n\n## Summary\n\n{sentence()}\n\n{BOILERPLATE}\n")
+        texts[f"{number}.md"] = (
+            f"# {title}\n\n{sentence()} {sentence()}\n\n## About {WORDS[number]} number "
+            f"{number}\n\n"
+            f"{own}\n\n## Summary\n\n{sentence()}\n\n{BOILERPLATE}\n"
+        )
     return texts
 
 

@@ -1,4 +1,6 @@
-"""A database that another process has open, for tests of what processes see of each other's changes."""
+"""A database that another process has open, for tests of what processes see of each other's
+changes.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Small encoder models for tests: an ONNX graph written byte by byte, and a tokenizer.json to go with it.
+"""Small encoder models for tests: an ONNX graph written byte by byte, and a tokenizer.json to go
+with it.
 
-A graph is a protobuf message, and of protobuf only two things are needed here: whole numbers and length-prefixed
-bytes. The graph looks each token up in a table, which is the shape of a real encoder without what makes it big:
-token ids [1, tokens] go in, vectors [1, tokens, width] come out.
+A graph is a protobuf message, and of protobuf only two things are needed here: whole numbers and
+length-prefixed bytes. The graph looks each token up in a table, which is the shape of a real
+encoder without what makes it big: token ids [1, tokens] go in, vectors [1, tokens, width] come out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,22 @@ from numpy.typing import NDArray
 
 FLOAT, INT32, INT64 = 1, 6, 7
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = [*MARKS, "search", "_", "query", "document", ":", "a", "short", "text", "word", "sea", "##side", "cat", "dog"]
+WORDS = [
+    *MARKS,
+    "search",
+    "_",
+    "query",
+    "document",
+    ":",
+    "a",
+    "short",
+    "text",
+    "word",
+    "sea",
+    "##side",
+    "cat",
+    "dog",
+]
 
 
 def _varint(number: int) -> bytes:
@@ -42,7 +58,9 @@ def _value(name: str, kind: int, shape: Sequence[str]) -> bytes:
 
 
 def _node(kind: str, inputs: Sequence[str], output: str, *attributes: bytes) -> bytes:
-    return _message(*((1, each) for each in inputs), (2, output), (4, kind), *((5, each) for each in attributes))
+    return _message(
+        *((1, each) for each in inputs), (2, output), (4, kind), *((5, each) for each in attributes)
+    )
 
 
 def _whole(name: str, number: int) -> bytes:
@@ -59,19 +77,38 @@ def table(width: int, *, seed: int = 0) -> NDArray[np.float32]:
 
 
 def graph(
-    rows: NDArray[np.float32], *, inputs: Sequence[str] = ("input_ids", "attention_mask", "token_type_ids"),
-    kind: int = INT64, pooled: bool = False,
+    rows: NDArray[np.float32],
+    *,
+    inputs: Sequence[str] = ("input_ids", "attention_mask", "token_type_ids"),
+    kind: int = INT64,
+    pooled: bool = False,
 ) -> bytes:
-    """An ONNX file that gives each token its row; `pooled` adds an output `sentence_embedding`, the rows' sum."""
-    tensor = _message(*((1, size) for size in rows.shape), (2, FLOAT), (8, "rows"), (9, rows.tobytes()))
+    """An ONNX file that gives each token its row; `pooled` adds an output `sentence_embedding`, the
+    rows' sum.
+    """
+    tensor = _message(
+        *((1, size) for size in rows.shape), (2, FLOAT), (8, "rows"), (9, rows.tobytes())
+    )
     nodes = [_node("Gather", ["rows", "input_ids"], "last_hidden_state")]
     outputs = [_value("last_hidden_state", FLOAT, ("batch", "tokens", "width"))]
     if pooled:
-        nodes.append(_node("ReduceSum", ["last_hidden_state"], "sentence_embedding", _axes(1), _whole("keepdims", 0)))
+        nodes.append(
+            _node(
+                "ReduceSum",
+                ["last_hidden_state"],
+                "sentence_embedding",
+                _axes(1),
+                _whole("keepdims", 0),
+            )
+        )
         outputs.append(_value("sentence_embedding", FLOAT, ("batch", "width")))
     body = _message(
-        *((1, node) for node in nodes), (2, "tiny"), (5, tensor),
-        *((11, _value(name, kind, ("batch", "tokens"))) for name in inputs), *((12, each) for each in outputs))
+        *((1, node) for node in nodes),
+        (2, "tiny"),
+        (5, tensor),
+        *((11, _value(name, kind, ("batch", "tokens"))) for name in inputs),
+        *((12, each) for each in outputs),
+    )
     return _message((1, 8), (7, body), (8, _message((1, ""), (2, 12))))
 
 
@@ -81,22 +118,50 @@ def tokenizer_json() -> str:
     sequence = [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}]
     single = [special[0], sequence[0], special[1]]
     added = [
-        {"id": WORDS.index(mark), "content": mark, "special": True, "single_word": False, "lstrip": False,
-         "rstrip": False, "normalized": False} for mark in MARKS]
-    return json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
-        "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
-                       "strip_accents": None, "lowercase": True},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing", "single": single,
-            "pair": [*single, sequence[1], {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
-            "special_tokens": {mark: {"id": mark, "ids": [WORDS.index(mark)], "tokens": [mark]}
-                               for mark in ("[CLS]", "[SEP]")}},
-        "decoder": None,
-        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-                  "max_input_chars_per_word": 100, "vocab": {word: number for number, word in enumerate(WORDS)}},
-    })
+        {
+            "id": WORDS.index(mark),
+            "content": mark,
+            "special": True,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+        }
+        for mark in MARKS
+    ]
+    return json.dumps(
+        {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": added,
+            "normalizer": {
+                "type": "BertNormalizer",
+                "clean_text": True,
+                "handle_chinese_chars": True,
+                "strip_accents": None,
+                "lowercase": True,
+            },
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": single,
+                "pair": [*single, sequence[1], {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+                "special_tokens": {
+                    mark: {"id": mark, "ids": [WORDS.index(mark)], "tokens": [mark]}
+                    for mark in ("[CLS]", "[SEP]")
+                },
+            },
+            "decoder": None,
+            "model": {
+                "type": "WordPiece",
+                "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100,
+                "vocab": {word: number for number, word in enumerate(WORDS)},
+            },
+        }
+    )
 
 
 def write_model(directory: Path, content: bytes, *, name: str = "model.onnx") -> Path:

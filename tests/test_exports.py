@@ -15,8 +15,11 @@ def test_all_is_the_public_namespace() -> None:
     for name in mcpvectordb.__all__:
         value = getattr(mcpvectordb, name)
         assert name == "__version__" or value.__module__.startswith("mcpvectordb."), name
-    extra = {name for name, value in vars(mcpvectordb).items()
-             if not name.startswith("_") and getattr(value, "__module__", "").startswith("mcpvectordb.")}
+    extra = {
+        name
+        for name, value in vars(mcpvectordb).items()
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("mcpvectordb.")
+    }
     assert extra <= set(mcpvectordb.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Databse'"):
         mcpvectordb.Databse  # noqa: B018
@@ -33,11 +36,26 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_importing_the_library_loads_nothing_heavy() -> None:
-    done = python("import sys, json; from mcpvectordb import Database; print(json.dumps(sorted(sys.modules)))")
+    done = python(
+        "import sys, json; from mcpvectordb import Database; print(json.dumps(sorted(sys.modules)))"
+    )
     loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
     assert not loaded & {
-        "mcp", "onnxruntime", "numpy", "pymupdf", "fitz", "bs4", "lxml", "tokenizers", "requests", "rich", "click",
-        "asyncio", "concurrent", "zipfile"}
+        "mcp",
+        "onnxruntime",
+        "numpy",
+        "pymupdf",
+        "fitz",
+        "bs4",
+        "lxml",
+        "tokenizers",
+        "requests",
+        "rich",
+        "click",
+        "asyncio",
+        "concurrent",
+        "zipfile",
+    }
 
 
 def test_opening_and_searching_by_words_loads_no_model() -> None:
@@ -48,22 +66,44 @@ with Database(":memory:") as db:
     db.documents.search("x", mode="text")
 print(json.dumps(sorted(sys.modules)))
 """)
-    assert not {name.split(".")[0] for name in json.loads(done.stdout)} & {"onnxruntime", "numpy", "tokenizers"}, done.stderr
+    assert not {name.split(".")[0] for name in json.loads(done.stdout)} & {
+        "onnxruntime",
+        "numpy",
+        "tokenizers",
+    }, done.stderr
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_help_loads_no_command_and_nothing_that_they_need(option: str) -> None:
-    done = python("""
+    done = python(
+        """
 import sys, json
 from mcpvectordb.cli.main import program
 try: program([sys.argv[1]])
 except SystemExit: pass
 print(json.dumps(sorted(sys.modules)))
-""", option)
+""",
+        option,
+    )
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
     ours = {name for name in loaded if name.startswith("mcpvectordb")}
-    assert ours == {"mcpvectordb", "mcpvectordb.errors", "mcpvectordb.cli", "mcpvectordb.cli.main", "mcpvectordb.cli.output"}
-    assert not loaded & {"apsw", "rich", "numpy", "mcp", "mcpvectordb_server", "importlib.metadata", "subprocess", "asyncio"}
+    assert ours == {
+        "mcpvectordb",
+        "mcpvectordb.errors",
+        "mcpvectordb.cli",
+        "mcpvectordb.cli.main",
+        "mcpvectordb.cli.output",
+    }
+    assert not loaded & {
+        "apsw",
+        "rich",
+        "numpy",
+        "mcp",
+        "mcpvectordb_server",
+        "importlib.metadata",
+        "subprocess",
+        "asyncio",
+    }
 
 
 def test_the_versions_agree() -> None:
@@ -72,6 +112,10 @@ def test_the_versions_agree() -> None:
 
 def test_every_error_has_a_code_of_its_own() -> None:
     public = [getattr(mcpvectordb, name) for name in mcpvectordb.__all__]
-    classes = [value for value in public if inspect.isclass(value) and issubclass(value, mcpvectordb.MCPVectorDBError)]
+    classes = [
+        value
+        for value in public
+        if inspect.isclass(value) and issubclass(value, mcpvectordb.MCPVectorDBError)
+    ]
     codes = [each.code for each in classes]
     assert len(codes) == len(set(codes)) > 20

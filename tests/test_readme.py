@@ -1,4 +1,6 @@
-"""README promises nothing that does not run: its Python blocks and its shell examples are executed here."""
+"""README promises nothing that does not run: its Python blocks and its shell examples are executed
+here.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,25 @@ def blocks(language: str) -> list[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"), "PYTHONPATH": str(ROOT)}
+    return {
+        **os.environ,
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "PYTHONPATH": str(ROOT),
+    }
 
 
 @pytest.mark.parametrize("block", blocks("python"))
 def test_the_python_examples_run(block: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, env=environment(tmp_path), capture_output=True,
-                          text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", block],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -39,12 +53,21 @@ def shell_lines() -> list[str]:
 def test_the_shell_examples_run(tmp_path: Path) -> None:
     notes = tmp_path / "Documents" / "notes"
     notes.mkdir(parents=True)
-    (notes / "keys.md").write_text("---\nyear: 2025\n---\n# Keys\n\nWe rotate the signing keys with an exact phrase.\n")
+    (notes / "keys.md").write_text(
+        "---\nyear: 2025\n---\n# Keys\n\nWe rotate the signing keys with an exact phrase.\n"
+    )
     assert len(shell_lines()) >= 5
     for line in shell_lines():
         arguments = [each.replace("~", str(tmp_path)) for each in shlex.split(line)[1:]]
-        done = subprocess.run([sys.executable, "-m", "mcpvectordb", *arguments], cwd=tmp_path, env=environment(tmp_path),
-                              capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "mcpvectordb", *arguments],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 

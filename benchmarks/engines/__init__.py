@@ -1,14 +1,15 @@
 """The engines that are measured, each in the module of its name.
 
-They run in processes of their own (`python -m benchmarks.engines`) with the interpreter of their own environment, so nothing
-here imports anything but this package, numpy and, when it is opened, the engine. An `Engine(folder)` opens what is in a folder,
-or makes it. Of the verbs it has those that it can do:
+They run in processes of their own (`python -m benchmarks.engines`) with the interpreter of their
+own environment, so nothing here imports anything but this package, numpy and, when it is opened,
+the engine. An `Engine(folder)` opens what is in a folder, or makes it. Of the verbs it has those
+that it can do:
 
-    add_vectors(rows)          store the rows of a matrix under their numbers, each in the group `number % GROUPS`
-    nearest(query, group)      the numbers of the rows nearest to a vector by cosine; of one group, unless it is None
-    add_texts(texts)           store passages under their numbers
-    matching(query)            the numbers of the passages that fit a query by words (see `Words`) best
-    close()
+add_vectors(rows)          store the rows of a matrix under their numbers, each in the group `number
+% GROUPS` nearest(query, group)      the numbers of the rows nearest to a vector by cosine; of one
+group, unless it is None add_texts(texts)           store passages under their numbers
+matching(query)            the numbers of the passages that fit a query by words (see `Words`) best
+close()
 
 Every answer has up to NEAREST numbers, best first.
 """

@@ -1,7 +1,8 @@
-"""One engine at work: `python -m benchmarks.engines ENGINE FOLDER DATA STEP...` prints what it took and found as JSON.
+"""One engine at work: `python -m benchmarks.engines ENGINE FOLDER DATA STEP...` prints what it took
+and found as JSON.
 
-Each step is timed by the clock and by the processor's time of all threads, in milliseconds; each query of a step by itself.
-A step may be taken twice; the second time its name is "… again".
+Each step is timed by the clock and by the processor's time of all threads, in milliseconds; each
+query of a step by itself. A step may be taken twice; the second time its name is "… again".
 """
 
 from __future__ import annotations
@@ -46,16 +47,24 @@ class Steps:
 
     def nearest(self) -> Timed:
         """Every vector among all rows."""
-        return self._asked([partial(self._engine.nearest, each, None) for each in self._numbers("queries")])
+        return self._asked(
+            [partial(self._engine.nearest, each, None) for each in self._numbers("queries")]
+        )
 
     def filtered(self) -> Timed:
         """Every vector among the rows of one group."""
-        return self._asked([partial(self._engine.nearest, each, number % GROUPS)
-                            for number, each in enumerate(self._numbers("queries"))])
+        return self._asked(
+            [
+                partial(self._engine.nearest, each, number % GROUPS)
+                for number, each in enumerate(self._numbers("queries"))
+            ]
+        )
 
     def matching(self) -> Timed:
         """Every question by words."""
-        return self._asked([partial(self._engine.matching, each) for each in self._read("questions")])
+        return self._asked(
+            [partial(self._engine.matching, each) for each in self._read("questions")]
+        )
 
     def both(self) -> Timed:
         """Every question by words and by its vector."""
@@ -77,18 +86,25 @@ class Steps:
 
 
 def run(name: str, folder: Path, data: Path, steps: list[str]) -> dict[str, Any]:
-    """Open an engine, let it take the steps, close it; the figures of each, and of the process and folder afterwards."""
-    import numpy  # noqa: F401  # what every engine needs sooner or later is not the time of the first to ask for it
+    """Open an engine, let it take the steps, close it; the figures of each, and of the process and
+    folder afterwards.
+    """
+    # what every engine needs sooner or later is not the time of the first to ask for it
+    import numpy  # noqa: F401
 
     engines: list[Any] = []
     figures: dict[str, Any] = {"open": timed([lambda: engines.append(load(name)(folder))])}
     for step in steps:
-        figures[step if step not in figures else f"{step} again"] = getattr(Steps(engines[0], data), step)()
+        figures[step if step not in figures else f"{step} again"] = getattr(
+            Steps(engines[0], data), step
+        )()
     packages = engines[0].packages
     engines[0].close()
     return figures | {
-        "version": version(packages[0]), "peak": peak(),
-        "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())}
+        "version": version(packages[0]),
+        "peak": peak(),
+        "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+    }
 
 
 if __name__ == "__main__":

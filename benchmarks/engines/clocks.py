@@ -30,5 +30,9 @@ def peak() -> int:
     """
     status = Path("/proc/self/status")
     if status.exists():
-        return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return 1024 * next(
+            int(line.split()[1])
+            for line in status.read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

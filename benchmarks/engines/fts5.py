@@ -25,10 +25,17 @@ class Engine:
 
     def matching(self, query: Words) -> list[int]:
         """Ids and texts."""
-        written = " OR ".join(map(_quoted, query["any"])) or " AND ".join(map(_quoted, query["all"]))
+        written = " OR ".join(map(_quoted, query["any"])) or " AND ".join(
+            map(_quoted, query["all"])
+        )
         excluded = "".join(f" NOT {_quoted(word)}" for word in query["none"])
-        return [id for id, _ in self._connection.execute(
-            "SELECT rowid, text FROM f WHERE f MATCH ? ORDER BY rank LIMIT ?", (f"({written}){excluded}", NEAREST))]
+        return [
+            id
+            for id, _ in self._connection.execute(
+                "SELECT rowid, text FROM f WHERE f MATCH ? ORDER BY rank LIMIT ?",
+                (f"({written}){excluded}", NEAREST),
+            )
+        ]
 
     def close(self) -> None:
         """Close the file."""

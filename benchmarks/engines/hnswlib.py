@@ -27,7 +27,9 @@ class Engine:
         index.save_index(str(self._path))
 
     def nearest(self, query: Any, group: int | None) -> list[int]:
-        """With a condition fewer may be found than there are, and it fails if it finds too few: then nothing is found."""
+        """With a condition fewer may be found than there are, and it fails if it finds too few:
+        then nothing is found.
+        """
         if self._index is None:
             self._index = self._make("cosine", len(query))
             self._index.load_index(str(self._path))

@@ -1,4 +1,6 @@
-"""This library: vectors in their shelf, passages as documents of one chunk each, both in one file."""
+"""This library: vectors in their shelf, passages as documents of one chunk each, both in one
+file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ BATCH = 50_000
 
 
 class Ready:
-    """An embedder without a model: a passage's vector is that of its number, which is its title; a question's is set before."""
+    """An embedder without a model: a passage's vector is that of its number, which is its title; a
+    question's is set before.
+    """
 
     name = "ready"
 
@@ -44,13 +48,18 @@ class Engine:
         """As many at once as the documentation advises."""
         for start in range(0, len(rows), BATCH):
             numbers = range(start, min(start + BATCH, len(rows)))
-            self._db.vectors.add_many([str(number) for number in numbers], rows[numbers.start:numbers.stop],
-                                      metadata=[{"group": number % GROUPS} for number in numbers])
+            self._db.vectors.add_many(
+                [str(number) for number in numbers],
+                rows[numbers.start : numbers.stop],
+                metadata=[{"group": number % GROUPS} for number in numbers],
+            )
 
     def nearest(self, query: Any, group: int | None) -> list[int]:
         """By the vectors shelf."""
         where = None if group is None else {"metadata.group": group}
-        return [int(hit.item.id) for hit in self._db.vectors.search(query, where=where, limit=NEAREST)]
+        return [
+            int(hit.item.id) for hit in self._db.vectors.search(query, where=where, limit=NEAREST)
+        ]
 
     def add_texts(self, texts: list[str]) -> None:
         """To be found by words only."""
@@ -86,7 +95,10 @@ class Engine:
         return self._ready
 
     def _found(self, text: str, mode: str) -> list[int]:
-        return [int(hit.item.document.source) for hit in self._db.documents.search(text, mode=mode, limit=NEAREST)]
+        return [
+            int(hit.item.document.source)
+            for hit in self._db.documents.search(text, mode=mode, limit=NEAREST)
+        ]
 
 
 def _written(query: Words) -> str:

@@ -1,4 +1,6 @@
-"""Qdrant's client in its local mode, which keeps points in SQLite and compares them one by one in numpy."""
+"""Qdrant's client in its local mode, which keeps points in SQLite and compares them one by one in
+numpy.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,33 @@ class Engine:
     def add_vectors(self, rows: Any) -> None:
         """A thousand at a time."""
         models = self._models
-        self._client.create_collection("vectors", models.VectorParams(size=rows.shape[1], distance=models.Distance.COSINE))
+        self._client.create_collection(
+            "vectors", models.VectorParams(size=rows.shape[1], distance=models.Distance.COSINE)
+        )
         for start in range(0, len(rows), BATCH):
             numbers = range(start, min(start + BATCH, len(rows)))
-            self._client.upsert("vectors", models.Batch(ids=list(numbers), vectors=rows[numbers.start:numbers.stop].tolist(),
-                                                        payloads=[{"group": number % GROUPS} for number in numbers]))
+            self._client.upsert(
+                "vectors",
+                models.Batch(
+                    ids=list(numbers),
+                    vectors=rows[numbers.start : numbers.stop].tolist(),
+                    payloads=[{"group": number % GROUPS} for number in numbers],
+                ),
+            )
 
     def nearest(self, query: Any, group: int | None) -> list[int]:
         """Ids only."""
         models = self._models
-        where = None if group is None else models.Filter(must=[
-            models.FieldCondition(key="group", match=models.MatchValue(value=group))])
-        found = self._client.query_points("vectors", query.tolist(), query_filter=where, limit=NEAREST, with_payload=False)
+        where = (
+            None
+            if group is None
+            else models.Filter(
+                must=[models.FieldCondition(key="group", match=models.MatchValue(value=group))]
+            )
+        )
+        found = self._client.query_points(
+            "vectors", query.tolist(), query_filter=where, limit=NEAREST, with_payload=False
+        )
         return [int(point.id) for point in found.points]
 
     def close(self) -> None:

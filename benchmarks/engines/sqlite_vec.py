@@ -23,17 +23,25 @@ class Engine:
     def add_vectors(self, rows: Any) -> None:
         """In one transaction."""
         with self._connection as sql:
-            sql.execute("CREATE VIRTUAL TABLE v USING vec0 "
-                        f"(embedding float[{rows.shape[1]}] distance_metric=cosine, g integer)")
-            sql.executemany("INSERT INTO v (rowid, embedding, g) VALUES (?, ?, ?)",
-                            ((number, row.tobytes(), number % GROUPS) for number, row in enumerate(rows)))
+            sql.execute(
+                f"CREATE VIRTUAL TABLE v USING vec0 (embedding float[{rows.shape[1]}] "
+                "distance_metric=cosine, g integer)"
+            )
+            sql.executemany(
+                "INSERT INTO v (rowid, embedding, g) VALUES (?, ?, ?)",
+                ((number, row.tobytes(), number % GROUPS) for number, row in enumerate(rows)),
+            )
 
     def nearest(self, query: Any, group: int | None) -> list[int]:
         """Row ids only."""
         within, bindings = ("", ()) if group is None else ("AND g = ?", (group,))
-        return [id for (id,) in self._connection.execute(
-            f"SELECT rowid FROM v WHERE embedding MATCH ? AND k = ? {within} ORDER BY distance",
-            (query.tobytes(), NEAREST, *bindings))]
+        return [
+            id
+            for (id,) in self._connection.execute(
+                f"SELECT rowid FROM v WHERE embedding MATCH ? AND k = ? {within} ORDER BY distance",
+                (query.tobytes(), NEAREST, *bindings),
+            )
+        ]
 
     def close(self) -> None:
         """Close the file."""

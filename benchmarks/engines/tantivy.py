@@ -1,4 +1,6 @@
-"""tantivy: words by their English stems, with positions; the passages are stored and read with every answer."""
+"""tantivy: words by their English stems, with positions; the passages are stored and read with
+every answer.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ class Engine:
     def matching(self, query: Words) -> list[int]:
         """Ids and texts."""
         self._index.reload()
-        written = " ".join([*query["any"], *(f"+{word}" for word in query["all"]), *(f"-{word}" for word in query["none"])])
+        written = " ".join(
+            [
+                *query["any"],
+                *(f"+{word}" for word in query["all"]),
+                *(f"-{word}" for word in query["none"]),
+            ]
+        )
         searcher = self._index.searcher()
         hits = searcher.search(self._index.parse_query(written, ["text"]), NEAREST).hits
         return [int(searcher.doc(address)["id"][0]) for _, address in hits]

@@ -1,7 +1,8 @@
 """Known-item queries: what somebody might type who knows that a certain passage is in the file.
 
-Nobody has to judge their answers, because it is known where each of them came from. Titles and headings are asked as they
-stand; a few rare terms and a sentence without its rarest words stand for what people remember of a text.
+Nobody has to judge their answers, because it is known where each of them came from. Titles and
+headings are asked as they stand; a few rare terms and a sentence without its rarest words stand for
+what people remember of a text.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from mcpvectordb.records import Chunk
 from mcpvectordb.text import query as words
 
 KINDS = ("title", "heading", "terms", "sentence")
-TRIES = 20  # passages that are looked at for each item that is wanted of a kind: many have no telling title or heading
+# passages that are looked at for each item that is wanted of a kind: many have no telling title or
+# heading
+TRIES = 20
 NEARLY = 2  # chunks that may have all words of a query that is still telling: some overlap
 FREQUENT = 1_000  # how rare a word is, is counted up to here
 FEWEST_TERMS, MOST_TERMS = 3, 5
@@ -46,12 +49,17 @@ class Item:
     def found_in(self, chunk: Chunk) -> bool:
         """Whether a chunk has most of what the query is about, or lies in it for the most part."""
         common = min(self.end, chunk.end) - max(self.start, chunk.start)
-        return chunk.document.id == self.document and 2 * common >= min(self.end - self.start, chunk.end - chunk.start) > 0
+        return (
+            chunk.document.id == self.document
+            and 2 * common >= min(self.end - self.start, chunk.end - chunk.start) > 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A tile of a document; `text` goes on to the end of the next one, because a sentence does not mind tiles."""
+    """A tile of a document; `text` goes on to the end of the next one, because a sentence does not
+    mind tiles.
+    """
 
     id: int
     owner: int
@@ -63,9 +71,18 @@ class _Passage:
     text: str
 
 
-def sample(sql: apsw.Connection, index: Index, count: int, *, kinds: Sequence[str] = KINDS, seed: int = 0,
-           library: str | None = None) -> list[Item]:
-    """Up to `count` items of each kind, from all over the file or a library; the same ones for the same seed."""
+def sample(
+    sql: apsw.Connection,
+    index: Index,
+    count: int,
+    *,
+    kinds: Sequence[str] = KINDS,
+    seed: int = 0,
+    library: str | None = None,
+) -> list[Item]:
+    """Up to `count` items of each kind, from all over the file or a library; the same ones for the
+    same seed.
+    """
     items: dict[tuple[str, str], Item] = {}
     lacking = dict.fromkeys(kinds, count)
     for passage in _passages(sql, library, count * TRIES, seed):
@@ -86,18 +103,29 @@ def tokens(text: str) -> list[str]:
     """The words of a text; runs of Chinese, Japanese or Korean in twos."""
     found = []
     for token in _TOKEN.findall(words.CJK.sub(lambda run: f" {run[0]} ", text)):
-        found += [token[i:i + 2] for i in range(0, len(token), 2)] if words.CJK.fullmatch(token) else [token]
+        found += (
+            [token[i : i + 2] for i in range(0, len(token), 2)]
+            if words.CJK.fullmatch(token)
+            else [token]
+        )
     return found
 
 
 def telling(tokens: Sequence[str]) -> list[str]:
     """Those of the words that say something, each once."""
-    return [word for word in dict.fromkeys(tokens) if word.casefold() not in words.STOP_WORDS
-            and (len(word) > 2 or words.CJK.match(word)) and words.quote(word)]
+    return [
+        word
+        for word in dict.fromkeys(tokens)
+        if word.casefold() not in words.STOP_WORDS
+        and (len(word) > 2 or words.CJK.match(word))
+        and words.quote(word)
+    ]
 
 
 def rarest(frequencies: Mapping[str, int]) -> list[str]:
-    """Words by how rare they are; those that occur nowhere else come last, because nobody would remember them."""
+    """Words by how rare they are; those that occur nowhere else come last, because nobody would
+    remember them.
+    """
     present = [word for word, frequency in frequencies.items() if frequency]
     return sorted(present, key=lambda word: (frequencies[word] < 2, frequencies[word]))
 
@@ -105,7 +133,7 @@ def rarest(frequencies: Mapping[str, int]) -> list[str]:
 def vague(tokens: Sequence[str], frequencies: Mapping[str, int]) -> list[str]:
     """A sentence without the rarest third of its telling words, in its order."""
     by_frequency = sorted(frequencies, key=lambda word: frequencies[word])
-    dropped = set(by_frequency[:max(1, round(DROPPED * len(frequencies)))])
+    dropped = set(by_frequency[: max(1, round(DROPPED * len(frequencies)))])
     return [token for token in tokens if token not in dropped]
 
 
@@ -119,51 +147,95 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text is a whole sentence of a person's length, and not code, a table or a heading."""
+    """Whether a text is a whole sentence of a person's length, and not code, a table or a
+    heading.
+    """
     return len(tokens(text)) in SENTENCE_WORDS and bool(_PROSE.fullmatch(text))
 
 
 # Where the file has to be asked.
 
 
-def _passages(sql: apsw.Connection, library: str | None, most: int, seed: int) -> Iterator[_Passage]:
-    """Passages in a random order; none of a document that is there twice, for its copy would answer as well."""
-    ids = [id for (id,) in sql.execute(
-        "SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner WHERE ?1 IS NULL OR d.library = ?1 "
-        "ORDER BY c.id", (library,))]
+def _passages(
+    sql: apsw.Connection, library: str | None, most: int, seed: int
+) -> Iterator[_Passage]:
+    """Passages in a random order; none of a document that is there twice, for its copy would answer
+    as well.
+    """
+    ids = [
+        id
+        for (id,) in sql.execute(
+            "SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner WHERE ?1 IS "
+            "NULL OR d.library = ?1 ORDER BY c.id",
+            (library,),
+        )
+    ]
     for id in Random(seed).sample(ids, min(most, len(ids))):  # noqa: S311
         for owner, document, title, headings, start, tile, after in sql.execute(
-                "SELECT c.owner, d.id, d.title, c.headings, c.tile_start, c.tile, n.tile FROM document_chunks c "
-                "JOIN documents d ON d.key = c.owner "
-                "LEFT JOIN document_chunks n ON n.owner = c.owner AND n.position = c.position + 1 "
-                "WHERE c.id = ? AND NOT EXISTS (SELECT 1 FROM documents o WHERE o.hash = d.hash AND o.key <> d.key)", (id,)):
-            yield _Passage(id, owner, document, title, decode_list(headings), start, len(tile), tile + (after or ""))
+            "SELECT c.owner, d.id, d.title, c.headings, c.tile_start, c.tile, n.tile FROM "
+            "document_chunks c JOIN documents d ON d.key = c.owner LEFT JOIN document_chunks n "
+            "ON n.owner = c.owner AND n.position = c.position + 1 WHERE c.id = ? AND NOT EXISTS "
+            "(SELECT 1 FROM documents o WHERE o.hash = d.hash AND o.key <> d.key)",
+            (id,),
+        ):
+            yield _Passage(
+                id,
+                owner,
+                document,
+                title,
+                decode_list(headings),
+                start,
+                len(tile),
+                tile + (after or ""),
+            )
 
 
 def _title(sql: apsw.Connection, index: Index, passage: _Passage, random: Random) -> Item | None:
     """The title of the passage's document, if no other one has it."""
-    if not telling(tokens(passage.title)) or sql.execute(
+    if (
+        not telling(tokens(passage.title))
+        or sql.execute(
             "SELECT EXISTS (SELECT 1 FROM documents WHERE lower(title) = lower(?) AND key <> ?)",
-            (passage.title, passage.owner)).get:
+            (passage.title, passage.owner),
+        ).get
+    ):
         return None
-    end = sql.execute('SELECT max("end") FROM document_chunks WHERE owner = ?', (passage.owner,)).get
+    end = sql.execute(
+        'SELECT max("end") FROM document_chunks WHERE owner = ?', (passage.owner,)
+    ).get
     return _item("title", passage.title, passage, 0, end)
 
 
 def _heading(sql: apsw.Connection, index: Index, passage: _Passage, random: Random) -> Item | None:
-    """The nearest heading over the passage, if no other section has its words; it leads to the whole section."""
+    """The nearest heading over the passage, if no other section has its words; it leads to the
+    whole section.
+    """
     path = passage.headings
     if not path or not telling(tokens(path[-1])) or path[-1].casefold() == passage.title.casefold():
         return None
-    rows = sql.execute('SELECT start, "end", headings FROM document_chunks WHERE owner = ?', (passage.owner,))
-    section = [(start, end) for start, end, headings in rows if decode_list(headings)[:len(path)] == path]
-    if index.matching.frequency(sql, f"headings : {words.quote(path[-1])}", len(section) + 1) > len(section):
+    rows = sql.execute(
+        'SELECT start, "end", headings FROM document_chunks WHERE owner = ?', (passage.owner,)
+    )
+    section = [
+        (start, end) for start, end, headings in rows if decode_list(headings)[: len(path)] == path
+    ]
+    if index.matching.frequency(sql, f"headings : {words.quote(path[-1])}", len(section) + 1) > len(
+        section
+    ):
         return None
-    return _item("heading", path[-1], passage, min(start for start, _ in section), max(end for _, end in section))
+    return _item(
+        "heading",
+        path[-1],
+        passage,
+        min(start for start, _ in section),
+        max(end for _, end in section),
+    )
 
 
 def _terms(sql: apsw.Connection, index: Index, passage: _Passage, random: Random) -> Item | None:
-    """The rarest words of a few sentences that belong together, as many as it takes to tell them from all others."""
+    """The rarest words of a few sentences that belong together, as many as it takes to tell them
+    from all others.
+    """
     lying = list(sentences(passage.text))
     if not lying:
         return None
@@ -172,14 +244,23 @@ def _terms(sql: apsw.Connection, index: Index, passage: _Passage, random: Random
     chosen = rarest(_frequencies(sql, index, telling(tokens(passage.text[start:end]))))
     for count in range(FEWEST_TERMS, MOST_TERMS + 1):
         if len(chosen) >= count and _is_telling(sql, index, chosen[:count]):
-            return _item("terms", " ".join(chosen[:count]), passage, passage.start + start, passage.start + end)
+            return _item(
+                "terms",
+                " ".join(chosen[:count]),
+                passage,
+                passage.start + start,
+                passage.start + end,
+            )
     return None
 
 
 def _sentence(sql: apsw.Connection, index: Index, passage: _Passage, random: Random) -> Item | None:
     """A sentence without its rarest words, unless it stands in other passages too."""
-    prose = [(start, end) for start, end in sentences(passage.text)
-             if start < passage.length and is_prose(passage.text[start:end])]
+    prose = [
+        (start, end)
+        for start, end in sentences(passage.text)
+        if start < passage.length and is_prose(passage.text[start:end])
+    ]
     if not prose:
         return None
     start, end = random.choice(prose)
@@ -187,15 +268,27 @@ def _sentence(sql: apsw.Connection, index: Index, passage: _Passage, random: Ran
     frequencies = _frequencies(sql, index, telling(asked))
     if len(frequencies) < FEWEST_TERMS + 1 or not _is_telling(sql, index, list(frequencies)):
         return None
-    return _item("sentence", " ".join(vague(asked, frequencies)), passage, passage.start + start, passage.start + end)
+    return _item(
+        "sentence",
+        " ".join(vague(asked, frequencies)),
+        passage,
+        passage.start + start,
+        passage.start + end,
+    )
 
 
 _MAKERS: Mapping[str, Callable[[apsw.Connection, Index, _Passage, Random], Item | None]] = {
-    "title": _title, "heading": _heading, "terms": _terms, "sentence": _sentence}
+    "title": _title,
+    "heading": _heading,
+    "terms": _terms,
+    "sentence": _sentence,
+}
 
 
 def _item(kind: str, query: str, passage: _Passage, start: int, end: int) -> Item:
-    return Item(kind=kind, query=words.plain(query), document=passage.document, start=start, end=end)
+    return Item(
+        kind=kind, query=words.plain(query), document=passage.document, start=start, end=end
+    )
 
 
 def _frequencies(sql: apsw.Connection, index: Index, terms: Sequence[str]) -> dict[str, int]:
@@ -204,4 +297,6 @@ def _frequencies(sql: apsw.Connection, index: Index, terms: Sequence[str]) -> di
 
 def _is_telling(sql: apsw.Connection, index: Index, terms: Sequence[str]) -> bool:
     """Whether hardly any other chunk has all of these words."""
-    return index.matching.frequency(sql, " AND ".join(map(words.quote, terms)), NEARLY + 1) <= NEARLY
+    return (
+        index.matching.frequency(sql, " AND ".join(map(words.quote, terms)), NEARLY + 1) <= NEARLY
+    )

@@ -1,1 +1,3 @@
-"""What a person types: commands that are thin over the library. Nothing here is imported by the library."""
+"""What a person types: commands that are thin over the library. Nothing here is imported by the
+library.
+"""

@@ -26,8 +26,14 @@ class Question:
 
 QUESTIONS = (
     Question("by an exact word", "E-4021"),
-    Question("by a paraphrase that shares no word with its answer", "how do I avoid getting seasick?"),
-    Question("filtered by metadata: year = 2025", "how often is the lens cleaned?", {"metadata.year": 2025}),
+    Question(
+        "by a paraphrase that shares no word with its answer", "how do I avoid getting seasick?"
+    ),
+    Question(
+        "filtered by metadata: year = 2025",
+        "how often is the lens cleaned?",
+        {"metadata.year": 2025},
+    ),
 )
 
 
@@ -37,20 +43,29 @@ def demo() -> None:
     from mcpvectordb import Database
     from mcpvectordb.cli.main import configured
 
-    with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / "demo.db", config=configured()) as db:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Database(Path(folder) / "demo.db", config=configured()) as db,
+    ):
         began = time.perf_counter()
         shipped = resources.files("mcpvectordb").joinpath("cli/demo_pages").iterdir()
-        pages = sorted((each for each in shipped if each.name.endswith(".md")), key=lambda each: each.name)
+        pages = sorted(
+            (each for each in shipped if each.name.endswith(".md")), key=lambda each: each.name
+        )
         with bar("reading", "pages") as move:
             for number, page in enumerate(pages, 1):
-                db.documents.ingest_text(page.read_text("utf-8"), source=page.name, library="demo", embed=False)
+                db.documents.ingest_text(
+                    page.read_text("utf-8"), source=page.name, library="demo", embed=False
+                )
                 move(Progress(step="ingest", done=number, total=len(pages)))
         with bar("embedding", "chunks") as move:
             db.embed_pending(progress=move)
         stats = db.stats()
         console = out()
-        console.print(f"{stats.documents} pages in {stats.chunks} chunks, embedded with {stats.model}, "
-                      f"in {time.perf_counter() - began:.1f} s: one file of {stats.bytes / 1e6:.1f} MB.\n")
+        console.print(
+            f"{stats.documents} pages in {stats.chunks} chunks, embedded with {stats.model}, "
+            f"in {time.perf_counter() - began:.1f} s: one file of {stats.bytes / 1e6:.1f} MB.\n"
+        )
         for question in QUESTIONS:
             _ask(db, question)
     console.print(_NEXT, markup=False)
@@ -74,4 +89,4 @@ _NEXT = """Next:
   mcpvectordb ingest ~/Documents          put a folder in
   mcpvectordb search "what did we decide about the budget?"
   mcpvectordb --help                      everything else
-  mcpvectordb-server --help               offer the file to Claude, Cursor, VS Code and other MCP hosts"""
+  mcpvectordb-server --help               offer the file to Claude, Cursor and other MCP hosts"""

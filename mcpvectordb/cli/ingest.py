@@ -21,24 +21,55 @@ if TYPE_CHECKING:
     from mcpvectordb import Database
 
 # Longest first: ">=" must not be read as ">".
-_SIGNS = {"!=": "ne", ">=": "gte", "<=": "lte", "^=": "starts_with", "*=": "contains", "=": "eq", ">": "gt", "<": "lt"}
+_SIGNS = {
+    "!=": "ne",
+    ">=": "gte",
+    "<=": "lte",
+    "^=": "starts_with",
+    "*=": "contains",
+    "=": "eq",
+    ">": "gt",
+    "<": "lt",
+}
 
 library_option = click.option("--library", "-l", metavar="NAME", help="Only this library.")
-where_option = click.option("--where", "-w", "conditions", multiple=True, metavar="FIELD=VALUE",
-                            help="A condition on a field or metadata.KEY: = != > >= < <= *= (contains) ^= (starts with). "
-                                 "Repeatable.")
+where_option = click.option(
+    "--where",
+    "-w",
+    "conditions",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="A condition on a field or metadata.KEY: = != > >= < <= *= (contains) ^= (starts with). "
+    "Repeatable.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="PATH|URL|- ...")
-@click.option("--library", "-l", default="default", show_default=True, metavar="NAME", help="Where to put it.")
-@click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Metadata to keep with it. Repeatable.")
+@click.option(
+    "--library", "-l", default="default", show_default=True, metavar="NAME", help="Where to put it."
+)
+@click.option(
+    "--metadata",
+    "-m",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Metadata to keep with it. Repeatable.",
+)
 @click.option("--no-embed", is_flag=True, help="Store now, found by words; run `embed` later.")
-@click.option("--source", "name", metavar="NAME", help="The name of what comes on standard input (-).")
+@click.option(
+    "--source", "name", metavar="NAME", help="The name of what comes on standard input (-)."
+)
 @click.pass_context
-def ingest(context: click.Context, sources: tuple[str, ...], library: str, metadata: tuple[str, ...], no_embed: bool,
-           name: str | None) -> None:
+def ingest(
+    context: click.Context,
+    sources: tuple[str, ...],
+    library: str,
+    metadata: tuple[str, ...],
+    no_embed: bool,
+    name: str | None,
+) -> None:
     """Put files, folders, web pages or standard input into the database."""
     kept = dict(_pair(each) for each in metadata)
     done = _Done()
@@ -62,17 +93,28 @@ def ingest(context: click.Context, sources: tuple[str, ...], library: str, metad
 @click.option("--offset", default=0, type=click.IntRange(min=0))
 @json_option
 @click.pass_context
-def list_(context: click.Context, library: str | None, conditions: tuple[str, ...], limit: int, offset: int,
-          as_json: bool) -> None:
+def list_(
+    context: click.Context,
+    library: str | None,
+    conditions: tuple[str, ...],
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
     """List documents, newest first."""
     with opened(context) as db:
-        documents = db.documents.browse(library=library, where=conditions_from(conditions), limit=limit, offset=offset)
+        documents = db.documents.browse(
+            library=library, where=conditions_from(conditions), limit=limit, offset=offset
+        )
         total = db.documents.count(library=library, where=conditions_from(conditions))
     if as_json:
         print_json({"documents": documents, "total": total})
         return
     for document in documents:
-        click.echo(f"{document.id}  {document.library}  {document.chunks:>4} chunks  {document.title}  ({document.source})")
+        click.echo(
+            f"{document.id}  {document.library}  {document.chunks:>4} chunks  {document.title}  "
+            f"({document.source})"
+        )
     click.echo(f"{len(documents)} of {total} documents", err=True)
 
 
@@ -106,7 +148,9 @@ def embed(context: click.Context) -> None:
     """Embed what is not yet found by meaning; safe to stop, and to run several times at once."""
     with opened(context) as db:
         done = embed_waiting(db)
-        click.echo(f"{embedded_in(done) or '0 chunks embedded'}, {db.stats().pending} still waiting")
+        click.echo(
+            f"{embedded_in(done) or '0 chunks embedded'}, {db.stats().pending} still waiting"
+        )
 
 
 def embed_waiting(db: Database) -> Embedded:
@@ -115,6 +159,7 @@ def embed_waiting(db: Database) -> Embedded:
         return Embedded()
     began, last = time.monotonic(), [Progress(step="embed", done=0, total=None)]
     with bar("embedding", "chunks") as move:
+
         def listen(progress: Progress) -> None:
             last[0] = progress
             move(progress)
@@ -134,7 +179,10 @@ class _Done:
     def told(self) -> str:
         """All of it in one line."""
         skipped = f"passed over: {counted(self.skipped)}" if self.skipped else ""
-        return "; ".join(filter(None, [counted(self.counts), skipped, embedded_in(self.embedded)])) or "nothing to do"
+        return (
+            "; ".join(filter(None, [counted(self.counts), skipped, embedded_in(self.embedded)]))
+            or "nothing to do"
+        )
 
     def failed(self, message: object) -> None:
         """Count a failure and tell it."""
@@ -142,11 +190,15 @@ class _Done:
         complain(message)
 
 
-def _bring_folder(db: Database, folder: str, done: _Done, library: str, metadata: dict[str, Any], embed: bool) -> None:
+def _bring_folder(
+    db: Database, folder: str, done: _Done, library: str, metadata: dict[str, Any], embed: bool
+) -> None:
     """Ingest what is in a folder; a failure is one line and does not stop the others."""
     try:
         with bar(f"reading {folder}", "files") as move:
-            synced = db.documents.ingest_folder(folder, library=library, metadata=metadata, embed=embed, progress=move)
+            synced = db.documents.ingest_folder(
+                folder, library=library, metadata=metadata, embed=embed, progress=move
+            )
     except IngestError as error:
         done.failed(error)
         return
@@ -158,12 +210,19 @@ def _bring_folder(db: Database, folder: str, done: _Done, library: str, metadata
     done.embedded += synced.embedded
 
 
-def _bring(db: Database, source: str, done: _Done, library: str, metadata: dict[str, Any], name: str | None) -> None:
+def _bring(
+    db: Database, source: str, done: _Done, library: str, metadata: dict[str, Any], name: str | None
+) -> None:
     """Store a file, a page or standard input without embedding it; a failure is one line."""
     try:
         if source == "-":
-            stored = db.documents.ingest_text(decode(sys.stdin.buffer.read()), source=name or "standard input", library=library,
-                                              metadata=metadata, embed=False)
+            stored = db.documents.ingest_text(
+                decode(sys.stdin.buffer.read()),
+                source=name or "standard input",
+                library=library,
+                metadata=metadata,
+                embed=False,
+            )
         else:
             stored = db.documents.ingest(source, library=library, metadata=metadata, embed=False)
         done.counts["unchanged" if stored.status == "skipped" else stored.status] += 1
@@ -179,7 +238,9 @@ def _resolved(db: Database, name: str) -> str:
         for source in (name, str(Path(name).expanduser().resolve())):
             if found := db.documents.browse(where={"source": source}, limit=1):
                 return found[0].id
-        raise NotFound(f"no document has the id or path {name}; `mcpvectordb list` shows what there is") from None
+        raise NotFound(
+            f"no document has the id or path {name}; `mcpvectordb list` shows what there is"
+        ) from None
 
 
 def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:
@@ -191,8 +252,12 @@ def _condition(text: str) -> Condition:
     for position in range(len(text)):
         for sign, operator in _SIGNS.items():
             if text.startswith(sign, position) and position:
-                return Condition(text[:position].strip(), operator, _value(text[position + len(sign):]))
-    raise InvalidInput(f"{text!r} is no condition; write FIELD=VALUE, for example metadata.year>=2024")
+                return Condition(
+                    text[:position].strip(), operator, _value(text[position + len(sign) :])
+                )
+    raise InvalidInput(
+        f"{text!r} is no condition; write FIELD=VALUE, for example metadata.year>=2024"
+    )
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     from mcpvectordb import Database, Synced
 
-QUIET_MS, LONGEST_MS = 500, 5_000  # how long a folder must be quiet before it is synced, and after which time it is anyway
+QUIET_MS, LONGEST_MS = (
+    500,
+    5_000,
+)  # how long a folder must be quiet before it is synced, and after which time it is anyway
 REGULARLY = 300.0  # seconds; systems may lose some news of changes
 
 
@@ -32,15 +35,36 @@ def library() -> None:
 @library.command()
 @click.argument("name")
 @click.argument("directory", metavar="DIR")
-@click.option("--pattern", default=EVERYTHING, show_default=True, metavar="GLOB",
-              help="Which files: * stays in its folder, **/ crosses folders, {md,txt} is one of both.")
-@click.option("--ignore", multiple=True, metavar="GLOB", help="What to leave out, as in a .gitignore. Repeatable.")
+@click.option(
+    "--pattern",
+    default=EVERYTHING,
+    show_default=True,
+    metavar="GLOB",
+    help="Which files: * stays in its folder, **/ crosses folders, {md,txt} is one of both.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="GLOB",
+    help="What to leave out, as in a .gitignore. Repeatable.",
+)
 @click.option("--description", default="", metavar="TEXT", help="What it is about.")
 @click.pass_context
-def add(context: click.Context, name: str, directory: str, pattern: str, ignore: tuple[str, ...], description: str) -> None:
-    """Let a library follow a folder; .gitignore and .mcpvectordbignore in it are obeyed. Again, to change the options."""
+def add(
+    context: click.Context,
+    name: str,
+    directory: str,
+    pattern: str,
+    ignore: tuple[str, ...],
+    description: str,
+) -> None:
+    """Let a library follow a folder; .gitignore and .mcpvectordbignore in it are obeyed. Again, to
+    change the options.
+    """
     with opened(context, make=True) as db:
-        db.documents.add_library(name, directory, pattern=pattern, ignore=ignore, description=description)
+        db.documents.add_library(
+            name, directory, pattern=pattern, ignore=ignore, description=description
+        )
         root = next(each.root for each in db.documents.libraries() if each.name == name)
     click.echo(f"{name} follows {root}; bring its files in with: mcpvectordb sync {name}")
 
@@ -51,7 +75,9 @@ def add(context: click.Context, name: str, directory: str, pattern: str, ignore:
 @click.argument("text")
 @click.pass_context
 def describe(context: click.Context, name: str, path: str, text: str) -> None:
-    """Say what a part of a library is about (SUBPATH / is all of it); an empty text takes it back."""
+    """Say what a part of a library is about (SUBPATH / is all of it); an empty text takes it
+    back.
+    """
     with opened(context) as db:
         db.documents.describe(name, path, text)
 
@@ -74,13 +100,21 @@ def list_(context: click.Context, as_json: bool) -> None:
 
 @library.command()
 @click.argument("name")
-@click.option("--keep-documents", is_flag=True, help="Keep what is in it; only the folder is followed no more.")
+@click.option(
+    "--keep-documents",
+    is_flag=True,
+    help="Keep what is in it; only the folder is followed no more.",
+)
 @click.pass_context
 def remove(context: click.Context, name: str, keep_documents: bool) -> None:
     """Remove a library and its documents from the database; the folder is not touched."""
     with opened(context) as db:
         removed = db.documents.remove_library(name, keep_documents=keep_documents)
-    click.echo(f"removed {name} with {removed} documents" if not keep_documents else f"{name} follows no folder any more")
+    click.echo(
+        f"removed {name} with {removed} documents"
+        if not keep_documents
+        else f"{name} follows no folder any more"
+    )
 
 
 @click.command()
@@ -117,9 +151,13 @@ def _roots(db: Database, name: str | None) -> dict[str, Path]:
     """The folders that are followed, by the library's name."""
     roots = {each.name: Path(each.root) for each in db.documents.libraries() if each.root}
     if name is not None and name not in roots:
-        fail(f"no library {name!r} follows a folder; `mcpvectordb library list` shows those that do")
+        fail(
+            f"no library {name!r} follows a folder; `mcpvectordb library list` shows those that do"
+        )
     if not roots:
-        fail("no library follows a folder yet: let one do so with `mcpvectordb library add NAME DIR`")
+        fail(
+            "no library follows a folder yet: let one do so with `mcpvectordb library add NAME DIR`"
+        )
     return roots if name is None else {name: roots[name]}
 
 
@@ -138,35 +176,66 @@ def _sync(db: Database, name: str, *, embed: bool) -> bool:
 
 
 def _told(done: Synced) -> str:
-    counts = {what: getattr(done, what) for what in ("indexed", "replaced", "moved", "removed", "unchanged")}
+    counts = {
+        what: getattr(done, what)
+        for what in ("indexed", "replaced", "moved", "removed", "unchanged")
+    }
     files = counted({**counts, "failed": len(done.failures)}) or "no files"
     skipped = f"passed over: {counted(done.skipped)}" if done.skipped else ""
-    return f"{done.library}: {'; '.join(filter(None, [files, skipped, embedded_in(done.embedded)]))}"
+    return (
+        f"{done.library}: {'; '.join(filter(None, [files, skipped, embedded_in(done.embedded)]))}"
+    )
 
 
 def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:
-    """The libraries to sync: all at first and now and then, else those in whose folders something has changed."""
+    """The libraries to sync: all at first and now and then, else those in whose folders something
+    has changed.
+    """
     from watchfiles import watch as watched
 
     click.echo(f"watching {', '.join(map(str, roots.values()))}; stop it with Ctrl-C")
     due = 0.0  # the first sync comes when the watch is on, so that no change falls between the two
     try:
-        for changes in watched(*roots.values(), watch_filter=_matters(roots, database), debounce=LONGEST_MS, step=QUIET_MS,
-                               rust_timeout=QUIET_MS, yield_on_timeout=True, ignore_permission_denied=True):
+        for changes in watched(
+            *roots.values(),
+            watch_filter=_matters(roots, database),
+            debounce=LONGEST_MS,
+            step=QUIET_MS,
+            rust_timeout=QUIET_MS,
+            yield_on_timeout=True,
+            ignore_permission_denied=True,
+        ):
             if changes:
-                yield [name for name, root in roots.items() if any(Path(path).is_relative_to(root) for _, path in changes)]
+                yield [
+                    name
+                    for name, root in roots.items()
+                    if any(Path(path).is_relative_to(root) for _, path in changes)
+                ]
             elif time.monotonic() >= due:
                 due = time.monotonic() + REGULARLY
                 yield list(roots)
     except (OSError, RuntimeError) as error:
-        fail(f"the folders cannot be watched: {error}; run `sync` now and then, or set WATCHFILES_FORCE_POLLING=1")
+        fail(
+            f"the folders cannot be watched: {error}; run `sync` now and then, or set "
+            f"WATCHFILES_FORCE_POLLING=1"
+        )
 
 
 def _matters(roots: dict[str, Path], database: Path) -> Callable[[Change, str], bool]:
-    """A filter for changes: not of hidden files, and not those that a sync itself makes in the database."""
+    """A filter for changes: not of hidden files, and not those that a sync itself makes in the
+    database.
+    """
+
     def matters(change: Change, path: str) -> bool:
-        inside = [Path(path).relative_to(root).parts for root in roots.values() if Path(path).is_relative_to(root)]
-        hidden = all(any(part.startswith(".") and part not in IGNORE_FILES for part in parts) for parts in inside)
+        inside = [
+            Path(path).relative_to(root).parts
+            for root in roots.values()
+            if Path(path).is_relative_to(root)
+        ]
+        hidden = all(
+            any(part.startswith(".") and part not in IGNORE_FILES for part in parts)
+            for parts in inside
+        )
         return not hidden and not path.startswith(str(database))
 
     return matters

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 DB_VARIABLE = "MCPVECTORDB_DB"
 
-# The module in which each command lives, and how its own help begins: --help then loads none of them.
+# The module in which each command lives, and how its own help begins: --help then loads none of
+# them.
 COMMANDS = {
     "ingest": ("ingest", "Put files, folders, web pages or standard input into the database"),
     "search": ("search", "Find passages"),
@@ -63,7 +64,9 @@ class Program(click.Group):
         if name not in COMMANDS:
             return None
         attribute = "list_" if name == "list" else name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"mcpvectordb.cli.{COMMANDS[name][0]}"), attribute)
+        command: click.Command = getattr(
+            import_module(f"mcpvectordb.cli.{COMMANDS[name][0]}"), attribute
+        )
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -73,8 +76,14 @@ class Program(click.Group):
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--db", "path", metavar="FILE", type=click.Path(path_type=Path), envvar=DB_VARIABLE,
-              help=f"The database file [environment: {DB_VARIABLE}; default: notes.db in your data folder].")
+@click.option(
+    "--db",
+    "path",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar=DB_VARIABLE,
+    help=f"The database file [environment: {DB_VARIABLE}; default: notes.db in your data folder].",
+)
 @click.version_option(__version__, prog_name="mcpvectordb")
 @click.pass_context
 def program(context: click.Context, path: Path | None) -> None:
@@ -83,14 +92,19 @@ def program(context: click.Context, path: Path | None) -> None:
 
 
 @contextlib.contextmanager
-def opened(context: click.Context, *, make: bool = False, read_only: bool = False) -> Iterator[Database]:
+def opened(
+    context: click.Context, *, make: bool = False, read_only: bool = False
+) -> Iterator[Database]:
     """The database the user means; only commands that `make` one create it."""
     from mcpvectordb import Database
 
     path = database_path(context)
     if not path.expanduser().exists() and str(path) != ":memory:":
         if not make:
-            fail(f"there is no database {path}: put something in with `mcpvectordb --db {path} ingest PATH`")
+            fail(
+                f"there is no database {path}: put something in with `mcpvectordb --db {path} "
+                f"ingest PATH`"
+            )
         if context.find_root().obj is None:
             path.parent.mkdir(parents=True, exist_ok=True)
     with Database(path, config=configured(read_only=read_only)) as db:
@@ -131,4 +145,7 @@ def main() -> None:
     except MCPVectorDBError as error:
         fail(error)
     except Exception as error:
-        fail(f"internal error ({type(error).__name__}: {error}); the file is sound, please report this")
+        fail(
+            f"internal error ({type(error).__name__}: {error}); the file is sound, please report "
+            f"this"
+        )

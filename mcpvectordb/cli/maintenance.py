@@ -22,7 +22,9 @@ def stats(context: click.Context, as_json: bool) -> None:
         print_json(found)
         return
     for name, value in plain(found).items():
-        click.echo(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value or '-'}")
+        click.echo(
+            f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value or '-'}"
+        )
 
 
 @click.command()
@@ -62,7 +64,9 @@ def compact(context: click.Context) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_context
 def copy(context: click.Context, target: Path) -> None:
-    """Write a complete copy as one file; safe while others use the database (never use cp on an open one)."""
+    """Write a complete copy as one file; safe while others use the database (never use cp on an
+    open one).
+    """
     with opened(context) as db, busy("copying"):
         written = db.copy_to(target)
     click.echo(f"copied to {written}")
@@ -81,9 +85,14 @@ def salvage(damaged: Path, target: Path, as_json: bool) -> None:
     if as_json:
         print_json(done)
         return
-    saved = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in done.rows.items() if count)
+    saved = ", ".join(
+        f"{count:,} {name.replace('_', ' ')}" for name, count in done.rows.items() if count
+    )
     click.echo(f"saved into {done.path}: {saved or 'nothing'}")
-    for line in (*(f"lost: {each}" for each in done.lost), *(f"not sure to be whole: {each}" for each in done.incomplete)):
+    for line in (
+        *(f"lost: {each}" for each in done.lost),
+        *(f"not sure to be whole: {each}" for each in done.incomplete),
+    ):
         click.echo(line)
     if done.incomplete:
         click.echo("ingest those again to make them whole")

@@ -29,15 +29,26 @@ def list_(as_json: bool) -> None:
 
     folder = configured().models_folder()
     models = [*CATALOGUE.values(), *weights.added(folder)]
-    rows = [{"name": each.name, "kind": each.kind, "dimension": each.dimension, "max_tokens": each.max_tokens,
-             "licence": each.licence, "installed": weights.installed(each, folder),
-             "get_it": "" if weights.installed(each, folder) else each.command} for each in models]
+    rows = [
+        {
+            "name": each.name,
+            "kind": each.kind,
+            "dimension": each.dimension,
+            "max_tokens": each.max_tokens,
+            "licence": each.licence,
+            "installed": weights.installed(each, folder),
+            "get_it": "" if weights.installed(each, folder) else each.command,
+        }
+        for each in models
+    ]
     if as_json:
         print_json({"models": rows})
         return
     for row in rows:
-        click.echo(f"{row['name']:<28} {row['kind']:<9} {row['dimension']:>4} d  "
-                   f"{'installed' if row['installed'] else row['get_it']}")
+        click.echo(
+            f"{row['name']:<28} {row['kind']:<9} {row['dimension']:>4} d  "
+            f"{'installed' if row['installed'] else row['get_it']}"
+        )
 
 
 @model.command()
@@ -59,21 +70,37 @@ def pull(name: str) -> None:
 @click.option("--pooling", type=click.Choice(["mean", "cls"]), help="How token vectors become one.")
 @click.option("--query-prefix", help="Text put in front of questions.")
 @click.option("--document-prefix", help="Text put in front of passages.")
-def add(directory: Path, name: str | None, pooling: Pooling | None, query_prefix: str | None,
-        document_prefix: str | None) -> None:
+def add(
+    directory: Path,
+    name: str | None,
+    pooling: Pooling | None,
+    query_prefix: str | None,
+    document_prefix: str | None,
+) -> None:
     """Add a model of your own: a folder with an ONNX encoder and its tokenizer.json."""
     from mcpvectordb.embedding.add_model import add as add_model
 
-    added = add_model(directory, configured().models_folder(), name=name, pooling=pooling, query_prefix=query_prefix,
-                      document_prefix=document_prefix)
-    click.echo(f"{added.name} is ready ({added.dimension} d); use it with: mcpvectordb model use {added.name}")
+    added = add_model(
+        directory,
+        configured().models_folder(),
+        name=name,
+        pooling=pooling,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+    )
+    click.echo(
+        f"{added.name} is ready ({added.dimension} d); use it with: mcpvectordb model use "
+        f"{added.name}"
+    )
 
 
 @model.command()
 @click.argument("name")
 @click.pass_context
 def use(context: click.Context, name: str) -> None:
-    """Embed the whole file again with another model; searches go on with the old one until it is done."""
+    """Embed the whole file again with another model; searches go on with the old one until it is
+    done.
+    """
     with opened(context) as db, bar(f"embedding with {name}", "chunks") as move:
         db.use_model(name, progress=move)
     click.echo(f"the file now uses {name}")

@@ -57,7 +57,8 @@ def plain(value: object) -> Any:
 
 @contextlib.contextmanager
 def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
-    """A progress bar on stderr with rate and time left; the callback moves it. Without a label it tells the step.
+    """A progress bar on stderr with rate and time left; the callback moves it. Without a label it
+    tells the step.
 
     When files are in and only the model is still at work, it goes on with chunks.
     """
@@ -65,16 +66,32 @@ def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"),
-               TextColumn("{task.fields[pace]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TextColumn("{task.fields[pace]}"),
+        TimeElapsedColumn(),
+    )
     with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         task = bars.add_task(label, total=None, unit=unit, pace="")
 
         def move(progress: Progress) -> None:
-            name, counted = ("embedding", "chunks") if progress.step == "embed" else (label or progress.step, unit)
-            bars.update(task, completed=progress.done, total=progress.total, description=name, unit=counted)
+            name, counted = (
+                ("embedding", "chunks")
+                if progress.step == "embed"
+                else (label or progress.step, unit)
+            )
+            bars.update(
+                task, completed=progress.done, total=progress.total, description=name, unit=counted
+            )
             speed, left = bars.tasks[0].speed, bars.tasks[0].time_remaining
-            guessed = f"{speed:,.1f}/s, {timedelta(seconds=int(left))} left" if speed and left is not None else ""
+            guessed = (
+                f"{speed:,.1f}/s, {timedelta(seconds=int(left))} left"
+                if speed and left is not None
+                else ""
+            )
             bars.update(task, pace=progress.pace or guessed)
 
         yield move
@@ -82,7 +99,11 @@ def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
 
 def embedded_in(done: Embedded) -> str:
     """What went through the model; "" when nothing did."""
-    return f"{done.chunks:,} chunks embedded ({done.tokens:,} tokens, {done.tokens_per_second:,.0f}/s)" if done.chunks else ""
+    return (
+        f"{done.chunks:,} chunks embedded ({done.tokens:,} tokens, {done.tokens_per_second:,.0f}/s)"
+        if done.chunks
+        else ""
+    )
 
 
 @contextlib.contextmanager

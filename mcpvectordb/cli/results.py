@@ -38,21 +38,33 @@ def shown(db: Database, results: Results[Chunk], query: str) -> list[Shown]:
 def _shown(db: Database, hit: Hit[Chunk], query: str) -> Shown:
     document = hit.item.document
     context = "\n\n".join(db.documents.descriptions(document.library, document.source))
-    return Shown(f"#{document.hash[:6]}", round(hit.score, 4), document.path, document.title, context, hit.item.first_line,
-                 db.documents.snippet(hit.item, query))
+    return Shown(
+        f"#{document.hash[:6]}",
+        round(hit.score, 4),
+        document.path,
+        document.title,
+        context,
+        hit.item.first_line,
+        db.documents.snippet(hit.item, query),
+    )
 
 
 def files(found: list[Shown]) -> str:
     """One line per document: docid, score, path, context."""
     best = {each.file: each for each in reversed(found)}
-    return _csv([[each.docid, each.score, each.file, each.context] for each in reversed(best.values())])
+    return _csv(
+        [[each.docid, each.score, each.file, each.context] for each in reversed(best.values())]
+    )
 
 
 def markdown(found: list[Shown]) -> str:
     """A section per hit; what it says is quoted."""
-    return "\n".join(f"## {each.file}:{each.line}\n\n**{each.title}** ({each.docid}, {each.score:.2f})\n\n"
-                     + (f"*{each.context}*\n\n" if each.context else "")
-                     + "".join(f"> {line}\n" for line in each.snippet.split("\n")) for each in found)
+    return "\n".join(
+        f"## {each.file}:{each.line}\n\n**{each.title}** ({each.docid}, {each.score:.2f})\n\n"
+        + (f"*{each.context}*\n\n" if each.context else "")
+        + "".join(f"> {line}\n" for line in each.snippet.split("\n"))
+        for each in found
+    )
 
 
 def table(found: list[Shown]) -> str:
@@ -67,13 +79,23 @@ def xml(found: list[Shown]) -> str:
 
     def attributes(each: Shown) -> str:
         named = {name: value for name, value in asdict(each).items() if name != "snippet"}
-        return " ".join(f"{name}={quoteattr(_NOT_XML.sub('�', str(value)))}" for name, value in named.items())
+        return " ".join(
+            f"{name}={quoteattr(_NOT_XML.sub('�', str(value)))}" for name, value in named.items()
+        )
 
-    elements = [f"  <file {attributes(each)}>{escape(_NOT_XML.sub('�', each.snippet))}</file>\n" for each in found]
+    elements = [
+        f"  <file {attributes(each)}>{escape(_NOT_XML.sub('�', each.snippet))}</file>\n"
+        for each in found
+    ]
     return f"<results>\n{''.join(elements)}</results>\n"
 
 
-FORMATS: Mapping[str, Callable[[list[Shown]], str]] = {"files": files, "md": markdown, "csv": table, "xml": xml}
+FORMATS: Mapping[str, Callable[[list[Shown]], str]] = {
+    "files": files,
+    "md": markdown,
+    "csv": table,
+    "xml": xml,
+}
 
 
 def for_people(results: Results[Chunk], offset: int = 0, *, explain: bool = False) -> None:
@@ -87,23 +109,36 @@ def for_people(results: Results[Chunk], offset: int = 0, *, explain: bool = Fals
         console.print()
     if results.verdict or not results.hits:
         console.print(results.verdict or "nothing found", markup=False)
-    console.print(f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim", markup=False)
+    console.print(
+        f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim", markup=False
+    )
     for remark in left_undone(results):
         complain(remark)
 
 
 def left_undone(results: Results[Chunk]) -> list[str]:
     """What was asked for and could not be done, and why."""
-    return [f"{'relevance is not known' if leg == 'relevance' else f'not searched by {leg}'}: {reason}"
-            for leg, reason in results.reasons.items()]
+    return [
+        f"{'relevance is not known' if leg == 'relevance' else f'not searched by {leg}'}: {reason}"
+        for leg, reason in results.reasons.items()
+    ]
 
 
 def _explained(hit: Hit[Chunk]) -> str:
     """What each leg said of a hit."""
     scores = hit.scores
-    parts = [("BM25", scores.text, scores.text_rank), ("cosine", scores.vector, scores.vector_rank),
-             ("sum of ranks", scores.rrf, None), ("reranker", scores.rerank, None), ("relevance", hit.relevance, None)]
-    told = [f"{name} {figure:.4f}" + (f" (rank {rank})" if rank else "") for name, figure, rank in parts if figure is not None]
+    parts = [
+        ("BM25", scores.text, scores.text_rank),
+        ("cosine", scores.vector, scores.vector_rank),
+        ("sum of ranks", scores.rrf, None),
+        ("reranker", scores.rerank, None),
+        ("relevance", hit.relevance, None),
+    ]
+    told = [
+        f"{name} {figure:.4f}" + (f" (rank {rank})" if rank else "")
+        for name, figure, rank in parts
+        if figure is not None
+    ]
     return "   " + ", ".join(told)
 
 

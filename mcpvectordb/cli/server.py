@@ -15,7 +15,9 @@ def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
     from mcpvectordb_server.__main__ import main
 
     db = context.find_root().obj
-    raise SystemExit(main([*(["--db", str(db)] if db else []), *arguments], prog="mcpvectordb serve"))
+    raise SystemExit(
+        main([*(["--db", str(db)] if db else []), *arguments], prog="mcpvectordb serve")
+    )
 
 
 @click.command()
@@ -24,8 +26,12 @@ def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
 @click.option("--dry-run", is_flag=True, help="Show the change without making it.")
 @click.argument("arguments", nargs=-1, metavar="[-- SERVER OPTIONS]")
 @click.pass_context
-def setup(context: click.Context, host: str, remove: bool, dry_run: bool, arguments: tuple[str, ...]) -> None:
-    """Enter the server into the settings of a host: claude-desktop, claude-code, cursor, vscode, windsurf or zed."""
+def setup(
+    context: click.Context, host: str, remove: bool, dry_run: bool, arguments: tuple[str, ...]
+) -> None:
+    """Enter the server into the settings of a host: claude-desktop, claude-code, cursor, vscode,
+    windsurf or zed.
+    """
     from mcpvectordb_server.options import default_db
     from mcpvectordb_server.setup import set_up
 

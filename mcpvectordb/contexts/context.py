@@ -36,7 +36,9 @@ class Entry(Record):
 
 
 class Change(Record):
-    """What to change in a context; what is None stays as it is. `metadata_patch` is a JSON Merge Patch (RFC 7396)."""
+    """What to change in a context; what is None stays as it is. `metadata_patch` is a JSON Merge
+    Patch (RFC 7396).
+    """
 
     id: int
     text: str | None = None
@@ -47,7 +49,9 @@ class Change(Record):
 
 
 class Context(Record):
-    """What an agent or its user said in a thread. `images` are there only when they were asked for."""
+    """What an agent or its user said in a thread. `images` are there only when they were asked
+    for.
+    """
 
     id: int
     thread: str
@@ -62,7 +66,8 @@ class Context(Record):
 
 
 class Stored(Record):
-    """What adding a context did: a text that the same source just said in the same thread is not stored twice.
+    """What adding a context did: a text that the same source just said in the same thread is not
+    stored twice.
 
     `note` says why the context is not found by meaning yet, when it is not.
     """
@@ -78,7 +83,9 @@ class Stored(Record):
 
 
 class Updated(Record):
-    """What changing a context did: `fields` are text, metadata, tags, images, content_type, embedding, where written."""
+    """What changing a context did: `fields` are text, metadata, tags, images, content_type,
+    embedding, where written.
+    """
 
     context: Context
     fields: tuple[str, ...]
@@ -86,7 +93,9 @@ class Updated(Record):
 
 
 class Outcome(Record, Generic[T]):
-    """What became of one item of a batch: its result, or the error that kept it out. `index` counts from 0."""
+    """What became of one item of a batch: its result, or the error that kept it out. `index` counts
+    from 0.
+    """
 
     index: int
     result: T | None = None
@@ -94,7 +103,9 @@ class Outcome(Record, Generic[T]):
 
 
 class Thread(Record):
-    """A thread of contexts; `sources` is how many different ones spoke in it, `last_id` its newest context."""
+    """A thread of contexts; `sources` is how many different ones spoke in it, `last_id` its newest
+    context.
+    """
 
     name: str
     contexts: int
@@ -106,10 +117,12 @@ class Thread(Record):
 
 
 class ContextStats(Record):
-    """How much is on the contexts shelf. Threads and tags come with their counts, the most used first.
+    """How much is on the contexts shelf. Threads and tags come with their counts, the most used
+    first.
 
-    `embedded` counts the contexts that are found by meaning as a whole. `lacking` says why searches by meaning ("vector")
-    or a second look ("rerank") cannot be had on this machine; it has no word on what can.
+    `embedded` counts the contexts that are found by meaning as a whole. `lacking` says why searches
+    by meaning ("vector") or a second look ("rerank") cannot be had on this machine; it has no word
+    on what can.
     """
 
     contexts: int
@@ -126,7 +139,9 @@ class ContextStats(Record):
 
 
 class Page(Record, Sequence[T]):
-    """Some items of a list, in its order; `explained` says how they were found, when that was asked for."""
+    """Some items of a list, in its order; `explained` says how they were found, when that was asked
+    for.
+    """
 
     items: tuple[T, ...]
     explained: Explained | None = None

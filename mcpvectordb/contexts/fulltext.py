@@ -1,8 +1,11 @@
-"""The words of contexts in FTS5, each context as a whole: by their stems, and as they are spelled."""
+"""The words of contexts in FTS5, each context as a whole: by their stems, and as they are
+spelled.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import apsw
 
@@ -16,7 +19,9 @@ TABLES = (STEMS, SPELLINGS)
 
 
 class ContextWords:
-    """Rows have the context's id; the texts are in the chunks of `index`. Works inside the caller's transaction."""
+    """Rows have the context's id; the texts are in the chunks of `index`. Works inside the caller's
+    transaction.
+    """
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -32,12 +37,19 @@ class ContextWords:
         for removals in self._removals:
             removals.take_out(sql, [id])
 
-    def match(self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int) -> Ranked:
-        """The best contexts for an FTS5 expression, as (id, BM25), best first; of equals the newer."""
+    def match(
+        self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int
+    ) -> Ranked:
+        """The best contexts for an FTS5 expression, as (id, BM25), best first; of equals the
+        newer.
+        """
         table = STEMS if stemmed else SPELLINGS
         within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
-        rows = sql.execute(f"SELECT rowid, bm25({table}) AS s FROM {table} WHERE {table} MATCH ? {within}"
-                           "ORDER BY s, rowid DESC LIMIT ?", (expression, *allowed.bindings, limit))
+        rows = sql.execute(
+            f"SELECT rowid, bm25({table}) AS s FROM {table} WHERE {table} MATCH ? {within}"
+            "ORDER BY s, rowid DESC LIMIT ?",
+            (expression, *allowed.bindings, limit),
+        )
         return [(id, -score) for id, score in rows]
 
     def squeeze(self, sql: apsw.Connection) -> None:
@@ -56,7 +68,7 @@ class ContextWords:
         for removals in self._removals:
             yield from removals.flaws(sql)
         for table in TABLES:
-            if not same_words(sql, table, lambda scratch, table=table: self._fill(sql, table, scratch)):  # type: ignore[misc]
+            if not same_words(sql, table, partial(self._fill, sql, table)):
                 yield f"{table}: the words in the index are not those of the contexts"
 
     def _fill(self, sql: apsw.Connection, table: str, target: apsw.Connection) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """The patched value: members of objects are merged, null removes one, anything else replaces. Changes neither."""
+    """The patched value: members of objects are merged, null removes one, anything else replaces.
+    Changes neither.
+    """
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}

@@ -1,8 +1,9 @@
-"""Metadata keys of contexts that are indexed, so that filters on them need not look into every context.
+"""Metadata keys of contexts that are indexed, so that filters on them need not look into every
+context.
 
-The values of these keys stand in `contexts.folded` with their case folded, and each key has an index over them. A
-condition on one is narrowed to the values that could fulfil it; what then really does is for `filters` to say. Which
-keys they are is written in the file.
+The values of these keys stand in `contexts.folded` with their case folded, and each key has an
+index over them. A condition on one is narrowed to the values that could fulfil it; what then really
+does is for `filters` to say. Which keys they are is written in the file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from mcpvectordb.records import Condition
 from mcpvectordb.storage.file import key_index
 
 MAX_KEYS = 30
-MAX_CHARACTERS = 200  # of a value that go into the index; longer ones are told apart by looking at them
+MAX_CHARACTERS = (
+    200  # of a value that go into the index; longer ones are told apart by looking at them
+)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
@@ -32,26 +35,38 @@ def checked_names(names: Collection[str]) -> tuple[str, ...]:
     kept = tuple(dict.fromkeys(names))
     for name in kept:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 64:
-            raise InvalidInput(f"{name!r} cannot be indexed: a key has up to 64 letters, digits, _ and -, "
-                               "and a dot descends into an object")
+            raise InvalidInput(
+                f"{name!r} cannot be indexed: a key has up to 64 letters, digits, _ and -, "
+                "and a dot descends into an object"
+            )
     if len(kept) > MAX_KEYS or len({name.lower() for name in kept}) < len(kept):
-        raise InvalidInput(f"at most {MAX_KEYS} keys can be indexed, and none that differ only in their case")
+        raise InvalidInput(
+            f"at most {MAX_KEYS} keys can be indexed, and none that differ only in their case"
+        )
     return kept
 
 
 def folded(names: Sequence[str], values: Mapping[str, Any] | None) -> str | None:
     """What `contexts.folded` holds for metadata."""
-    found = {name: _folded(value) for name in names if isinstance(value := _at(values, name), str | int | float)}
+    found = {
+        name: _folded(value)
+        for name in names
+        if isinstance(value := _at(values, name), str | int | float)
+    }
     return json.dumps(found, ensure_ascii=False) if found else None
 
 
 def narrowed(names: Collection[str], where: Where | None) -> tuple[str, list[Any]]:
-    """A SQL condition on contexts `x` that the indexes serve and that every match of `where` fulfils."""
+    """A SQL condition on contexts `x` that the indexes serve and that every match of `where`
+    fulfils.
+    """
     pieces, bindings = [], []
     for condition in filters.conditions(where):
         possible = _possible(condition)
         if possible and (name := _name(condition.field)) in names:
-            pieces.append(f"json_extract(x.folded, '$.\"{name}\"') IN ({', '.join('?' * len(possible))})")
+            pieces.append(
+                f"json_extract(x.folded, '$.\"{name}\"') IN ({', '.join('?' * len(possible))})"
+            )
             bindings += possible
     return " AND ".join(pieces) or "1", bindings
 
@@ -76,14 +91,19 @@ class Keys:
     def use(self, sql: apsw.Connection, names: Collection[str]) -> None:
         """Index these keys and no others."""
         kept = checked_names(names)
-        sql.execute("INSERT OR REPLACE INTO settings (name, value) VALUES ('indexed_metadata', ?)", (json.dumps(kept),))
+        sql.execute(
+            "INSERT OR REPLACE INTO settings (name, value) VALUES ('indexed_metadata', ?)",
+            (json.dumps(kept),),
+        )
         self.rebuild(sql)
 
     def squeeze(self, sql: apsw.Connection) -> None:
         """These indexes hold nothing that is not needed."""
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Fold the values of all contexts again, and have an index for each key that the settings name, and for no other."""
+        """Fold the values of all contexts again, and have an index for each key that the settings
+        name, and for no other.
+        """
         sql.executemany("UPDATE contexts SET folded = ? WHERE id = ?", list(self._wrong(sql)))
         named, made = set(checked_names(self.names(sql))), _made(sql)
         for name in made - named:
@@ -107,7 +127,12 @@ class Keys:
 
 
 def _made(sql: apsw.Connection) -> set[str]:
-    return {name for (name,) in sql.execute("SELECT substr(name, 13) FROM sqlite_schema WHERE name GLOB 'context_key_*'")}
+    return {
+        name
+        for (name,) in sql.execute(
+            "SELECT substr(name, 13) FROM sqlite_schema WHERE name GLOB 'context_key_*'"
+        )
+    }
 
 
 def _at(values: Mapping[str, Any] | None, name: str) -> Any:
@@ -124,7 +149,9 @@ def _folded(value: str | int | float) -> str | int | float:
 def _name(field: str | tuple[str, ...]) -> str | None:
     """The name that a key at this path would be indexed under; a key with a dot in it has none."""
     first, *steps = field.split(".") if isinstance(field, str) else field
-    return ".".join(steps) if first == "metadata" and not any("." in step for step in steps) else None
+    return (
+        ".".join(steps) if first == "metadata" and not any("." in step for step in steps) else None
+    )
 
 
 def _possible(condition: Condition) -> list[str | int | float]:
@@ -132,7 +159,11 @@ def _possible(condition: Condition) -> list[str | int | float]:
     value = condition.value
     if condition.operator == "in":
         return list(dict.fromkeys(chain.from_iterable(map(_alike, value))))
-    return [_folded(value)] if condition.operator == "eq" and isinstance(value, str | int | float) else []
+    return (
+        [_folded(value)]
+        if condition.operator == "eq" and isinstance(value, str | int | float)
+        else []
+    )
 
 
 def _alike(member: str | int | float) -> Iterator[str | int | float]:

@@ -1,4 +1,6 @@
-"""Ranking contexts for a query: words over whole contexts, meaning by the best chunk, and both fused by their ranks."""
+"""Ranking contexts for a query: words over whole contexts, meaning by the best chunk, and both
+fused by their ranks.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,21 @@ from mcpvectordb.text import boolean, query
 from mcpvectordb.text.query import Asked, Term
 
 LARGEST_K = 1_000
-REREAD = 40  # contexts at most that the cross-encoder reads: each takes it up to a tenth of a second
+REREAD = (
+    40  # contexts at most that the cross-encoder reads: each takes it up to a tenth of a second
+)
 RERANK_OVERFETCH = 4  # so many times what is wanted is read
 PASSAGE = 750  # characters of a context that it reads where no chunk is the nearest
-OVERFETCH = 2  # so many times what is wanted is asked of each leg: an entry may be low in both and high in their sum
+# so many times what is wanted is asked of each leg: an entry may be low in both and high in their
+# sum
+OVERFETCH = 2
 
 READERS: Mapping[str, Callable[[str], Asked]] = {
-    "match": query.match, "prefix": query.prefix, "phrase": query.phrase, "boolean": boolean.parse}
+    "match": query.match,
+    "prefix": query.prefix,
+    "phrase": query.phrase,
+    "boolean": boolean.parse,
+}
 
 
 class Question(NamedTuple):
@@ -45,7 +55,9 @@ class Question(NamedTuple):
 
 @dataclass(slots=True)
 class Found:
-    """(id, score, scores) of contexts, best first, and how they were found; `chunks` are the nearest ones of each."""
+    """(id, score, scores) of contexts, best first, and how they were found; `chunks` are the
+    nearest ones of each.
+    """
 
     rows: list[tuple[int, float, Scores]] = field(default_factory=list)
     legs: dict[str, Ranked] = field(default_factory=dict)
@@ -58,10 +70,17 @@ class Found:
     def counts(self) -> dict[str, int]:
         """How many contexts each leg brought, how many both did, and how many they were in all."""
         text, vector = (set(dict(self.legs.get(leg, ()))) for leg in ("text", "vector"))
-        return {"text": len(text), "vector": len(vector), "both": len(text & vector), "total": len(text | vector)}
+        return {
+            "text": len(text),
+            "vector": len(vector),
+            "both": len(text & vector),
+            "total": len(text | vector),
+        }
 
 
-def question(text: str, mode: str, reader: str, language: str, wanted: int, k: int, explain: bool) -> Question:
+def question(
+    text: str, mode: str, reader: str, language: str, wanted: int, k: int, explain: bool
+) -> Question:
     """Check what a search was asked for."""
     if reader not in READERS:
         raise InvalidInput(f"words must be {', '.join(READERS)}, not {reader!r}")
@@ -71,9 +90,17 @@ def question(text: str, mode: str, reader: str, language: str, wanted: int, k: i
     return Question(READERS[reader](text), checked_mode(mode), stemmed, wanted, k, explain)
 
 
-def find(sql: apsw.Connection, index: Index, texts: ContextWords, question: Question, meant: Meant | str,
-         chosen: Chosen) -> Found:
-    """Rank the chosen contexts. `meant` is the query's embedding, or the reason why there is none."""
+def find(
+    sql: apsw.Connection,
+    index: Index,
+    texts: ContextWords,
+    question: Question,
+    meant: Meant | str,
+    chosen: Chosen,
+) -> Found:
+    """Rank the chosen contexts. `meant` is the query's embedding, or the reason why there is
+    none.
+    """
     found = Found()
     if question.mode != "vector":
         if question.asked.readings:
@@ -95,31 +122,45 @@ def reread(wanted: int) -> int:
 
 
 def excerpt(text: str, terms: Sequence[Term], stemmed: bool) -> str:
-    """What the cross-encoder reads of a context that only words have found: where the first of them stands."""
+    """What the cross-encoder reads of a context that only words have found: where the first of them
+    stands.
+    """
     mark = highlight(text, terms, stemmed=stemmed, before="\0", after="").find("\0")
     start = max(0, min(mark - PASSAGE // 3, len(text) - PASSAGE))
-    return text[start:start + PASSAGE]
+    return text[start : start + PASSAGE]
 
 
 def reorder(found: Found, figures: Sequence[float] | str) -> None:
-    """Bring the first rows into the order of the cross-encoder's figures; where there are none, say why not."""
+    """Bring the first rows into the order of the cross-encoder's figures; where there are none, say
+    why not.
+    """
     if isinstance(figures, str):
         found.reasons["rerank"] = figures
         return
-    first, rest = found.rows[:len(figures)], found.rows[len(figures):]
+    first, rest = found.rows[: len(figures)], found.rows[len(figures) :]
     read = sorted(zip(figures, first, strict=True), key=lambda each: -each[0])
     last = read[-1][0]
-    found.rows = [*((id, figure, replace(scores, rerank=figure)) for figure, (id, _, scores) in read),
-                  *((id, min(score, last), scores) for id, score, scores in rest)]
+    found.rows = [
+        *((id, figure, replace(scores, rerank=figure)) for figure, (id, _, scores) in read),
+        *((id, min(score, last), scores) for id, score, scores in rest),
+    ]
     found.legs["rerank"] = [(id, figure) for figure, (id, _, _) in read]
 
 
-def _by_words(sql: apsw.Connection, texts: ContextWords, question: Question, chosen: Chosen, found: Found) -> None:
+def _by_words(
+    sql: apsw.Connection, texts: ContextWords, question: Question, chosen: Chosen, found: Found
+) -> None:
     """Take the first reading of the query that finds anything."""
     ranked: Ranked = []
     with Watch(sql, question.explain) as watch:
         for reading in question.asked.readings:
-            ranked = texts.match(sql, reading.expression, question.stemmed, chosen.contexts, OVERFETCH * question.wanted)
+            ranked = texts.match(
+                sql,
+                reading.expression,
+                question.stemmed,
+                chosen.contexts,
+                OVERFETCH * question.wanted,
+            )
             found.terms = reading.terms
             if ranked:
                 break
@@ -128,16 +169,30 @@ def _by_words(sql: apsw.Connection, texts: ContextWords, question: Question, cho
         found.explained["text"] = watch.explained(len(ranked))
 
 
-def _by_meaning(sql: apsw.Connection, index: Index, question: Question, meant: Meant, chosen: Chosen, found: Found) -> None:
-    """Ask for more chunks until they belong to enough contexts; a context is as near as its nearest chunk."""
+def _by_meaning(
+    sql: apsw.Connection,
+    index: Index,
+    question: Question,
+    meant: Meant,
+    chosen: Chosen,
+    found: Found,
+) -> None:
+    """Ask for more chunks until they belong to enough contexts; a context is as near as its nearest
+    chunk.
+    """
     wanted = OVERFETCH * question.wanted
     depth = wanted + 20
     best: dict[int, tuple[int, float]] = {}
     with Watch(sql, question.explain) as watch:
         while True:
             chunks = index.meaning.nearest(sql, meant.model, meant.embedding, chosen.chunks, depth)
-            owners = dict(sql.execute("SELECT id, owner FROM context_chunks WHERE id IN (SELECT value FROM json_each(?))",
-                                      (json.dumps([chunk for chunk, _ in chunks]),)))
+            owners = dict(
+                sql.execute(
+                    "SELECT id, owner FROM context_chunks WHERE id IN (SELECT value FROM "
+                    "json_each(?))",
+                    (json.dumps([chunk for chunk, _ in chunks]),),
+                )
+            )
             for chunk, cosine in chunks:
                 best.setdefault(owners[chunk], (chunk, cosine))
             if len(best) >= wanted or len(chunks) < depth:
@@ -156,8 +211,13 @@ def _fused(question: Question, legs: Mapping[str, Ranked]) -> list[tuple[int, fl
     best = len(legs) / (question.k + 1)  # the sum of an entry that is first everywhere
     rows = []
     for id, rrf in fusion.rrf([list(text), list(vector)], question.k):
-        scores = Scores(text=text.get(id), text_rank=text_rank.get(id), vector=vector.get(id),
-                        vector_rank=vector_rank.get(id), rrf=rrf)
+        scores = Scores(
+            text=text.get(id),
+            text_rank=text_rank.get(id),
+            vector=vector.get(id),
+            vector_rank=vector_rank.get(id),
+            rrf=rrf,
+        )
         rows.append((id, _score(question.mode, scores, rrf / best), scores))
     return rows
 

@@ -1,4 +1,6 @@
-"""What may come onto the contexts shelf: trimmed, normalised, within bounds, or refused in words."""
+"""What may come onto the contexts shelf: trimmed, normalised, within bounds, or refused in
+words.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ def checked_entry(entry: Entry, config: Config) -> Entry:
         raise InvalidInput(f"an entry to add must be an Entry, not {type(entry).__name__}")
     metadata.encode(entry.metadata)
     return replace(
-        entry, thread=checked_thread(entry.thread), source=one_of(entry.source, SOURCES, "source"),
-        text=_text(entry.text, config), tags=None if entry.tags is None else normalised(entry.tags),
-        images=None if entry.images is None else _images(entry.images, config))
+        entry,
+        thread=checked_thread(entry.thread),
+        source=one_of(entry.source, SOURCES, "source"),
+        text=_text(entry.text, config),
+        tags=None if entry.tags is None else normalised(entry.tags),
+        images=None if entry.images is None else _images(entry.images, config),
+    )
 
 
 def checked_change(change: Change, config: Config) -> Change:
@@ -35,16 +41,32 @@ def checked_change(change: Change, config: Config) -> Change:
     if not isinstance(change, Change):
         raise InvalidInput(f"a change must be a Change, not {type(change).__name__}")
     checked_id(change.id)
-    if all(each is None for each in (change.text, change.metadata, change.metadata_patch, change.tags, change.images)):
-        raise InvalidInput("nothing to change was given: give text, metadata, metadata_patch, tags or images")
+    if all(
+        each is None
+        for each in (
+            change.text,
+            change.metadata,
+            change.metadata_patch,
+            change.tags,
+            change.images,
+        )
+    ):
+        raise InvalidInput(
+            "nothing to change was given: give text, metadata, metadata_patch, tags or images"
+        )
     if change.metadata is not None and change.metadata_patch is not None:
-        raise InvalidInput("give either metadata, which replaces all of it, or metadata_patch, which changes parts of it")
+        raise InvalidInput(
+            "give either metadata, which replaces all of it, or metadata_patch, which changes "
+            "parts of it"
+        )
     metadata.encode(change.metadata)
     metadata.encode(change.metadata_patch, "metadata_patch")
     return replace(
-        change, text=None if change.text is None else _text(change.text, config),
+        change,
+        text=None if change.text is None else _text(change.text, config),
         tags=None if change.tags is None else normalised(change.tags),
-        images=None if change.images is None else _images(change.images, config))
+        images=None if change.images is None else _images(change.images, config),
+    )
 
 
 def checked_id(id: object) -> int:
@@ -66,9 +88,13 @@ def checked_thread(thread: object) -> str:
 
 def checked_threads(threads: Iterable[str]) -> list[str]:
     """Threads' names without the white space around them."""
-    names = [checked_thread(thread) for thread in ([threads] if isinstance(threads, str) else threads)]
+    names = [
+        checked_thread(thread) for thread in ([threads] if isinstance(threads, str) else threads)
+    ]
     if len(names) > MAX_THREADS:
-        raise InvalidInput(f"{len(names):,} threads were given; name at most {MAX_THREADS:,} at once")
+        raise InvalidInput(
+            f"{len(names):,} threads were given; name at most {MAX_THREADS:,} at once"
+        )
     return names
 
 
@@ -87,7 +113,9 @@ def one_of(value: object, known: Sequence[str], name: str) -> str:
 
 
 def normalised(tags: Iterable[str]) -> tuple[str, ...]:
-    """Tags in lower case without the white space around them, each once, sorted; blank ones are dropped."""
+    """Tags in lower case without the white space around them, each once, sorted; blank ones are
+    dropped.
+    """
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
         raise InvalidInput(f"tags must be a list of texts, not {type(tags).__name__}")
     kept = sorted({_name(tag, "a tag").lower() for tag in tags if storable(tag, "a tag").strip()})
@@ -99,7 +127,10 @@ def normalised(tags: Iterable[str]) -> tuple[str, ...]:
 def _name(text: object, name: str) -> str:
     trimmed = storable(text, name, blank=False).strip()
     if len(trimmed) > MAX_NAME_CHARACTERS:
-        raise InvalidInput(f"{name} is {len(trimmed):,} characters long; it may have at most {MAX_NAME_CHARACTERS:,}")
+        raise InvalidInput(
+            f"{name} is {len(trimmed):,} characters long; it may have at most "
+            f"{MAX_NAME_CHARACTERS:,}"
+        )
     return trimmed
 
 
@@ -115,7 +146,10 @@ def _images(images: Iterable[Image], config: Config) -> tuple[Image, ...]:
         raise InvalidInput(f"images must be a list of Image, not {type(images).__name__}")
     kept = tuple(_image(image, f"image {place}", config) for place, image in enumerate(images))
     if (size := sum(len(image.data) for image in kept)) > config.max_image_bytes_total:
-        raise TooLarge(f"the images are {size:,} bytes together; at most {config.max_image_bytes_total:,} are stored")
+        raise TooLarge(
+            f"the images are {size:,} bytes together; at most {config.max_image_bytes_total:,} are "
+            f"stored"
+        )
     return kept
 
 
@@ -125,6 +159,8 @@ def _image(image: object, name: str, config: Config) -> Image:
     if not isinstance(image.data, bytes) or not image.data:
         raise InvalidInput(f"{name} has no data: give its bytes")
     if len(image.data) > config.max_image_bytes:
-        raise TooLarge(f"{name} is {len(image.data):,} bytes; at most {config.max_image_bytes:,} are stored")
+        raise TooLarge(
+            f"{name} is {len(image.data):,} bytes; at most {config.max_image_bytes:,} are stored"
+        )
     metadata.encode(image.metadata, f"{name}'s metadata")
     return replace(image, mime_type=_name(image.mime_type, f"{name}'s mime_type"))

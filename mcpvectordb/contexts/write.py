@@ -1,4 +1,6 @@
-"""Writing contexts: chunks and embeddings are made before the transaction, and everything is stored in one or not at all."""
+"""Writing contexts: chunks and embeddings are made before the transaction, and everything is stored
+in one or not at all.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from mcpvectordb.records import Span
 
 
 class Prepared(NamedTuple):
-    """The chunks of texts that are about to be stored, and their embeddings; `note` says why there are none of these."""
+    """The chunks of texts that are about to be stored, and their embeddings; `note` says why there
+    are none of these.
+    """
 
     spans: Mapping[str, Sequence[Span]]
     model: int = 0
@@ -36,28 +40,41 @@ class Writer:
         self._encoder, self._index, self._words, self._keys = encoder, index, words, keys
 
     def prepare(self, texts: Iterable[str]) -> Prepared:
-        """Outside of any transaction: cut texts into chunks and embed them. A model that fails raises ModelError."""
+        """Outside of any transaction: cut texts into chunks and embed them. A model that fails
+        raises ModelError.
+        """
         size, overlap = self._encoder.settled()
         spans = {text: self._split(text, size, overlap) for text in dict.fromkeys(texts)}
         passages = [passage for text in spans for passage in _passages(text, spans[text])]
         try:
             model, vectors = self._encoder.ahead(self._index, passages)
         except ModelMissing as error:
-            return Prepared(spans, note=f"stored and found by words, but not yet by meaning: {error}")
+            return Prepared(
+                spans, note=f"stored and found by words, but not yet by meaning: {error}"
+            )
         return Prepared(spans, model, vectors)
 
-    def add(self, sql: apsw.Connection, entry: Entry, prepared: Prepared) -> tuple[int, Literal["added", "repeated"]]:
-        """Store a checked entry; one that repeats the last words of its thread by the same source only renews these."""
+    def add(
+        self, sql: apsw.Connection, entry: Entry, prepared: Prepared
+    ) -> tuple[int, Literal["added", "repeated"]]:
+        """Store a checked entry; one that repeats the last words of its thread by the same source
+        only renews these.
+        """
         now, hash = dates.now(), _hash(entry.text)
-        last = sql.execute("SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
-                           (entry.thread,)).fetchone()
+        last = sql.execute(
+            "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
+            (entry.thread,),
+        ).fetchone()
         if repeated := last is not None and last[1:] == (entry.source, hash):
             id = int(last[0])
             sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (now, id))
             self._embed(sql, id, prepared)
         else:
-            sql.execute("INSERT INTO contexts (thread, source, hash, created_at, updated_at) VALUES (?, ?, ?, ?, ?)",
-                        (entry.thread, entry.source, hash, now, now))
+            sql.execute(
+                "INSERT INTO contexts (thread, source, hash, created_at, updated_at) VALUES (?, ?, "
+                "?, ?, ?)",
+                (entry.thread, entry.source, hash, now, now),
+            )
             id = sql.last_insert_rowid()
             self._put_text(sql, id, entry.text, prepared)
         if entry.metadata is not None:
@@ -77,13 +94,21 @@ class Writer:
             self._index.remove(sql, change.id)
             self._words.remove(sql, change.id)
             self._put_text(sql, change.id, change.text, prepared)
-            sql.execute("UPDATE contexts SET hash = ? WHERE id = ?", (_hash(change.text), change.id))
+            sql.execute(
+                "UPDATE contexts SET hash = ? WHERE id = ?", (_hash(change.text), change.id)
+            )
         if values is not None:
             self._put_metadata(sql, change.id, values)
         self._put_rest(sql, change.id, change.tags, change.images)
         sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (dates.now(), change.id))
-        written = {"text": change.text, "metadata": values, "tags": change.tags, "images": change.images,
-                   "content_type": change.images, "embedding": None if prepared.note else change.text}
+        written = {
+            "text": change.text,
+            "metadata": values,
+            "tags": change.tags,
+            "images": change.images,
+            "content_type": change.images,
+            "embedding": None if prepared.note else change.text,
+        }
         return tuple(field for field, given in written.items() if given is not None)
 
     def remove(self, sql: apsw.Connection, ids: Iterable[int]) -> None:
@@ -95,7 +120,9 @@ class Writer:
 
     def _split(self, text: str, size: int, overlap: int) -> list[Span]:
         starts = self._encoder.tokens().token_starts(text)
-        return chunking.split(text, starts=starts.tolist(), size=size, overlap=overlap, kind="markdown")
+        return chunking.split(
+            text, starts=starts.tolist(), size=size, overlap=overlap, kind="markdown"
+        )
 
     def _put_text(self, sql: apsw.Connection, id: int, text: str, prepared: Prepared) -> None:
         self._index.put(sql, id, "", text, prepared.spans[text])
@@ -105,31 +132,62 @@ class Writer:
     def _embed(self, sql: apsw.Connection, id: int, prepared: Prepared) -> None:
         """Store the embeddings of those of a context's chunks that wait for one."""
         if prepared.vectors is not None:
-            chunks = [chunk for (chunk,) in sql.execute("SELECT id FROM context_chunks WHERE owner = ?", (id,))]
-            passages = [(chunk, embedded(title, headings, text))
-                        for chunk, title, headings, text in self._index.passages(sql, chunks)]
+            chunks = [
+                chunk
+                for (chunk,) in sql.execute("SELECT id FROM context_chunks WHERE owner = ?", (id,))
+            ]
+            passages = [
+                (chunk, embedded(title, headings, text))
+                for chunk, title, headings, text in self._index.passages(sql, chunks)
+            ]
             vectors = prepared.vectors
-            self._index.settle(sql, prepared.model, ((chunk, vectors[text]) for chunk, text in passages if text in vectors))
+            self._index.settle(
+                sql,
+                prepared.model,
+                ((chunk, vectors[text]) for chunk, text in passages if text in vectors),
+            )
 
-    def _put_metadata(self, sql: apsw.Connection, id: int, values: Mapping[str, Any] | None) -> None:
+    def _put_metadata(
+        self, sql: apsw.Connection, id: int, values: Mapping[str, Any] | None
+    ) -> None:
         text = None if values is None else metadata.encode(values)
-        sql.execute("UPDATE contexts SET metadata = ?, folded = ? WHERE id = ?",
-                    (text, folded(self._keys.names(sql), values), id))
+        sql.execute(
+            "UPDATE contexts SET metadata = ?, folded = ? WHERE id = ?",
+            (text, folded(self._keys.names(sql), values), id),
+        )
 
-    def _put_rest(self, sql: apsw.Connection, id: int, tags: Sequence[str] | None, images: Sequence[Image] | None) -> None:
+    def _put_rest(
+        self,
+        sql: apsw.Connection,
+        id: int,
+        tags: Sequence[str] | None,
+        images: Sequence[Image] | None,
+    ) -> None:
         if tags is not None:
             sql.execute("DELETE FROM context_tags WHERE context = ?", (id,))
-            sql.executemany("INSERT INTO context_tags (context, tag) VALUES (?, ?)", ((id, tag) for tag in tags))
+            sql.executemany(
+                "INSERT INTO context_tags (context, tag) VALUES (?, ?)", ((id, tag) for tag in tags)
+            )
         if images is not None:
             sql.execute("DELETE FROM context_images WHERE context = ?", (id,))
             sql.executemany(
-                "INSERT INTO context_images (context, position, mime_type, metadata, data) VALUES (?, ?, ?, ?, ?)",
-                ((id, position, image.mime_type, None if image.metadata is None else metadata.encode(image.metadata),
-                  image.data) for position, image in enumerate(images)))
+                "INSERT INTO context_images (context, position, mime_type, metadata, data) VALUES "
+                "(?, ?, ?, ?, ?)",
+                (
+                    (
+                        id,
+                        position,
+                        image.mime_type,
+                        None if image.metadata is None else metadata.encode(image.metadata),
+                        image.data,
+                    )
+                    for position, image in enumerate(images)
+                ),
+            )
 
 
 def _passages(text: str, spans: Sequence[Span]) -> list[str]:
-    return [embedded("", span.headings, text[span.start:span.end]) for span in spans]
+    return [embedded("", span.headings, text[span.start : span.end]) for span in spans]
 
 
 def _hash(text: str) -> bytes:

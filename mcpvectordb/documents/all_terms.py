@@ -1,7 +1,8 @@
 """Documents that have all words of a query, each anywhere: in the title, the text, or the path.
 
-The index of words has chunks, so each term is looked for by itself: a document is found when every term is in some
-chunk of it, or in its path. What a term is worth is the BM25 of the chunk where it is worth most.
+The index of words has chunks, so each term is looked for by itself: a document is found when every
+term is in some chunk of it, or in its path. What a term is worth is the BM25 of the chunk where it
+is worth most.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
 PATH_WEIGHT = 1.5
 SATURATION = 1.2  # as FTS5's k1
 FEW = 1_000  # documents or chunks that are worth looking at one by one
-SCORED = 100_000  # chunks that are looked at to score words; of the most common ones, which are left, only presence counts
+# chunks that are looked at to score words; of the most common ones, which are left, only presence
+# counts
+SCORED = 100_000
 LONGEST_ENDING = 7  # letters that stemming takes away
 
 _WORD = re.compile(r"[^\W_]+")
@@ -34,20 +37,28 @@ Ranked = list[tuple[int, int, float]]
 
 
 def find(sql: apsw.Connection, index: Index, wanted: Wanted, chosen: Chosen, limit: int) -> Ranked:
-    """The chosen documents that have all terms and nothing that is excluded, ranked by (weighted) BM25."""
+    """The chosen documents that have all terms and nothing that is excluded, ranked by (weighted)
+    BM25.
+    """
     if not wanted.terms:
         return []
     search = _Search(sql, index, chosen, _paths(sql, chosen, [*wanted.terms, *wanted.excluded]))
     rarest, *others = search.rarest_first(wanted.terms)
     found = search.having(rarest)
     for term in others:
-        found = {owner: found[owner].joined(each) for owner, each in search.having(term, found).items()}
+        found = {
+            owner: found[owner].joined(each) for owner, each in search.having(term, found).items()
+        }
     for term in wanted.excluded:
         for owner in search.having(term, found):
             del found[owner]
     ranked = sorted(found.items(), key=lambda item: (-item[1].score, item[0]))[:limit]
     first = _first_chunks(sql, [owner for owner, each in ranked if not each.chunks])
-    return [(owner, chunk, each.score) for owner, each in ranked if (chunk := each.best() or first.get(owner))]
+    return [
+        (owner, chunk, each.score)
+        for owner, each in ranked
+        if (chunk := each.best() or first.get(owner))
+    ]
 
 
 @dataclass(slots=True)
@@ -70,7 +81,9 @@ class _Found:
 class _Search:
     """Looks for one term after the other."""
 
-    def __init__(self, sql: apsw.Connection, index: Index, chosen: Chosen, paths: Mapping[int, str]) -> None:
+    def __init__(
+        self, sql: apsw.Connection, index: Index, chosen: Chosen, paths: Mapping[int, str]
+    ) -> None:
         self._sql, self._index, self._chosen, self._paths = sql, index, chosen, paths
         self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
         self._frequency: dict[Term, int] = {}
@@ -78,7 +91,10 @@ class _Search:
 
     def rarest_first(self, terms: Sequence[Term]) -> list[Term]:
         """The terms in the order in which they leave the fewest documents for the next."""
-        self._frequency = {term: self._index.matching.frequency(self._sql, term.expression, SCORED) for term in terms}
+        self._frequency = {
+            term: self._index.matching.frequency(self._sql, term.expression, SCORED)
+            for term in terms
+        }
         return sorted(terms, key=self._frequency.__getitem__)
 
     def having(self, term: Term, among: Mapping[int, _Found] | None = None) -> dict[int, _Found]:
@@ -86,32 +102,55 @@ class _Search:
         found: dict[int, _Found] = {}
         self._looked_at += self._frequency.get(term, 0)
         if among is not None and self._looked_at > SCORED:
-            found = {owner: _Found() for owner in self._index.matching.owners(self._sql, term.expression) if owner in among}
+            found = {
+                owner: _Found()
+                for owner in self._index.matching.owners(self._sql, term.expression)
+                if owner in among
+            }
         else:
-            rows = list(self._index.matching.each(self._sql, term.expression, WEIGHTS, self._owners(among)))
+            rows = list(
+                self._index.matching.each(self._sql, term.expression, WEIGHTS, self._owners(among))
+            )
             for owner, chunk, score in rows or self._spelled(term, among):
                 if among is None or owner in among:
                     each = found.setdefault(owner, _Found())
                     each.chunks[chunk] = score
                     each.score = max(score, each.score)
         named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
-        bonus = rarity(self._documents, len(named)) * PATH_WEIGHT * (SATURATION + 1) / (PATH_WEIGHT + SATURATION)
+        bonus = (
+            rarity(self._documents, len(named))
+            * PATH_WEIGHT
+            * (SATURATION + 1)
+            / (PATH_WEIGHT + SATURATION)
+        )
         for owner in named:
             if among is None or owner in among:
                 found.setdefault(owner, _Found()).score += bonus
         return found
 
-    def _spelled(self, term: Term, among: Mapping[int, _Found] | None) -> list[tuple[int, int, float]]:
-        """Chunks with a word that begins like a term, although its stem does not: "meeting" is "meet" in the index."""
+    def _spelled(
+        self, term: Term, among: Mapping[int, _Found] | None
+    ) -> list[tuple[int, int, float]]:
+        """Chunks with a word that begins like a term, although its stem does not: "meeting" is
+        "meet" in the index.
+        """
         word = _tokens(term.text)
         if not term.prefix or not word.isascii() or not word.isalpha():
             return []
         begins = re.compile(rf"(?<![^\W_]){word}", re.IGNORECASE)
         for length in range(len(word) - 1, max(2, len(word) - LONGEST_ENDING - 1), -1):
             stem = Term(word[:length], prefix=True).expression
-            rows = list(islice(self._index.matching.each(self._sql, stem, WEIGHTS, self._owners(among)), FEW))
+            rows = list(
+                islice(
+                    self._index.matching.each(self._sql, stem, WEIGHTS, self._owners(among)), FEW
+                )
+            )
             passages = self._index.passages(self._sql, [chunk for _, chunk, _ in rows])
-            spelled = {id for id, title, headings, text in passages if any(map(begins.search, (title, *headings, text)))}
+            spelled = {
+                id
+                for id, title, headings, text in passages
+                if any(map(begins.search, (title, *headings, text)))
+            }
             if spelled:
                 return [row for row in rows if row[1] in spelled]
         return []
@@ -125,15 +164,24 @@ class _Search:
 
 # Paths are not in the index: there are few, they are short, and they change when a folder is moved.
 
+
 def _paths(sql: apsw.Connection, chosen: Chosen, terms: Iterable[Term]) -> dict[int, str]:
     """The words of paths that may have one of the terms, by document."""
     longest = [max(_tokens(term.text).split(), key=len, default="") for term in terms]
-    likely = " OR ".join(["d.library || '/' || d.source LIKE ?"] * len(longest)) if all(map(str.isascii, longest)) else "1"
+    likely = (
+        " OR ".join(["d.library || '/' || d.source LIKE ?"] * len(longest))
+        if all(map(str.isascii, longest))
+        else "1"
+    )
     rows = sql.execute(
-        "SELECT d.key, d.library, d.source, (SELECT root FROM libraries WHERE name = d.library) FROM documents d "
-        f"WHERE ({chosen.condition}) AND ({likely})",
-        (*chosen.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())))
-    return {key: f" {_tokens(path(library, source, root or ''))} " for key, library, source, root in rows}
+        "SELECT d.key, d.library, d.source, (SELECT root FROM libraries WHERE name = d.library) "
+        f"FROM documents d WHERE ({chosen.condition}) AND ({likely})",
+        (*chosen.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())),
+    )
+    return {
+        key: f" {_tokens(path(library, source, root or ''))} "
+        for key, library, source, root in rows
+    }
 
 
 def _tokens(text: str) -> str:
@@ -148,5 +196,10 @@ def _in_path(term: Term, path: str) -> bool:
 
 
 def _first_chunks(sql: apsw.Connection, owners: list[int]) -> dict[int, int]:
-    return dict(sql.execute("SELECT owner, id FROM document_chunks WHERE position = 0 AND owner IN "
-                            "(SELECT value FROM json_each(?))", (json.dumps(owners),)))
+    return dict(
+        sql.execute(
+            "SELECT owner, id FROM document_chunks WHERE position = 0 AND owner IN "
+            "(SELECT value FROM json_each(?))",
+            (json.dumps(owners),),
+        )
+    )

@@ -1,9 +1,10 @@
 """Many files on their way into one library: parsing, writing and embedding go on at the same time.
 
-The caller's thread reads, parses (foreign formats in the parser's process) and writes, a few documents in one short
-transaction. A second thread has the model work on what is written. The queue between the two is the one in the file, so
-memory does not grow with the folder, a kill loses nothing that was told to be done, and several processes can share the
-work. What the second thread leaves, also because it failed, is for `Encoder.embed` to finish or to tell.
+The caller's thread reads, parses (foreign formats in the parser's process) and writes, a few
+documents in one short transaction. A second thread has the model work on what is written. The queue
+between the two is the one in the file, so memory does not grow with the folder, a kill loses
+nothing that was told to be done, and several processes can share the work. What the second thread
+leaves, also because it failed, is for `Encoder.embed` to finish or to tell.
 """
 
 from __future__ import annotations
@@ -22,20 +23,37 @@ from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.records import Embedded, Progress, Source
 from mcpvectordb.storage.file import File
 
-# A transaction has no more than this; it then keeps others from writing for some tens of milliseconds.
+# A transaction has no more than this; it then keeps others from writing for some tens of
+# milliseconds.
 DOCUMENTS, CHUNKS, SECONDS = 32, 64, 0.5
 
 
 class Intake:
     """`bring` files; leave the `with` block when all were brought.
 
-    `counts` says what became of those that are written, by status, and "moved". With `embed`, the model is at work until
-    the block ends, and `embedded` tells how much it has done.
+    `counts` says what became of those that are written, by status, and "moved". With `embed`, the
+    model is at work until the block ends, and `embedded` tells how much it has done.
     """
 
-    def __init__(self, file: File, storing: Storing, encoder: Encoder, index: Index, worker: Worker, *, library: str,
-                 metadata: Mapping[str, Any] | None = None, embed: bool = True) -> None:
-        self._file, self._storing, self._encoder, self._index, self._worker = file, storing, encoder, index, worker
+    def __init__(
+        self,
+        file: File,
+        storing: Storing,
+        encoder: Encoder,
+        index: Index,
+        worker: Worker,
+        *,
+        library: str,
+        metadata: Mapping[str, Any] | None = None,
+        embed: bool = True,
+    ) -> None:
+        self._file, self._storing, self._encoder, self._index, self._worker = (
+            file,
+            storing,
+            encoder,
+            index,
+            worker,
+        )
         self._library, self._metadata = library, metadata
         self._beside = _Beside(encoder, index) if embed else None
         self._waiting: list[Ready] = []
@@ -54,14 +72,25 @@ class Intake:
         return self._beside.done if self._beside else Embedded()
 
     def bring(self, source: Source, hash: str, moved: int | None = None) -> None:
-        """Parse a file and write it, now or with the next ones; `moved` is the document whose identity it takes over."""
-        ready = self._storing.ready(source, self._worker.parse(source), hash=hash, library=self._library,
-                                    given=self._metadata, moved=moved)
+        """Parse a file and write it, now or with the next ones; `moved` is the document whose
+        identity it takes over.
+        """
+        ready = self._storing.ready(
+            source,
+            self._worker.parse(source),
+            hash=hash,
+            library=self._library,
+            given=self._metadata,
+            moved=moved,
+        )
         if not self._waiting:
             self._first = time.monotonic()
         self._waiting.append(ready)
-        if (len(self._waiting) >= DOCUMENTS or sum(len(each.spans) for each in self._waiting) >= CHUNKS
-                or time.monotonic() - self._first > SECONDS):
+        if (
+            len(self._waiting) >= DOCUMENTS
+            or sum(len(each.spans) for each in self._waiting) >= CHUNKS
+            or time.monotonic() - self._first > SECONDS
+        ):
             self.write()
 
     def write(self) -> None:
@@ -80,10 +109,16 @@ class Intake:
     def progress(self, step: str, done: int, total: int) -> Progress:
         """How far it is when so many files of all are written."""
         embedded = self.embedded
-        return Progress(step=step, done=done, total=total, chunks=embedded.chunks,
-                        chunks_known=max(self._chunks, embedded.chunks),  # some may have waited from before
-                        tokens=embedded.tokens, tokens_per_second=embedded.tokens_per_second,
-                        seconds_left=self._left(done, total, embedded))
+        return Progress(
+            step=step,
+            done=done,
+            total=total,
+            chunks=embedded.chunks,
+            chunks_known=max(self._chunks, embedded.chunks),  # some may have waited from before
+            tokens=embedded.tokens,
+            tokens_per_second=embedded.tokens_per_second,
+            seconds_left=self._left(done, total, embedded),
+        )
 
     def _left(self, done: int, total: int, embedded: Embedded) -> float | None:
         """The seconds that are left, if the other files are like those that are written."""
@@ -103,7 +138,9 @@ class Intake:
 
 
 class _Beside:
-    """A thread that embeds what is written, from the first `more` until `stop`, which waits for the batch being worked on."""
+    """A thread that embeds what is written, from the first `more` until `stop`, which waits for the
+    batch being worked on.
+    """
 
     def __init__(self, encoder: Encoder, index: Index) -> None:
         self._encoder, self._index = encoder, index
@@ -125,7 +162,9 @@ class _Beside:
             self._thread.join()
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):  # it happens again, and is told, when the rest is embedded
+        with contextlib.suppress(
+            Exception
+        ):  # it happens again, and is told, when the rest is embedded
             while self._news.wait() and not self._stopped:
                 self._news.clear()
                 while not self._stopped and (some := self._encoder.embed_some(self._index)).chunks:

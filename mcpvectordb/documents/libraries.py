@@ -1,4 +1,6 @@
-"""Libraries that follow a folder: which there are, what they take in, and what their parts are about."""
+"""Libraries that follow a folder: which there are, what they take in, and what their parts are
+about.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,17 @@ def checked_name(library: str) -> str:
     return library
 
 
-def add(file: File, name: str, root: str | os.PathLike[str], pattern: str, ignore: Sequence[str], description: str) -> None:
-    """Enter a library, or give the one with this name and folder another pattern, ignore list and description."""
+def add(
+    file: File,
+    name: str,
+    root: str | os.PathLike[str],
+    pattern: str,
+    ignore: Sequence[str],
+    description: str,
+) -> None:
+    """Enter a library, or give the one with this name and folder another pattern, ignore list and
+    description.
+    """
     checked_name(name)
     storable(description, "description")
     _check_pattern(pattern)
@@ -46,26 +57,43 @@ def add(file: File, name: str, root: str | os.PathLike[str], pattern: str, ignor
     with file.writing() as sql:
         known = sql.execute("SELECT root FROM libraries WHERE name = ?", (name,)).fetchone()
         if known and known[0] != folder:
-            raise InvalidInput(f"the library {name!r} follows {known[0]} already; remove it first, or take another name")
+            raise InvalidInput(
+                f"the library {name!r} follows {known[0]} already; remove it first, or take "
+                "another name"
+            )
         sql.execute(
-            "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (name) DO UPDATE SET inode = excluded.inode, pattern = excluded.pattern, ignore = excluded.ignore, "
-            "description = excluded.description",
-            (name, folder, inode, pattern, json.dumps(list(ignore)), description,
-             datetime.now(UTC).isoformat(timespec="microseconds")))
+            "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET inode = "
+            "excluded.inode, pattern = excluded.pattern, ignore = excluded.ignore, description = "
+            "excluded.description",
+            (
+                name,
+                folder,
+                inode,
+                pattern,
+                json.dumps(list(ignore)),
+                description,
+                datetime.now(UTC).isoformat(timespec="microseconds"),
+            ),
+        )
 
 
 def forget(file: File, name: str) -> None:
     """Let a library follow its folder no more; its descriptions go too, its documents stay."""
     with file.writing() as sql:
-        if not sql.execute("SELECT EXISTS (SELECT 1 FROM libraries WHERE name = ?1) "
-                           "OR EXISTS (SELECT 1 FROM documents WHERE library = ?1)", (checked_name(name),)).get:
+        if not sql.execute(
+            "SELECT EXISTS (SELECT 1 FROM libraries WHERE name = ?1) "
+            "OR EXISTS (SELECT 1 FROM documents WHERE library = ?1)",
+            (checked_name(name),),
+        ).get:
             raise NotFound(f"there is no library {name!r}")
         sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
 
 
 def describe(file: File, name: str, path: str, text: str) -> None:
-    """Say what a library (path "") or a part of it is about; a blank text takes the description back."""
+    """Say what a library (path "") or a part of it is about; a blank text takes the description
+    back.
+    """
     storable(text, "text")
     with file.writing() as sql:
         parts = _parts(_rooted(sql, name)[0].root, storable(path, "path"))
@@ -74,16 +102,24 @@ def describe(file: File, name: str, path: str, text: str) -> None:
         if not parts:
             sql.execute("UPDATE libraries SET description = ? WHERE name = ?", (text, name))
         elif text.strip():
-            sql.execute("INSERT OR REPLACE INTO library_notes (library, path, text) VALUES (?, ?, ?)",
-                        (name, "/".join(parts), text))
+            sql.execute(
+                "INSERT OR REPLACE INTO library_notes (library, path, text) VALUES (?, ?, ?)",
+                (name, "/".join(parts), text),
+            )
         else:
-            sql.execute("DELETE FROM library_notes WHERE library = ? AND path = ?", (name, "/".join(parts)))
+            sql.execute(
+                "DELETE FROM library_notes WHERE library = ? AND path = ?", (name, "/".join(parts))
+            )
 
 
 def descriptions(file: File, name: str, path: str) -> list[str]:
-    """What is known about a path, general to specific: the library's description, then the notes on its way down."""
+    """What is known about a path, general to specific: the library's description, then the notes on
+    its way down.
+    """
     with file.reading() as sql:
-        found = sql.execute("SELECT root, description FROM libraries WHERE name = ?", (storable(name, "library"),)).fetchone()
+        found = sql.execute(
+            "SELECT root, description FROM libraries WHERE name = ?", (storable(name, "library"),)
+        ).fetchone()
         notes = dict(sql.execute("SELECT path, text FROM library_notes WHERE library = ?", (name,)))
     if not found:
         return []
@@ -107,28 +143,52 @@ def rooted(file: File, name: str | None = None) -> list[Rooted]:
 def everything(file: File) -> list[Library]:
     """The libraries that have documents or a folder, by name."""
     with file.reading() as sql:
-        return [Library(name=name, documents=documents, chunks=chunks, root=root or "", pattern=pattern or "",
-                        ignore=tuple(json.loads(ignore or "[]")), description=description or "", created_at=created_at or "")
-                for name, documents, chunks, root, pattern, ignore, description, created_at in sql.execute(
-                    "SELECT n.name, count(DISTINCT d.key), count(c.id), root, pattern, ignore, description, l.created_at "
-                    "FROM (SELECT name FROM libraries UNION SELECT library FROM documents) n "
-                    "LEFT JOIN libraries l ON l.name = n.name LEFT JOIN documents d ON d.library = n.name "
-                    "LEFT JOIN document_chunks c ON c.owner = d.key GROUP BY n.name ORDER BY n.name")]
+        rows = sql.execute(
+            "SELECT n.name, count(DISTINCT d.key), count(c.id), root, pattern, ignore, "
+            "description, l.created_at "
+            "FROM (SELECT name FROM libraries UNION SELECT library FROM documents) n "
+            "LEFT JOIN libraries l ON l.name = n.name LEFT JOIN documents d ON d.library = n.name "
+            "LEFT JOIN document_chunks c ON c.owner = d.key GROUP BY n.name ORDER BY n.name"
+        )
+        return [
+            Library(
+                name=name,
+                documents=documents,
+                chunks=chunks,
+                root=root or "",
+                pattern=pattern or "",
+                ignore=tuple(json.loads(ignore or "[]")),
+                description=description or "",
+                created_at=created_at or "",
+            )
+            for name, documents, chunks, root, pattern, ignore, description, created_at in rows
+        ]
 
 
 def _rooted(sql: apsw.Connection, name: str | None) -> list[Rooted]:
-    rows = sql.execute("SELECT name, root, inode, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 ORDER BY name",
-                       (None if name is None else storable(name, "library"),))
-    found = [Rooted(each, root, inode, pattern, tuple(json.loads(ignore))) for each, root, inode, pattern, ignore in rows]
+    rows = sql.execute(
+        "SELECT name, root, inode, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
+        "ORDER BY name",
+        (None if name is None else storable(name, "library"),),
+    )
+    found = [
+        Rooted(each, root, inode, pattern, tuple(json.loads(ignore)))
+        for each, root, inode, pattern, ignore in rows
+    ]
     if name is not None and not found:
-        raise NotFound(f"no library {name!r} follows a folder; add it with `mcpvectordb library add {name} FOLDER`")
+        raise NotFound(
+            f"no library {name!r} follows a folder; add it with `mcpvectordb library add {name} "
+            f"FOLDER`"
+        )
     return found
 
 
 def _check_pattern(pattern: str) -> None:
     compile_glob(storable(pattern, "pattern", blank=False))
     if pattern.startswith("/") or ".." in pattern.split("/"):
-        raise InvalidInput(f"the pattern {pattern!r} must be relative to the folder, for example **/*.md")
+        raise InvalidInput(
+            f"the pattern {pattern!r} must be relative to the folder, for example **/*.md"
+        )
 
 
 def _folder(root: str | os.PathLike[str]) -> tuple[str, str]:
@@ -138,14 +198,19 @@ def _folder(root: str | os.PathLike[str]) -> tuple[str, str]:
         info = folder.stat()
     except (OSError, ValueError, RuntimeError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise Unreadable(f"{os.fspath(root)!r} cannot be a library's folder: {reason} (working folder: {Path.cwd()})") from None
+        raise Unreadable(
+            f"{os.fspath(root)!r} cannot be a library's folder: {reason} (working folder: "
+            f"{Path.cwd()})"
+        ) from None
     if not folder.is_dir():
         raise Unreadable(f"{folder} is a file; a library needs a folder")
     return storable(str(folder), "root"), str(info.st_ino)
 
 
 def _parts(root: str, path: str) -> list[str]:
-    """The parts of a path inside a library, which may be absolute, or relative with or without a slash in front."""
+    """The parts of a path inside a library, which may be absolute, or relative with or without a
+    slash in front.
+    """
     native = Path(path)
     if native.is_absolute() and native.is_relative_to(root):
         path = native.relative_to(root).as_posix()

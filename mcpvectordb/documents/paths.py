@@ -1,4 +1,6 @@
-"""Documents by name: by their path in listings or any end of it, their file, their id, or the beginning of their hash."""
+"""Documents by name: by their path in listings or any end of it, their file, their id, or the
+beginning of their hash.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,17 @@ from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
 from mcpvectordb.text import fuzzy
 
-_LINES = (re.compile(r"(.+):(\d{1,9})", re.DOTALL), re.compile(r"(.+):(\d{1,9}):(\d{1,9})", re.DOTALL))
+_LINES = (
+    re.compile(r"(.+):(\d{1,9})", re.DOTALL),
+    re.compile(r"(.+):(\d{1,9}):(\d{1,9})", re.DOTALL),
+)
 _HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
 
 
 def find(sql: apsw.Connection, name: str) -> Place:
-    """The document that a name means, and the lines of it; a name that something has as it stands has no lines."""
+    """The document that a name means, and the lines of it; a name that something has as it stands
+    has no lines.
+    """
     given = storable(name, "name")
     bare = given.strip().strip("\"'").strip()
     for each in dict.fromkeys((given, bare)):
@@ -35,7 +42,9 @@ def find(sql: apsw.Connection, name: str) -> Place:
 
 
 def similar(sql: apsw.Connection, name: str) -> list[str]:
-    """The paths of documents that may be meant by a name that nothing has; none for an unknown hash."""
+    """The paths of documents that may be meant by a name that nothing has; none for an unknown
+    hash.
+    """
     bare = storable(name, "name").strip().strip("\"'").strip()
     if bare.startswith("#"):
         return []
@@ -45,43 +54,69 @@ def similar(sql: apsw.Connection, name: str) -> list[str]:
 def matching(sql: apsw.Connection, pattern: str) -> list[Document]:
     """The documents whose path, with or without the library in front, fits a pattern; by path."""
     fits = compile_glob(storable(pattern, "pattern", blank=False)).fullmatch
-    found = sorted((shown, key) for shown, library, key in _paths(sql) if fits(shown) or fits(shown[len(library) + 1:]))
+    found = sorted(
+        (shown, key)
+        for shown, library, key in _paths(sql)
+        if fits(shown) or fits(shown[len(library) + 1 :])
+    )
     return [_document(sql, key) for _, key in found]
 
 
 def _keys(sql: apsw.Connection, name: str) -> Iterator[int]:
-    """Documents that a name may mean, best first. Most are found without looking at every path there is."""
+    """Documents that a name may mean, best first. Most are found without looking at every path
+    there is.
+    """
     yield from _column(sql, "SELECT key FROM documents WHERE id = ?", name)
-    libraries = list(sql.execute("SELECT n.library, l.root FROM (SELECT DISTINCT library FROM documents) n "
-                                 "LEFT JOIN libraries l ON l.name = n.library ORDER BY n.library"))
+    libraries = list(
+        sql.execute(
+            "SELECT n.library, l.root FROM (SELECT DISTINCT library FROM documents) n "
+            "LEFT JOIN libraries l ON l.name = n.library ORDER BY n.library"
+        )
+    )
     for library, root in libraries:
         if name.startswith(f"{library}/"):
-            yield from _at(sql, library, root, name[len(library) + 1:])
+            yield from _at(sql, library, root, name[len(library) + 1 :])
     for library, root in libraries:
         yield from _at(sql, library, root, name)
     if hash := _HASH.fullmatch(name):
-        yield from _column(sql, "SELECT key FROM documents WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key", hash[1].lower())
+        yield from _column(
+            sql,
+            "SELECT key FROM documents WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
+            hash[1].lower(),
+        )
     if name.strip("/"):
-        ends = [(shown != name, len(shown), shown, -key) for shown, _, key in _paths(sql, ending=name.rpartition("/")[2])
-                if shown == name or shown.endswith(f"/{name.lstrip('/')}")]
+        ends = [
+            (shown != name, len(shown), shown, -key)
+            for shown, _, key in _paths(sql, ending=name.rpartition("/")[2])
+            if shown == name or shown.endswith(f"/{name.lstrip('/')}")
+        ]
         yield from (-key for _, _, _, key in sorted(ends))
 
 
 def _at(sql: apsw.Connection, library: str, root: str | None, inside: str) -> Iterator[int]:
-    """The documents of a library that came from a place in its folder, or from a file or source of that name."""
+    """The documents of a library that came from a place in its folder, or from a file or source of
+    that name.
+    """
     sources = [inside, f"/{inside}", os.path.expanduser(inside)]  # noqa: PTH111 - Path raises where there is no home
     if root and not os.path.isabs(inside):  # noqa: PTH117
         sources.append(os.path.normpath(str(Path(root, *inside.split("/")))))
     for source in dict.fromkeys(sources):
-        yield from _column(sql, "SELECT key FROM documents WHERE library = ? AND source = ? ORDER BY key DESC", library, source)
+        yield from _column(
+            sql,
+            "SELECT key FROM documents WHERE library = ? AND source = ? ORDER BY key DESC",
+            library,
+            source,
+        )
 
 
 def _paths(sql: apsw.Connection, ending: str = "") -> Iterator[tuple[str, str, int]]:
     """(path, library, key) of all documents, or of those whose source ends so."""
     narrowed = " WHERE substr(d.source, ?) = ?" if ending else ""
     for key, library, source, root in sql.execute(
-            f"SELECT d.key, d.library, d.source, l.root FROM documents d LEFT JOIN libraries l ON l.name = d.library{narrowed}",
-            (-len(ending), ending) if ending else ()):
+        f"SELECT d.key, d.library, d.source, l.root FROM documents d LEFT JOIN libraries l ON "
+        f"l.name = d.library{narrowed}",
+        (-len(ending), ending) if ending else (),
+    ):
         yield path(library, source, root or ""), library, key
 
 

@@ -20,22 +20,52 @@ from mcpvectordb.index.vector import Allowed
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Chunk, Condition, Coverage, Document
 
-COLUMNS = ("id", "library", "source", "title", "hash", "file_type", "size", "modified", "created_at", "metadata")
-PENDING = ("(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id WHERE c.owner = d.key "
-           "AND p.model = (SELECT value FROM settings WHERE name = 'model'))")
+COLUMNS = (
+    "id",
+    "library",
+    "source",
+    "title",
+    "hash",
+    "file_type",
+    "size",
+    "modified",
+    "created_at",
+    "metadata",
+)
+PENDING = (
+    "(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id WHERE "
+    "c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
+)
 FIELDS = {**{name: f"d.{name}" for name in COLUMNS}, "pending": PENDING}
-CHUNK_FIELDS = {**FIELDS, "page": "c.page", "position": "c.position", "text": Index.text("document")}
+CHUNK_FIELDS = {
+    **FIELDS,
+    "page": "c.page",
+    "position": "c.position",
+    "text": Index.text("document"),
+}
 # A document's source, path and time of modification can change while its chunks stay as they are.
-FILTERED = Source(rows="document_chunks c JOIN documents d ON d.key = c.owner", of_group="1", id="c.id", metadata="d.metadata",
-                  fields={name: CHUNK_FIELDS[name] for name in (
-                      "library", "title", "file_type", "size", "created_at", "page", "position")})
-SELECT = (f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, (SELECT root FROM libraries WHERE name = d.library), "
-          "(SELECT count(*) FROM document_chunks WHERE owner = d.key) FROM documents d")
+FILTERED = Source(
+    rows="document_chunks c JOIN documents d ON d.key = c.owner",
+    of_group="1",
+    id="c.id",
+    metadata="d.metadata",
+    fields={
+        name: CHUNK_FIELDS[name]
+        for name in ("library", "title", "file_type", "size", "created_at", "page", "position")
+    },
+)
+SELECT = (
+    f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, (SELECT root FROM libraries "
+    "WHERE name = d.library), (SELECT count(*) FROM document_chunks WHERE owner = d.key) FROM "
+    "documents d"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A condition on documents `d` in SQL with its bindings, and the conditions that it is made of."""
+    """A condition on documents `d` in SQL with its bindings, and the conditions that it is made
+    of.
+    """
 
     condition: str
     bindings: tuple[Any, ...]
@@ -49,10 +79,17 @@ class Chosen:
     @property
     def chunks(self) -> Allowed:
         """The ids of their chunks; a condition on chunk fields chooses among these."""
-        return self._allowed("SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner", self.conditions)
+        return self._allowed(
+            "SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner",
+            self.conditions,
+        )
 
     def _allowed(self, select: str, conditions: tuple[Condition, ...] = ()) -> Allowed:
-        return Allowed() if self.condition == "1" else Allowed(f"{select} WHERE {self.condition}", self.bindings, conditions)
+        return (
+            Allowed()
+            if self.condition == "1"
+            else Allowed(f"{select} WHERE {self.condition}", self.bindings, conditions)
+        )
 
 
 def chosen(library: str | None, where: Where | None, *, chunks: bool = False) -> Chosen:
@@ -60,7 +97,9 @@ def chosen(library: str | None, where: Where | None, *, chunks: bool = False) ->
     conditions = filters.conditions(where)
     if library is not None:
         conditions.insert(0, Condition("library", "eq", checked_name(library)))
-    condition, bindings = filters.compile(conditions, CHUNK_FIELDS if chunks else FIELDS, "d.metadata")
+    condition, bindings = filters.compile(
+        conditions, CHUNK_FIELDS if chunks else FIELDS, "d.metadata"
+    )
     return Chosen(condition, tuple(bindings), tuple(conditions))
 
 
@@ -84,38 +123,83 @@ def document(row: Sequence[Any]) -> Document:
     """The document in a row that SELECT gave."""
     _, *values, root, chunks = row
     fields = dict(zip(COLUMNS, values, strict=True))
-    return Document(**{**fields, "metadata": metadata.decode(fields["metadata"])}, chunks=chunks,
-                    path=path(fields["library"], fields["source"], root or ""))
+    return Document(
+        **{**fields, "metadata": metadata.decode(fields["metadata"])},
+        chunks=chunks,
+        path=path(fields["library"], fields["source"], root or ""),
+    )
 
 
 def path(library: str, source: str, root: str) -> str:
-    """A document's name in listings: its library, then where it lies in the library's folder, or its source."""
+    """A document's name in listings: its library, then where it lies in the library's folder, or
+    its source.
+    """
     folder = os.path.join(root, "")  # noqa: PTH118 - the slash at the end is wanted
-    inside = source[len(folder):].replace(os.sep, "/") if root and source.startswith(folder) else source.lstrip("/")
+    inside = (
+        source[len(folder) :].replace(os.sep, "/")
+        if root and source.startswith(folder)
+        else source.lstrip("/")
+    )
     return f"{library}/{inside}"
 
 
 def coverage(sql: apsw.Connection) -> Coverage:
-    """How many different contents are embedded by the active model, and how many are not, in any copy."""
-    of_pending = ("FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
-                  "AND p.model = (SELECT value FROM settings WHERE name = 'model')")
-    waiting = int(sql.execute(
-        f"SELECT count(*) FROM (SELECT DISTINCT d.hash {of_pending} JOIN documents d ON d.key = c.owner) w WHERE NOT EXISTS "
-        f"(SELECT 1 FROM documents d WHERE d.hash = w.hash AND NOT EXISTS (SELECT 1 {of_pending} WHERE c.owner = d.key))").get)
-    return Coverage(embedded=int(sql.execute("SELECT count(DISTINCT hash) FROM documents").get) - waiting, waiting=waiting)
+    """How many different contents are embedded by the active model, and how many are not, in any
+    copy.
+    """
+    of_pending = (
+        "FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
+        "AND p.model = (SELECT value FROM settings WHERE name = 'model')"
+    )
+    waiting = int(
+        sql.execute(
+            f"SELECT count(*) FROM (SELECT DISTINCT d.hash {of_pending} JOIN documents d ON d.key "
+            "= c.owner) w WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.hash = w.hash AND "
+            f"NOT EXISTS (SELECT 1 {of_pending} WHERE c.owner = d.key))"
+        ).get
+    )
+    return Coverage(
+        embedded=int(sql.execute("SELECT count(DISTINCT hash) FROM documents").get) - waiting,
+        waiting=waiting,
+    )
 
 
 def chunks(sql: apsw.Connection, index: Index, ids: Sequence[int]) -> dict[int, Chunk]:
     """The chunks with these ids."""
     wanted = json.dumps(list(ids))
     texts = {id: text for id, _, _, text in index.passages(sql, ids)}
-    documents = {each[0]: document(each) for each in sql.execute(
-        f"{SELECT} WHERE d.key IN (SELECT owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?)))", (wanted,))}
-    rows = sql.execute('SELECT id, owner, position, start, "end", first_line, last_line, page, headings '
-                       "FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))", (wanted,))
-    found = {id: Chunk(id=id, document=documents[owner], position=position, text=texts[id], start=start, end=end,
-                       first_line=first_line, last_line=last_line, page=page, headings=metadata.decode_list(headings))
-             for id, owner, position, start, end, first_line, last_line, page, headings in rows if owner in documents}
+    documents = {
+        each[0]: document(each)
+        for each in sql.execute(
+            f"{SELECT} WHERE d.key IN (SELECT owner FROM document_chunks WHERE id IN (SELECT value "
+            f"FROM json_each(?)))",
+            (wanted,),
+        )
+    }
+    rows = sql.execute(
+        'SELECT id, owner, position, start, "end", first_line, last_line, page, headings '
+        "FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
+        (wanted,),
+    )
+    found = {
+        id: Chunk(
+            id=id,
+            document=documents[owner],
+            position=position,
+            text=texts[id],
+            start=start,
+            end=end,
+            first_line=first_line,
+            last_line=last_line,
+            page=page,
+            headings=metadata.decode_list(headings),
+        )
+        for id, owner, position, start, end, first_line, last_line, page, headings in rows
+        if owner in documents
+    }
     if missing := set(ids) - found.keys():
-        raise Damaged(f"the index names passage {min(missing)}, which is not there: run `mcpvectordb check`, then `rebuild`")
+        raise Damaged(
+            f"the index names passage {min(missing)}, which is not there: run `mcpvectordb check`, "
+            f"then `rebuild`"
+        )
     return found

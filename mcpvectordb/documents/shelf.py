@@ -50,61 +50,112 @@ from mcpvectordb.text import query as words
 class Documents:
     """`Database.documents`."""
 
-    def __init__(self, file: File, config: Config, encoder: Encoder, index: Index, searching: Searching) -> None:
+    def __init__(
+        self, file: File, config: Config, encoder: Encoder, index: Index, searching: Searching
+    ) -> None:
         self._file, self._config, self._encoder, self._index = file, config, encoder, index
         self._searching = searching
         self._storing, self._worker = Storing(file, encoder, index), Worker(config)
 
-    def ingest(self, source: str | os.PathLike[str], *, library: str = "default", metadata: Mapping[str, Any] | None = None,
-               embed: bool = True, progress: ProgressCallback | None = None, guard: bool = False,
-               roots: Sequence[str | os.PathLike[str]] = (), chunk_size: int | None = None, chunk_overlap: int | None = None,
-               duplicate: bool = False, reader: Callable[[Source], str] | None = None) -> Ingested:
+    def ingest(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        library: str = "default",
+        metadata: Mapping[str, Any] | None = None,
+        embed: bool = True,
+        progress: ProgressCallback | None = None,
+        guard: bool = False,
+        roots: Sequence[str | os.PathLike[str]] = (),
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
+        duplicate: bool = False,
+        reader: Callable[[Source], str] | None = None,
+    ) -> Ingested:
         """Bring in a file or an http(s) URL.
 
-        The same source in the same library is skipped while its bytes are the same and replaced when they are not;
-        the old document stays until the new one is stored. With `embed=False` it is found by words at once, and by
-        meaning after `Database.embed_pending()`. `guard` refuses files that hold secrets, `roots` all files outside of
-        these folders: set them when somebody else names the path.
+        The same source in the same library is skipped while its bytes are the same and replaced
+        when they are not; the old document stays until the new one is stored. With `embed=False` it
+        is found by words at once, and by meaning after `Database.embed_pending()`. `guard` refuses
+        files that hold secrets, `roots` all files outside of these folders: set them when somebody
+        else names the path.
 
-        `chunk_size` and `chunk_overlap` are for this document alone, in place of the file's own. With `duplicate` it is
-        stored beside what is there of the same source. `reader` makes the text out of what was read, in place of the
-        reader of its format; what it raises ends the ingest.
+        `chunk_size` and `chunk_overlap` are for this document alone, in place of the file's own.
+        With `duplicate` it is stored beside what is there of the same source. `reader` makes the
+        text out of what was read, in place of the reader of its format; what it raises ends the
+        ingest.
         """
         _check(library, metadata)
-        Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)  # refuses what is no size
+        Config(
+            chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0
+        )  # refuses what is no size
         own = () if self._file.memory else (self._file.path,)
         known, etag, modified = (None, "", "") if duplicate else self._fetched(source, library)
-        read = sources.read(source, config=self._config, guard=guard, roots=[Path(root) for root in roots], forbidden=own,
-                            etag=etag, modified=modified, progress=progress)
+        read = sources.read(
+            source,
+            config=self._config,
+            guard=guard,
+            roots=[Path(root) for root in roots],
+            forbidden=own,
+            etag=etag,
+            modified=modified,
+            progress=progress,
+        )
         if read is not None:
             hash = hashlib.sha256(read.raw).hexdigest()
             known = None if duplicate else self._storing.known(read.source, library, hash)
             if known is None:
                 parsed = _parsed(read, reader) if reader else self._worker.parse(read)
-                ready = self._storing.ready(read, parsed, hash=hash, library=library, given=metadata, chunk_size=chunk_size,
-                                            chunk_overlap=chunk_overlap)
-                return self._finished(*self._storing.write(ready, duplicate=duplicate), embed, progress)
+                ready = self._storing.ready(
+                    read,
+                    parsed,
+                    hash=hash,
+                    library=library,
+                    given=metadata,
+                    chunk_size=chunk_size,
+                    chunk_overlap=chunk_overlap,
+                )
+                return self._finished(
+                    *self._storing.write(ready, duplicate=duplicate), embed, progress
+                )
         assert known is not None, "only a page that is known can be fetched in vain"  # noqa: S101
         return self._finished("skipped", known, embed, progress)
 
-    def ingest_text(self, text: str, *, source: str, title: str | None = None, library: str = "default",
-                    metadata: Mapping[str, Any] | None = None, embed: bool = True,
-                    progress: ProgressCallback | None = None) -> Ingested:
-        """Bring in a text under a name of your own; Markdown structure in it is understood. See `ingest`."""
+    def ingest_text(
+        self,
+        text: str,
+        *,
+        source: str,
+        title: str | None = None,
+        library: str = "default",
+        metadata: Mapping[str, Any] | None = None,
+        embed: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> Ingested:
+        """Bring in a text under a name of your own; Markdown structure in it is understood. See
+        `ingest`.
+        """
         storable(text, "text")
         storable(source, "source", blank=False)
         if not text.strip():
             raise NoText(f"the text of {source!r} is blank: there is nothing to find in it")
         raw = text.encode()
         if len(raw) > self._config.max_source_bytes:
-            raise TooLarge(f"the text of {source!r} is {len(raw):,} bytes; "
-                           f"at most {self._config.max_source_bytes:,} are ingested")
+            raise TooLarge(
+                f"the text of {source!r} is {len(raw):,} bytes; at most "
+                f"{self._config.max_source_bytes:,} are ingested"
+            )
         _check(library, metadata)
         hash = hashlib.sha256(raw).hexdigest()
         if (known := self._storing.known(source, library, hash)) is not None:
             return self._finished("skipped", known, embed, progress)
         name = PurePosixPath(source).name or source
-        given = Source(source=source, name=name, raw=raw, file_type=PurePosixPath(source).suffix[1:].lower() or "unknown")
+        given = Source(
+            source=source,
+            name=name,
+            raw=raw,
+            file_type=PurePosixPath(source).suffix[1:].lower() or "unknown",
+        )
         written_in = formats.by_name(name)
         parsed = (code if written_in and written_in.module == "code" else markdown).parse(given)
         if title is not None:
@@ -112,13 +163,21 @@ class Documents:
         ready = self._storing.ready(given, parsed, hash=hash, library=library, given=metadata)
         return self._finished(*self._storing.write(ready), embed, progress)
 
-    def ingest_folder(self, folder: str | os.PathLike[str], *, library: str = "default",
-                      metadata: Mapping[str, Any] | None = None, embed: bool = True,
-                      progress: ProgressCallback | None = None) -> Synced:
-        """Bring in the files of a folder and of those in it, as `sync` does, but once: the folder is not followed.
+    def ingest_folder(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        library: str = "default",
+        metadata: Mapping[str, Any] | None = None,
+        embed: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> Synced:
+        """Bring in the files of a folder and of those in it, as `sync` does, but once: the folder
+        is not followed.
 
-        Nothing is removed. A file that is known under its size and time is not opened again; one that cannot be read is
-        told in `failures`. Killed, it goes on where it was when it is called again.
+        Nothing is removed. A file that is known under its size and time is not opened again; one
+        that cannot be read is told in `failures`. Killed, it goes on where it was when it is called
+        again.
         """
         _check(library, metadata)
         rooted = libraries.unfollowed(library, folder, EVERYTHING)
@@ -135,41 +194,71 @@ class Documents:
         """The whole text of a document, exactly as it came in."""
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-            return "".join(tile for (tile,) in sql.execute(
-                "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)))
+            return "".join(
+                tile
+                for (tile,) in sql.execute(
+                    "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)
+                )
+            )
 
-    def browse(self, *, library: str | None = None, where: Where | None = None, limit: int = 20,
-               offset: int = 0) -> list[Document]:
-        """Documents that fulfil all conditions, newest first; `pending` counts a document's chunks without an embedding."""
+    def browse(
+        self,
+        *,
+        library: str | None = None,
+        where: Where | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[Document]:
+        """Documents that fulfil all conditions, newest first; `pending` counts a document's chunks
+        without an embedding.
+        """
         checked_page(limit, offset)
         chosen = rows.chosen(library, where)
         with self._file.reading() as sql:
-            return [rows.document(row) for row in sql.execute(
-                f"{rows.SELECT} WHERE {chosen.condition} ORDER BY d.key DESC LIMIT ? OFFSET ?",
-                (*chosen.bindings, limit, offset))]
+            return [
+                rows.document(row)
+                for row in sql.execute(
+                    f"{rows.SELECT} WHERE {chosen.condition} ORDER BY d.key DESC LIMIT ? OFFSET ?",
+                    (*chosen.bindings, limit, offset),
+                )
+            ]
 
     def count(self, *, library: str | None = None, where: Where | None = None) -> int:
         """How many documents fulfil all conditions."""
         chosen = rows.chosen(library, where)
         with self._file.reading() as sql:
-            return int(sql.execute(f"SELECT count(*) FROM documents d WHERE {chosen.condition}", chosen.bindings).get)
+            return int(
+                sql.execute(
+                    f"SELECT count(*) FROM documents d WHERE {chosen.condition}", chosen.bindings
+                ).get
+            )
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, by name."""
         return libraries.everything(self._file)
 
-    def add_library(self, name: str, root: str | os.PathLike[str], *, pattern: str = EVERYTHING, ignore: Sequence[str] = (),
-                    description: str = "") -> None:
+    def add_library(
+        self,
+        name: str,
+        root: str | os.PathLike[str],
+        *,
+        pattern: str = EVERYTHING,
+        ignore: Sequence[str] = (),
+        description: str = "",
+    ) -> None:
         """Let a library follow a folder; `sync` brings its files in.
 
-        `pattern` says which files are meant, relative to the folder: `*` stays in its folder, `**/` crosses folders,
-        `{md,txt}` is one of both. `ignore` has patterns as in a .gitignore; .gitignore and .mcpvectordbignore files in
-        the folder count too. Added again with the same folder, these are changed.
+        `pattern` says which files are meant, relative to the folder: `*` stays in its folder, `**/`
+        crosses folders, `{md,txt}` is one of both. `ignore` has patterns as in a .gitignore;
+        .gitignore and .mcpvectordbignore files in the folder count too. Added again with the same
+        folder, these are changed.
         """
         libraries.add(self._file, name, root, pattern, ignore, description)
 
     def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
-        """Let a library follow its folder no more and remove its documents; how many. The folder is not touched."""
+        """Let a library follow its folder no more and remove its documents; how many. The folder is
+        not touched.
+        """
         libraries.forget(self._file, name)
         removed = 0
         while not keep_documents and (some := self._remove_some(name)):
@@ -177,19 +266,30 @@ class Documents:
         return removed
 
     def describe(self, name: str, path: str, text: str) -> None:
-        """Say what a path of a library that follows a folder is about; "" is the whole library, a blank text takes it back."""
+        """Say what a path of a library that follows a folder is about; "" is the whole library, a
+        blank text takes it back.
+        """
         libraries.describe(self._file, name, path, text)
 
     def descriptions(self, library: str, path: str) -> list[str]:
-        """What `add_library` and `describe` say about a path (a document's source), general to specific."""
+        """What `add_library` and `describe` say about a path (a document's source), general to
+        specific.
+        """
         return libraries.descriptions(self._file, library, path)
 
-    def sync(self, name: str | None = None, *, embed: bool = True, progress: ProgressCallback | None = None) -> list[Synced]:
+    def sync(
+        self,
+        name: str | None = None,
+        *,
+        embed: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> list[Synced]:
         """Bring all libraries that follow a folder in line with it, or the one with this name.
 
-        New and changed files come in, vanished ones go, moved ones keep their id. A file that cannot be read is told
-        in `failures`, and what is stored of it stays. A folder that is not there is an error, and nothing is removed.
-        Killed, it goes on where it was; several at once do no harm.
+        New and changed files come in, vanished ones go, moved ones keep their id. A file that
+        cannot be read is told in `failures`, and what is stored of it stays. A folder that is not
+        there is an error, and nothing is removed. Killed, it goes on where it was; several at once
+        do no harm.
         """
         followed = libraries.rooted(self._file, name)
         for library in followed:
@@ -197,85 +297,145 @@ class Documents:
         done = []
         for library in followed:
             with self._intake(library.name, embed) as intake:
-                synced = sync(self._file, self._config, library, intake, self._storing.remove, progress)
+                synced = sync(
+                    self._file, self._config, library, intake, self._storing.remove, progress
+                )
             done.append(replace(synced, embedded=intake.embedded))
         return [*done[:-1], self._with_rest(done[-1], embed, progress)] if done else []
 
     def delete(self, id: str) -> int:
         """Remove a document; how many chunks went with it. An unknown id removes nothing."""
         with self._file.writing() as sql:
-            row = sql.execute("SELECT key FROM documents WHERE id = ?", (storable(id, "id"),)).fetchone()
+            row = sql.execute(
+                "SELECT key FROM documents WHERE id = ?", (storable(id, "id"),)
+            ).fetchone()
             return self._storing.remove(sql, row[0]) if row else 0
 
-    def search(self, query: str, *, mode: str = "hybrid", library: str | None = None, where: Where | None = None,
-               limit: int = 5, offset: int = 0, min_score: float = 0.0, min_relevance: float = 0.0, plain: bool = False,
-               rerank: bool = False) -> Results[Chunk]:
+    def search(
+        self,
+        query: str,
+        *,
+        mode: str = "hybrid",
+        library: str | None = None,
+        where: Where | None = None,
+        limit: int = 5,
+        offset: int = 0,
+        min_score: float = 0.0,
+        min_relevance: float = 0.0,
+        plain: bool = False,
+        rerank: bool = False,
+    ) -> Results[Chunk]:
         """The chunks that answer a query best, by words, by meaning, or (hybrid) by both.
 
-        Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain` says that quotes and
-        hyphens mean nothing. Conditions apply before the cut to `limit`. A score is 0 to 1: in hybrid mode relative to the
-        best candidates of this query, in text and vector mode comparable between queries. With `rerank` a cross-encoder
-        reads the best twenty again, which takes seconds and helps with short questions about prose. The results say which
+        Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
+        says that quotes and hyphens mean nothing. Conditions apply before the cut to `limit`. A
+        score is 0 to 1: in hybrid mode relative to the best candidates of this query, in text and
+        vector mode comparable between queries. With `rerank` a cross-encoder reads the best twenty
+        again, which takes seconds and helps with short questions about prose. The results say which
         legs ran, and why one did not.
 
-        A hit's `relevance` is the chance that a judge would call it relevant, which compares between queries in every mode;
-        results below `min_relevance` are left out of the page, those of which it is not known (None) are not. When all are
-        weak, or none is left, the results' `verdict` says so in a sentence.
+        A hit's `relevance` is the chance that a judge would call it relevant, which compares
+        between queries in every mode; results below `min_relevance` are left out of the page, those
+        of which it is not known (None) are not. When all are weak, or none is left, the results'
+        `verdict` says so in a sentence.
         """
         checked_window(limit, offset)
         checked, text = checked_mode(mode), storable(query, "query")
         meant = self._encoder.meant(text, patient=mode == "vector") if mode != "text" else ""
-        return self._searching.chunks(Question(
-            text=words.plain(text) if plain else text, mode=checked, meant=meant,
-            chosen=rows.chosen(library, where, chunks=True), limit=limit, offset=offset, min_score=min_score,
-            min_relevance=relevance.checked(min_relevance), rerank=rerank))
+        return self._searching.chunks(
+            Question(
+                text=words.plain(text) if plain else text,
+                mode=checked,
+                meant=meant,
+                chosen=rows.chosen(library, where, chunks=True),
+                limit=limit,
+                offset=offset,
+                min_score=min_score,
+                min_relevance=relevance.checked(min_relevance),
+                rerank=rerank,
+            )
+        )
 
-    def query(self, query: str, *, mode: str = "hybrid", library: str | None = None, where: Where | None = None,
-              limit: int = 10, offset: int = 0, min_score: float = 0.0, expand: bool = True,
-              rerank: bool = True) -> Results[Chunk]:
+    def query(
+        self,
+        query: str,
+        *,
+        mode: str = "hybrid",
+        library: str | None = None,
+        where: Where | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        min_score: float = 0.0,
+        expand: bool = True,
+        rerank: bool = True,
+    ) -> Results[Chunk]:
         """The documents that answer a query best, each by its best chunk.
 
-        In text mode a document must have all words of the query (each may be the beginning of one), anywhere in its text,
-        title or path; in vector mode it is as near as its nearest chunk. Both have scores of 0 to 1 that compare between
-        queries. Hybrid mode takes its time: it also looks for what the first results have in common (`expand`), unless words
-        alone point at one document, and has a cross-encoder read the best chunks (`rerank`); its score is made of ranks,
-        1/rank without a reranker. What it found out is kept in the file for the next time. The results say which steps
-        were taken ("text", "vector", "expansion", "rerank"), and why one was not.
+        In text mode a document must have all words of the query (each may be the beginning of one),
+        anywhere in its text, title or path; in vector mode it is as near as its nearest chunk. Both
+        have scores of 0 to 1 that compare between queries. Hybrid mode takes its time: it also
+        looks for what the first results have in common (`expand`), unless words alone point at one
+        document, and has a cross-encoder read the best chunks (`rerank`); its score is made of
+        ranks, 1/rank without a reranker. What it found out is kept in the file for the next time.
+        The results say which steps were taken ("text", "vector", "expansion", "rerank"), and why
+        one was not.
         """
         checked_window(limit, offset)
         checked, text = checked_mode(mode), storable(query, "query")
         hybrid = checked == "hybrid"
-        return self._searching.whole(Question(
-            text=text, mode=checked, meant="" if checked == "text" else self._encoder.meant(text, patient=True),
-            chosen=rows.chosen(library, where), limit=limit, offset=offset, min_score=min_score,
-            expand=expand and hybrid, rerank=rerank and hybrid))
+        return self._searching.whole(
+            Question(
+                text=text,
+                mode=checked,
+                meant="" if checked == "text" else self._encoder.meant(text, patient=True),
+                chosen=rows.chosen(library, where),
+                limit=limit,
+                offset=offset,
+                min_score=min_score,
+                expand=expand and hybrid,
+                rerank=rerank and hybrid,
+            )
+        )
 
     def find(self, name: str) -> Place:
-        """The document that is meant by its path in listings or an end of it, its file, its id, or #hash (6 digits or more).
+        """The document that is meant by its path in listings or an end of it, its file, its id, or
+        #hash (6 digits or more).
 
-        A name may say from which line on, and how many: notes/tea.md:120, notes/tea.md:120:20. Raises NotFound.
+        A name may say from which line on, and how many: notes/tea.md:120, notes/tea.md:120:20.
+        Raises NotFound.
         """
         with self._file.reading() as sql:
             return paths.find(sql, name)
 
     def similar(self, name: str) -> list[str]:
-        """The paths of up to five documents that may have been meant by a name that none has, best first."""
+        """The paths of up to five documents that may have been meant by a name that none has, best
+        first.
+        """
         with self._file.reading() as sql:
             return paths.similar(sql, name)
 
     def matching(self, pattern: str) -> list[Document]:
-        """The documents whose path, with or without the library in front, fits a pattern (see `add_library`); by path."""
+        """The documents whose path, with or without the library in front, fits a pattern (see
+        `add_library`); by path.
+        """
         with self._file.reading() as sql:
             return paths.matching(sql, pattern)
 
     def text_bytes(self, id: str) -> int:
         """How many bytes the text of a document has in UTF-8; it is not read for that."""
         with self._file.reading() as sql:
-            return int(sql.execute("SELECT coalesce(sum(octet_length(tile)), 0) FROM document_chunks WHERE owner = ?",
-                                   (rows.row(sql, id)[0],)).get)
+            return int(
+                sql.execute(
+                    "SELECT coalesce(sum(octet_length(tile)), 0) FROM document_chunks WHERE "
+                    "owner = ?",
+                    (rows.row(sql, id)[0],),
+                ).get
+            )
 
     def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
-        """The line of a chunk (or of its `whole` document) that has most words of a query, and its neighbours, numbered."""
+        """The line of a chunk (or of its `whole` document) that has most words of a query, and its
+        neighbours, numbered.
+        """
         lines = (1, None) if whole else (chunk.first_line, chunk.last_line)
         return snippets.snippet(self.text(chunk.document.id), query, *lines)
 
@@ -289,25 +449,46 @@ class Documents:
         self._worker.close()
 
     def _fetched(self, source: str | os.PathLike[str], library: str) -> tuple[int | None, str, str]:
-        """The key of the document that a URL gave the last time, with its server's marks of that version."""
+        """The key of the document that a URL gave the last time, with its server's marks of that
+        version.
+        """
         if not sources.is_url(source):
             return None, "", ""
         with self._file.reading() as sql:
-            return sql.execute("SELECT key, etag, modified FROM documents WHERE library = ? AND source = ? ORDER BY key DESC",
-                               (library, storable(source, "source"))).fetchone() or (None, "", "")
+            return sql.execute(
+                "SELECT key, etag, modified FROM documents WHERE library = ? AND source = ? ORDER "
+                "BY key DESC",
+                (library, storable(source, "source")),
+            ).fetchone() or (None, "", "")
 
-    def _intake(self, library: str, embed: bool, metadata: Mapping[str, Any] | None = None) -> Intake:
-        return Intake(self._file, self._storing, self._encoder, self._index, self._worker, library=library, metadata=metadata,
-                      embed=embed)
+    def _intake(
+        self, library: str, embed: bool, metadata: Mapping[str, Any] | None = None
+    ) -> Intake:
+        return Intake(
+            self._file,
+            self._storing,
+            self._encoder,
+            self._index,
+            self._worker,
+            library=library,
+            metadata=metadata,
+            embed=embed,
+        )
 
-    def _finished(self, status: Status, key: int, embed: bool, progress: ProgressCallback | None) -> Ingested:
-        """Embed what waits of a stored document (also of a known one, whose first ingest may have been cut short)."""
+    def _finished(
+        self, status: Status, key: int, embed: bool, progress: ProgressCallback | None
+    ) -> Ingested:
+        """Embed what waits of a stored document (also of a known one, whose first ingest may have
+        been cut short).
+        """
         with self._file.reading() as sql:
             document = rows.by_key(sql, key)
         embedded, note = self._embed(key, progress) if embed else (Embedded(), "")
         with self._file.reading() as sql:
             pending = self._encoder.waiting(sql, self._index, [key])
-        return Ingested(status=status, document=document, pending=pending, note=note, embedded=embedded)
+        return Ingested(
+            status=status, document=document, pending=pending, note=note, embedded=embedded
+        )
 
     def _with_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed what waits of all documents."""
@@ -315,15 +496,24 @@ class Documents:
         return replace(done, note=note, embedded=done.embedded + embedded)
 
     def _embed(self, key: int | None, progress: ProgressCallback | None) -> tuple[Embedded, str]:
-        """Embed a document's chunks, or all; the reason when that cannot be done: the text is stored all the same."""
+        """Embed a document's chunks, or all; the reason when that cannot be done: the text is
+        stored all the same.
+        """
         try:
-            return self._encoder.embed(index=self._index, owners=None if key is None else [key], progress=progress), ""
+            return self._encoder.embed(
+                index=self._index, owners=None if key is None else [key], progress=progress
+            ), ""
         except ModelError as error:
             return Embedded(), f"stored and found by words, but not yet by meaning: {error}"
 
     def _remove_some(self, library: str) -> int:
         with self._file.writing() as sql:
-            keys = [key for (key,) in sql.execute("SELECT key FROM documents WHERE library = ? LIMIT 50", (library,))]
+            keys = [
+                key
+                for (key,) in sql.execute(
+                    "SELECT key FROM documents WHERE library = ? LIMIT 50", (library,)
+                )
+            ]
             for key in keys:
                 self._storing.remove(sql, key)
         return len(keys)

@@ -1,13 +1,15 @@
 """Bringing a library in line with its folder.
 
-The folder is walked in the order of paths, and so are the rows of the file that belong to it, so the two are compared
-like two sorted lists, however long they are. A first look counts what is to be read and learns what has vanished; only
-if there is something to read, a second look does it, because a file that is new here may be one that vanished there.
-Every step is a transaction that leaves the file sound, and whatever is interrupted is found again by the next sync.
+The folder is walked in the order of paths, and so are the rows of the file that belong to it, so
+the two are compared like two sorted lists, however long they are. A first look counts what is to be
+read and learns what has vanished; only if there is something to read, a second look does it,
+because a file that is new here may be one that vanished there. Every step is a transaction that
+leaves the file sound, and whatever is interrupted is found again by the next sync.
 
-A file whose size and modification time are as they were is not opened. One that could not be read as a document is
-remembered by them too, until it or this program changes. A document leaves only when its file is no longer among those
-that the library takes in; a new version that cannot be read leaves the old one in place, and is told.
+A file whose size and modification time are as they were is not opened. One that could not be read
+as a document is remembered by them too, until it or this program changes. A document leaves only
+when its file is no longer among those that the library takes in; a new version that cannot be read
+leaves the old one in place, and is told.
 """
 
 from __future__ import annotations
@@ -54,23 +56,40 @@ class _Row(NamedTuple):
 
 
 Difference = tuple[_Row | None, tuple[str, os.stat_result] | None]
-"""What is known of a path, if anything, and the file that must be read there; None when it has vanished."""
+"""What is known of a path, if anything, and the file that must be read there; None when it has
+vanished.
+"""
 
 
-def sync(file: File, config: Config, library: Rooted, intake: Intake, remove: Remove,
-         progress: ProgressCallback | None = None) -> Synced:
-    """Take in what is new or changed in a library's folder, and let go what has vanished from it; see `check_root`."""
+def sync(
+    file: File,
+    config: Config,
+    library: Rooted,
+    intake: Intake,
+    remove: Remove,
+    progress: ProgressCallback | None = None,
+) -> Synced:
+    """Take in what is new or changed in a library's folder, and let go what has vanished from it;
+    see `check_root`.
+    """
     return _Sync(file, config, library, intake, remove, progress).run()
 
 
-def ingest_folder(file: File, config: Config, library: Rooted, intake: Intake,
-                  progress: ProgressCallback | None = None) -> Synced:
+def ingest_folder(
+    file: File,
+    config: Config,
+    library: Rooted,
+    intake: Intake,
+    progress: ProgressCallback | None = None,
+) -> Synced:
     """Take in what is new or changed in a folder; what has vanished from it stays."""
     return _Sync(file, config, library, intake, None, progress).run()
 
 
 def check_root(file: File, library: Rooted) -> None:
-    """Refuse a folder that is not there: nothing in it was deleted, its disk is not mounted, or it was moved."""
+    """Refuse a folder that is not there: nothing in it was deleted, its disk is not mounted, or it
+    was moved.
+    """
     try:
         inode = str(os.stat(library.root).st_ino)  # noqa: PTH116 - a path as it is kept in the file
         if inode == library.inode:
@@ -78,11 +97,16 @@ def check_root(file: File, library: Rooted) -> None:
         with os.scandir(library.root) as entries:
             empty = next(entries, None) is None
     except OSError as error:
-        raise Unreadable(f"the folder {library.root} of the library {library.name!r} cannot be read: {error.strerror}; nothing "
-                         "was removed. Mount its disk, or remove the library") from None
+        raise Unreadable(
+            f"the folder {library.root} of the library {library.name!r} cannot be read: "
+            f"{error.strerror}; nothing was removed. Mount its disk, or remove the library"
+        ) from None
     if empty:
-        raise Unreadable(f"the folder {library.root} of the library {library.name!r} is empty and not the one it was, as if "
-                         "its disk was not mounted; nothing was removed. Mount it, or remove the library")
+        raise Unreadable(
+            f"the folder {library.root} of the library {library.name!r} is empty and not the one "
+            "it was, as if its disk was not mounted; nothing was removed. Mount it, or remove the "
+            "library"
+        )
     with file.writing() as sql:
         sql.execute("UPDATE libraries SET inode = ? WHERE name = ?", (inode, library.name))
 
@@ -90,8 +114,15 @@ def check_root(file: File, library: Rooted) -> None:
 class _Sync:
     """One run over one library."""
 
-    def __init__(self, file: File, config: Config, library: Rooted, intake: Intake, remove: Remove | None,
-                 progress: ProgressCallback | None) -> None:
+    def __init__(
+        self,
+        file: File,
+        config: Config,
+        library: Rooted,
+        intake: Intake,
+        remove: Remove | None,
+        progress: ProgressCallback | None,
+    ) -> None:
         self._file, self._config, self._library = file, config, library
         self._intake, self._remove = intake, remove
         self._progress, self._step = progress, "sync" if remove else "ingest"
@@ -106,17 +137,28 @@ class _Sync:
         if waiting:
             look, vanished = self._second_look(vanished, waiting)
         if self._remove:
-            check_root(self._file, self._library)  # nothing may leave because the folder was taken away meanwhile
+            check_root(
+                self._file, self._library
+            )  # nothing may leave because the folder was taken away meanwhile
             self._let_go(vanished, self._remove)
         self._write_notes()
         return self._told(look)
 
     def _told(self, look: _Look) -> Synced:
-        counts, skipped = self._counts + self._intake.counts, look.skipped + look.walk.skipped + self._skipped
-        return Synced(library=self._library.name, indexed=counts["indexed"], replaced=counts["replaced"], moved=counts["moved"],
-                      removed=counts["removed"], unchanged=counts["unchanged"] + counts["skipped"] + look.unchanged,
-                      skipped=dict(sorted(skipped.items())),
-                      failures=(*look.walk.failures.items(), *look.failures, *self._failures))
+        counts, skipped = (
+            self._counts + self._intake.counts,
+            look.skipped + look.walk.skipped + self._skipped,
+        )
+        return Synced(
+            library=self._library.name,
+            indexed=counts["indexed"],
+            replaced=counts["replaced"],
+            moved=counts["moved"],
+            removed=counts["removed"],
+            unchanged=counts["unchanged"] + counts["skipped"] + look.unchanged,
+            skipped=dict(sorted(skipped.items())),
+            failures=(*look.walk.failures.items(), *look.failures, *self._failures),
+        )
 
     def _first_look(self) -> tuple[_Look, dict[int, str], int]:
         """Documents that have vanished (key and path), and how many files are to be read."""
@@ -142,16 +184,27 @@ class _Sync:
                 self._miss(row, gone)
         self._intake.write()
         self._tell(waiting, waiting)
-        self._note("DELETE FROM library_skipped WHERE library = ? AND version <> ?", self._library.name, __version__)
+        self._note(
+            "DELETE FROM library_skipped WHERE library = ? AND version <> ?",
+            self._library.name,
+            __version__,
+        )
         return look, gone
 
     def _tell(self, done: int, total: int) -> None:
         if self._progress:
-            self._progress(self._intake.progress(self._step, min(done, total) - self._intake.waiting, total))
+            self._progress(
+                self._intake.progress(self._step, min(done, total) - self._intake.waiting, total)
+            )
 
     def _look(self) -> _Look:
-        walk = Walk(self._library.root, pattern=self._library.pattern, ignore=self._library.ignore,
-                    limit=self._config.max_source_bytes, databases=self._own)
+        walk = Walk(
+            self._library.root,
+            pattern=self._library.pattern,
+            ignore=self._library.ignore,
+            limit=self._config.max_source_bytes,
+            databases=self._own,
+        )
         return _Look(walk, _rows(self._file, self._library))
 
     def _miss(self, row: _Row, vanished: dict[int, str]) -> None:
@@ -162,72 +215,120 @@ class _Sync:
 
     # Files that are new or look changed.
 
-    def _take_in(self, row: _Row | None, path: str, info: os.stat_result, vanished: dict[int, str]) -> None:
+    def _take_in(
+        self, row: _Row | None, path: str, info: os.stat_result, vanished: dict[int, str]
+    ) -> None:
         known = row is not None and row.key is not None
         try:
             self._store(self._read(path, info), vanished)
         except (IngestError, InvalidInput) as error:
             if not known and isinstance(error, UnsupportedFormat | NoText):
-                self._skip(path, info, "without text" if isinstance(error, NoText) else "of no readable type")
+                self._skip(
+                    path,
+                    info,
+                    "without text" if isinstance(error, NoText) else "of no readable type",
+                )
             elif os.path.lexists(path):
-                self._failures.append((path, f"{error}; the version from before is kept" if known else str(error)))
+                self._failures.append(
+                    (path, f"{error}; the version from before is kept" if known else str(error))
+                )
         else:
             if row is not None and row.key is None:
                 self._forget_skipped(path)
 
     def _read(self, path: str, info: os.stat_result) -> Source:
-        """The file's bytes; no later change hides behind the size and time that were seen before they were read."""
+        """The file's bytes; no later change hides behind the size and time that were seen before
+        they were read.
+        """
         _settle(info.st_mtime_ns)
-        read = sources.read_path(path, config=self._config, roots=[Path(self._library.root)], forbidden=self._own)
+        read = sources.read_path(
+            path, config=self._config, roots=[Path(self._library.root)], forbidden=self._own
+        )
         return replace(read, source=path, mtime_ns=info.st_mtime_ns)
 
     def _store(self, source: Source, vanished: dict[int, str]) -> None:
         """Store a file, unless it is known already or has only moved."""
         hash = hashlib.sha256(source.raw).hexdigest()
         if (key := self._find(source.source, hash)) is not None:
-            self._note("UPDATE documents SET mtime_ns = ?, modified = ? WHERE key = ?", source.mtime_ns, source.modified, key)
+            self._note(
+                "UPDATE documents SET mtime_ns = ?, modified = ? WHERE key = ?",
+                source.mtime_ns,
+                source.modified,
+                key,
+            )
             self._counts["unchanged"] += 1
             return
-        old = next((key for key in self._copies(hash) if key in vanished), None) if vanished else None
+        old = (
+            next((key for key in self._copies(hash) if key in vanished), None) if vanished else None
+        )
         if old is not None and self._remove:
             before = vanished.pop(old)
             if Path(before).name == source.name and self._moved(old, before, source, self._remove):
                 self._counts["moved"] += 1
                 return
-        # Under another name it is read again: its title, and the way it is read, may depend on the name.
+        # Under another name it is read again: its title, and the way it is read, may depend on the
+        # name.
         self._intake.bring(source, hash, old)
 
     def _find(self, path: str, hash: str) -> int | None:
         with self._file.reading() as sql:
-            row = sql.execute("SELECT key FROM documents WHERE library = ? AND source = ? AND hash = ?",
-                              (self._library.name, path, hash)).fetchone()
+            row = sql.execute(
+                "SELECT key FROM documents WHERE library = ? AND source = ? AND hash = ?",
+                (self._library.name, path, hash),
+            ).fetchone()
         return row[0] if row else None
 
     def _copies(self, hash: str) -> list[int]:
         with self._file.reading() as sql:
-            return [key for (key,) in sql.execute("SELECT key FROM documents WHERE library = ? AND hash = ? ORDER BY key",
-                                                  (self._library.name, hash))]
+            return [
+                key
+                for (key,) in sql.execute(
+                    "SELECT key FROM documents WHERE library = ? AND hash = ? ORDER BY key",
+                    (self._library.name, hash),
+                )
+            ]
 
     def _moved(self, key: int, before: str, source: Source, remove: Remove) -> bool:
-        """Give a document its new path, in place of what was there; False if another process was faster."""
+        """Give a document its new path, in place of what was there; False if another process was
+        faster.
+        """
         with self._file.writing() as sql:
-            if not sql.execute("SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, before)).get:
+            if not sql.execute(
+                "SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, before)
+            ).get:
                 return False
-            for (other,) in list(sql.execute("SELECT key FROM documents WHERE library = ? AND source = ?",
-                                             (self._library.name, source.source))):
+            for (other,) in list(
+                sql.execute(
+                    "SELECT key FROM documents WHERE library = ? AND source = ?",
+                    (self._library.name, source.source),
+                )
+            ):
                 remove(sql, other)
-            sql.execute("UPDATE documents SET source = ?, modified = ?, mtime_ns = ? WHERE key = ?",
-                        (source.source, source.modified, source.mtime_ns, key))
+            sql.execute(
+                "UPDATE documents SET source = ?, modified = ?, mtime_ns = ? WHERE key = ?",
+                (source.source, source.modified, source.mtime_ns, key),
+            )
         return True
 
     def _skip(self, path: str, info: os.stat_result, reason: str) -> None:
         self._skipped[reason] += 1
-        self._note("INSERT OR REPLACE INTO library_skipped (library, path, size, mtime_ns, reason, version) "
-                   "SELECT name, ?, ?, ?, ?, ? FROM libraries WHERE name = ?",  # it may have been removed meanwhile
-                   path, info.st_size, info.st_mtime_ns, reason, __version__, self._library.name)
+        self._note(
+            "INSERT OR REPLACE INTO library_skipped (library, path, size, mtime_ns, reason, "
+            "version) "
+            # it may have been removed meanwhile
+            "SELECT name, ?, ?, ?, ?, ? FROM libraries WHERE name = ?",
+            path,
+            info.st_size,
+            info.st_mtime_ns,
+            reason,
+            __version__,
+            self._library.name,
+        )
 
     def _forget_skipped(self, path: str) -> None:
-        self._note("DELETE FROM library_skipped WHERE library = ? AND path = ?", self._library.name, path)
+        self._note(
+            "DELETE FROM library_skipped WHERE library = ? AND path = ?", self._library.name, path
+        )
 
     # What spares work next time is written now and then: what a kill loses is only looked at again.
 
@@ -250,13 +351,17 @@ class _Sync:
         while batch := list(islice(leaving, BATCH)):
             with self._file.writing() as sql:
                 for key, path in batch:
-                    if sql.execute("SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, path)).get:
+                    if sql.execute(
+                        "SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, path)
+                    ).get:
                         remove(sql, key)
                         self._counts["removed"] += 1
 
 
 class _Look:
-    """A walk compared with the rows that the file has; iterate it once for the differences, then read the counts."""
+    """A walk compared with the rows that the file has; iterate it once for the differences, then
+    read the counts.
+    """
 
     def __init__(self, walk: Walk, rows: Iterator[_Row]) -> None:
         self.walk, self._rows = walk, rows
@@ -287,30 +392,48 @@ class _Look:
             row = next(rows, None)
 
     def _missing(self, row: _Row) -> Iterator[Difference]:
-        """A row whose path the walk did not bring up: it has vanished, if the walk could look there."""
+        """A row whose path the walk did not bring up: it has vanished, if the walk could look
+        there.
+        """
         if row.path in self.walk.too_large and row.key is not None:
             size = self.walk.too_large[row.path]
             self.walk.skipped["too large"] -= 1  # it is told as a failure
-            self.failures.append((row.path, f"{row.path} has {size} bytes now, more than the limit (max_source_bytes); "
-                                            "the version from before is kept"))
+            self.failures.append(
+                (
+                    row.path,
+                    f"{row.path} has {size} bytes now, more than the limit (max_source_bytes); "
+                    "the version from before is kept",
+                )
+            )
         elif not self.walk.failures or not self._unknown(row.path):
             yield row, None
 
     def _unknown(self, path: str) -> bool:
-        return path in self.walk.failures or any(str(folder) in self.walk.failures for folder in Path(path).parents)
+        return path in self.walk.failures or any(
+            str(folder) in self.walk.failures for folder in Path(path).parents
+        )
 
 
 def _rows(file: File, library: Rooted) -> Iterator[_Row]:
-    """What the file knows below a library's folder, by path; page by page, so that nothing is kept waiting."""
+    """What the file knows below a library's folder, by path; page by page, so that nothing is kept
+    waiting.
+    """
     prefix = os.path.join(library.root, "")  # noqa: PTH118 - the slash at the end is wanted
     last, end = prefix, prefix[:-1] + chr(ord(os.sep) + 1)
     while True:
         with file.reading() as sql:
-            page = list(map(_Row._make, sql.execute(
-                "SELECT source, size, mtime_ns, key, '' FROM documents WHERE library = ?1 AND source > ?2 AND source < ?3 "
-                "UNION ALL SELECT path, size, mtime_ns, NULL, reason FROM library_skipped "
-                "WHERE library = ?1 AND path > ?2 AND path < ?3 AND version = ?4 ORDER BY 1 LIMIT ?5",
-                (library.name, last, end, __version__, PAGE))))
+            page = list(
+                map(
+                    _Row._make,
+                    sql.execute(
+                        "SELECT source, size, mtime_ns, key, '' FROM documents WHERE library = "
+                        "?1 AND source > ?2 AND source < ?3 UNION ALL SELECT path, size, "
+                        "mtime_ns, NULL, reason FROM library_skipped WHERE library = ?1 AND path "
+                        "> ?2 AND path < ?3 AND version = ?4 ORDER BY 1 LIMIT ?5",
+                        (library.name, last, end, __version__, PAGE),
+                    ),
+                )
+            )
         yield from page
         if len(page) < PAGE:
             return

@@ -1,1 +1,3 @@
-"""Text to vectors: the catalogue of models, where their weights come from, and the ONNX embedder that runs them."""
+"""Text to vectors: the catalogue of models, where their weights come from, and the ONNX embedder
+that runs them.
+"""

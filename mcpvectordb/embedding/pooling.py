@@ -18,9 +18,15 @@ LAYER_NORM_EPSILON = 1e-5
 
 
 def vectors(
-    output: NDArray[Any], *, pooling: Pooling, layer_norm: bool = False, dimension: int | None = None
+    output: NDArray[Any],
+    *,
+    pooling: Pooling,
+    layer_norm: bool = False,
+    dimension: int | None = None,
 ) -> NDArray[np.float32]:
-    """Unit vectors from a graph's output: token vectors [n, tokens, width], or [n, width] if the graph pools itself."""
+    """Unit vectors from a graph's output: token vectors [n, tokens, width], or [n, width] if the
+    graph pools itself.
+    """
     pooled = pool(output.astype("float64"), pooling)
     if layer_norm:
         pooled = layer_normalised(pooled)

@@ -1,4 +1,6 @@
-"""The tokenizer pipeline, put together on `tokenizers`: normalise, split, WordPiece, template, truncation, offsets."""
+"""The tokenizer pipeline, put together on `tokenizers`: normalise, split, WordPiece, template,
+truncation, offsets.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,20 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 SHIPPED = Path(__file__).with_name("vocab.txt")
-# Texts go through in windows of so many characters: what a token costs in memory is then paid for a window only.
+# Texts go through in windows of so many characters: what a token costs in memory is then paid for a
+# window only.
 WINDOW = 50_000
-# A run of more characters than this counts as several tokens, or a megabyte without a space would be a single one.
+# A run of more characters than this counts as several tokens, or a megabyte without a space would
+# be a single one.
 STRIDE = 16
 
 
 class TokenPipeline:
     """Token ids and offsets as one model sees them; threads may share it.
 
-    `path` is a vocab.txt of the uncased BERT family (by default the one we ship), or a tokenizer.json. Text is data:
-    a "[SEP]" written in it is encoded as those five characters, never as the special token.
+    `path` is a vocab.txt of the uncased BERT family (by default the one we ship), or a
+    tokenizer.json. Text is data: a "[SEP]" written in it is encoded as those five characters, never
+    as the special token.
     """
 
     def __init__(self, path: Path = SHIPPED) -> None:
@@ -36,21 +41,25 @@ class TokenPipeline:
         return self.encode_parts(text, max_tokens, 1)[0]
 
     def encode_parts(self, text: str, max_tokens: int, most: int) -> list[list[int]]:
-        """The text as `encode` gives it if it fits, else in as few equal parts as fit; beyond `most` parts it is cut."""
+        """The text as `encode` gives it if it fits, else in as few equal parts as fit; beyond
+        `most` parts it is cut.
+        """
         room = max_tokens - self._tokenizer.num_special_tokens_to_add(False)
         encoding = self._encoding(text, most * room)
         seen = min(len(encoding), most * room)
         parts = -(-seen // room) if seen else 1
         encoding.truncate(-(-seen // parts))
         first = self._tokenizer.post_process(encoding)
-        return [list(part.ids) for part in (first, *first.overflowing[:parts - 1])]
+        return [list(part.ids) for part in (first, *first.overflowing[: parts - 1])]
 
     def count(self, text: str) -> int:
         """How many tokens a text has, special tokens and limits aside."""
         return sum(len(self._encode(window)) for _, window in _windows(text))
 
     def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[list[int], list[int]]:
-        """The ids and type ids of a query with a text; where both do not fit, the longer one is cut."""
+        """The ids and type ids of a query with a text; where both do not fit, the longer one is
+        cut.
+        """
         room = max_tokens - self._tokenizer.num_special_tokens_to_add(True)
         first, second = self._encoding(query, room), self._encoding(text, room)
         first.truncate(max(room - len(second), room - room // 2))
@@ -59,19 +68,25 @@ class TokenPipeline:
         return list(both.ids), list(both.type_ids)
 
     def token_starts(self, text: str) -> NDArray[np.int64]:
-        """Where in `text` its tokens start, ascending, without special tokens and without truncation.
+        """Where in `text` its tokens start, ascending, without special tokens and without
+        truncation.
 
-        Tokens made of one character start at the same place (a Korean syllable is up to three). Tokens and gaps of
-        more than 16 characters count again every 16 characters, so no stretch of text is free.
+        Tokens made of one character start at the same place (a Korean syllable is up to three).
+        Tokens and gaps of more than 16 characters count again every 16 characters, so no stretch of
+        text is free.
         """
         import numpy as np
 
         offsets = [
-            np.array(self._encode(window).offsets, np.int64).reshape(-1, 2) + start for start, window in _windows(text)]
+            np.array(self._encode(window).offsets, np.int64).reshape(-1, 2) + start
+            for start, window in _windows(text)
+        ]
         return _with_strides(np.concatenate([np.empty((0, 2), np.int64), *offsets]), len(text))
 
     def _encoding(self, text: str, enough: int) -> Encoding:
-        """The text without special tokens, up to the window in which `enough` tokens are reached."""
+        """The text without special tokens, up to the window in which `enough` tokens are
+        reached.
+        """
         from tokenizers import Encoding
 
         parts: list[Encoding] = []
@@ -86,11 +101,15 @@ class TokenPipeline:
         try:
             return self._tokenizer.encode(window, add_special_tokens=False)
         except TypeError:
-            raise InvalidInput("the text holds half of a surrogate pair, which is not a character") from None
+            raise InvalidInput(
+                "the text holds half of a surrogate pair, which is not a character"
+            ) from None
 
 
 def _windows(text: str) -> Iterator[tuple[int, str]]:
-    """The text in parts of at most WINDOW characters, cut before white space where there is some, with their starts."""
+    """The text in parts of at most WINDOW characters, cut before white space where there is some,
+    with their starts.
+    """
     start = 0
     while start < len(text):
         end = start + WINDOW
@@ -102,7 +121,9 @@ def _windows(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """The tokens' starts, and every STRIDE characters within each token and each gap between tokens."""
+    """The tokens' starts, and every STRIDE characters within each token and each gap between
+    tokens.
+    """
     import numpy as np
 
     borders = np.unique(np.concatenate([[0, length], offsets.ravel()]))
@@ -121,8 +142,14 @@ def _from_json(path: Path) -> Tokenizer:
 
     description = json.loads(path.read_bytes())
     if _is_bert(description):
-        normalizer = {key: value for key, value in description["normalizer"].items() if key != "type"}
-        return _bert(description["model"]["vocab"], description["model"]["max_input_chars_per_word"], **normalizer)
+        normalizer = {
+            key: value for key, value in description["normalizer"].items() if key != "type"
+        }
+        return _bert(
+            description["model"]["vocab"],
+            description["model"]["max_input_chars_per_word"],
+            **normalizer,
+        )
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -131,19 +158,29 @@ def _from_json(path: Path) -> Tokenizer:
 
 
 def _bert(vocabulary: dict[str, int], longest_word: int = 100, **normalizer: Any) -> Tokenizer:
-    """The pipeline of the BERT family; lower case and without accents unless `normalizer` says otherwise."""
+    """The pipeline of the BERT family; lower case and without accents unless `normalizer` says
+    otherwise.
+    """
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
     from tokenizers.processors import TemplateProcessing
 
-    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=longest_word))  # noqa: S106
+    tokenizer = Tokenizer(
+        WordPiece(
+            vocabulary,
+            unk_token="[UNK]",  # noqa: S106 - a token, not a password
+            max_input_chars_per_word=longest_word,
+        )
+    )
     tokenizer.normalizer = BertNormalizer(**normalizer)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")])
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")],
+    )
     return tokenizer
 
 

@@ -1,7 +1,7 @@
 """Where a model's files are, how they get there, and whether they are the ones we expect.
 
-They come inside a package on the index, which is only looked into and never imported, are pulled from a hub, or are
-added by the user (`adding.py`); pulled and added ones live in `folder/NAME/`.
+They come inside a package on the index, which is only looked into and never imported, are pulled
+from a hub, or are added by the user (`adding.py`); pulled and added ones live in `folder/NAME/`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from pathlib import Path
 
 from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT, VOCABULARY, Model, ModelFile, get
 from mcpvectordb.embedding.tokenizer import SHIPPED
-from mcpvectordb.errors import FetchFailed, InvalidInput, MCPVectorDBError, ModelDamaged, ModelMissing, Unwritable
+from mcpvectordb.errors import (
+    FetchFailed,
+    InvalidInput,
+    MCPVectorDBError,
+    ModelDamaged,
+    ModelMissing,
+    Unwritable,
+)
 from mcpvectordb.records import Progress, ProgressCallback
 
 # Beside an added model's files: what the catalogue would say about it.
@@ -27,7 +34,9 @@ _AGAIN = "run the same command again to go on from there"
 
 
 def find(name: str, folder: Path) -> Model:
-    """The model of this name: one of the catalogue, or one that the user added to the folder of models."""
+    """The model of this name: one of the catalogue, or one that the user added to the folder of
+    models.
+    """
     return CATALOGUE.get(name) or get(name, also=added(folder))
 
 
@@ -48,12 +57,16 @@ def installed(model: Model, folder: Path) -> bool:
 
 
 def locate(model: Model, folder: Path) -> dict[str, Path]:
-    """The model's files by role; ModelMissing says what to type to get them. Their content is not looked at."""
+    """The model's files by role; ModelMissing says what to type to get them. Their content is not
+    looked at.
+    """
     paths = _paths(model, folder)
     missing = [model.files[role].name for role, path in paths.items() if path is None]
     if missing:
         raise ModelMissing(
-            f"the model {model.name} is not on this machine ({', '.join(missing)} missing); run: {model.command}")
+            f"the model {model.name} is not on this machine ({', '.join(missing)} missing); run: "
+            f"{model.command}"
+        )
     return {role: path for role, path in paths.items() if path is not None}
 
 
@@ -61,8 +74,10 @@ def verify(path: Path, file: ModelFile) -> None:
     """Raise ModelDamaged unless the file at `path` is the one described."""
     found = sha256(path)
     if found != file.sha256:
-        raise ModelDamaged(f"{path} is not the file it should be: its SHA-256 is {found}, not {file.sha256}; "
-                           "delete it and get the model again")
+        raise ModelDamaged(
+            f"{path} is not the file it should be: its SHA-256 is {found}, not {file.sha256}; "
+            "delete it and get the model again"
+        )
 
 
 def sha256(path: Path) -> str:
@@ -74,8 +89,12 @@ def sha256(path: Path) -> str:
         raise ModelDamaged(f"{path} cannot be read: {error.strerror}") from error
 
 
-def pull(model: Model, folder: Path, *, hub: str, progress: ProgressCallback | None = None) -> dict[str, Path]:
-    """Download what is missing of a model from `hub` (a base URL) and say where it is; a cut download is resumed."""
+def pull(
+    model: Model, folder: Path, *, hub: str, progress: ProgressCallback | None = None
+) -> dict[str, Path]:
+    """Download what is missing of a model from `hub` (a base URL) and say where it is; a cut
+    download is resumed.
+    """
     if model.hub is None:
         raise InvalidInput(f"{model.name} is not pulled from a hub; run: {model.command}")
     for role, path in _paths(model, folder).items():
@@ -89,7 +108,9 @@ def pull(model: Model, folder: Path, *, hub: str, progress: ProgressCallback | N
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Make the folder of models if it is not there; a full disk or a missing permission becomes Unwritable."""
+    """Make the folder of models if it is not there; a full disk or a missing permission becomes
+    Unwritable.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -108,7 +129,10 @@ def settle(temporary: Path, final: Path) -> None:
 
 
 def _paths(model: Model, folder: Path) -> dict[str, Path | None]:
-    return {role: next(filter(Path.is_file, _places(model, file, folder)), None) for role, file in model.files.items()}
+    return {
+        role: next(filter(Path.is_file, _places(model, file, folder)), None)
+        for role, file in model.files.items()
+    }
 
 
 def _places(model: Model, file: ModelFile, folder: Path) -> Iterator[Path]:
@@ -129,7 +153,8 @@ def _described(path: Path) -> Model:
         return Model(**{**fields, "name": path.parent.name, "files": files})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelDamaged(
-            f"{path} cannot be understood ({error}); remove its folder and add the model again") from error
+            f"{path} cannot be understood ({error}); remove its folder and add the model again"
+        ) from error
 
 
 def _is_good(path: Path, file: ModelFile) -> bool:
@@ -150,12 +175,17 @@ def _fetch(url: str, target: Path, file: ModelFile, progress: ProgressCallback) 
         raise FetchFailed(f"{url} ended after {have} of {file.size} bytes; {_AGAIN}")
     if not _is_good(part, file):
         part.unlink()
-        raise ModelDamaged(f"{url} is not the file expected: its SHA-256 is not {file.sha256}; it was deleted again")
+        raise ModelDamaged(
+            f"{url} is not the file expected: its SHA-256 is not {file.sha256}; it was deleted "
+            f"again"
+        )
     settle(part, target)
 
 
 def _download(url: str, part: Path, have: int, file: ModelFile, progress: ProgressCallback) -> int:
-    """Add to `part`, which has so many bytes already, what the server has beyond them; how many there are then."""
+    """Add to `part`, which has so many bytes already, what the server has beyond them; how many
+    there are then.
+    """
     import requests
 
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
@@ -171,7 +201,9 @@ def _download(url: str, part: Path, have: int, file: ModelFile, progress: Progre
                 for block in response.iter_content(BLOCK):
                     stream.write(block)
                     progress(Progress(step=file.name, done=stream.tell(), total=file.size))
-                    if stream.tell() > file.size:  # not our file, whatever it is; it could go on for ever
+                    if (
+                        stream.tell() > file.size
+                    ):  # not our file, whatever it is; it could go on for ever
                         break
     except requests.RequestException as error:
         raise FetchFailed(f"{url} broke off: {error}; {_AGAIN}") from error

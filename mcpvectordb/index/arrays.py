@@ -1,7 +1,7 @@
 """Embeddings as users give them, as the file keeps them, and as numpy reckons with them.
 
-Nothing is lost on the way: a row is kept in float32 where that holds every number exactly, which is how models give
-them, and in float64 otherwise.
+Nothing is lost on the way: a row is kept in float32 where that holds every number exactly, which is
+how models give them, and in float64 otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating[Any]]
 
 MAX_DIMENSION = 16_384
-BLOCK = 2**17  # numbers that are reckoned with at once: a megabyte of float64 stays in the processor's cache
+BLOCK = (
+    2**17
+)  # numbers that are reckoned with at once: a megabyte of float64 stays in the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,17 @@ class Group:
 
 
 def one(given: Any, name: str = "embedding") -> Group:
-    """A single embedding: a list, a tuple or an array of one axis; raises InvalidInput naming what is wrong where."""
+    """A single embedding: a list, a tuple or an array of one axis; raises InvalidInput naming what
+    is wrong where.
+    """
     row = _row(given, name)
     return Group([0], row.reshape(1, -1))
 
 
 def many(given: Any, name: str = "embeddings") -> list[Group]:
-    """Several embeddings, rows of a matrix or a list that may mix dimensions, as one group for each dimension."""
+    """Several embeddings, rows of a matrix or a list that may mix dimensions, as one group for each
+    dimension.
+    """
     array = _array(given)
     if array is not None and array.ndim == 2 and array.dtype.kind in "fiu":
         return [Group(range(len(array)), _checked(array, name))] if len(array) else []
@@ -54,7 +60,9 @@ def many(given: Any, name: str = "embeddings") -> list[Group]:
 
 
 def packed(rows: Floats) -> list[Floats]:
-    """One array for each row, in the narrowest type that holds it exactly; SQLite takes them as BLOBs."""
+    """One array for each row, in the narrowest type that holds it exactly; SQLite takes them as
+    BLOBs.
+    """
     import numpy as np
 
     if rows.dtype == np.float32:
@@ -62,7 +70,10 @@ def packed(rows: Floats) -> list[Floats]:
     with np.errstate(over="ignore"):
         narrow = rows.astype(np.float32)
     exact = (narrow == rows).all(axis=1)
-    return [small if fits else wide for small, wide, fits in zip(narrow, rows, exact.tolist(), strict=True)]
+    return [
+        small if fits else wide
+        for small, wide, fits in zip(narrow, rows, exact.tolist(), strict=True)
+    ]
 
 
 def unpacked(blobs: Sequence[bytes], dimension: int) -> NDArray[np.float64]:
@@ -126,13 +137,19 @@ def _from_list(given: Any, name: str) -> NDArray[np.float64]:
         raise InvalidInput(f"{name} must be a list of numbers, not {_noun(given)}")
     if not set(map(type, given)) <= {float, int}:
         for position, value in enumerate(given):
-            if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+            if isinstance(value, bool | np.bool_) or not isinstance(
+                value, int | float | np.integer | np.floating
+            ):
                 raise InvalidInput(f"{name}[{position}] must be a number, not {_noun(value)}")
     try:
         return np.array(given, np.float64)
     except OverflowError:
-        position = next(position for position, value in enumerate(given) if abs(value) > sys.float_info.max)
-        raise InvalidInput(f"{name}[{position}] is too large: numbers go up to {sys.float_info.max:.2g}") from None
+        position = next(
+            position for position, value in enumerate(given) if abs(value) > sys.float_info.max
+        )
+        raise InvalidInput(
+            f"{name}[{position}] is too large: numbers go up to {sys.float_info.max:.2g}"
+        ) from None
 
 
 def _checked(rows: Any, name: str, *, single: bool = False) -> Floats:
@@ -144,12 +161,16 @@ def _checked(rows: Any, name: str, *, single: bool = False) -> Floats:
         have = "has no numbers" if dimension == 0 else f"has {dimension:,} numbers"
         raise InvalidInput(f"{name} {have}; an embedding has 1 to {MAX_DIMENSION:,}")
     with np.errstate(over="ignore"):
-        floats: Floats = np.ascontiguousarray(rows, "f4" if rows.dtype in (np.float16, np.float32) else "f8")
+        floats: Floats = np.ascontiguousarray(
+            rows, "f4" if rows.dtype in (np.float16, np.float32) else "f8"
+        )
     finite = np.isfinite(floats)
     if not finite.all():
         row, position = (int(each) for each in np.argwhere(~finite)[0])
         place = f"{name}[{position}]" if single else f"{name}[{row}][{position}]"
-        raise InvalidInput(f"{place} is {floats[row, position]}, which cannot be ranked; give finite numbers")
+        raise InvalidInput(
+            f"{place} is {floats[row, position]}, which cannot be ranked; give finite numbers"
+        )
     return floats
 
 

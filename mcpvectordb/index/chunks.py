@@ -1,9 +1,10 @@
-"""The index of a shelf: its chunks, their words in FTS5, their meaning in vec0, and the queue of what waits for meaning.
+"""The index of a shelf: its chunks, their words in FTS5, their meaning in vec0, and the queue of
+what waits for meaning.
 
-A shelf named "document" has the tables document_chunks, document_embeddings, document_pending (the truth),
-document_words (FTS5) and, for each model of the file, document_meaning_<model key> (vec0). Rows of the indexes have
-the chunk's id as rowid; ids are never used twice, so a stale row could be ignored but never be wrong.
-All methods work inside the caller's transaction.
+A shelf named "document" has the tables document_chunks, document_embeddings, document_pending (the
+truth), document_words (FTS5) and, for each model of the file, document_meaning_<model key> (vec0).
+Rows of the indexes have the chunk's id as rowid; ids are never used twice, so a stale row could be
+ignored but never be wrong. All methods work inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -39,35 +40,54 @@ def embedded(title: str, headings: Sequence[str], text: str) -> str:
 
 
 def says_all(tile: str, start: int, end: int) -> bool:
-    """Whether a chunk between two offsets of its tile leaves out nothing but white space and a mark of byte order."""
-    return not (tile[:max(start, 0)].removeprefix("\ufeff") + tile[max(end, 0):]).strip()
+    """Whether a chunk between two offsets of its tile leaves out nothing but white space and a mark
+    of byte order.
+    """
+    return not (tile[: max(start, 0)].removeprefix("\ufeff") + tile[max(end, 0) :]).strip()
 
 
 class Index:
     """`title` is the SQL expression for the title of the owner of chunk row `c`.
 
-    `words=False` leaves the words to the shelf: contexts are asked for words that may lie anywhere in them.
-    `resident_bytes` is the memory for words, `residents` what holds that for embeddings, and `filtered` where these
-    find what their chunks are filtered by.
+    `words=False` leaves the words to the shelf: contexts are asked for words that may lie anywhere
+    in them. `resident_bytes` is the memory for words, `residents` what holds that for embeddings,
+    and `filtered` where these find what their chunks are filtered by.
     """
 
-    def __init__(self, shelf: str, title: str, *, words: bool = True, residents: Residents | None = None,
-                 resident_bytes: int = 0, filtered: Source = NOWHERE) -> None:
+    def __init__(
+        self,
+        shelf: str,
+        title: str,
+        *,
+        words: bool = True,
+        residents: Residents | None = None,
+        resident_bytes: int = 0,
+        filtered: Source = NOWHERE,
+    ) -> None:
         self.chunks, self.words, self._worded = f"{shelf}_chunks", f"{shelf}_words", words
         self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
         self._removals = Removals(self.words)
         self.matching = Matching(self.words, self.chunks, resident_bytes)
         self.meaning = Meaning(shelf, self._embeddings, "chunk", "model", residents, filtered)
         self._passages = (
-            f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile FROM {self.chunks} c '
-            f"LEFT JOIN {self.chunks} p ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start")
+            f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile '
+            f"FROM "
+            f"{self.chunks} c "
+            f"LEFT JOIN {self.chunks} p ON p.owner = c.owner AND p.position = c.position - 1 AND "
+            f"c.start < c.tile_start"
+        )
 
     @staticmethod
     def text(shelf: str) -> str:
         """The SQL expression for the text of chunk row `c`, for conditions on it."""
-        before = (f"coalesce((SELECT p.tile FROM {shelf}_chunks p WHERE p.owner = c.owner AND p.position = c.position - 1 "
-                  "AND c.start < c.tile_start), '')")
-        return f'substr({before} || c.tile, c.start - c.tile_start + length({before}) + 1, c."end" - c.start)'
+        before = (
+            f"coalesce((SELECT p.tile FROM {shelf}_chunks p WHERE p.owner = c.owner AND p.position "
+            "= c.position - 1 AND c.start < c.tile_start), '')"
+        )
+        return (
+            f'substr({before} || c.tile, c.start - c.tile_start + length({before}) + 1, c."end" '
+            f"- c.start)"
+        )
 
     def create(self, sql: apsw.Connection, model: int, dimension: int) -> None:
         """Make room for a model's embeddings; chunks that are there already wait for theirs."""
@@ -80,17 +100,34 @@ class Index:
         sql.execute(f"DELETE FROM {self._embeddings} WHERE model = ?", (model,))
         self.meaning.drop(sql, model)
 
-    def put(self, sql: apsw.Connection, owner: int, title: str, text: str, spans: Sequence[Span]) -> None:
-        """Add a text's chunks: found by words at once, by meaning when embedded; known passages copy their embedding."""
+    def put(
+        self, sql: apsw.Connection, owner: int, title: str, text: str, spans: Sequence[Span]
+    ) -> None:
+        """Add a text's chunks: found by words at once, by meaning when embedded; known passages
+        copy their embedding.
+        """
         used = models(sql)
         for position, span in enumerate(spans):
-            body = text[span.start:span.end]
+            body = text[span.start : span.end]
             hash = _digest(embedded(title, span.headings, body))
             sql.execute(
-                f'INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "end", first_line, last_line, page, '
+                f'INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "end", '
+                f"first_line, last_line, page, "
                 "headings, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (owner, position, text[span.tile_start:span.tile_end], span.tile_start, span.start, span.end,
-                 span.first_line, span.last_line, span.page, json.dumps(span.headings, ensure_ascii=False), hash))
+                (
+                    owner,
+                    position,
+                    text[span.tile_start : span.tile_end],
+                    span.tile_start,
+                    span.start,
+                    span.end,
+                    span.first_line,
+                    span.last_line,
+                    span.page,
+                    json.dumps(span.headings, ensure_ascii=False),
+                    hash,
+                ),
+            )
             chunk = sql.last_insert_rowid()
             if self._worded:
                 self._put_words(sql, (chunk, title, span.headings, body))
@@ -99,7 +136,9 @@ class Index:
 
     def remove(self, sql: apsw.Connection, owner: int) -> int:
         """Take an owner's chunks out of the indexes and the tables; how many they were."""
-        ids = [id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))]
+        ids = [
+            id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
+        ]
         if self._worded:
             self._removals.take_out(sql, ids)
         for model, _ in models(sql):
@@ -110,58 +149,114 @@ class Index:
     def passages(self, sql: apsw.Connection, ids: Sequence[int] | None = None) -> Iterator[Passage]:
         """(id, title, headings, text) of the given chunks, or of all."""
         chosen = "WHERE c.id IN (SELECT value FROM json_each(?)) " if ids is not None else ""
-        rows = sql.execute(f"{self._passages} {chosen}ORDER BY c.id", (json.dumps(ids),) if ids is not None else ())
+        rows = sql.execute(
+            f"{self._passages} {chosen}ORDER BY c.id", (json.dumps(ids),) if ids is not None else ()
+        )
         for id, title, headings, tile, tile_start, start, end, before in rows:
             offset = tile_start - len(before or "")
-            yield id, title, decode_list(headings), ((before or "") + tile)[start - offset:end - offset]
+            yield (
+                id,
+                title,
+                decode_list(headings),
+                ((before or "") + tile)[start - offset : end - offset],
+            )
 
-    def texts(self, sql: apsw.Connection, owners: Sequence[int] | None = None) -> Iterator[tuple[int, str]]:
+    def texts(
+        self, sql: apsw.Connection, owners: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, str]]:
         """(owner, whole text) of the given owners, or of all that have chunks."""
-        chosen, bindings = ("", ()) if owners is None else (
-            "WHERE owner IN (SELECT value FROM json_each(?))", (json.dumps(owners),))
-        rows = sql.execute(f"SELECT owner, tile FROM {self.chunks} {chosen} ORDER BY owner, position", bindings)
+        chosen, bindings = (
+            ("", ())
+            if owners is None
+            else ("WHERE owner IN (SELECT value FROM json_each(?))", (json.dumps(owners),))
+        )
+        rows = sql.execute(
+            f"SELECT owner, tile FROM {self.chunks} {chosen} ORDER BY owner, position", bindings
+        )
         for owner, tiles in itertools.groupby(rows, key=lambda row: int(row[0])):
             yield owner, "".join(tile for _, tile in tiles)
 
     def known(self, sql: apsw.Connection, model: int, texts: Iterable[str]) -> dict[str, bytes]:
-        """The embeddings by a model that the index has already, of texts as `embedded` writes them."""
+        """The embeddings by a model that the index has already, of texts as `embedded` writes
+        them.
+        """
         hashes = {_digest(text): text for text in texts}
-        rows = (row for hash in hashes for row in sql.execute(
-            f"SELECT c.hash, e.embedding FROM {self.chunks} c JOIN {self._embeddings} e ON e.chunk = c.id AND e.model = ? "
-            "WHERE c.hash = ? LIMIT 1", (model, hash)))
+        rows = (
+            row
+            for hash in hashes
+            for row in sql.execute(
+                f"SELECT c.hash, e.embedding FROM {self.chunks} c JOIN {self._embeddings} e ON "
+                "e.chunk = c.id AND e.model = ? WHERE c.hash = ? LIMIT 1",
+                (model, hash),
+            )
+        )
         return {hashes[hash]: embedding for hash, embedding in rows}
 
-    # Embedding that lags behind: lease some chunks, embed them outside any transaction, settle them.
+    # Embedding that lags behind: lease some chunks, embed them outside any transaction, settle
+    # them.
 
-    def count_pending(self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None) -> int:
+    def count_pending(
+        self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None
+    ) -> int:
         """How many chunks (of these owners, or all) wait for their embedding by a model."""
         narrowed, bindings = self._owned_by(owners)
-        return int(sql.execute(f"SELECT count(*) FROM {self._pending} WHERE model = ? {narrowed}", (model, *bindings)).get)
+        return int(
+            sql.execute(
+                f"SELECT count(*) FROM {self._pending} WHERE model = ? {narrowed}",
+                (model, *bindings),
+            ).get
+        )
 
-    def lease(self, sql: apsw.Connection, model: int, limit: int, owners: Sequence[int] | None = None) -> list[tuple[int, str]]:
-        """Take chunks to embed that no other process is working on, as (id, text to embed); a dead process's come back."""
-        now = time.time()  # a lease that ends later than one from now would is no lease: a clock was set back
+    def lease(
+        self, sql: apsw.Connection, model: int, limit: int, owners: Sequence[int] | None = None
+    ) -> list[tuple[int, str]]:
+        """Take chunks to embed that no other process is working on, as (id, text to embed); a dead
+        process's come back.
+        """
+        now = (
+            time.time()
+        )  # a lease that ends later than one from now would is no lease: a clock was set back
         narrowed, bindings = self._owned_by(owners)
-        ids = [id for (id,) in sql.execute(
-            f"SELECT chunk FROM {self._pending} WHERE model = ? AND NOT coalesce(leased BETWEEN ? AND ?, 0) {narrowed} "
-            f"ORDER BY chunk LIMIT {limit}", (model, now, now + LEASE_SECONDS, *bindings))]
+        ids = [
+            id
+            for (id,) in sql.execute(
+                f"SELECT chunk FROM {self._pending} WHERE model = ? AND NOT coalesce(leased "
+                f"BETWEEN ? AND ?, 0) {narrowed} ORDER BY chunk LIMIT {limit}",
+                (model, now, now + LEASE_SECONDS, *bindings),
+            )
+        ]
         self._lease_until(sql, now + LEASE_SECONDS, model, ids)
-        texts = [(id, embedded(title, headings, text)) for id, title, headings, text in self.passages(sql, ids)]
+        texts = [
+            (id, embedded(title, headings, text))
+            for id, title, headings, text in self.passages(sql, ids)
+        ]
         if len(texts) < len(ids):
-            raise Damaged(f"{self._pending} names chunks that are not there: run `mcpvectordb rebuild`")
+            raise Damaged(
+                f"{self._pending} names chunks that are not there: run `mcpvectordb rebuild`"
+            )
         return texts
 
     def release(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> None:
         """Give leased chunks back unembedded."""
         self._lease_until(sql, 0, model, ids)
 
-    def settle(self, sql: apsw.Connection, model: int, embeddings: Iterable[tuple[int, bytes]]) -> int:
-        """Store the embeddings of chunks that still wait for one, and of waiting copies of them; how many."""
+    def settle(
+        self, sql: apsw.Connection, model: int, embeddings: Iterable[tuple[int, bytes]]
+    ) -> int:
+        """Store the embeddings of chunks that still wait for one, and of waiting copies of them;
+        how many.
+        """
         settled = 0
         for chunk, embedding in embeddings:
-            copies = [id for (id,) in sql.execute(
-                f"DELETE FROM {self._pending} WHERE model = ?1 AND chunk IN (SELECT ?2 UNION SELECT id FROM {self.chunks} "
-                f"WHERE hash = (SELECT hash FROM {self.chunks} WHERE id = ?2)) RETURNING chunk", (model, chunk))]
+            copies = [
+                id
+                for (id,) in sql.execute(
+                    f"DELETE FROM {self._pending} WHERE model = ?1 AND chunk IN (SELECT ?2 UNION "
+                    f"SELECT id FROM {self.chunks} WHERE hash = (SELECT hash FROM {self.chunks} "
+                    "WHERE id = ?2)) RETURNING chunk",
+                    (model, chunk),
+                )
+            ]
             for copy in copies:
                 self._put_embedding(sql, copy, model, embedding)
             settled += len(copies)
@@ -177,12 +272,15 @@ class Index:
             self.meaning.rebuild(sql, model, dimension)
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Make both indexes again from the tables that are the truth; chunks without an embedding wait for one."""
+        """Make both indexes again from the tables that are the truth; chunks without an embedding
+        wait for one.
+        """
         if self._worded:
             sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('delete-all')")
             for passage in self.passages(sql):
                 self._put_words(sql, passage)
-            # FTS5's default: being set at all, it tells every process that what it keeps of the words is out of date.
+            # FTS5's default: being set at all, it tells every process that what it keeps of the
+            # words is out of date.
             sql.execute(f"INSERT INTO {self.words} ({self.words}, rank) VALUES ('usermerge', 4)")
         sql.execute(f"DELETE FROM {self._pending}")
         for model, dimension in models(sql):
@@ -192,7 +290,10 @@ class Index:
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """What is wrong with the chunks and their indexes, in words."""
         yield from self._broken_tiles(sql)
-        yield from (f"{self.chunks}: the text of chunk {id} is not the one that came in" for id, _ in self.altered(sql))
+        yield from (
+            f"{self.chunks}: the text of chunk {id} is not the one that came in"
+            for id, _ in self.altered(sql)
+        )
         if self._worded:
             yield from self._removals.flaws(sql)
             yield from self._wrong_words(sql)
@@ -209,50 +310,80 @@ class Index:
                 yield id, hash
 
     def _torn(self, sql: apsw.Connection) -> set[int]:
-        """The chunks that leave out something of their tile that is not blank: no hash knows of it."""
-        rows = sql.execute(f'SELECT id, tile, start - tile_start, "end" - tile_start FROM {self.chunks}')
+        """The chunks that leave out something of their tile that is not blank: no hash knows of
+        it.
+        """
+        rows = sql.execute(
+            f'SELECT id, tile, start - tile_start, "end" - tile_start FROM {self.chunks}'
+        )
         return {id for id, tile, start, end in rows if not says_all(tile, start, end)}
 
-    def _lease_until(self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]) -> None:
-        sql.executemany(f"UPDATE {self._pending} SET leased = ? WHERE model = ? AND chunk = ?",
-                        ((time, model, id) for id in ids))
+    def _lease_until(
+        self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]
+    ) -> None:
+        sql.executemany(
+            f"UPDATE {self._pending} SET leased = ? WHERE model = ? AND chunk = ?",
+            ((time, model, id) for id in ids),
+        )
 
     def _owned_by(self, owners: Sequence[int] | None) -> tuple[str, tuple[str, ...]]:
         if owners is None:
             return "", ()
-        return (f"AND chunk IN (SELECT id FROM {self.chunks} WHERE owner IN (SELECT value FROM json_each(?)))",
-                (json.dumps(owners),))
+        return (
+            f"AND chunk IN (SELECT id FROM {self.chunks} WHERE owner IN (SELECT value FROM "
+            f"json_each(?)))",
+            (json.dumps(owners),),
+        )
 
     def _put_words(self, sql: apsw.Connection, passage: Passage) -> None:
         id, title, headings, text = passage
-        sql.execute(f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
-                    (id, indexed(title), indexed("\n".join(headings)), indexed(text)))
+        sql.execute(
+            f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
+            (id, indexed(title), indexed("\n".join(headings)), indexed(text)),
+        )
 
     def _put_known(self, sql: apsw.Connection, chunk: int, model: int, hash: bytes) -> None:
         known = sql.execute(
-            f"SELECT e.embedding FROM {self.chunks} c JOIN {self._embeddings} e ON e.chunk = c.id AND e.model = ? "
-            "WHERE c.hash = ? LIMIT 1", (model, hash)).fetchone()
+            f"SELECT e.embedding FROM {self.chunks} c JOIN {self._embeddings} e ON e.chunk = c.id "
+            "AND e.model = ? WHERE c.hash = ? LIMIT 1",
+            (model, hash),
+        ).fetchone()
         if known is None:
-            sql.execute(f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)", (model, chunk))
+            sql.execute(
+                f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)",
+                (model, chunk),
+            )
         else:
             self._put_embedding(sql, chunk, model, known[0])
 
-    def _put_embedding(self, sql: apsw.Connection, chunk: int, model: int, embedding: bytes) -> None:
-        sql.execute(f"INSERT INTO {self._embeddings} (chunk, model, embedding) VALUES (?, ?, ?)", (chunk, model, embedding))
+    def _put_embedding(
+        self, sql: apsw.Connection, chunk: int, model: int, embedding: bytes
+    ) -> None:
+        sql.execute(
+            f"INSERT INTO {self._embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
+            (chunk, model, embedding),
+        )
         self.meaning.add(sql, model, chunk, embedding)
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
-        sql.execute(f"INSERT OR IGNORE INTO {self._pending} (model, chunk, leased) SELECT ?1, id, 0 FROM {self.chunks} "
-                    f"WHERE id NOT IN (SELECT chunk FROM {self._embeddings} WHERE model = ?1)", (model,))
+        sql.execute(
+            f"INSERT OR IGNORE INTO {self._pending} (model, chunk, leased) SELECT ?1, id, 0 FROM "
+            f"{self.chunks} WHERE id NOT IN (SELECT chunk FROM {self._embeddings} WHERE model = "
+            "?1)",
+            (model,),
+        )
 
     def _broken_tiles(self, sql: apsw.Connection) -> Iterator[str]:
         expected = (None, 0, 0)
         for owner, position, start, tile in sql.execute(
-                f"SELECT owner, position, tile_start, tile FROM {self.chunks} ORDER BY owner, position"):
+            f"SELECT owner, position, tile_start, tile FROM {self.chunks} ORDER BY owner, position"
+        ):
             if owner != expected[0]:
                 expected = (owner, 0, 0)
             if (owner, position, start) != expected:
-                yield f"{self.chunks}: chunk {position} of {owner} does not follow the one before it"
+                yield (
+                    f"{self.chunks}: chunk {position} of {owner} does not follow the one before it"
+                )
             expected = (owner, position + 1, start + len(tile))
 
     def _wrong_words(self, sql: apsw.Connection) -> Iterator[str]:
@@ -265,18 +396,34 @@ class Index:
 
     def _lost_chunks(self, sql: apsw.Connection, model: int) -> Iterator[str]:
         rows = sql.execute(
-            f"SELECT id, (SELECT count(*) FROM {self._embeddings} WHERE chunk = id AND model = ?1) + "
-            f"(SELECT count(*) FROM {self._pending} WHERE chunk = id AND model = ?1) AS n FROM {self.chunks} WHERE n <> 1",
-            (model,))
+            f"SELECT id, (SELECT count(*) FROM {self._embeddings} WHERE chunk = id AND model = "
+            f"?1) + (SELECT count(*) FROM {self._pending} WHERE chunk = id AND model = ?1) AS n "
+            f"FROM {self.chunks} WHERE n <> 1",
+            (model,),
+        )
         for id, count in rows:
-            yield f"{self.chunks}: chunk {id} is {'both embedded and' if count else 'neither embedded nor'} waiting"
+            yield (
+                f"{self.chunks}: chunk {id} is "
+                f"{'both embedded and' if count else 'neither embedded nor'} waiting"
+            )
 
 
 def models(sql: apsw.Connection) -> list[tuple[int, int]]:
     """Key and dimension of every model of the file."""
-    rows = list(sql.execute("SELECT key, dimension, typeof(name) || typeof(digest) FROM models ORDER BY key"))
-    if strange := [dimension for _, dimension, types in rows if types != "texttext" or not 1 <= dimension <= MAX_DIMENSION]:
-        raise Damaged(f"the file names a model of {strange[0]} dimensions, which is none: run `mcpvectordb salvage`")
+    rows = list(
+        sql.execute(
+            "SELECT key, dimension, typeof(name) || typeof(digest) FROM models ORDER BY key"
+        )
+    )
+    if strange := [
+        dimension
+        for _, dimension, types in rows
+        if types != "texttext" or not 1 <= dimension <= MAX_DIMENSION
+    ]:
+        raise Damaged(
+            f"the file names a model of {strange[0]} dimensions, which is none: run `mcpvectordb "
+            f"salvage`"
+        )
     return [(key, dimension) for key, dimension, _ in rows]
 
 
@@ -285,7 +432,9 @@ def _digest(text: str) -> bytes:
 
 
 def same_words(sql: apsw.Connection, table: str, fill: Callable[[apsw.Connection], None]) -> bool:
-    """Whether an FTS5 table has the whole vocabulary of one that `fill` makes anew in memory, and rows of the same lengths."""
+    """Whether an FTS5 table has the whole vocabulary of one that `fill` makes anew in memory, and
+    rows of the same lengths.
+    """
     scratch = apsw.Connection(":memory:")
     scratch.execute(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
     fill(scratch)

@@ -1,8 +1,9 @@
-"""Codes in memory: which of many embeddings are nearest to one, in about a millisecond, for a process that lives on.
+"""Codes in memory: which of many embeddings are nearest to one, in about a millisecond, for a
+process that lives on.
 
-Three stages, each on fewer rows: the signs of the centred components, compared 64 at a time where those of the query are
-large; the int8 codes of the best by signs; and, by the caller, the exact cosines of the best by codes. Nothing here is ever
-written to the file.
+Three stages, each on fewer rows: the signs of the centred components, compared 64 at a time where
+those of the query are large; the int8 codes of the best by signs; and, by the caller, the exact
+cosines of the best by codes. Nothing here is ever written to the file.
 """
 
 from __future__ import annotations
@@ -20,20 +21,28 @@ if TYPE_CHECKING:
 SIGN_ROWS = 5_000  # up to so many usable rows all codes are compared, which misses nothing,
 SIGN_SHARE = 32  # and up to one in so many rows: comparing the signs of all would take as long
 BY_SIGNS = 1_000  # candidates that signs choose at least,
-PER_ROOT = 6  # and so many times the root of the rows: of real embeddings, two in a thousand of the true ten are lost then
-LARGE = 0.75  # of their root mean square: signs of smaller components of a query are mostly noise and not compared
-SIGN_DIMENSION = 256  # signs of fewer components tell too little, and their codes are quickly compared
+# and so many times the root of the rows: of real embeddings, two in a thousand of the true ten are
+# lost then
+PER_ROOT = 6
+# of their root mean square: signs of smaller components of a query are mostly noise and not
+# compared
+LARGE = 0.75
+SIGN_DIMENSION = (
+    256  # signs of fewer components tell too little, and their codes are quickly compared
+)
 SAMPLE = 17  # every so many-th row tells how near the best by signs will be
 FARTHEST = 2**8 - 1  # more signs than are ever compared
 ROUNDING = 1e-5  # by which the cosine of a code in float32 may be off
-BLOCK = 25_000  # rows whose signs are compared at once: what is reckoned with stays in the processor's cache
+# rows whose signs are compared at once: what is reckoned with stays in the processor's cache
+BLOCK = 25_000
 CODE_BLOCK = 512  # rows whose codes are
 
 
 class Resident:
     """The int8 codes of one vec0 table, row by row. One thread may change them while others search.
 
-    `alive` tells which rows count. It is never changed, only replaced, and what a search needs lies below its length.
+    `alive` tells which rows count. It is never changed, only replaced, and what a search needs lies
+    below its length.
     """
 
     def __init__(self, ids: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
@@ -60,7 +69,7 @@ class Resident:
     @property
     def ids(self) -> NDArray[np.int64]:
         """The id of each row; one that was replaced has another row."""
-        return self._ids[:len(self.alive)]
+        return self._ids[: len(self.alive)]
 
     @property
     def worn(self) -> bool:
@@ -69,14 +78,18 @@ class Resident:
 
         return len(self.alive) > 1_000 and 2 * int(np.count_nonzero(self.alive)) < len(self.alive)
 
-    def replace(self, removed: NDArray[np.int64], ids: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
+    def replace(
+        self, removed: NDArray[np.int64], ids: NDArray[np.int64], codes: NDArray[np.int8]
+    ) -> None:
         """Forget some ids, then add others."""
         import numpy as np
 
         first, last = len(self.alive), len(self.alive) + len(ids)
         alive = self.alive & ~np.isin(self.ids, removed)
         if last > len(self._ids):
-            self._grow(max(last, len(self._ids) * 3 // 2))  # by half, so that appending often costs little
+            self._grow(
+                max(last, len(self._ids) * 3 // 2)
+            )  # by half, so that appending often costs little
         self._ids[first:last], self._codes[first:last] = ids, codes
         self._complete(last, alive)
 
@@ -84,13 +97,15 @@ class Resident:
         """The usable rows that have one of these ids."""
         import numpy as np
 
-        return usable & np.isin(self._ids[:len(usable)], ids)
+        return usable & np.isin(self._ids[: len(usable)], ids)
 
     def nearest(self, query: Floats, limit: int, usable: NDArray[np.bool_]) -> list[int]:
-        """Ids of usable rows, those of the `limit` nearest embeddings among them, for the caller to rank exactly.
+        """Ids of usable rows, those of the `limit` nearest embeddings among them, for the caller to
+        rank exactly.
 
-        Where usable rows are few that is certain; where they are many, signs have chosen among them. Embeddings that are
-        zero have codes that say nothing: where they may be among the nearest, all of few rows come back.
+        Where usable rows are few that is certain; where they are many, signs have chosen among
+        them. Embeddings that are zero have codes that say nothing: where they may be among the
+        nearest, all of few rows come back.
         """
         import numpy as np
 
@@ -99,17 +114,28 @@ class Resident:
         if len(rows) > limit:
             cosines = self._by_codes(unit, rows)
             most = min(limit + limit // 2 + 5, len(rows))
-            rows = rows[self._possible(cosines, rows, limit) if certain else np.argpartition(cosines, -most)[-most:]]
+            rows = rows[
+                self._possible(cosines, rows, limit)
+                if certain
+                else np.argpartition(cosines, -most)[-most:]
+            ]
         found: list[int] = self._ids[rows].tolist()
         return found
 
-    def _by_signs(self, unit: NDArray[np.float32], usable: NDArray[np.bool_], limit: int) -> tuple[NDArray[np.int64], bool]:
-        """The rows to look at more closely, and whether they are all that are usable; else they are the best by signs."""
+    def _by_signs(
+        self, unit: NDArray[np.float32], usable: NDArray[np.bool_], limit: int
+    ) -> tuple[NDArray[np.int64], bool]:
+        """The rows to look at more closely, and whether they are all that are usable; else they are
+        the best by signs.
+        """
         import numpy as np
 
         rows = int(np.count_nonzero(usable))
         count = max(BY_SIGNS, int(PER_ROOT * rows**0.5), 4 * limit)
-        if rows <= max(SIGN_ROWS, len(usable) // SIGN_SHARE, count) or self.dimension < SIGN_DIMENSION:
+        if (
+            rows <= max(SIGN_ROWS, len(usable) // SIGN_SHARE, count)
+            or self.dimension < SIGN_DIMENSION
+        ):
             return np.flatnonzero(usable), True
         apart = self._apart(unit - self._centre, len(usable))
         if rows < len(usable):
@@ -122,7 +148,9 @@ class Resident:
         return np.flatnonzero(near), False
 
     def _apart(self, centred: NDArray[np.float32], rows: int) -> NDArray[np.uint8]:
-        """In how many signs each row differs from a query, where the query's components are large."""
+        """In how many signs each row differs from a query, where the query's components are
+        large.
+        """
         import numpy as np
 
         sizes = np.abs(centred)
@@ -146,25 +174,34 @@ class Resident:
         codes = np.empty((min(CODE_BLOCK, len(rows)), self.dimension), np.int8)
         wide = np.empty(codes.shape, np.float32)
         for start in range(0, len(rows), CODE_BLOCK):
-            part = rows[start:start + CODE_BLOCK]
-            np.take(self._codes, part, axis=0, out=codes[:len(part)], mode="clip")  # "raise" would copy once more
-            wide[:len(part)] = codes[:len(part)]
+            part = rows[start : start + CODE_BLOCK]
+            np.take(
+                self._codes, part, axis=0, out=codes[: len(part)], mode="clip"
+            )  # "raise" would copy once more
+            wide[: len(part)] = codes[: len(part)]
             # Row by row: a product of this size is slower when it is spread over threads.
-            np.vecdot(wide[:len(part)], unit, out=cosines[start:start + CODE_BLOCK])
+            np.vecdot(wide[: len(part)], unit, out=cosines[start : start + CODE_BLOCK])
         return cosines / self._lengths[rows]
 
-    def _possible(self, cosines: NDArray[np.float32], rows: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
-        """Which rows may be among the nearest by their embeddings, of which codes differ by no more than rounding."""
+    def _possible(
+        self, cosines: NDArray[np.float32], rows: NDArray[np.int64], limit: int
+    ) -> NDArray[np.bool_]:
+        """Which rows may be among the nearest by their embeddings, of which codes differ by no more
+        than rounding.
+        """
         import numpy as np
 
-        # A component is rounded by half at most, which turns a code by no more than an angle of this sine.
+        # A component is rounded by half at most, which turns a code by no more than an angle of
+        # this sine.
         sines = self.dimension**0.5 / 2 / self._lengths[rows]
         off = sines * (1 + sines * sines) + np.float32(ROUNDING)
         worst = np.partition(cosines - off, -limit)[-limit]
         return cosines + off >= worst if worst > 0 else np.ones(len(rows), bool)
 
     def _complete(self, last: int, alive: NDArray[np.bool_] | None = None) -> None:
-        """Work out what follows from the codes of rows behind those that are alive, and make them count."""
+        """Work out what follows from the codes of rows behind those that are alive, and make them
+        count.
+        """
         import numpy as np
 
         alive = self.alive if alive is None else alive
@@ -197,11 +234,17 @@ def _unit(query: Floats) -> NDArray[np.float32]:
 
 
 def _centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:
-    """The mean direction of a sample: encoders put all texts on one side, where plain signs say little."""
+    """The mean direction of a sample: encoders put all texts on one side, where plain signs say
+    little.
+    """
     import numpy as np
 
-    sample = codes[::max(1, len(codes) // 20_000)].astype(np.float32)
-    return np.mean(sample / _lengths(sample)[:, None], axis=0) if len(sample) else np.zeros(codes.shape[1], np.float32)
+    sample = codes[:: max(1, len(codes) // 20_000)].astype(np.float32)
+    return (
+        np.mean(sample / _lengths(sample)[:, None], axis=0)
+        if len(sample)
+        else np.zeros(codes.shape[1], np.float32)
+    )
 
 
 def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -218,7 +261,7 @@ def _packed(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
     packed = np.packbits(bits, axis=-1, bitorder="little")
     padded = np.zeros((*bits.shape[:-1], 8 * -(-bits.shape[-1] // 64)), np.uint8)
-    padded[..., :packed.shape[-1]] = packed
+    padded[..., : packed.shape[-1]] = packed
     return padded.view(np.uint64).T
 
 
@@ -233,8 +276,8 @@ class Sized(Protocol):
 class Residents:
     """What one process keeps in memory of a file, by name: at most `limit` bytes, dropped at will.
 
-    A thing is kept from the second time that it is asked for: a process that asks once is better served by the file.
-    Whoever gets, changes or keeps something holds the lock.
+    A thing is kept from the second time that it is asked for: a process that asks once is better
+    served by the file. Whoever gets, changes or keeps something holds the lock.
     """
 
     def __init__(self, limit: int) -> None:
@@ -250,12 +293,16 @@ class Residents:
         return kept
 
     def wanted(self, name: str, size: int) -> bool:
-        """Count a question for something of about this size; whether it should be kept from now on."""
+        """Count a question for something of about this size; whether it should be kept from now
+        on.
+        """
         self._asked[name] += 1
         return self._asked[name] > 1 and size <= self._limit
 
     def keep(self, name: str, kept: Sized) -> None:
-        """Keep something, and let others go that do not fit beside it; what has grown beyond all limits is let go itself."""
+        """Keep something, and let others go that do not fit beside it; what has grown beyond all
+        limits is let go itself.
+        """
         self._kept.pop(name, None)
         while self._kept and self._bytes() + kept.size > self._limit:
             del self._kept[next(iter(self._kept))]

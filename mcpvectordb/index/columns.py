@@ -1,7 +1,9 @@
-"""What rows can be filtered by, in memory: for each row, the number of its value among the values that there are.
+"""What rows can be filtered by, in memory: for each row, the number of its value among the values
+that there are.
 
-A condition is asked of every different value once, in the SQL that `filters` writes for it, so there is only one
-meaning of a filter. Where the values are too many, or a field is not among those that may be kept, the file is asked.
+A condition is asked of every different value once, in the SQL that `filters` writes for it, so
+there is only one meaning of a filter. Where the values are too many, or a field is not among those
+that may be kept, the file is asked.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ Value = str | int | None
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the values of a table's rows stand: SQL for these rows, those of a {group}, their id, and each field.
+    """Where the values of a table's rows stand: SQL for these rows, those of a {group}, their id,
+    and each field.
 
-    Only fields that never change while the row's code stays as it is: the log of changes speaks of codes.
+    Only fields that never change while the row's code stays as it is: the log of changes speaks of
+    codes.
     """
 
     rows: str = ""
@@ -61,7 +65,9 @@ class Column:
         return self.numbers.nbytes + 4 * self._characters + 200 * len(self._known)
 
     def append(self, values: Sequence[Value]) -> bool:
-        """Note the values of rows behind the last one; False when there are too many different ones."""
+        """Note the values of rows behind the last one; False when there are too many different
+        ones.
+        """
         import numpy as np
 
         for value in set(values) - self._known.keys():
@@ -73,7 +79,9 @@ class Column:
         self.numbers = np.concatenate([self.numbers, numbers])
         return True
 
-    def fulfilling(self, sql: apsw.Connection, path: Path, condition: Condition) -> NDArray[np.bool_]:
+    def fulfilling(
+        self, sql: apsw.Connection, path: Path, condition: Condition
+    ) -> NDArray[np.bool_]:
         """Which rows fulfil a condition on this field."""
         import numpy as np
 
@@ -85,14 +93,18 @@ class Column:
             condition = condition._replace(field="value")
         test, bindings = filters.compile([condition], {"value": "each.value"}, "each.value")
         chosen = np.zeros(len(values), bool)
-        for (number,) in sql.execute(f"SELECT each.key FROM json_each(?) AS each WHERE {test}",
-                                     (json.dumps(values, ensure_ascii=False), *bindings)):
+        for (number,) in sql.execute(
+            f"SELECT each.key FROM json_each(?) AS each WHERE {test}",
+            (json.dumps(values, ensure_ascii=False), *bindings),
+        ):
             chosen[number] = True
         return chosen.take(self.numbers)
 
 
 class Columns:
-    """The columns of the rows of one table that is kept in memory, each read when first asked for."""
+    """The columns of the rows of one table that is kept in memory, each read when first asked
+    for.
+    """
 
     def __init__(self, source: Source, group: int) -> None:
         self._source, self._group = source, group
@@ -103,9 +115,12 @@ class Columns:
         """How many bytes of memory this takes."""
         return sum(column.size for column in self._columns.values() if column)
 
-    def fulfilling(self, sql: apsw.Connection, conditions: Sequence[Condition],
-                   ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Which of the rows with these ids, which are all that there are, fulfil all conditions; None: ask the file."""
+    def fulfilling(
+        self, sql: apsw.Connection, conditions: Sequence[Condition], ids: NDArray[np.int64]
+    ) -> NDArray[np.bool_] | None:
+        """Which of the rows with these ids, which are all that there are, fulfil all conditions;
+        None: ask the file.
+        """
         import numpy as np
 
         found = np.ones(len(ids), bool)
@@ -131,14 +146,26 @@ class Columns:
                 del self._columns[next(iter(self._columns))]
             column = Column()
             within = self._source.of_group.format(group=self._group)
-            self._columns[path] = column if column.append(self._values(sql, path, ids, within)) else None
+            self._columns[path] = (
+                column if column.append(self._values(sql, path, ids, within)) else None
+            )
         return self._columns[path]
 
-    def _values(self, sql: apsw.Connection, path: Path, ids: NDArray[np.int64], within: str, *bindings: str) -> list[Value]:
+    def _values(
+        self, sql: apsw.Connection, path: Path, ids: NDArray[np.int64], within: str, *bindings: str
+    ) -> list[Value]:
         """What rows hold in a field, in the order of the ids."""
         source = self._source
-        value, keys = (f"({source.metadata}) -> ?", (filters.json_path(path[1:]),)) if path[1:] else (
-            source.fields[path[0]], ())
-        found = dict(sql.execute(f"SELECT {source.id}, {value} FROM {source.rows} WHERE {within.format(id=source.id)}",
-                                 (*keys, *bindings)))
+        value, keys = (
+            (f"({source.metadata}) -> ?", (filters.json_path(path[1:]),))
+            if path[1:]
+            else (source.fields[path[0]], ())
+        )
+        found = dict(
+            sql.execute(
+                f"SELECT {source.id}, {value} FROM {source.rows} WHERE "
+                f"{within.format(id=source.id)}",
+                (*keys, *bindings),
+            )
+        )
         return list(map(found.get, ids.tolist()))

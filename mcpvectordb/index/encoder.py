@@ -1,7 +1,8 @@
 """Which model a file is embedded with, and the embedder that speaks for it on this machine.
 
-The first ingest writes the model and the chunk sizes into the file; from then on the file decides. The embedder is
-loaded when first needed. Where it cannot be had, text is stored and found by words, and the reason is told.
+The first ingest writes the model and the chunk sizes into the file; from then on the file decides.
+The embedder is loaded when first needed. Where it cannot be had, text is stored and found by words,
+and the reason is told.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import Embedder, checked
 from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline
-from mcpvectordb.errors import Closed, Damaged, EmbeddingFailed, InvalidInput, ModelError, ModelMissing
+from mcpvectordb.errors import (
+    Closed,
+    Damaged,
+    EmbeddingFailed,
+    InvalidInput,
+    ModelError,
+    ModelMissing,
+)
 from mcpvectordb.index.chunks import Index, models
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
 from mcpvectordb.search.hybrid import BLIND_VECTOR_WEIGHT, Meant
@@ -44,7 +52,9 @@ class Fixed(NamedTuple):
 class Encoder:
     """Embeds queries and pending chunks for the indexes of one file."""
 
-    def __init__(self, file: File, config: Config, embedder: Embedder | None, indexes: Sequence[Index]) -> None:
+    def __init__(
+        self, file: File, config: Config, embedder: Embedder | None, indexes: Sequence[Index]
+    ) -> None:
         self._file, self._config, self._indexes = file, config, indexes
         self._given = embedder
         self._loaded: Embedder | None = embedder
@@ -56,14 +66,21 @@ class Encoder:
 
     def active(self, sql: apsw.Connection) -> Fixed | None:
         """The model that searches use; None in a file into which nothing was ingested yet."""
-        row = sql.execute("SELECT key, models.name, digest, dimension FROM models JOIN settings "
-                          "ON settings.name = 'model' AND settings.value = key").fetchone()
+        row = sql.execute(
+            "SELECT key, models.name, digest, dimension FROM models JOIN settings "
+            "ON settings.name = 'model' AND settings.value = key"
+        ).fetchone()
         if row and [type(value) for value in row] != [int, str, str, int]:
-            raise Damaged("the file's model is not what was written: run `mcpvectordb check`, then `mcpvectordb salvage`")
+            raise Damaged(
+                "the file's model is not what was written: run `mcpvectordb check`, then "
+                "`mcpvectordb salvage`"
+            )
         return Fixed(*row) if row else None
 
     def expected(self, sql: apsw.Connection) -> tuple[str, int]:
-        """Name and dimension of the model that searches use, or that the first ingest will choose."""
+        """Name and dimension of the model that searches use, or that the first ingest will
+        choose.
+        """
         model = self.active(sql)
         if model is not None:
             return model.name, model.dimension
@@ -80,34 +97,53 @@ class Encoder:
                 name, digest, dimension = self._identity()
                 self._activate(sql, self.register(sql, name, digest, dimension))
                 size, overlap = self._automatic_sizes(name)
-                sql.execute("INSERT INTO settings (name, value) VALUES ('chunk_size', ?), ('chunk_overlap', ?)",
-                            (str(size), str(overlap)))
+                sql.execute(
+                    "INSERT INTO settings (name, value) VALUES ('chunk_size', ?), "
+                    "('chunk_overlap', ?)",
+                    (str(size), str(overlap)),
+                )
             return self.sizes(sql)
 
     def sizes(self, sql: apsw.Connection) -> tuple[int, int]:
         """Chunk size and overlap in tokens, as the file has them, or as it would get them."""
-        kept = dict(sql.execute("SELECT name, value FROM settings WHERE name IN ('chunk_size', 'chunk_overlap')"))
+        kept = dict(
+            sql.execute(
+                "SELECT name, value FROM settings WHERE name IN ('chunk_size', 'chunk_overlap')"
+            )
+        )
         if not kept:
             return self._automatic_sizes(self._identity()[0])
         try:
             return int(kept["chunk_size"]), int(kept["chunk_overlap"])
         except (KeyError, ValueError):
-            raise Damaged(f"the file's chunk sizes are not what was written ({kept}): run `mcpvectordb check`") from None
+            raise Damaged(
+                f"the file's chunk sizes are not what was written ({kept}): run `mcpvectordb check`"
+            ) from None
 
     def register(self, sql: apsw.Connection, name: str, digest: str, dimension: int) -> Fixed:
-        """Enter a model into the file: from now on every chunk is embedded by it or waits for it."""
-        row = sql.execute("SELECT key, name, digest, dimension FROM models WHERE name = ? AND digest = ? AND dimension = ?",
-                          (name, digest, dimension)).fetchone()
+        """Enter a model into the file: from now on every chunk is embedded by it or waits for
+        it.
+        """
+        row = sql.execute(
+            "SELECT key, name, digest, dimension FROM models WHERE name = ? AND digest = ? AND "
+            "dimension = ?",
+            (name, digest, dimension),
+        ).fetchone()
         if row:
             return Fixed(*row)
-        sql.execute("INSERT INTO models (name, digest, dimension) VALUES (?, ?, ?)", (name, digest, dimension))
+        sql.execute(
+            "INSERT INTO models (name, digest, dimension) VALUES (?, ?, ?)",
+            (name, digest, dimension),
+        )
         fixed = Fixed(sql.last_insert_rowid(), name, digest, dimension)
         for index in self._indexes:
             index.create(sql, fixed.key, dimension)
         return fixed
 
     def complete(self) -> None:
-        """Give every model of the file its room in every index: a file that is older than a shelf has none there."""
+        """Give every model of the file its room in every index: a file that is older than a shelf
+        has none there.
+        """
         with contextlib.suppress(Damaged):  # it must still open, or nobody could check it
             with self._file.reading() as sql:
                 lacking = self._lacking(sql)
@@ -117,8 +153,12 @@ class Encoder:
                         index.create(sql, model, dimension)
 
     def _lacking(self, sql: apsw.Connection) -> list[tuple[Index, int, int]]:
-        return [(index, model, dimension) for index in self._indexes for model, dimension in models(sql)
-                if model not in index.meaning.coded(sql)]
+        return [
+            (index, model, dimension)
+            for index in self._indexes
+            for model, dimension in models(sql)
+            if model not in index.meaning.coded(sql)
+        ]
 
     def pending(self, sql: apsw.Connection, model: Fixed) -> int:
         """How many chunks wait for this model."""
@@ -138,7 +178,9 @@ class Encoder:
         return self._tokens
 
     def meant(self, text: str, *, patient: bool = False) -> Meant | str:
-        """A query's embedding, or the reason why it cannot be had; the patient wait for a model that is being loaded."""
+        """A query's embedding, or the reason why it cannot be had; the patient wait for a model
+        that is being loaded.
+        """
         with self._file.reading() as sql:
             fixed = self.active(sql)
         if fixed is None:
@@ -151,11 +193,22 @@ class Encoder:
         except ModelError as error:
             return str(error)
         blind = getattr(embedder, "latin_only", False) and query.foreign(text)
-        known = fixed.name if fixed.name in CATALOGUE and CATALOGUE[fixed.name].digest == fixed.digest else ""
-        return Meant(fixed.key, vector.tobytes(), BLIND_VECTOR_WEIGHT if blind else self._weight(embedder), known)
+        known = (
+            fixed.name
+            if fixed.name in CATALOGUE and CATALOGUE[fixed.name].digest == fixed.digest
+            else ""
+        )
+        return Meant(
+            fixed.key,
+            vector.tobytes(),
+            BLIND_VECTOR_WEIGHT if blind else self._weight(embedder),
+            known,
+        )
 
     def lacking(self) -> str:
-        """Why the file's model is not to be had on this machine; "" when it is. It is not loaded for that."""
+        """Why the file's model is not to be had on this machine; "" when it is. It is not loaded
+        for that.
+        """
         with self._file.reading() as sql:
             fixed = self.active(sql)
         try:
@@ -168,21 +221,31 @@ class Encoder:
         return ""
 
     def warm(self) -> None:
-        """Load the model in a thread; until it is there, hybrid searches answer by words and say so."""
+        """Load the model in a thread; until it is there, hybrid searches answer by words and say
+        so.
+        """
         self._warming = threading.Thread(target=self._warm, name="mcpvectordb-warm", daemon=True)
         self._warming.start()
 
-    def embed(self, *, index: Index | None = None, owners: Sequence[int] | None = None, model: Fixed | None = None,
-              progress: ProgressCallback | None = None) -> Embedded:
+    def embed(
+        self,
+        *,
+        index: Index | None = None,
+        owners: Sequence[int] | None = None,
+        model: Fixed | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Embedded:
         """Embed what waits (of one index's owners, or everything) by the active or the given model.
 
-        Raises ModelError when the embedder is not to be had. Other processes may share the work; it is done when
-        nothing of it waits any more.
+        Raises ModelError when the embedder is not to be had. Other processes may share the work; it
+        is done when nothing of it waits any more.
         """
         indexes = [index] if index else self._indexes
         with self._file.reading() as sql:
             model = model or self.active(sql)
-            total = sum(each.count_pending(sql, model.key, owners) for each in indexes) if model else 0
+            total = (
+                sum(each.count_pending(sql, model.key, owners) for each in indexes) if model else 0
+            )
         done = Embedded()
         if model is None or total == 0:
             return done
@@ -195,7 +258,9 @@ class Encoder:
         return done
 
     def embed_some(self, index: Index) -> Embedded:
-        """Embed a batch of what waits in an index; nothing when nothing does, or others are at it."""
+        """Embed a batch of what waits in an index; nothing when nothing does, or others are at
+        it.
+        """
         with self._file.reading() as sql:
             model = self.active(sql)
             if model is None or not index.count_pending(sql, model.key):
@@ -205,9 +270,11 @@ class Encoder:
         return self._embed_batch(index, model, embedder, batch) if batch else Embedded()
 
     def ahead(self, index: Index, texts: Sequence[str]) -> tuple[int, dict[str, bytes]]:
-        """Embeddings of texts that are about to be stored, and the key of the active model that made them.
+        """Embeddings of texts that are about to be stored, and the key of the active model that
+        made them.
 
-        Raises ModelMissing when the model is not to be had on this machine, another ModelError when it failed.
+        Raises ModelMissing when the model is not to be had on this machine, another ModelError when
+        it failed.
         """
         with self._file.reading() as sql:
             model = self.active(sql)
@@ -215,7 +282,7 @@ class Encoder:
                 raise ModelMissing("the file has no model yet: settle it first")
             vectors = index.known(sql, model.key, texts)
         missing = [text for text in dict.fromkeys(texts) if text not in vectors]
-        for batch in (missing[start:start + BATCH] for start in range(0, len(missing), BATCH)):
+        for batch in (missing[start : start + BATCH] for start in range(0, len(missing), BATCH)):
             embedder = self._embedder(model)
             try:
                 rows = checked(embedder, batch)
@@ -227,10 +294,15 @@ class Encoder:
         return model.key, vectors
 
     def use(self, name: str, progress: ProgressCallback | None = None) -> Fixed:
-        """Embed everything again by another model and switch to it at the end; searches go on with the old one."""
+        """Embed everything again by another model and switch to it at the end; searches go on with
+        the old one.
+        """
         spec = weights.find(name, self._config.models_folder())
         if spec.kind != "embedder":
-            raise InvalidInput(f"{name} ranks pairs of texts and cannot embed; `mcpvectordb model list` shows those that can")
+            raise InvalidInput(
+                f"{name} ranks pairs of texts and cannot embed; `mcpvectordb model list` shows "
+                f"those that can"
+            )
         weights.locate(spec, self._config.models_folder())
         with self._file.writing() as sql:
             new = self.register(sql, spec.name, spec.digest, spec.dimension)
@@ -244,33 +316,50 @@ class Encoder:
         return new
 
     def _activate(self, sql: apsw.Connection, model: Fixed) -> None:
-        sql.execute("INSERT OR REPLACE INTO settings (name, value) VALUES ('model', ?)", (str(model.key),))
-        for old in [int(key) for (key,) in sql.execute("SELECT key FROM models WHERE key <> ?", (model.key,))]:
+        sql.execute(
+            "INSERT OR REPLACE INTO settings (name, value) VALUES ('model', ?)", (str(model.key),)
+        )
+        for old in [
+            int(key)
+            for (key,) in sql.execute("SELECT key FROM models WHERE key <> ?", (model.key,))
+        ]:
             for index in self._indexes:
                 index.drop(sql, old)
             sql.execute("DELETE FROM models WHERE key = ?", (old,))
 
-    def _lease(self, index: Index, model: Fixed, owners: Sequence[int] | None) -> list[tuple[int, str]] | None:
-        """Chunks to embed now; [] when only other processes' are left; None when nothing waits any more."""
+    def _lease(
+        self, index: Index, model: Fixed, owners: Sequence[int] | None
+    ) -> list[tuple[int, str]] | None:
+        """Chunks to embed now; [] when only other processes' are left; None when nothing waits any
+        more.
+        """
         with self._file.writing() as sql:
             batch = index.lease(sql, model.key, BATCH, owners)
             if batch or index.count_pending(sql, model.key, owners):
                 return batch
         return None
 
-    def _embed_batch(self, index: Index, model: Fixed, embedder: Embedder, batch: list[tuple[int, str]]) -> Embedded:
+    def _embed_batch(
+        self, index: Index, model: Fixed, embedder: Embedder, batch: list[tuple[int, str]]
+    ) -> Embedded:
         began = time.monotonic()
         texts = list(dict.fromkeys(text for _, text in batch))
         try:
             vectors = dict(zip(texts, checked(embedder, texts), strict=True))
-        except BaseException:  # also an interrupt: others, or the next try, need not wait for the lease to end
+        except (
+            BaseException
+        ):  # also an interrupt: others, or the next try, need not wait for the lease to end
             with self._file.writing() as sql:
                 index.release(sql, model.key, [chunk for chunk, _ in batch])
             raise
         with self._file.writing() as sql:
-            settled = index.settle(sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch))
+            settled = index.settle(
+                sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch)
+            )
         tokens = self.tokens()
-        return Embedded(chunks=settled, tokens=sum(map(tokens.count, texts)), seconds=time.monotonic() - began)
+        return Embedded(
+            chunks=settled, tokens=sum(map(tokens.count, texts)), seconds=time.monotonic() - began
+        )
 
     def _embedder(self, fixed: Fixed) -> Embedder:
         """The embedder for a model of the file; loaded once."""
@@ -278,16 +367,23 @@ class Encoder:
             if self._given is not None:
                 if (self._given.name, self._given.dimension) != (fixed.name, fixed.dimension):
                     raise ModelMissing(
-                        f"this file is embedded with {fixed.name} ({fixed.dimension} d), not with the given embedder "
-                        f"{self._given.name} ({self._given.dimension} d): open it without one, or ingest into a new file")
+                        f"this file is embedded with {fixed.name} ({fixed.dimension} d), not with "
+                        f"the given embedder {self._given.name} ({self._given.dimension} d): open "
+                        "it without one, or ingest into a new file"
+                    )
                 return self._given
-            if self._loaded is None or (self._loaded.name, _digest(self._loaded)) != (fixed.name, fixed.digest):
+            if self._loaded is None or (self._loaded.name, _digest(self._loaded)) != (
+                fixed.name,
+                fixed.digest,
+            ):
                 self._loaded = self._load(fixed)
             return self._loaded
 
     def _weight(self, embedder: Embedder) -> float:
         wanted = self._config.vector_weight
-        return getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT) if wanted is None else wanted
+        return (
+            getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT) if wanted is None else wanted
+        )
 
     def _load(self, fixed: Fixed) -> Embedder:
         from mcpvectordb.embedding.onnx import OnnxEmbedder
@@ -297,8 +393,10 @@ class Encoder:
     def _located(self, fixed: Fixed) -> tuple[Model, dict[str, Path]]:
         spec = weights.find(fixed.name, self._config.models_folder())
         if spec.digest != fixed.digest:
-            raise ModelMissing(f"this file was embedded with another build of {fixed.name}: "
-                               f"run `mcpvectordb model use {fixed.name}` to embed it again")
+            raise ModelMissing(
+                f"this file was embedded with another build of {fixed.name}: "
+                f"run `mcpvectordb model use {fixed.name}` to embed it again"
+            )
         return spec, weights.locate(spec, self._config.models_folder())
 
     def _warm(self) -> None:
@@ -313,7 +411,11 @@ class Encoder:
         if self._given is not None:
             return self._given.name, _digest(self._given), self._given.dimension
         folder = self._config.models_folder()
-        spec = weights.find(self._config.model, folder) if self._config.model else weights.default(folder)
+        spec = (
+            weights.find(self._config.model, folder)
+            if self._config.model
+            else weights.default(folder)
+        )
         return spec.name, spec.digest, spec.dimension
 
     def _automatic_sizes(self, name: str) -> tuple[int, int]:
@@ -325,7 +427,9 @@ class Encoder:
         with self._file.reading() as sql:
             fixed = self.active(sql)
         try:
-            spec = weights.find(fixed.name if fixed else self._identity()[0], self._config.models_folder())
+            spec = weights.find(
+                fixed.name if fixed else self._identity()[0], self._config.models_folder()
+            )
             return weights.locate(spec, self._config.models_folder())["tokenizer"]
         except ModelMissing:
             return SHIPPED  # sizes then differ a little from the model's own, which harms nothing
@@ -349,6 +453,13 @@ def _wait() -> Embedded:
 
 def _progress(done: Embedded, total: int) -> Progress:
     chunks = min(done.chunks, total)
-    return Progress(step="embed", done=chunks, total=total, chunks=chunks, chunks_known=total, tokens=done.tokens,
-                    tokens_per_second=done.tokens_per_second,
-                    seconds_left=(total - chunks) * done.seconds / done.chunks if done.chunks else None)
+    return Progress(
+        step="embed",
+        done=chunks,
+        total=total,
+        chunks=chunks,
+        chunks_known=total,
+        tokens=done.tokens,
+        tokens_per_second=done.tokens_per_second,
+        seconds_left=(total - chunks) * done.seconds / done.chunks if done.chunks else None,
+    )

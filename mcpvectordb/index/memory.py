@@ -1,6 +1,7 @@
 """Codes that a process keeps in memory, and how they follow the file whoever changes it.
 
-Every change of a vec0 table is logged in the table `changes`; who keeps something remembers up to where it has read.
+Every change of a vec0 table is logged in the table `changes`; who keeps something remembers up to
+where it has read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 LOGGED = 10_000  # so many changes are remembered for processes that keep codes in memory
 ALL = 0  # in place of an id: everything changed
-PATIENCE = 0.02  # seconds to wait for another thread that reads changes; a file is not read in that time
+PATIENCE = (
+    0.02  # seconds to wait for another thread that reads changes; a file is not read in that time
+)
 
 
 @dataclass(slots=True)
@@ -40,7 +43,9 @@ class Kept:
 
 
 class View(NamedTuple):
-    """Codes in memory, which rows of them may be found, and whether the conditions were considered in that."""
+    """Codes in memory, which rows of them may be found, and whether the conditions were considered
+    in that.
+    """
 
     codes: Resident
     usable: NDArray[np.bool_]
@@ -53,11 +58,19 @@ class Following:
     def __init__(self, residents: Residents, source: Source) -> None:
         self._residents, self._source = residents, source
 
-    def view(self, sql: apsw.Connection, name: str, group: int, dimension: int, conditions: Sequence[Condition]) -> View | None:
-        """A table's codes as this transaction sees them, or newer; None when they are not (yet) kept.
+    def view(
+        self,
+        sql: apsw.Connection,
+        name: str,
+        group: int,
+        dimension: int,
+        conditions: Sequence[Condition],
+    ) -> View | None:
+        """A table's codes as this transaction sees them, or newer; None when they are not (yet)
+        kept.
 
-        What is newer does no harm: candidates are read again from the file, and those that it does not have are left
-        out. Only conditions are not applied to it.
+        What is newer does no harm: candidates are read again from the file, and those that it does
+        not have are left out. Only conditions are not applied to it.
         """
         if sql.txn_state("main") == apsw.SQLITE_TXN_WRITE:
             return None  # what may yet be undone must not be kept
@@ -68,16 +81,24 @@ class Following:
             kept = self._kept(sql, name, group, dimension, newest)
             if kept is None:
                 return None
-            fulfilling = self._fulfilling(sql, name, kept, conditions) if kept.seq == newest else None
+            fulfilling = (
+                self._fulfilling(sql, name, kept, conditions) if kept.seq == newest else None
+            )
             alive = kept.codes.alive
-            return View(kept.codes, alive, False) if fulfilling is None else View(kept.codes, alive & fulfilling, True)
+            return (
+                View(kept.codes, alive, False)
+                if fulfilling is None
+                else View(kept.codes, alive & fulfilling, True)
+            )
         except BaseException:
             self._residents.drop()  # something may be half done
             raise
         finally:
             self._residents.lock.release()
 
-    def _kept(self, sql: apsw.Connection, name: str, group: int, dimension: int, newest: int) -> Kept | None:
+    def _kept(
+        self, sql: apsw.Connection, name: str, group: int, dimension: int, newest: int
+    ) -> Kept | None:
         kept: Kept | None = self._residents.get(name)
         if kept is not None and (kept.seq >= newest or self._follow(sql, name, kept, newest)):
             return kept
@@ -88,21 +109,40 @@ class Following:
         rows = sql.execute(f"SELECT count(*) FROM {name}_rowids").get
         if not self._residents.wanted(name, Resident.bytes_for(rows, dimension)):
             return None
-        kept = Kept(Resident(*coded_rows(sql, name, dimension)), Columns(self._source, group), newest)
+        kept = Kept(
+            Resident(*coded_rows(sql, name, dimension)), Columns(self._source, group), newest
+        )
         self._residents.keep(name, kept)
         return kept
 
     def _follow(self, sql: apsw.Connection, name: str, kept: Kept, newest: int) -> bool:
-        """Bring what is kept up to date by the log of changes; False where it is better read anew."""
+        """Bring what is kept up to date by the log of changes; False where it is better read
+        anew.
+        """
         import numpy as np
 
-        ids = [id for (id,) in sql.execute("SELECT DISTINCT id FROM changes WHERE seq > ? AND codes = ?", (kept.seq, name))]
-        if ALL in ids or sql.execute("SELECT min(seq) FROM changes").get > kept.seq + 1 or kept.codes.worn:
+        ids = [
+            id
+            for (id,) in sql.execute(
+                "SELECT DISTINCT id FROM changes WHERE seq > ? AND codes = ?", (kept.seq, name)
+            )
+        ]
+        if (
+            ALL in ids
+            or sql.execute("SELECT min(seq) FROM changes").get > kept.seq + 1
+            or kept.codes.worn
+        ):
             return False
         # One by one: vec0 reads the whole table for anything but an equality.
-        rows = list(sql.executemany(f"SELECT rowid, embedding FROM {name} WHERE rowid = ?", ((id,) for id in ids)))
+        rows = list(
+            sql.executemany(
+                f"SELECT rowid, embedding FROM {name} WHERE rowid = ?", ((id,) for id in ids)
+            )
+        )
         present = np.array([id for id, _ in rows], np.int64)
-        codes = np.frombuffer(b"".join(code for _, code in rows), np.int8).reshape(-1, kept.codes.dimension)
+        codes = np.frombuffer(b"".join(code for _, code in rows), np.int8).reshape(
+            -1, kept.codes.dimension
+        )
         if ids:
             kept.columns.append(sql, present)
             kept.codes.replace(np.array(ids, np.int64), present, codes)
@@ -110,8 +150,9 @@ class Following:
         kept.seq = newest
         return True
 
-    def _fulfilling(self, sql: apsw.Connection, name: str, kept: Kept,
-                    conditions: Sequence[Condition]) -> NDArray[np.bool_] | None:
+    def _fulfilling(
+        self, sql: apsw.Connection, name: str, kept: Kept, conditions: Sequence[Condition]
+    ) -> NDArray[np.bool_] | None:
         if not conditions:
             return None
         before = kept.size
@@ -134,15 +175,21 @@ def log_all(sql: apsw.Connection, name: str) -> None:
     sql.execute("DELETE FROM changes WHERE codes = ? AND id <> ?", (name, ALL))
 
 
-def coded_rows(sql: apsw.Connection, name: str, dimension: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """All ids and codes of a vec0 table, read from its own tables: a hundred times as fast as row by row."""
+def coded_rows(
+    sql: apsw.Connection, name: str, dimension: int
+) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """All ids and codes of a vec0 table, read from its own tables: a hundred times as fast as row
+    by row.
+    """
     import numpy as np
 
     room = sql.execute(f"SELECT coalesce(sum(8 * length(validity)), 0) FROM {name}_chunks").get
     ids, codes, count = np.empty(room, np.int64), np.empty((room, dimension), np.int8), 0
     try:
-        for bits, held, vectors in sql.execute(f"SELECT c.validity, c.rowids, v.vectors FROM {name}_chunks c "
-                                               f"JOIN {name}_vector_chunks00 v ON v.rowid = c.chunk_id"):
+        for bits, held, vectors in sql.execute(
+            f"SELECT c.validity, c.rowids, v.vectors FROM {name}_chunks c "
+            f"JOIN {name}_vector_chunks00 v ON v.rowid = c.chunk_id"
+        ):
             used = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").astype(bool)
             rows = slice(count, count + int(used.sum()))
             ids[rows] = np.frombuffer(held, np.int64)[used]

@@ -1,7 +1,8 @@
 """How near embeddings are to a query: in float64, for any finite numbers, higher is nearer.
 
-A row's score depends on the row and the query alone, not on the rows around it (a matrix product does not promise that),
-so equal rows have equal scores, and a row that is the query has the cosine 1.0 exactly.
+A row's score depends on the row and the query alone, not on the rows around it (a matrix product
+does not promise that), so equal rows have equal scores, and a row that is the query has the cosine
+1.0 exactly.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def cosine(rows: Values, query: Values) -> Values:
             squares = np.vecdot(rows, rows)
     lengths = np.sqrt(squares * np.vecdot(query, query))
     with np.errstate(invalid="ignore"):  # infinity, which only a damaged embedding has, becomes NaN
-        cosines: Values = np.divide(np.vecdot(rows, query), lengths, out=np.zeros_like(squares), where=lengths != 0)
+        cosines: Values = np.divide(
+            np.vecdot(rows, query), lengths, out=np.zeros_like(squares), where=lengths != 0
+        )
     return np.clip(cosines, -1.0, 1.0, out=cosines)
 
 
@@ -43,7 +46,9 @@ def dot(rows: Values, query: Values) -> Values:
         products: Values = np.vecdot(rows, query)
         if (odd := ~np.isfinite(products)).any():
             (small, shifts), (small_query, shift) = _scaled(rows[odd]), _scaled(query)
-            products[odd] = _bounded(np.ldexp(np.vecdot(small, small_query), shifts[..., 0] + shift[0]))
+            products[odd] = _bounded(
+                np.ldexp(np.vecdot(small, small_query), shifts[..., 0] + shift[0])
+            )
     return products
 
 
@@ -56,16 +61,26 @@ def euclidean(rows: Values, query: Values) -> Values:
         squares = np.vecdot(apart, apart)
         distances: Values = np.sqrt(squares)
         if (odd := _odd(squares)).any():
-            halves, shifts = _scaled(rows[odd] / 2 - query / 2)  # two finite numbers can be too far apart for a third
-            distances[odd] = _bounded(np.ldexp(np.sqrt(np.vecdot(halves, halves)), shifts[..., 0] + 1))
+            halves, shifts = _scaled(
+                rows[odd] / 2 - query / 2
+            )  # two finite numbers can be too far apart for a third
+            distances[odd] = _bounded(
+                np.ldexp(np.sqrt(np.vecdot(halves, halves)), shifts[..., 0] + 1)
+            )
     return 0.0 - distances
 
 
-METRICS: Mapping[str, Callable[[Values, Values], Values]] = {"cosine": cosine, "dot": dot, "euclidean": euclidean}
+METRICS: Mapping[str, Callable[[Values, Values], Values]] = {
+    "cosine": cosine,
+    "dot": dot,
+    "euclidean": euclidean,
+}
 
 
 def best(ids: NDArray[np.int64], scores: Values, limit: int) -> tuple[NDArray[np.int64], Values]:
-    """The ids with the highest scores and these scores, best first; of equal ones the lowest ids, in their order."""
+    """The ids with the highest scores and these scores, best first; of equal ones the lowest ids,
+    in their order.
+    """
     import numpy as np
 
     if len(ids) > limit > 0:
@@ -80,7 +95,9 @@ def _odd(squares: Values) -> NDArray[np.bool_]:
 
 
 def _scaled(rows: Values) -> tuple[Values, NDArray[np.intc]]:
-    """Each row with its largest number brought near 1 by a power of two, which rounds nothing; and those powers."""
+    """Each row with its largest number brought near 1 by a power of two, which rounds nothing; and
+    those powers.
+    """
     import numpy as np
 
     _, shifts = np.frexp(np.abs(rows).max(axis=-1, keepdims=True))

@@ -18,36 +18,50 @@ Network = IPv4Network | IPv6Network
 
 
 def _table(networks: dict[str, str]) -> dict[Network, str]:
-    return {ip_network(each): reason for reason, listed in networks.items() for each in listed.split()}
+    return {
+        ip_network(each): reason for reason, listed in networks.items() for each in listed.split()
+    }
 
 
 # What `allow_private_urls` opens. An address that wraps an IPv4 one is then judged by that.
-PRIVATE = _table({
-    "this machine": "127.0.0.0/8 ::1/128",
-    "in a private network": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
-    "in a carrier's internal network": "100.64.0.0/10",
-    "link-local": "169.254.0.0/16 fe80::/10",
-    "a wrapped IPv4 address": "::ffff:0:0/96 64:ff9b::/96 2002::/16",
-})
+PRIVATE = _table(
+    {
+        "this machine": "127.0.0.0/8 ::1/128",
+        "in a private network": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+        "in a carrier's internal network": "100.64.0.0/10",
+        "link-local": "169.254.0.0/16 fe80::/10",
+        "a wrapped IPv4 address": "::ffff:0:0/96 64:ff9b::/96 2002::/16",
+    }
+)
 # What nothing opens.
-NEVER = _table({
-    "a cloud's metadata service": "169.254.169.254 169.254.170.2 169.254.170.23 100.100.100.200 168.63.129.16 "
-    "192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd20:ce::254",
-    "not an address of any host": "0.0.0.0/8 ::/128",
-    "for documentation": "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20",
-    "for benchmarks": "198.18.0.0/15",
-    "multicast": "224.0.0.0/4 ff00::/8",
-    "reserved": "192.0.0.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.175.48.0/24 240.0.0.0/4 "
-    "2001::/23 2620:4f:8000::/48",
-})
-# IPv6 is public only in here, so that Teredo's successors and whatever is not assigned yet need no line above.
+NEVER = _table(
+    {
+        "a cloud's metadata service": "169.254.169.254 169.254.170.2 169.254.170.23 "
+        "100.100.100.200 "
+        "168.63.129.16 "
+        "192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd20:ce::254",
+        "not an address of any host": "0.0.0.0/8 ::/128",
+        "for documentation": "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20",
+        "for benchmarks": "198.18.0.0/15",
+        "multicast": "224.0.0.0/4 ff00::/8",
+        "reserved": "192.0.0.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.175.48.0/24 "
+        "240.0.0.0/4 "
+        "2001::/23 2620:4f:8000::/48",
+    }
+)
+# IPv6 is public only in here, so that Teredo's successors and whatever is not assigned yet need no
+# line above.
 PUBLIC_IPV6 = ip_network("2000::/3")
 NAT64 = ip_network("64:ff9b::/96")
-PRIVATE_NAMES = re.compile(r"(?:.*\.)?(?:localhost|local|localdomain|internal|intranet|lan|home|corp|home\.arpa)")
+PRIVATE_NAMES = re.compile(
+    r"(?:.*\.)?(?:localhost|local|localdomain|internal|intranet|lan|home|corp|home\.arpa)"
+)
 
 
 class Place(NamedTuple):
-    """Where a URL leads: `host` is an ASCII name or a bare address, `target` the path and query to ask for."""
+    """Where a URL leads: `host` is an ASCII name or a bare address, `target` the path and query to
+    ask for.
+    """
 
     scheme: str
     host: str
@@ -65,13 +79,17 @@ def parse_url(url: str) -> Place:
     if len(url) > MAX_URL:
         raise Refused(f"{url[:60]}…: longer than {MAX_URL} characters")
     if not url.isprintable() or " " in url or "\\" in url:
-        raise Refused(f"{url!r}: spaces, backslashes and invisible characters must be percent-encoded")
+        raise Refused(
+            f"{url!r}: spaces, backslashes and invisible characters must be percent-encoded"
+        )
     parts = re.fullmatch(r"(https?)://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?", url, re.IGNORECASE)
     if not parts:
         raise Refused(f"{url}: only http:// and https:// URLs can be fetched")
     scheme, authority, path, query = parts[1].lower(), parts[2], parts[3], parts[4] or ""
     if "@" in authority or "%" in authority:
-        raise Refused(f"{url}: no user name, password, zone or percent-encoding is allowed in the host part")
+        raise Refused(
+            f"{url}: no user name, password, zone or percent-encoding is allowed in the host part"
+        )
     named = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?", authority)
     if not named:
         raise Refused(f"{url}: {authority!r} is not a host and port")
@@ -79,7 +97,12 @@ def parse_url(url: str) -> Place:
     if not 1 <= port <= 65_535:
         raise Refused(f"{url}: there is no port {port}")
     # A path without a slash can only be empty here; what is not ASCII is sent as its UTF-8 bytes.
-    return Place(scheme, _host(named[1]), port, quote((path or "/") + query, safe="!\"$%&'()*+,-./:;=?@[]_~|{}^`<>"))
+    return Place(
+        scheme,
+        _host(named[1]),
+        port,
+        quote((path or "/") + query, safe="!\"$%&'()*+,-./:;=?@[]_~|{}^`<>"),
+    )
 
 
 def _host(text: str) -> str:
@@ -95,7 +118,9 @@ def _host(text: str) -> str:
         try:
             return str(IPv4Address(name))
         except ValueError:
-            raise Refused(f"{text!r} is an address in disguise; write it as four decimal numbers") from None
+            raise Refused(
+                f"{text!r} is an address in disguise; write it as four decimal numbers"
+            ) from None
     return name
 
 
@@ -119,7 +144,9 @@ def blocked(address: str, *, allow_private: bool = False) -> str:
     for network, reason in PRIVATE.items():
         if parsed in network:
             inner = _wrapped(parsed)
-            return reason if not allow_private else blocked(inner, allow_private=True) if inner else ""
+            return (
+                reason if not allow_private else blocked(inner, allow_private=True) if inner else ""
+            )
     if parsed.version == 6 and parsed not in PUBLIC_IPV6:
         return "not a public address"
     return ""

@@ -1,4 +1,6 @@
-"""Text to chunks: where to cut, measured in the model's own tokens. Pure; `structure` says what the text looks like."""
+"""Text to chunks: where to cut, measured in the model's own tokens. Pure; `structure` says what the
+text looks like.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.ingest.structure import BODY, HEADING, STACKED, Kind, front_matter, outline
 from mcpvectordb.records import Span
 
-# A token longer than this counts as several: to some tokenizers a word they do not know, be it a megabyte of base64,
-# is one token.
+# A token longer than this counts as several: to some tokenizers a word they do not know, be it a
+# megabyte of base64, is one token.
 LONGEST_TOKEN = 32
 
 _SENTENCE = re.compile(r"(?<!\b\w)[.!?…]['\"’”)\]]*+\s++|[。！？][’”」』）]*+\s*+")
@@ -21,20 +23,30 @@ _WORD = re.compile(r"(?<=\s)\S")
 
 
 def split(
-    text: str, *, starts: Sequence[int], size: int, overlap: int, kind: Kind = "text", pages: Sequence[int] = ()
+    text: str,
+    *,
+    starts: Sequence[int],
+    size: int,
+    overlap: int,
+    kind: Kind = "text",
+    pages: Sequence[int] = (),
 ) -> list[Span]:
-    """Cut a text into chunks of at most `size` tokens, each where the text's structure allows it best.
+    """Cut a text into chunks of at most `size` tokens, each where the text's structure allows it
+    best.
 
-    starts   the offsets at which tokens start, sorted; a chunk has as many tokens as starts lie in it
-    overlap  how many tokens a chunk may repeat of the one before, where both belong to the same passage
-    kind     what the structure is written in
-    pages    the offsets at which pages begin, sorted; no chunk crosses a page
+    starts   the offsets at which tokens start, sorted; a chunk has as many tokens as starts lie in
+    it overlap  how many tokens a chunk may repeat of the one before, where both belong to the same
+    passage kind     what the structure is written in pages    the offsets at which pages begin,
+    sorted; no chunk crosses a page
 
-    The tiles of the spans always join to the text. Text without any visible character is one empty span, empty text
-    none.
+    The tiles of the spans always join to the text. Text without any visible character is one empty
+    span, empty text none.
     """
     if size < 1 or overlap < 0:
-        raise InvalidInput(f"a chunk needs a size of at least 1 and an overlap of at least 0, not {size} and {overlap}")
+        raise InvalidInput(
+            f"a chunk needs a size of at least 1 and an overlap of at least 0, not {size} and "
+            f"{overlap}"
+        )
     return _Splitter(text, starts, size, min(overlap, size - 1), kind, pages).spans()
 
 
@@ -42,7 +54,13 @@ class _Splitter:
     """One text on its way to spans. Every cut lies before a visible character or at the end."""
 
     def __init__(
-        self, text: str, starts: Sequence[int], size: int, overlap: int, kind: Kind, pages: Sequence[int]
+        self,
+        text: str,
+        starts: Sequence[int],
+        size: int,
+        overlap: int,
+        kind: Kind,
+        pages: Sequence[int],
     ) -> None:
         self.text, self.size, self.overlap, self.pages = text, size, overlap, pages
         self.starts = _divided(text, starts)
@@ -70,7 +88,10 @@ class _Splitter:
         end = max(start, tile + len(self.text[tile:cut].rstrip()))
         heading = bisect_right(self.heading_starts, start) - 1
         return Span(
-            start=start, end=end, tile_start=tile, tile_end=cut,
+            start=start,
+            end=end,
+            tile_start=tile,
+            tile_end=cut,
             first_line=bisect_left(self.newlines, start) + 1,
             last_line=bisect_left(self.newlines, max(start, end - 1)) + 1,
             page=max(1, bisect_right(self.pages, start)) if self.pages else None,
@@ -98,7 +119,9 @@ class _Splitter:
     # Where a chunk ends
 
     def cut(self, first: int, room: int) -> int:
-        """The end of the chunk that begins at `first`: all that belongs together and fits, else the best place."""
+        """The end of the chunk that begins at `first`: all that belongs together and fits, else the
+        best place.
+        """
         limit = self.after(first, room)
         if (stop := self.stop(first, limit)) is not None:
             return stop
@@ -113,12 +136,14 @@ class _Splitter:
         return limit if best is None else best
 
     def stop(self, first: int, limit: int) -> int | None:
-        """Where the page, the front matter, the section around `first` or the text ends, if it does so up to the limit."""
+        """Where the page, the front matter, the section around `first` or the text ends, if it does
+        so up to the limit.
+        """
         headings, i = self.outline.headings, bisect_right(self.heading_starts, first)
         inner = 1 if i == 0 else headings[i - 1].level + (headings[i - 1].start != first)
-        within = headings[i:bisect_right(self.heading_starts, limit)]
+        within = headings[i : bisect_right(self.heading_starts, limit)]
         section = next((each.start for each in within if each.level < inner), limit + 1)
-        wall = next(iter(self.walls[(j := bisect_right(self.walls, first)):j + 1]), limit + 1)
+        wall = next(iter(self.walls[(j := bisect_right(self.walls, first)) : j + 1]), limit + 1)
         stop = min(section, wall, len(self.text))
         return stop if stop <= limit else None
 
@@ -139,7 +164,9 @@ class _Splitter:
         return cuts[best] if best is not None and strengths[best] >= minimum else None
 
     def end_of_headings(self, first: int, limit: int) -> int:
-        """Where the text under the headings at `first` begins; `first` if there are none or no text follows."""
+        """Where the text under the headings at `first` begins; `first` if there are none or no text
+        follows.
+        """
         cuts, strengths = self.outline.cuts, self.outline.strengths
         for i in range(bisect_right(cuts, first), bisect_right(cuts, limit)):
             if strengths[i] != STACKED:
@@ -159,10 +186,12 @@ class _Splitter:
     # Where the next one begins
 
     def reach_back(self, first: int, cut: int) -> int:
-        """The start of the chunk after `cut`: in the chunk before it, at the start of a line, a sentence or a word."""
+        """The start of the chunk after `cut`: in the chunk before it, at the start of a line, a
+        sentence or a word.
+        """
         least = self.least_overlap(first, cut)
         cuts, begins = self.outline.cuts, [first]
-        begins += cuts[(i := bisect_left(cuts, least)):i + 1]
+        begins += cuts[(i := bisect_left(cuts, least)) : i + 1]
         begins += [each.end() for each in _SENTENCE.finditer(self.text, max(first, least - 8), cut)]
         begin = min((each for each in begins if least <= each < cut), default=None)
         if begin is not None:
@@ -171,7 +200,9 @@ class _Splitter:
         return word.start() if word else cut
 
     def least_overlap(self, first: int, cut: int) -> int:
-        """The offset from which on text before `cut` may be repeated; `cut` itself where none may."""
+        """The offset from which on text before `cut` may be repeated; `cut` itself where none
+        may.
+        """
         if not self.overlap or cut in self.apart:
             return cut
         least = first
@@ -196,6 +227,10 @@ def _divided(text: str, starts: Sequence[int]) -> Sequence[int]:
     for i, (a, b) in enumerate(pairwise(edges)):
         if b - a > LONGEST_TOKEN:
             divided += starts[done:i]
-            divided += [each for each in range(a + LONGEST_TOKEN, b, LONGEST_TOKEN) if not text[each].isspace()]
+            divided += [
+                each
+                for each in range(a + LONGEST_TOKEN, b, LONGEST_TOKEN)
+                if not text[each].isspace()
+            ]
             done = i
     return [*divided, *starts[done:]] if divided else starts

@@ -1,4 +1,6 @@
-"""Bodies that a server packed for the way, unpacked in small steps: a bomb is noticed long before it has gone off."""
+"""Bodies that a server packed for the way, unpacked in small steps: a bomb is noticed long before
+it has gone off.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ GZIP = 31  # zlib's number for "with a gzip header"
 
 
 def unpacked(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """Undo a Content-Encoding, in pieces of about PIECE bytes; what is damaged or cut short is an HTTPException."""
+    """Undo a Content-Encoding, in pieces of about PIECE bytes; what is damaged or cut short is an
+    HTTPException.
+    """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return pieces

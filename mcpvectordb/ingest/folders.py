@@ -1,8 +1,10 @@
-"""A walk through a folder: which files are meant, in the order of their paths, and why the others are not.
+"""A walk through a folder: which files are meant, in the order of their paths, and why the others
+are not.
 
-Hidden files and folders, links and what is not a file are passed over; .gitignore and .mcpvectordbignore files in the
-folder and below it are obeyed, the second where both speak. Links are never followed: one that leads out of the root
-leads out of what was asked for, and what one within the root leads to has a path of its own. So no loop is possible.
+Hidden files and folders, links and what is not a file are passed over; .gitignore and
+.mcpvectordbignore files in the folder and below it are obeyed, the second where both speak. Links
+are never followed: one that leads out of the root leads out of what was asked for, and what one
+within the root leads to has a path of its own. So no loop is possible.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ EVERYTHING = "**/*"
 IGNORE_FILES = (".gitignore", ".mcpvectordbignore")
 LARGEST_IGNORE_FILE = 1_000_000
 
-_is_junction: Callable[[str], bool] = getattr(os.path, "isjunction", lambda path: False)  # a link of Windows; Python 3.12
+_is_junction: Callable[[str], bool] = getattr(
+    os.path, "isjunction", lambda path: False
+)  # a link of Windows; Python 3.12
 
 
 class _Scope(NamedTuple):
@@ -36,7 +40,9 @@ class _Scope(NamedTuple):
 
 
 class _Folder(NamedTuple):
-    """A folder that is being walked through: names left to visit, those of folders with a slash at their end."""
+    """A folder that is being walked through: names left to visit, those of folders with a slash at
+    their end.
+    """
 
     names: Iterator[str]
     path: str
@@ -45,15 +51,24 @@ class _Folder(NamedTuple):
 
 
 class Walk:
-    """Iterate it once for (absolute path, stat) of each file; then `skipped` counts what was passed over by reason.
+    """Iterate it once for (absolute path, stat) of each file; then `skipped` counts what was passed
+    over by reason.
 
-    An ignored or hidden folder counts once. `too_large` has the size of each file above `limit` bytes, and `failures`
-    a message for each path that could not be looked at: what lies there is unknown, not gone. `ignore` has patterns as
-    in a .gitignore, and the last word; `databases` are left out, whatever the pattern.
+    An ignored or hidden folder counts once. `too_large` has the size of each file above `limit`
+    bytes, and `failures` a message for each path that could not be looked at: what lies there is
+    unknown, not gone. `ignore` has patterns as in a .gitignore, and the last word; `databases` are
+    left out, whatever the pattern.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, limit: int, pattern: str = EVERYTHING, ignore: Sequence[str] = (),
-                 databases: Collection[Path] = ()) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        limit: int,
+        pattern: str = EVERYTHING,
+        ignore: Sequence[str] = (),
+        databases: Collection[Path] = (),
+    ) -> None:
         self.skipped: Counter[str] = Counter()
         self.too_large: dict[str, int] = {}
         self.failures: dict[str, str] = {}
@@ -74,7 +89,9 @@ class Walk:
                     if not self._ignored(relative[:-1], name[:-1], scope, folder=True):
                         stack.append(self._entered(path, relative, scope))
                         break
-                elif not self._ignored(relative, name, scope, folder=False) and (self._fits is None or self._fits(relative)):
+                elif not self._ignored(relative, name, scope, folder=False) and (
+                    self._fits is None or self._fits(relative)
+                ):
                     info = self._examined(path)
                     if info is not None:
                         yield path, info
@@ -86,18 +103,24 @@ class Walk:
         try:
             names, ignore_files = self._listed(path)
             if ignore_files:
-                text = "\n".join(_ignore_file(path + name) for name in IGNORE_FILES if name in ignore_files)
+                text = "\n".join(
+                    _ignore_file(path + name) for name in IGNORE_FILES if name in ignore_files
+                )
                 scope = _Scope(gitignore.of_file(text), len(relative), scope)
             return _Folder(iter(sorted(names)), path, relative, scope)
         except (FileNotFoundError, NotADirectoryError):
             if not relative:
                 raise Unreadable(f"{self._root} is not a folder, or is not there") from None
         except OSError as error:
-            self.failures[path.rstrip(os.sep) or os.sep] = f"{path} cannot be read: {error.strerror}"
+            self.failures[path.rstrip(os.sep) or os.sep] = (
+                f"{path} cannot be read: {error.strerror}"
+            )
         return _Folder(iter(()), path, relative, scope)
 
     def _listed(self, path: str) -> tuple[list[str], list[str]]:
-        """The names to visit, and those of ignore files. With the slash of folders, names sort as the paths below them."""
+        """The names to visit, and those of ignore files. With the slash of folders, names sort as
+        the paths below them.
+        """
         names, ignore_files = [], []
         with os.scandir(path) as entries:
             for entry in entries:
@@ -119,7 +142,7 @@ class Walk:
     def _ignored(self, relative: str, name: str, scope: _Scope | None, *, folder: bool) -> bool:
         ignored = self._own.ignores(relative, name, folder=folder) if self._own else None
         while scope is not None and ignored is None:
-            ignored = scope.rules.ignores(relative[scope.offset:], name, folder=folder)
+            ignored = scope.rules.ignores(relative[scope.offset :], name, folder=folder)
             scope = scope.above
         if ignored:
             self.skipped["ignored"] += 1
@@ -164,11 +187,17 @@ def _kind_of_link(path: str, root: str) -> str:
     target = os.path.realpath(path)
     if not os.path.exists(target):  # noqa: PTH110 - Path.exists raises where it may not look
         return "broken link"
-    return "link within the root" if Path(target).is_relative_to(os.path.realpath(root)) else "link out of the root"
+    return (
+        "link within the root"
+        if Path(target).is_relative_to(os.path.realpath(root))
+        else "link out of the root"
+    )
 
 
 def _ignore_file(path: str) -> str:
-    with Path(path).open(encoding="utf-8", errors="surrogateescape") as file:  # as names of files are decoded
+    with Path(path).open(
+        encoding="utf-8", errors="surrogateescape"
+    ) as file:  # as names of files are decoded
         text = file.read(LARGEST_IGNORE_FILE + 1)
     if len(text) > LARGEST_IGNORE_FILE:
         raise OSError(errno.EFBIG, f"its {Path(path).name} is too large")

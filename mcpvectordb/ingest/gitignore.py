@@ -1,6 +1,8 @@
-"""What .gitignore files say, judged as git does while walking down: an ignored folder is never entered. Pure.
+"""What .gitignore files say, judged as git does while walking down: an ignored folder is never
+entered. Pure.
 
-The last pattern of a list that fits decides, and lists of deeper folders come before those above them.
+The last pattern of a list that fits decides, and lists of deeper folders come before those above
+them.
 """
 
 from __future__ import annotations
@@ -41,13 +43,18 @@ class _Matcher:
     def __init__(self, rules: list[Rule]) -> None:
         self._any_name = _joined(rule.expression for rule in rules if rule.by_name)
         self._any_path = _joined(rule.expression for rule in rules if not rule.by_name)
-        self._last_first = [(_joined([rule.expression]), rule.by_name, rule.ignores) for rule in reversed(rules)]
+        self._last_first = [
+            (_joined([rule.expression]), rule.by_name, rule.ignores) for rule in reversed(rules)
+        ]
 
     def verdict(self, path: str, name: str) -> bool | None:
         if not (self._any_name.fullmatch(name) or self._any_path.fullmatch(path)):
             return None
-        return next(ignores for expression, by_name, ignores in self._last_first
-                    if expression.fullmatch(name if by_name else path))
+        return next(
+            ignores
+            for expression, by_name, ignores in self._last_first
+            if expression.fullmatch(name if by_name else path)
+        )
 
 
 def of_file(text: str) -> Rules:
@@ -57,7 +64,9 @@ def of_file(text: str) -> Rules:
 
 
 def of_patterns(patterns: Iterable[str]) -> Rules:
-    """The rules of patterns that a person gave; `{a,b}` works, and what cannot be understood is an error."""
+    """The rules of patterns that a person gave; `{a,b}` works, and what cannot be understood is an
+    error.
+    """
     rules = [_rule(each) for pattern in patterns for each in alternatives(pattern)]
     return Rules(rule for rule in rules if rule)
 

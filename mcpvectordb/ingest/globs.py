@@ -1,10 +1,13 @@
-"""Patterns for paths, as shells and .gitignore files write them, turned into regular expressions. Pure.
+"""Patterns for paths, as shells and .gitignore files write them, turned into regular expressions.
+Pure.
 
-`*` and `?` stay in their folder, `**/` crosses folders, `a/**` is all that lies below a, `[a-z]` and `[!a-z]` are one
-character, `\\` takes the next character as it stands. Paths are relative and have slashes, on every system.
+`*` and `?` stay in their folder, `**/` crosses folders, `a/**` is all that lies below a, `[a-z]`
+and `[!a-z]` are one character, `\\` takes the next character as it stands. Paths are relative and
+have slashes, on every system.
 
-The patterns may be someone else's, so the expressions cannot be made to backtrack for ages: where a star has further
-stars behind it, the first place that fits is as good as any later one, and is kept (an atomic group).
+The patterns may be someone else's, so the expressions cannot be made to backtrack for ages: where a
+star has further stars behind it, the first place that fits is as good as any later one, and is kept
+(an atomic group).
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ MOST_ALTERNATIVES = 1000
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """An expression whose `fullmatch` says whether a path fits a pattern, in which `{a,b}` is a or b."""
+    """An expression whose `fullmatch` says whether a path fits a pattern, in which `{a,b}` is a or
+    b.
+    """
     return re.compile("|".join(map(translate, alternatives(pattern))), re.DOTALL)
 
 
@@ -26,9 +31,15 @@ def alternatives(pattern: str) -> list[str]:
     """The patterns that a pattern with `{a,b}` stands for; braces may be nested."""
     spread, before = [pattern], [""]
     while spread != before:
-        before, spread = spread, list(dict.fromkeys(choice for each in spread for choice in _choices(each)))
+        before, spread = (
+            spread,
+            list(dict.fromkeys(choice for each in spread for choice in _choices(each))),
+        )
         if len(spread) > MOST_ALTERNATIVES:
-            raise InvalidInput(f"the pattern {pattern!r} stands for more than {MOST_ALTERNATIVES} patterns: write it shorter")
+            raise InvalidInput(
+                f"the pattern {pattern!r} stands for more than {MOST_ALTERNATIVES} patterns: write "
+                f"it shorter"
+            )
     return spread
 
 
@@ -52,7 +63,10 @@ def _choices(pattern: str) -> list[str]:
     if braces is None:
         return [pattern]
     start, end = braces
-    return [pattern[:start] + choice + pattern[end + 1:] for choice in pattern[start + 1:end].split(",")]
+    return [
+        pattern[:start] + choice + pattern[end + 1 :]
+        for choice in pattern[start + 1 : end].split(",")
+    ]
 
 
 def _innermost(pattern: str) -> tuple[int, int] | None:
@@ -92,7 +106,9 @@ def _tokens(text: str, pattern: str) -> list[str]:
             tokens.append(expression)
         elif character == "\\":
             if position == len(text):
-                raise InvalidInput(f"the pattern {pattern!r} has a backslash with nothing behind it")
+                raise InvalidInput(
+                    f"the pattern {pattern!r} has a backslash with nothing behind it"
+                )
             tokens.append(re.escape(text[position]))
             position += 1
         else:
@@ -102,13 +118,16 @@ def _tokens(text: str, pattern: str) -> list[str]:
 
 def _one_of(text: str, start: int, pattern: str) -> tuple[str, int]:
     """The expression for a [set], whose inside begins at `start`, and where it ends."""
-    negated = text[start:start + 1] in ("!", "^")
+    negated = text[start : start + 1] in ("!", "^")
     position = start + negated
     members: list[str] = []
     while position < len(text) and (text[position] != "]" or not members):
         low, position = _member(text, position)
         high = low
-        if text[position:position + 1] == "-" and text[position + 1:position + 2] not in ("", "]"):
+        if text[position : position + 1] == "-" and text[position + 1 : position + 2] not in (
+            "",
+            "]",
+        ):
             high, position = _member(text, position + 1)
         members.append(f"{re.escape(low)}-{re.escape(high)}" if low <= high else "")
     if position >= len(text):

@@ -1,8 +1,9 @@
 """Files and pages as raw bytes: what a person or an agent names, judged before it is read.
 
-A file is opened step by step along its resolved path without following any link, so what was judged is what is read,
-whatever happens to the folders meanwhile (on Windows, which cannot do this, the path is opened as a whole). Only
-regular files are opened at all: opening a device or a named pipe can already do harm or wait forever.
+A file is opened step by step along its resolved path without following any link, so what was judged
+is what is read, whatever happens to the folders meanwhile (on Windows, which cannot do this, the
+path is opened as a whole). Only regular files are opened at all: opening a device or a named pipe
+can already do harm or wait forever.
 """
 
 from __future__ import annotations
@@ -24,23 +25,26 @@ from mcpvectordb.records import ProgressCallback, Source
 KERNEL = ("/proc", "/sys")
 SIBLINGS = ("", "-wal", "-shm", "-journal")
 
-# What an agent has no business to read, wherever it lies. A name with a slash at its end is a folder;
-# * is any part of a name, ? any character.
+# What an agent has no business to read, wherever it lies. A name with a slash at its end is a
+# folder; * is any part of a name, ? any character.
 SECRETS = """
-    .ssh/ .gnupg/ .aws/ .azure/ .kube/ .oci/ .putty/ .pki/ .password-store/ .1password/ .terraform.d/ .minikube/
-    .docker/config.json .config/gcloud/ .config/gh/ .config/op/ .config/containers/auth.json .config/rclone/
-    .config/git/credentials .cargo/credentials* .gem/credentials .m2/settings*.xml .vault-token .databrickscfg
-    .boto .s3cfg .env* *.env .netrc _netrc .pgpass .my.cnf .mylogin.cnf .git-credentials .npmrc .yarnrc.yml .pypirc
-    .htpasswd .*_history credentials credentials.json credentials.db .credentials* client_secret*.json
-    application_default_credentials.json secrets.json secrets.yaml secrets.yml secrets.toml
-    id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk *.p12 *.pfx *.jks *.keystore *.kdbx *.ppk *.keytab
-    *.keychain *.keychain-db wallet.dat keychains/ keyrings/ kwalletd/ microsoft/credentials/ microsoft/protect/
-    microsoft/vault/ etc/shadow* etc/gshadow* etc/sudoers* etc/master.passwd etc/ssl/private/ run/secrets/
-    .mozilla/ .thunderbird/ firefox/profiles/ thunderbird/profiles/ snap/firefox/ snap/chromium/ .config/chromium/
-    .config/google-chrome*/ .config/microsoft-edge*/ .config/bravesoftware/ .config/vivaldi/ .config/opera/
-    local/google/chrome*/ local/chromium/ local/microsoft/edge/ local/bravesoftware/ application?support/chromium/
-    application?support/google/chrome*/ application?support/bravesoftware/ application?support/microsoft?edge/
-    key3.db key4.db logins.json cookies.sqlite
+    .ssh/ .gnupg/ .aws/ .azure/ .kube/ .oci/ .putty/ .pki/ .password-store/ .1password/
+    .terraform.d/ .minikube/ .docker/config.json .config/gcloud/ .config/gh/ .config/op/
+    .config/containers/auth.json .config/rclone/ .config/git/credentials .cargo/credentials*
+    .gem/credentials .m2/settings*.xml .vault-token .databrickscfg .boto .s3cfg .env* *.env .netrc
+    _netrc .pgpass .my.cnf .mylogin.cnf .git-credentials .npmrc .yarnrc.yml .pypirc .htpasswd
+    .*_history credentials credentials.json credentials.db .credentials* client_secret*.json
+    application_default_credentials.json secrets.json secrets.yaml secrets.yml secrets.toml id_rsa
+    id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk *.p12 *.pfx *.jks *.keystore *.kdbx *.ppk
+    *.keytab *.keychain *.keychain-db wallet.dat keychains/ keyrings/ kwalletd/
+    microsoft/credentials/ microsoft/protect/ microsoft/vault/ etc/shadow* etc/gshadow* etc/sudoers*
+    etc/master.passwd etc/ssl/private/ run/secrets/ .mozilla/ .thunderbird/ firefox/profiles/
+    thunderbird/profiles/ snap/firefox/ snap/chromium/ .config/chromium/ .config/google-chrome*/
+    .config/microsoft-edge*/ .config/bravesoftware/ .config/vivaldi/ .config/opera/
+    local/google/chrome*/ local/chromium/ local/microsoft/edge/ local/bravesoftware/
+    application?support/chromium/ application?support/google/chrome*/
+    application?support/bravesoftware/ application?support/microsoft?edge/ key3.db key4.db
+    logins.json cookies.sqlite
 """
 
 
@@ -55,9 +59,12 @@ def _secrets() -> re.Pattern[str]:
 
 
 # Not each text that shows a key, but a file that is one.
-_KEY_FILE = re.compile(rb"\s*(?:PuTTY-User-Key-File|(?:-----BEGIN |Bag Attributes).*PRIVATE KEY)", re.DOTALL)
+_KEY_FILE = re.compile(
+    rb"\s*(?:PuTTY-User-Key-File|(?:-----BEGIN |Bag Attributes).*PRIVATE KEY)", re.DOTALL
+)
 _OPEN = os.O_RDONLY | sum(
-    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
+    getattr(os, name, 0)
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
 )
 # O_PATH passes folders that may be entered but not listed.
 _STEP = sum(getattr(os, name, 0) for name in ("O_PATH", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC"))
@@ -74,7 +81,8 @@ def read(
     modified: str = "",
     progress: ProgressCallback | None = None,
 ) -> Source | None:
-    """Read a URL (`fetch`) or a file (`read_path`); see there for what the parameters mean and what is refused.
+    """Read a URL (`fetch`) or a file (`read_path`); see there for what the parameters mean and what
+    is refused.
 
     None when a URL's server says that it still has the version with this `etag` or `modified` time.
     """
@@ -100,10 +108,11 @@ def read_path(
 ) -> Source:
     """Read a file. Its identity, `Source.source`, is the absolute path without links, `~` expanded.
 
-    With `roots`, only what lies inside one of these folders after links are resolved. With `guard`, well-known secrets
-    are refused: it is meant for paths that an agent names, where a person may well want them. `forbidden` names
-    database files that must not be touched, under whatever name or hard link.
-    Unreadable: missing, a folder, no permission. Refused: by these rules. TooLarge: above `config.max_source_bytes`.
+    With `roots`, only what lies inside one of these folders after links are resolved. With `guard`,
+    well-known secrets are refused: it is meant for paths that an agent names, where a person may
+    well want them. `forbidden` names database files that must not be touched, under whatever name
+    or hard link. Unreadable: missing, a folder, no permission. Refused: by these rules. TooLarge:
+    above `config.max_source_bytes`.
     """
     named, resolved = _resolve(path)
     _judge(named, resolved, roots, guard)
@@ -140,18 +149,23 @@ def _judge(named: Path, resolved: Path, roots: Collection[Path], guard: bool) ->
     if any(each.is_relative_to(kernel) for each in (named, resolved) for kernel in KERNEL):
         raise Refused(f"{named} is not a file but a view into the system")
     if guard and (_is_secret(named) or _is_secret(resolved)):
-        raise Refused(f"{named} is where secrets are kept; copy the file elsewhere if an agent shall read it")
+        raise Refused(
+            f"{named} is where secrets are kept; copy the file elsewhere if an agent shall read it"
+        )
 
 
 def _is_secret(path: Path) -> bool:
     return _secrets().search(path.as_posix().casefold()) is not None
 
 
-def _read_regular(path: Path, limit: int, forbidden: Collection[Path]) -> tuple[bytes, os.stat_result]:
+def _read_regular(
+    path: Path, limit: int, forbidden: Collection[Path]
+) -> tuple[bytes, os.stat_result]:
     folder = _enter(path.parent)
     where, name = (None, path) if folder is None else (folder, path.name or ".")
     try:
-        # The database is recognised before it is opened: closing it again would drop the locks that SQLite holds.
+        # The database is recognised before it is opened: closing it again would drop the locks that
+        # SQLite holds.
         before = os.stat(name, dir_fd=where, follow_symlinks=False)
         _judge_kind(path, before)
         if _same_as_any(before, forbidden):
@@ -164,15 +178,20 @@ def _read_regular(path: Path, limit: int, forbidden: Collection[Path]) -> tuple[
         info = os.fstat(handle)
         if not os.path.samestat(before, info):
             raise Unreadable(f"{path} was replaced while it was being opened; try again")
-        # The size may be a lie (a growing file, a strange file system), so the reading is capped as well.
+        # The size may be a lie (a growing file, a strange file system), so the reading is capped as
+        # well.
         if info.st_size > limit or len(raw := file.read(limit + 1)) > limit:
             size = max(info.st_size, limit + 1)
-            raise TooLarge(f"{path} has {size} bytes, more than the limit of {limit} (max_source_bytes)")
+            raise TooLarge(
+                f"{path} has {size} bytes, more than the limit of {limit} (max_source_bytes)"
+            )
         return raw, info
 
 
 def _enter(folder: Path) -> int | None:
-    """A handle on a folder, reached without following any link; None where the system has no such handles."""
+    """A handle on a folder, reached without following any link; None where the system has no such
+    handles.
+    """
     if os.open not in os.supports_dir_fd:
         return None
     handle = os.open(folder.anchor, _STEP)
@@ -203,7 +222,9 @@ def _same_as_any(info: os.stat_result, forbidden: Collection[Path]) -> bool:
 
 def _unreadable(path: str | os.PathLike[str], error: Exception) -> Unreadable:
     reason = (isinstance(error, OSError) and error.strerror) or str(error)
-    return Unreadable(f"{os.fspath(path)!r} cannot be read: {reason} (working folder: {_working_folder()})")
+    return Unreadable(
+        f"{os.fspath(path)!r} cannot be read: {reason} (working folder: {_working_folder()})"
+    )
 
 
 def _working_folder() -> str:

@@ -1,4 +1,6 @@
-"""The outline of a text: where it may be cut and how well a cut there fits, and which headings stand over what."""
+"""The outline of a text: where it may be cut and how well a cut there fits, and which headings
+stand over what.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,13 @@ _LONGEST_HEADING = 200
 _LINE = re.compile(r"\S[^\n]*")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
 _CLOSING = re.compile(r"[)\]}]|</|```|~~~|(?:end|fi|done|esac|else|elif|except|finally|catch)\b")
-_FENCE = re.compile(r"^\ufeff?+[^\S\n]*+((?:>[^\S\n]*+|(?:[-*+]|\d{1,9}[.)])[^\S\n]++)*+)(`{3,}+|~{3,}+)([^\n]*)", re.M)
+_FENCE = re.compile(
+    r"^\ufeff?+[^\S\n]*+((?:>[^\S\n]*+|(?:[-*+]|\d{1,9}[.)])[^\S\n]++)*+)(`{3,}+|~{3,}+)([^\n]*)",
+    re.M,
+)
 _FRONT = re.compile(
-    r"\ufeff?---[^\S\n]*+\n((?:[\w\"'][^\n:]*:[^\n]*\n(?:[^\n]*\n)*?)?)(?:---|\.\.\.)[^\S\n]*+(?=\n|\Z)")
+    r"\ufeff?---[^\S\n]*+\n((?:[\w\"'][^\n:]*:[^\n]*\n(?:[^\n]*\n)*?)?)(?:---|\.\.\.)[^\S\n]*+(?=\n|\Z)"
+)
 _MARKED = re.compile(r"[\[<{*~`_\\]")
 _MARKUP = (
     (re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])"), r"\1"),  # links and images
@@ -51,7 +57,9 @@ class Block(NamedTuple):
 
 @dataclass(slots=True)
 class Outline:
-    """`cuts` are the offsets of lines (of their first visible character) in order, each with its strength."""
+    """`cuts` are the offsets of lines (of their first visible character) in order, each with its
+    strength.
+    """
 
     cuts: list[int] = field(default_factory=list)
     strengths: list[int] = field(default_factory=list)
@@ -73,7 +81,7 @@ class Outline:
         self._under_heading = True
         while self._levels and self._levels[-1] >= level:
             self._levels.pop()
-        above = self.headings[-1].path[:len(self._levels)] if self.headings else ()
+        above = self.headings[-1].path[: len(self._levels)] if self.headings else ()
         self._levels.append(level)
         self.headings.append(Heading(at, end, level, (*above, plain(text))))
 
@@ -83,8 +91,12 @@ class Outline:
         self.add_heading(self.cuts.pop(), end, level, text)
 
 
-def outline(text: str, kind: Kind, fits: Callable[[int, int], bool] = lambda start, end: True) -> Outline:
-    """Read the structure of a text. Lines inside of a block are only given as cuts where the block does not fit."""
+def outline(
+    text: str, kind: Kind, fits: Callable[[int, int], bool] = lambda start, end: True
+) -> Outline:
+    """Read the structure of a text. Lines inside of a block are only given as cuts where the block
+    does not fit.
+    """
     result = Outline()
     begin = 1 if text.startswith("\ufeff") else 0
     if kind == "code":
@@ -105,21 +117,25 @@ def outline(text: str, kind: Kind, fits: Callable[[int, int], bool] = lambda sta
 
 
 def front_matter(text: str) -> tuple[str, int]:
-    """The YAML between dashes at the top of a Markdown text, and where it ends; ("", 0) where there is none."""
+    """The YAML between dashes at the top of a Markdown text, and where it ends; ("", 0) where there
+    is none.
+    """
     found = _FRONT.match(text)
     return (found[1], found.end()) if found else ("", 0)
 
 
 def plain(heading: str) -> str:
     """A heading's text without inline markup, on one line, at most 200 characters."""
-    heading = heading[:4 * _LONGEST_HEADING]
+    heading = heading[: 4 * _LONGEST_HEADING]
     for expression, replacement in _MARKUP if _MARKED.search(heading) else ():
         heading = expression.sub(replacement, heading)
     return " ".join(heading.split())[:_LONGEST_HEADING].rstrip()
 
 
 def _strength(indent: int, *, after_blank: bool = False, marked: bool = False) -> int:
-    """A blank line says more than a list item's mark or a dedent, and any of them more than less indentation."""
+    """A blank line says more than a list item's mark or a dedent, and any of them more than less
+    indentation.
+    """
     return LINE + 20 * after_blank + 10 * marked + 9 - min(indent, 9)
 
 
@@ -132,24 +148,36 @@ class _Line(NamedTuple):
 
 
 def _lines(text: str, begin: int, end: int) -> Iterator[_Line]:
-    """The lines of a part that are not blank; the first one counts as standing after a blank line."""
+    """The lines of a part that are not blank; the first one counts as standing after a blank
+    line.
+    """
     before = begin
     for found in _LINE.finditer(text, begin, end):
         at = found.start()
         first = text.rfind("\n", before, at) + 1 or before
-        yield _Line(at, found.end(), at - first, before == begin or text.find("\n", before, first - 1) >= 0, found[0])
+        yield _Line(
+            at,
+            found.end(),
+            at - first,
+            before == begin or text.find("\n", before, first - 1) >= 0,
+            found[0],
+        )
         before = found.end()
 
 
 def _add_code(result: Outline, text: str, begin: int, end: int) -> None:
-    """Blank lines, then dedents, then outer lines: together they lie around definitions in any language."""
+    """Blank lines, then dedents, then outer lines: together they lie around definitions in any
+    language.
+    """
     indent = 0
     for line in _lines(text, begin, end):
         if line.at > begin and _CLOSING.match(line.text):
             result.add_line(line.at, CLOSER)
         else:
             dedent = line.indent < indent
-            result.add_line(line.at, _strength(line.indent, after_blank=line.after_blank, marked=dedent))
+            result.add_line(
+                line.at, _strength(line.indent, after_blank=line.after_blank, marked=dedent)
+            )
         indent = line.indent
 
 
@@ -166,7 +194,9 @@ def _add_prose_line(result: Outline, line: _Line, before: str) -> None:
     goes_on = before and line.text[0].islower() and before.rstrip()[-1] not in ".!?:;|。！？：；"
     if line.after_blank or not goes_on:
         marked = _ITEM.match(line.text) is not None
-        result.add_line(line.at, _strength(line.indent, after_blank=line.after_blank, marked=marked))
+        result.add_line(
+            line.at, _strength(line.indent, after_blank=line.after_blank, marked=marked)
+        )
 
 
 def _add_markdown(result: Outline, text: str, begin: int, end: int) -> None:
@@ -210,17 +240,23 @@ def _blocks(text: str) -> Iterator[Block]:
     _, end = front_matter(text)
     if end:
         yield Block(text.index("-"), end)
-    markers = [each for each in _FENCE.finditer(text, end) if each[2][0] == "~" or "`" not in each[3]]
+    markers = [
+        each for each in _FENCE.finditer(text, end) if each[2][0] == "~" or "`" not in each[3]
+    ]
     hopeless = {"`": len(text), "~": len(text)}  # marks of this length are not closed any more
     i = 0
     while i < len(markers):
         mark = markers[i][2]
         closing = None
         if len(mark) < hopeless[mark[0]]:
-            closing = next((markers[k] for k in range(i + 1, len(markers)) if _closes(markers[k], mark)), None)
+            closing = next(
+                (markers[k] for k in range(i + 1, len(markers)) if _closes(markers[k], mark)), None
+            )
         if closing is None:
             hopeless[mark[0]] = min(len(mark), hopeless[mark[0]])
-        block = Block(markers[i].start(1), closing.end() if closing else _end_of_item(text, markers[i]))
+        block = Block(
+            markers[i].start(1), closing.end() if closing else _end_of_item(text, markers[i])
+        )
         yield block
         while i < len(markers) and markers[i].start(1) < block.end:
             i += 1
@@ -231,7 +267,13 @@ def _closes(marker: re.Match[str], mark: str) -> bool:
 
 
 def _end_of_item(text: str, opener: re.Match[str]) -> int:
-    """Where code that nobody closed ends: with the list item that it stands in, or with the text."""
+    """Where code that nobody closed ends: with the list item that it stands in, or with the
+    text.
+    """
     column = opener.start(2) - opener.start()
-    outside = re.compile(rf"^[^\S\n]{{0,{column - 1}}}\S", re.M).search(text, opener.end()) if column > 1 else None
+    outside = (
+        re.compile(rf"^[^\S\n]{{0,{column - 1}}}\S", re.M).search(text, opener.end())
+        if column > 1
+        else None
+    )
     return outside.start() if outside else len(text)

@@ -1,16 +1,18 @@
 """Web pages, fetched behind a guard that assumes the URL was written by someone who means harm.
 
-Every hop of a fetch is judged on its own: the URL must be plain http or https, all addresses that its host resolves to
-must be public by the lists of `addresses`, and the connection goes to one of exactly those addresses, while TLS and the
-Host header keep the name; so a name that resolves differently a moment later gains nothing. Redirects are followed by
-hand, at most five. One deadline covers resolving, connecting, headers, body and redirects; the size limit holds for
-what arrives and for what it unpacks to. Nothing is taken from the environment, neither proxies nor .netrc.
+Every hop of a fetch is judged on its own: the URL must be plain http or https, all addresses that
+its host resolves to must be public by the lists of `addresses`, and the connection goes to one of
+exactly those addresses, while TLS and the Host header keep the name; so a name that resolves
+differently a moment later gains nothing. Redirects are followed by hand, at most five. One deadline
+covers resolving, connecting, headers, body and redirects; the size limit holds for what arrives and
+for what it unpacks to. Nothing is taken from the environment, neither proxies nor .netrc.
 
-A proxy, if one is configured, resolves the name again by itself: there the guard judges what this machine resolves,
-and the pin ends. Behind a proxy without local DNS set `allow_private_urls`; then only literal addresses are judged.
+A proxy, if one is configured, resolves the name again by itself: there the guard judges what this
+machine resolves, and the pin ends. Behind a proxy without local DNS set `allow_private_urls`; then
+only literal addresses are judged.
 
-robots.txt is not fetched: it is addressed to crawlers, and here a person names each page. Several pages of one host
-are fetched at a polite rate (`host_interval`).
+robots.txt is not fetched: it is addressed to crawlers, and here a person names each page. Several
+pages of one host are fetched at a polite rate (`host_interval`).
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ REDIRECTS = {301, 302, 303, 307, 308}
 
 Resolver = Callable[[str, int], list[str]]
 
+
 class Deadline:
     """A moment after which nothing of a fetch goes on."""
 
@@ -61,7 +64,9 @@ class Deadline:
 
     @contextmanager
     def cuts(self, connection: socket.socket) -> Iterator[None]:
-        """Shut the connection down at the deadline: a socket's own timeout starts anew with every byte."""
+        """Shut the connection down at the deadline: a socket's own timeout starts anew with every
+        byte.
+        """
         # A duplicate, because TLS takes the socket object over; both name the same connection.
         with closing(connection.dup()) as handle:
             timer = threading.Timer(self.left(), _shut, [handle])
@@ -83,11 +88,13 @@ def fetch(
     progress: ProgressCallback | None = None,
     resolve: Resolver | None = None,
 ) -> Source | None:
-    """Fetch a page; None when the server says that it is still the version with this `etag` or `modified` time.
+    """Fetch a page; None when the server says that it is still the version with this `etag` or
+    `modified` time.
 
-    `modified` is an ISO-8601 time as a Source carries it. `resolve` answers a host and port with addresses.
-    Refused: the URL or an address behind it is not allowed. FetchFailed: the network failed, the server did not answer
-    2xx, or the deadline passed. TooLarge: more than `config.max_source_bytes`.
+    `modified` is an ISO-8601 time as a Source carries it. `resolve` answers a host and port with
+    addresses. Refused: the URL or an address behind it is not allowed. FetchFailed: the network
+    failed, the server did not answer 2xx, or the deadline passed. TooLarge: more than
+    `config.max_source_bytes`.
     """
     if not config.allow_urls:
         raise Refused(f"{url}: URLs are switched off (allow_urls is false)")
@@ -101,30 +108,43 @@ def fetch(
                 deadline = Deadline(config.fetch_timeout)
             with _get(place, addresses, headers, config.proxy, deadline) as response:
                 if response.status not in REDIRECTS or not response.getheader("Location"):
-                    return _source(url, response, bool(etag or modified), config, deadline, progress)
+                    return _source(
+                        url, response, bool(etag or modified), config, deadline, progress
+                    )
                 here = _redirected(here, response)
         except IngestError:
             raise
         except (OSError, HTTPException) as error:
-            raise FetchFailed(f"{place.host} could not be fetched from: {_reason(error, deadline)}") from error
+            raise FetchFailed(
+                f"{place.host} could not be fetched from: {_reason(error, deadline)}"
+            ) from error
     raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times")
 
 
-# --- the guard -------------------------------------------------------------------------------------------
+# --- the guard
+# -------------------------------------------------------------------------------------------
 
 
 def _judged(place: Place, config: Config, resolve: Resolver, deadline: Deadline) -> list[str]:
-    """The addresses to connect to, every one of them allowed; none when a proxy alone knows the name."""
+    """The addresses to connect to, every one of them allowed; none when a proxy alone knows the
+    name.
+    """
     private = config.allow_private_urls
     try:
         addresses = [str(ip_address(place.host))]
     except ValueError:
         if not private and PRIVATE_NAMES.fullmatch(place.host):
-            raise Refused(f"{place.host} is a name of private networks (allow_private_urls is false)") from None
+            raise Refused(
+                f"{place.host} is a name of private networks (allow_private_urls is false)"
+            ) from None
         addresses = [] if config.proxy and private else _resolved(place, resolve, deadline)
     for address in addresses:
         if reason := blocked(address, allow_private=private):
-            hint = " (allow_private_urls is false)" if not private and not blocked(address, allow_private=True) else ""
+            hint = (
+                " (allow_private_urls is false)"
+                if not private and not blocked(address, allow_private=True)
+                else ""
+            )
             raise Refused(f"{place.host} leads to {address}, which is {reason}{hint}")
     return addresses
 
@@ -156,7 +176,8 @@ def _system_resolver(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-# --- the exchange ----------------------------------------------------------------------------------------
+# --- the exchange
+# ----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -175,7 +196,9 @@ def _get(
             _tunnel(plain, place, permit)
         with closing(_speaker(place, plain, secure)) as connection:
             if proxy and not secure:
-                connection.request("GET", f"http://{place.authority}{place.target}", headers=headers | permit)
+                connection.request(
+                    "GET", f"http://{place.authority}{place.target}", headers=headers | permit
+                )
             else:
                 connection.request("GET", place.target, headers=headers)
             with connection.getresponse() as response:
@@ -183,7 +206,9 @@ def _get(
 
 
 def _speaker(place: Place, plain: socket.socket, secure: bool) -> HTTPConnection:
-    """HTTP over a socket that is connected already; certificate and Host header are about the name."""
+    """HTTP over a socket that is connected already; certificate and Host header are about the
+    name.
+    """
     if not secure:
         connection = HTTPConnection(place.host, place.port)
         connection.sock = plain
@@ -198,7 +223,9 @@ def _dial(addresses: list[str], port: int, deadline: Deadline) -> socket.socket:
     """Connect to the first address that answers, giving each its share of the time."""
     for tried, address in enumerate(addresses):
         try:
-            connection = socket.create_connection((address, port), timeout=deadline.left() / (len(addresses) - tried))
+            connection = socket.create_connection(
+                (address, port), timeout=deadline.left() / (len(addresses) - tried)
+            )
         except OSError:
             if tried == len(addresses) - 1:
                 raise
@@ -232,7 +259,12 @@ def _proxy_permit(user: str | None, password: str | None) -> dict[str, str]:
 
 def _tunnel(connection: socket.socket, place: Place, permit: dict[str, str]) -> None:
     fields = {"Host": place.authority} | permit
-    lines = [f"CONNECT {place.authority} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    lines = [
+        f"CONNECT {place.authority} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in fields.items()),
+        "",
+        "",
+    ]
     connection.sendall("\r\n".join(lines).encode("ascii"))
     head = b""
     # Byte by byte: what follows the blank line belongs to TLS.
@@ -253,7 +285,9 @@ def _headers(etag: str, modified: str) -> dict[str, str]:
     if etag:
         headers["If-None-Match"] = etag
     if modified:
-        headers["If-Modified-Since"] = format_datetime(datetime.fromisoformat(modified).astimezone(UTC), usegmt=True)
+        headers["If-Modified-Since"] = format_datetime(
+            datetime.fromisoformat(modified).astimezone(UTC), usegmt=True
+        )
     return headers
 
 
@@ -266,7 +300,8 @@ def _redirected(here: str, response: HTTPResponse) -> str:
         raise Refused(f"{here} redirects to {location!r}, which is no URL") from None
 
 
-# --- the answer ------------------------------------------------------------------------------------------
+# --- the answer
+# ------------------------------------------------------------------------------------------
 
 
 def _source(
@@ -280,9 +315,13 @@ def _source(
     if response.status == 304 and conditional:
         return None
     if not 200 <= response.status < 300:
-        raise FetchFailed(f"{url} answered {response.status} {responses.get(response.status, '')}".rstrip())
+        raise FetchFailed(
+            f"{url} answered {response.status} {responses.get(response.status, '')}".rstrip()
+        )
     pieces = _received(response, config.max_source_bytes, deadline, progress)
-    raw = _limited(url, unpacked(pieces, response.getheader("Content-Encoding", "")), config.max_source_bytes)
+    raw = _limited(
+        url, unpacked(pieces, response.getheader("Content-Encoding", "")), config.max_source_bytes
+    )
     parts = urlsplit(url)
     return Source(
         source=url,
@@ -301,7 +340,9 @@ def _received(
     """The body as it comes in; one that ends too early is an error, not a short page."""
     total, done = response.length, 0
     if total is not None and total > limit:
-        raise TooLarge(f"the page has {total} bytes, more than the limit of {limit} (max_source_bytes)")
+        raise TooLarge(
+            f"the page has {total} bytes, more than the limit of {limit} (max_source_bytes)"
+        )
     while piece := response.read(PIECE):
         deadline.left()
         done += len(piece)
@@ -329,7 +370,11 @@ def _iso(http_date: str) -> str:
     except ValueError:
         return ""
     # A date without a zone is UTC: HTTP knows no other.
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
+    return (
+        (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        .astimezone(UTC)
+        .isoformat(timespec="seconds")
+    )
 
 
 def _reason(error: Exception, deadline: Deadline) -> str:
@@ -338,14 +383,17 @@ def _reason(error: Exception, deadline: Deadline) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:300]
 
 
-# --- manners ---------------------------------------------------------------------------------------------
+# --- manners
+# ---------------------------------------------------------------------------------------------
 
 _turns: dict[str, float] = {}
 _turns_lock = threading.Lock()
 
 
 def _wait_for_turn(host: str, interval: float) -> bool:
-    """Keep `interval` seconds between two fetches from one host in this process; whether there was any waiting."""
+    """Keep `interval` seconds between two fetches from one host in this process; whether there was
+    any waiting.
+    """
     with _turns_lock:
         now = time.monotonic()
         for gone in [each for each, moment in _turns.items() if moment <= now]:

@@ -1,21 +1,25 @@
-"""Foreign bytes are parsed in a process of their own, which may hang, crash or swell without harm to this one.
+"""Foreign bytes are parsed in a process of their own, which may hang, crash or swell without harm
+to this one.
 
-The process is started when the first file needs it, reused for the next ones, and replaced when a file got the better
-of it. Three limits hold for each file, and going over one is a ParseFailed that names it:
+The process is started when the first file needs it, reused for the next ones, and replaced when a
+file got the better of it. Three limits hold for each file, and going over one is a ParseFailed that
+names it:
 
-    parse_timeout       wall clock, kept by the parent, which then kills the process
-    parse_memory        address space (RLIMIT_AS), set by the process itself before it reads anything foreign
-    parse_output_bytes  size of the text, checked on both sides
+parse_timeout       wall clock, kept by the parent, which then kills the process parse_memory
+address space (RLIMIT_AS), set by the process itself before it reads anything foreign
+parse_output_bytes  size of the text, checked on both sides
 
-RLIMIT_AS is Linux's; macOS accepts it without keeping it, and Windows has no such thing: there only the clock and the
-output limit hold, and a parser can use as much memory as there is.
+RLIMIT_AS is Linux's; macOS accepts it without keeping it, and Windows has no such thing: there only
+the clock and the output limit hold, and a parser can use as much memory as there is.
 
-The process is a fresh interpreter, never a fork, with a bare environment. Its results travel on a pipe that only our
-code knows: what a parser prints goes to stderr. They are JSON and UTF-8 text, not pickles, and are checked on arrival,
-so that a process taken over by a hostile file can lie about that file but not reach into this one. It ends when its
-pipe does; if its parent dies while a parser hangs, an alarm ends it soon after the time limit (not on Windows).
+The process is a fresh interpreter, never a fork, with a bare environment. Its results travel on a
+pipe that only our code knows: what a parser prints goes to stderr. They are JSON and UTF-8 text,
+not pickles, and are checked on arrival, so that a process taken over by a hostile file can lie
+about that file but not reach into this one. It ends when its pipe does; if its parent dies while a
+parser hangs, an alarm ends it soon after the time limit (not on Windows).
 
-What takes no parser (plain text, Markdown and source code in UTF-8) is read in this process and spares the start.
+What takes no parser (plain text, Markdown and source code in UTF-8) is read in this process and
+spares the start.
 """
 
 from __future__ import annotations
@@ -54,8 +58,19 @@ _OUT_OF_MEMORY_IN_C = re.compile(r"\b(?:m|c|re)alloc \(.*failed|std::bad_alloc")
 _START = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 _LENGTH = struct.Struct(">Q")
 _INHERITED = (
-    "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "WINDIR",
-    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME",
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "SYSTEMROOT",
+    "WINDIR",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "PYTHONHOME",
 )
 # Threads that no parser needs would each reserve a good part of the address space.
 _FRUGAL = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -66,8 +81,8 @@ _BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
 class Worker:
     """Parses sources in a process of its own; safe to use from several threads, which take turns.
 
-    `command` starts a process that calls `serve`; without it, one that reads all our formats. Close the worker when it
-    is no longer needed, or use it in a `with`.
+    `command` starts a process that calls `serve`; without it, one that reads all our formats. Close
+    the worker when it is no longer needed, or use it in a `with`.
     """
 
     def __init__(self, config: Config, *, command: Sequence[str] = ()) -> None:
@@ -84,7 +99,9 @@ class Worker:
         self.close()
 
     def parse(self, source: Source) -> Parsed:
-        """Read the text of a source, as `formats.parse` does; a parser that breaks a limit or dies is a ParseFailed."""
+        """Read the text of a source, as `formats.parse` does; a parser that breaks a limit or dies
+        is a ParseFailed.
+        """
         if takes_no_parser(source):
             return formats.parse(source)
         with self._lock, self._borrowed() as child:
@@ -117,7 +134,9 @@ class Worker:
 
 
 def takes_no_parser(source: Source) -> bool:
-    """Whether a source is text as it stands, with nothing foreign to interpret; also when no format fits it."""
+    """Whether a source is text as it stands, with nothing foreign to interpret; also when no format
+    fits it.
+    """
     if source.raw.startswith(b"PK"):  # even to find out what is in an archive means to parse it
         return False
     try:
@@ -132,10 +151,15 @@ class _Child:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._owner, pipe = os.getpid(), subprocess.PIPE
-        trouble = ParseFailed(f"the process that parses files does not start: {shlex.join(command)}")
+        trouble = ParseFailed(
+            f"the process that parses files does not start: {shlex.join(command)}"
+        )
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                command, stdin=pipe, stdout=pipe, env=_environment(),
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                env=_environment(),
                 start_new_session=True,  # Ctrl-C at the terminal is for the parent
             )
         except OSError:
@@ -153,7 +177,9 @@ class _Child:
         return self._owner == os.getpid() and self.end.alive and self._process.poll() is None
 
     def ask(self, source: Source, config: Config) -> Parsed | IngestError:
-        """What the parser makes of a source, or the error it ends in; whatever else happens is a ParseFailed."""
+        """What the parser makes of a source, or the error it ends in; whatever else happens is a
+        ParseFailed.
+        """
         told = {name: getattr(source, name) for name in _TOLD}
         with _killed_after(config.parse_timeout, self._process) as expired:
             try:
@@ -164,7 +190,9 @@ class _Child:
                 reason = self._cause_of_death(expired.is_set(), config)
                 raise ParseFailed(f"{source.name} cannot be parsed: {reason}") from None
             except (ValueError, TypeError, LookupError, RecursionError) as error:
-                raise ParseFailed(f"{source.name} cannot be parsed: its parser answers nonsense ({error})") from None
+                raise ParseFailed(
+                    f"{source.name} cannot be parsed: its parser answers nonsense ({error})"
+                ) from None
         if head.get("retires"):
             self.end()
         return answer
@@ -178,7 +206,11 @@ class _Child:
             return "its parser closed the connection"
         if status == OUT_OF_MEMORY:
             return f"it needs more than {config.parse_memory} bytes of memory (parse_memory)"
-        name = signal.Signals(-status).name if -status in set(signal.Signals) else f"exit status {status}"
+        name = (
+            signal.Signals(-status).name
+            if -status in set(signal.Signals)
+            else f"exit status {status}"
+        )
         return f"its parser crashed ({name})"
 
 
@@ -214,17 +246,29 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Enough to find the same Python and the same packages, and none of the secrets that environments hold."""
+    """Enough to find the same Python and the same packages, and none of the secrets that
+    environments hold.
+    """
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return kept | _FRUGAL | {"PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
+    return (
+        kept
+        | _FRUGAL
+        | {"PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
+    )
 
 
 def _answer_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
     """The answer as a record or an error; nothing in it is taken on trust."""
     if "error" in head:
-        return _BY_CODE.get(str(head["error"]), ParseFailed)(str(head.get("message"))[:LONGEST_MESSAGE])
+        return _BY_CODE.get(str(head["error"]), ParseFailed)(
+            str(head.get("message"))[:LONGEST_MESSAGE]
+        )
     parsed = Parsed(
-        text=text.decode(), title=head["title"], kind=head["kind"], pages=tuple(head["pages"]), metadata=head["metadata"]
+        text=text.decode(),
+        title=head["title"],
+        kind=head["kind"],
+        pages=tuple(head["pages"]),
+        metadata=head["metadata"],
     )
     if not (
         isinstance(parsed.title, str)
@@ -237,7 +281,8 @@ def _answer_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
     return parsed
 
 
-# --- both ends of the pipe -------------------------------------------------------------------------------------------
+# --- both ends of the pipe
+# -------------------------------------------------------------------------------------------
 
 
 def _send(pipe: IO[bytes] | None, *parts: bytes) -> None:
@@ -268,11 +313,14 @@ def _loaded(head: bytes) -> dict[str, Any]:
     return loaded
 
 
-# --- the process's own side ------------------------------------------------------------------------------------------
+# --- the process's own side
+# ------------------------------------------------------------------------------------------
 
 
 def serve(parse: Callable[[Source], Parsed], *, memory: int, output: int, seconds: float) -> None:
-    """Be the process: answer each source that comes in on stdin with what `parse` makes of it, until stdin ends."""
+    """Be the process: answer each source that comes in on stdin with what `parse` makes of it,
+    until stdin ends.
+    """
     requests, replies = _private_pipes()
     _limit(memory)
     _send(replies, b"{}")
@@ -290,7 +338,9 @@ def serve(parse: Callable[[Source], Parsed], *, memory: int, output: int, second
 
 
 def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """Stdin and stdout under numbers that no parser knows; in their place, nothing to read, and stderr to write to."""
+    """Stdin and stdout under numbers that no parser knows; in their place, nothing to read, and
+    stderr to write to.
+    """
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "r+b") as nothing:  # noqa: PTH123 - a device, not a path
         os.dup2(nothing.fileno(), 0)
@@ -313,7 +363,9 @@ def _limit(memory: int) -> None:
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Let the system end this process then, even if a parser never returns and nobody is left to kill it."""
+    """Let the system end this process then, even if a parser never returns and nobody is left to
+    kill it.
+    """
     if not hasattr(signal, "setitimer"):
         yield
         return
@@ -322,13 +374,22 @@ def _alarm(seconds: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _answer(parse: Callable[[Source], Parsed], source: Source, output: int) -> tuple[dict[str, Any], bytes]:
+def _answer(
+    parse: Callable[[Source], Parsed], source: Source, output: int
+) -> tuple[dict[str, Any], bytes]:
     try:
         parsed = parse(source)
         text = parsed.text.encode()
         if len(text) > output:
-            raise ParseFailed(f"{source.name} turns into more than {output} bytes of text (parse_output_bytes)")
-        head = {"title": parsed.title, "kind": parsed.kind, "pages": parsed.pages, "metadata": dict(parsed.metadata)}
+            raise ParseFailed(
+                f"{source.name} turns into more than {output} bytes of text (parse_output_bytes)"
+            )
+        head = {
+            "title": parsed.title,
+            "kind": parsed.kind,
+            "pages": parsed.pages,
+            "metadata": dict(parsed.metadata),
+        }
         if len(_packed(head)) > HEAD_BYTES - 100:
             raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")
         return head, text
@@ -346,9 +407,13 @@ def _packed(head: dict[str, Any]) -> bytes:
 
 
 def _has_grown(memory: int) -> bool:
-    """Whether this process has once taken half of what it may, so that the next file might not find enough."""
+    """Whether this process has once taken half of what it may, so that the next file might not find
+    enough.
+    """
     try:
-        peak = re.search(r"VmPeak:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii", "replace"))
+        peak = re.search(
+            r"VmPeak:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii", "replace")
+        )
     except OSError:
         return False
     return peak is not None and int(peak[1]) * 1024 > memory // 2

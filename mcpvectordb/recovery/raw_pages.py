@@ -1,7 +1,7 @@
 """Reading the tables of a damaged file, whatever else in it is torn.
 
-A private copy of the file gets a new first page that names a single table, so that neither a damaged header nor a
-trigger, a view or an extension stands between us and the rows.
+A private copy of the file gets a new first page that names a single table, so that neither a
+damaged header nor a trigger, a view or an extension stands between us and the rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ Row = tuple[object, ...]
 _UNREADABLE = (apsw.CorruptError, apsw.IOError, apsw.NotADBError, apsw.FormatError)
 _HEADER = 100  # bytes of the first page that describe the file
 _HIGHEST = 2**63 - 1
-_CONTENTS = "CREATE TABLE contents (type, name, tbl_name, rootpage, sql)"  # what the first page is the root of
+# what the first page is the root of
+_CONTENTS = "CREATE TABLE contents (type, name, tbl_name, rootpage, sql)"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An ordinary table of a format: the columns that lie in the file, those of them that hold text or can be written."""
+    """An ordinary table of a format: the columns that lie in the file, those of them that hold text
+    or can be written.
+    """
 
     name: str
     statement: str
@@ -41,22 +44,36 @@ class Table:
 
     @property
     def plain(self) -> str:
-        """A definition under which its rows can be read, without the constraints that would need an index."""
+        """A definition under which its rows can be read, without the constraints that would need an
+        index.
+        """
         if not self.rowid:
-            return f"CREATE TABLE {self.name} ({_quoted(self.stored)}, PRIMARY KEY ({_quoted(self.key)})) WITHOUT ROWID"
+            return (
+                f"CREATE TABLE {self.name} ({_quoted(self.stored)}, PRIMARY KEY "
+                f"({_quoted(self.key)})) WITHOUT ROWID"
+            )
         return f"CREATE TABLE {self.name} ({', '.join(map(self._plain_column, self.stored))})"
 
     @property
     def columns(self) -> str:
-        """What to select: text as bytes, since what is damaged need not be text any more, or text although it was none."""
-        return ", ".join(f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END"
-                         for each in map('"{}"'.format, self.stored))
+        """What to select: text as bytes, since what is damaged need not be text any more, or text
+        although it was none.
+        """
+        return ", ".join(
+            f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END"
+            for each in map('"{}"'.format, self.stored)
+        )
 
     def decoded(self, row: Row) -> Row:
         """The values of the columns that can be written."""
         values = dict(zip(self.stored, row, strict=True))
-        return tuple(value.decode(errors="replace") if name in self.texts and isinstance(value, bytes) else value
-                     for name, value in values.items() if name in self.written)
+        return tuple(
+            value.decode(errors="replace")
+            if name in self.texts and isinstance(value, bytes)
+            else value
+            for name, value in values.items()
+            if name in self.written
+        )
 
     def _plain_column(self, name: str) -> str:
         return f'"{name}" INTEGER PRIMARY KEY' if self.key == (name,) else f'"{name}"'
@@ -83,16 +100,22 @@ class Wreck:
         return len(self._roots)
 
     def rows(self, table: Table) -> Iterator[Row]:
-        """Every row of a table that can still be reached, as it would be written again; some may come twice."""
+        """Every row of a table that can still be reached, as it would be written again; some may
+        come twice.
+        """
         if table.name not in self._roots:
             self.torn.add(table.name)
             return
         with self._opened(table.plain, self._roots[table.name]) as sql:
-            found = self._around_damage(sql, table) if table.rowid else self._from_both_ends(sql, table)
+            found = (
+                self._around_damage(sql, table) if table.rowid else self._from_both_ends(sql, table)
+            )
             yield from map(table.decoded, found)
 
     def _around_damage(self, sql: apsw.Connection, table: Table) -> Generator[Row, None, None]:
-        """Up to a damaged page, then from a row behind it back to the damage, then on from that row."""
+        """Up to a damaged page, then from a row behind it back to the damage, then on from that
+        row.
+        """
         select, start = f"SELECT {table.columns}, rowid FROM {table.name} WHERE rowid", -_HIGHEST
         while True:
             whole, last = yield from _until_damage(sql, f"{select} > ? ORDER BY rowid", start)
@@ -102,35 +125,49 @@ class Wreck:
             behind = _behind(sql, table.name, last)
             if behind is None:
                 return
-            yield from _until_damage(sql, f"{select} > ? AND rowid < ? ORDER BY rowid DESC", last, behind)
+            yield from _until_damage(
+                sql, f"{select} > ? AND rowid < ? ORDER BY rowid DESC", last, behind
+            )
             start = behind - 1
 
     def _from_both_ends(self, sql: apsw.Connection, table: Table) -> Generator[Row, None, None]:
         for direction in ("ASC", "DESC"):
             order = ", ".join(f'"{each}" {direction}' for each in table.key)
-            whole, _ = yield from _until_damage(sql, f"SELECT {table.columns}, 0 FROM {table.name} ORDER BY {order}")
+            whole, _ = yield from _until_damage(
+                sql, f"SELECT {table.columns}, 0 FROM {table.name} ORDER BY {order}"
+            )
             if whole:
                 return
             self.torn.add(table.name)
 
     def _found(self) -> dict[str, int]:
-        """Where the tables begin: by the table of contents, and where that is torn by any page that looks like a part of it."""
-        moved = self._pages + 1  # the root of the contents is the first page, which is needed for other things
+        """Where the tables begin: by the table of contents, and where that is torn by any page that
+        looks like a part of it.
+        """
+        moved = (
+            self._pages + 1
+        )  # the root of the contents is the first page, which is needed for other things
         self._write(moved - 1, _without_header(self._read(0)))
         parts = [page + 1 for page in range(1, self._pages) if b"CREATE TABLE " in self._read(page)]
-        names = {each.statement: each.name for each in self.tables} | {each.name: each.name for each in self.tables}
+        names = {each.statement: each.name for each in self.tables} | {
+            each.name: each.name for each in self.tables
+        }
         roots: dict[str, int] = {}
         for root in (moved, *parts):
             with self._opened(_CONTENTS, root) as sql:
                 for name, page, statement in _until_damage(
-                        sql, "SELECT CAST(name AS BLOB), rootpage, CAST(sql AS BLOB), rowid FROM contents"):
+                    sql,
+                    "SELECT CAST(name AS BLOB), rootpage, CAST(sql AS BLOB), rowid FROM contents",
+                ):
                     known = names.get(_text(statement)) or names.get(_text(name))
                     if known and isinstance(page, int) and 1 < page <= self._pages:
                         roots.setdefault(known, page)
         return roots | self._guessed(roots)
 
     def _guessed(self, found: dict[str, int]) -> dict[str, int]:
-        """Where tables begin that the contents do not tell of: new files and compacted ones have them in a fixed order."""
+        """Where tables begin that the contents do not tell of: new files and compacted ones have
+        them in a fixed order.
+        """
         if len(found) == len(self.tables):
             return {}
         chunks = next(each for each in self.tables if each.name == "document_chunks")
@@ -142,15 +179,22 @@ class Wreck:
         return {}
 
     def _fold_log(self) -> None:
-        with contextlib.suppress(*_UNREADABLE), contextlib.closing(apsw.Connection(str(self._copy))) as sql:
+        with (
+            contextlib.suppress(*_UNREADABLE),
+            contextlib.closing(apsw.Connection(str(self._copy))) as sql,
+        ):
             sql.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-            sql.execute("PRAGMA writable_schema = ON")  # its schema may be torn, which is no matter here
+            sql.execute(
+                "PRAGMA writable_schema = ON"
+            )  # its schema may be torn, which is no matter here
             sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextlib.contextmanager
     def _opened(self, definition: str, root: int) -> Iterator[apsw.Connection]:
         self._write(0, _first_page(definition, root, self._copy.stat().st_size // PAGE_SIZE))
-        connection = apsw.Connection(f"{uri(self._copy)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        connection = apsw.Connection(
+            f"{uri(self._copy)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        )
         try:
             connection.execute("PRAGMA cell_size_check = ON").fetchall()
             yield connection
@@ -174,8 +218,10 @@ def tables(version: int) -> tuple[Table, ...]:
     scratch = apsw.Connection(MEMORY)
     for step in range(version):
         migrate(scratch, step)
-    found = scratch.execute("SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' "
-                            "AND name NOT LIKE 'sqlite%' ORDER BY name").fetchall()
+    found = scratch.execute(
+        "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' "
+        "AND name NOT LIKE 'sqlite%' ORDER BY name"
+    ).fetchall()
     result = tuple(_table(scratch, str(name), bool(keyed)) for name, keyed in found)
     scratch.close()
     return result
@@ -183,14 +229,19 @@ def tables(version: int) -> tuple[Table, ...]:
 
 def _table(scratch: apsw.Connection, name: str, keyed: bool) -> Table:
     columns: list[Any] = scratch.execute(
-        "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?) WHERE hidden <> 2 ORDER BY cid", (name,)).fetchall()
+        "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?) WHERE hidden <> 2 ORDER BY cid",
+        (name,),
+    ).fetchall()
     key = [(place, column) for column, _, _, place in columns if place]
     return Table(
-        name=name, statement=scratch.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).get,
+        name=name,
+        statement=scratch.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).get,
         stored=tuple(column for column, *_ in columns),
         texts=frozenset(column for column, type, *_ in columns if type == "TEXT"),
         written=tuple(column for column, _, hidden, _ in columns if not hidden),
-        key=tuple(column for _, column in sorted(key)), rowid=not keyed)
+        key=tuple(column for _, column in sorted(key)),
+        rowid=not keyed,
+    )
 
 
 @functools.cache
@@ -201,18 +252,32 @@ def _layouts(version: int) -> tuple[dict[str, int], dict[str, int]]:
     for step in range(version):
         migrate(scratch, step)
     names = {each.name for each in tables(version)}
-    new, compacted = ({name: root for name, root in scratch.execute(select) if name in names} for select in (
-        "SELECT name, rootpage FROM sqlite_schema", "VACUUM; SELECT name, rootpage FROM sqlite_schema"))
+    new, compacted = (
+        {name: root for name, root in scratch.execute(select) if name in names}
+        for select in (
+            "SELECT name, rootpage FROM sqlite_schema",
+            "VACUUM; SELECT name, rootpage FROM sqlite_schema",
+        )
+    )
     scratch.close()
     return new, compacted
 
 
 def _is_chunk(row: Row) -> bool:
-    return len(row) > 3 and isinstance(row[3], str) and isinstance(row[-1], bytes) and len(row[-1]) == 16
+    return (
+        len(row) > 3
+        and isinstance(row[3], str)
+        and isinstance(row[-1], bytes)
+        and len(row[-1]) == 16
+    )
 
 
-def _until_damage(sql: apsw.Connection, select: str, *bindings: int) -> Generator[Row, None, tuple[bool, int]]:
-    """The rows of a select without their rowid, which comes last; whether that was all, and the last rowid before damage."""
+def _until_damage(
+    sql: apsw.Connection, select: str, *bindings: int
+) -> Generator[Row, None, tuple[bool, int]]:
+    """The rows of a select without their rowid, which comes last; whether that was all, and the
+    last rowid before damage.
+    """
     last = bindings[0] if bindings else 0
     try:
         for *row, rowid in sql.execute(select, bindings):
@@ -230,7 +295,9 @@ def _behind(sql: apsw.Connection, table: str, last: int) -> int | None:
     start, step = max(last, 0), 1
     while start + step < _HIGHEST:
         with contextlib.suppress(*_UNREADABLE):
-            row = sql.execute(f"SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1", (start + step,)).fetchone()
+            row = sql.execute(
+                f"SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1", (start + step,)
+            ).fetchone()
             if row is None or row[0] > start + step:
                 return int(row[0]) if row else None
         step *= 2
@@ -238,7 +305,9 @@ def _behind(sql: apsw.Connection, table: str, last: int) -> int | None:
 
 
 def _first_page(definition: str, root: int, pages: int) -> bytes:
-    """The first page of a file that has so many pages and in it one table, which begins at page `root`."""
+    """The first page of a file that has so many pages and in it one table, which begins at page
+    `root`.
+    """
     scratch = apsw.Connection(MEMORY)
     scratch.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     scratch.execute(definition)
@@ -264,8 +333,10 @@ def _version(page: bytes) -> int:
 
 
 def _without_header(page: bytes) -> bytes:
-    """The root of the contents as it would be on any other page: the list of its cells begins at the very start."""
-    cells = max(_HEADER, int.from_bytes(page[_HEADER + 5:_HEADER + 7], "big"))
+    """The root of the contents as it would be on any other page: the list of its cells begins at
+    the very start.
+    """
+    cells = max(_HEADER, int.from_bytes(page[_HEADER + 5 : _HEADER + 7], "big"))
     return page[_HEADER:cells] + bytes(_HEADER) + page[cells:]
 
 

@@ -1,4 +1,6 @@
-"""Saving what is left of a damaged file: its ordinary tables, row by row, into a new file whose indexes are made again."""
+"""Saving what is left of a damaged file: its ordinary tables, row by row, into a new file whose
+indexes are made again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _DERIVED = {"document_pending", "context_pending", "cache", "changes", "library_
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Salvaged:
-    """What is in `path` now, by table; `incomplete` texts have lost or changed a part; `lost` says what else is gone."""
+    """What is in `path` now, by table; `incomplete` texts have lost or changed a part; `lost` says
+    what else is gone.
+    """
 
     path: str
     rows: Mapping[str, int]
@@ -31,11 +35,18 @@ class Salvaged:
     lost: tuple[str, ...]
 
 
-def salvage(path: str | os.PathLike[str], target: str | os.PathLike[str], *, embedder: Embedder | None = None) -> Salvaged:
-    """Write everything that can still be read of a damaged file into the new file `target`; the damaged one stays as it is.
+def salvage(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    embedder: Embedder | None = None,
+) -> Salvaged:
+    """Write everything that can still be read of a damaged file into the new file `target`; the
+    damaged one stays as it is.
 
-    Torn texts are kept as far as they go: ingest their sources again to make them whole. What has lost its embedding
-    waits for a new one (`Database.embed_pending`). Nothing that was deleted comes back.
+    Torn texts are kept as far as they go: ingest their sources again to make them whole. What has
+    lost its embedding waits for a new one (`Database.embed_pending`). Nothing that was deleted
+    comes back.
     """
     damaged, goal = Path(path).expanduser(), Path(target).expanduser().absolute()
     if not damaged.is_file():
@@ -54,18 +65,29 @@ def salvage(path: str | os.PathLike[str], target: str | os.PathLike[str], *, emb
 def _salvaged(damaged: Path, folder: Path, goal: Path, embedder: Embedder | None) -> Salvaged:
     wreck, new = Wreck(damaged, folder / "wreck.db"), folder / "new.db"
     if not len(wreck):
-        raise NotOurFile(f"{damaged} has none of the tables of a mcpvectordb file, so there is nothing to save")
+        raise NotOurFile(
+            f"{damaged} has none of the tables of a mcpvectordb file, so there is nothing to save"
+        )
     lost = _copied(wreck, new)
     with Database(new, embedder=embedder) as db, db._file.writing() as sql:
         mended = repair.mend(sql, db._indexes)
-    with Database(new, embedder=embedder) as db:  # opened again, it has a vec0 table for each model that is left
+    with Database(
+        new, embedder=embedder
+    ) as db:  # opened again, it has a vec0 table for each model that is left
         db.rebuild()
         db.copy_to(goal)
-    return Salvaged(path=str(goal), rows=mended.rows, incomplete=tuple(mended.incomplete), lost=(*lost, *mended.lost))
+    return Salvaged(
+        path=str(goal),
+        rows=mended.rows,
+        incomplete=tuple(mended.incomplete),
+        lost=(*lost, *mended.lost),
+    )
 
 
 def _copied(wreck: Wreck, new: Path) -> list[str]:
-    """Fill a new file of the same format with every row that can be read; the tables that lack some."""
+    """Fill a new file of the same format with every row that can be read; the tables that lack
+    some.
+    """
     sql = apsw.Connection(str(new))
     sql.execute(f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA synchronous = OFF; BEGIN")
     for step in range(wreck.version):
@@ -84,7 +106,10 @@ def _copied(wreck: Wreck, new: Path) -> list[str]:
 def _filled(sql: apsw.Connection, table: Table, rows: Iterator[Row]) -> int:
     """Write a table's rows; how many were no rows of it any more."""
     names = ", ".join(f'"{each}"' for each in table.written)
-    insert = f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES ({', '.join('?' * len(table.written))})"
+    insert = (
+        f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES "
+        f"({', '.join('?' * len(table.written))})"
+    )
     refused = 0
     for row in rows:
         try:

@@ -1,1 +1,3 @@
-"""Queries over the indexes: hybrid ranking, fusion, relevance, reranking, expansion, highlighting."""
+"""Queries over the indexes: hybrid ranking, fusion, relevance, reranking, expansion,
+highlighting.
+"""

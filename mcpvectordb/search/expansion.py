@@ -1,7 +1,8 @@
-"""What the first results of a search tell about what else to look for: words that stand out in them, and a direction.
+"""What the first results of a search tell about what else to look for: words that stand out in
+them, and a direction.
 
-Feedback instead of a model that writes: who asks about rotating keys finds a page about certificates, and learns from it
-to look for certificates too.
+Feedback instead of a model that writes: who asks about rotating keys finds a page about
+certificates, and learns from it to look for certificates too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _WORD = re.compile(r"[^\W_]{3,}|" + words.CJK.pattern)
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The query with the words that were learned, and the mean of the passages' embeddings, where they have any."""
+    """The query with the words that were learned, and the mean of the passages' embeddings, where
+    they have any.
+    """
 
     query: Query
     meant: Meant | None
@@ -44,7 +47,9 @@ class Learning:
     def __init__(self, index: Index, cache: Cache) -> None:
         self._index, self._cache = index, cache
 
-    def learn(self, sql: apsw.Connection, query: Query, meant: Meant | str, passages: Sequence[int]) -> Learned:
+    def learn(
+        self, sql: apsw.Connection, query: Query, meant: Meant | str, passages: Sequence[int]
+    ) -> Learned:
         """What these passages say beyond the query."""
         texts = [text for _, _, _, text in self._index.passages(sql, passages)]
         key = cache.key("expansion", query.match, *texts)
@@ -62,17 +67,36 @@ class Learning:
         asked = set(_WORD.findall(query.match.casefold()))
         counts = Counter(word for text in texts for word in _words(text) if word not in asked)
         total = 1 + int(sql.execute("SELECT count(*) FROM document_chunks").get)
-        weighed = [(count * math.log(total / (1 + self._index.matching.frequency(sql, words.quote(word), FREQUENT))), word)
-                   for word, count in counts.most_common(CANDIDATES)]
-        return [word for weight, word in sorted(weighed, key=lambda pair: -pair[0])[:LEARNED] if weight > 0]
+        weighed = [
+            (
+                count
+                * math.log(
+                    total / (1 + self._index.matching.frequency(sql, words.quote(word), FREQUENT))
+                ),
+                word,
+            )
+            for word, count in counts.most_common(CANDIDATES)
+        ]
+        return [
+            word
+            for weight, word in sorted(weighed, key=lambda pair: -pair[0])[:LEARNED]
+            if weight > 0
+        ]
 
     def _mean(self, sql: apsw.Connection, meant: Meant, passages: Sequence[int]) -> Meant | None:
         import numpy as np
 
-        rows = sql.execute("SELECT embedding FROM document_embeddings WHERE model = ? AND chunk IN "
-                           "(SELECT value FROM json_each(?))", (meant.model, json.dumps(list(passages))))
+        rows = sql.execute(
+            "SELECT embedding FROM document_embeddings WHERE model = ? AND chunk IN "
+            "(SELECT value FROM json_each(?))",
+            (meant.model, json.dumps(list(passages))),
+        )
         vectors = [np.frombuffer(embedding, np.float32) for (embedding,) in rows]
-        return replace(meant, embedding=np.mean(vectors, axis=0).astype(np.float32).tobytes()) if vectors else None
+        return (
+            replace(meant, embedding=np.mean(vectors, axis=0).astype(np.float32).tobytes())
+            if vectors
+            else None
+        )
 
 
 def _words(text: str) -> Iterator[str]:

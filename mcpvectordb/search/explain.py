@@ -1,4 +1,6 @@
-"""What SQLite does for a query, and how long it takes: the statements that really ran, each with its plan."""
+"""What SQLite does for a query, and how long it takes: the statements that really ran, each with
+its plan.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from mcpvectordb.records import Explained
 
 
 class Watch:
-    """Takes the time of its `with` block; when it is `on`, also the plans of the SELECTs that run in there."""
+    """Takes the time of its `with` block; when it is `on`, also the plans of the SELECTs that run
+    in there.
+    """
 
     def __init__(self, sql: apsw.Connection, on: bool) -> None:
         self._sql, self._on = sql, on
@@ -32,7 +36,11 @@ class Watch:
 
     def explained(self, rows: int) -> Explained:
         """What was seen."""
-        plans = [line for statement, bindings in self._statements for line in _plan(self._sql, statement, bindings)]
+        plans = [
+            line
+            for statement, bindings in self._statements
+            for line in _plan(self._sql, statement, bindings)
+        ]
         return Explained(milliseconds=self._milliseconds, rows=rows, plan="\n".join(plans))
 
     def _trace(self, _: apsw.Cursor, statement: str, bindings: Any) -> bool:
@@ -43,7 +51,12 @@ class Watch:
 
 def together(legs: Mapping[str, Explained], milliseconds: float, rows: int) -> Explained:
     """The legs of a search as one whole."""
-    return Explained(milliseconds=milliseconds, rows=rows, plan="\n".join(leg.plan for leg in legs.values()), legs=legs)
+    return Explained(
+        milliseconds=milliseconds,
+        rows=rows,
+        plan="\n".join(leg.plan for leg in legs.values()),
+        legs=legs,
+    )
 
 
 def _plan(sql: apsw.Connection, statement: str, bindings: Any) -> list[str]:

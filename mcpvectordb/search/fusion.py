@@ -7,15 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 
 LEAST_RARITY = 1e-6  # FTS5's, for what more than half of the rows have
-DEPTH = 100  # candidates of each leg that are weighed against each other; deeper ones follow in tiers behind them
+# candidates of each leg that are weighed against each other; deeper ones follow in tiers behind
+# them
+DEPTH = 100
 
 
-def fuse(legs: Sequence[Mapping[int, float]], weights: Sequence[float], tiers: Mapping[int, int]) -> list[tuple[int, float]]:
+def fuse(
+    legs: Sequence[Mapping[int, float]], weights: Sequence[float], tiers: Mapping[int, int]
+) -> list[tuple[int, float]]:
     """Completed convex combination: (id, score) pairs, best first, scores 0 to 1 and never rising.
 
-    Each leg holds the true score of every candidate that it can judge; each is stretched to 0..1 over the candidates
-    of tier 0, then averaged by weight. A candidate that a leg cannot judge is judged by the others alone. Candidates
-    of a deeper tier come after all shallower ones, so a longer list always begins with the shorter one.
+    Each leg holds the true score of every candidate that it can judge; each is stretched to 0..1
+    over the candidates of tier 0, then averaged by weight. A candidate that a leg cannot judge is
+    judged by the others alone. Candidates of a deeper tier come after all shallower ones, so a
+    longer list always begins with the shorter one.
     """
     scaled = [_stretched(leg, [id for id, tier in tiers.items() if tier == 0]) for leg in legs]
     scores = {id: _average(id, scaled, weights) for id in tiers}
@@ -25,7 +30,9 @@ def fuse(legs: Sequence[Mapping[int, float]], weights: Sequence[float], tiers: M
 
 
 def tiers(rankings: Sequence[Sequence[int]], depth: int = DEPTH) -> dict[int, int]:
-    """The tier of every ranked id: 0 when any ranking has it in its first `depth`, then one more per doubling."""
+    """The tier of every ranked id: 0 when any ranking has it in its first `depth`, then one more
+    per doubling.
+    """
     best: dict[int, int] = {}
     for ranking in rankings:
         for rank, id in enumerate(ranking, 1):
@@ -38,8 +45,11 @@ def tier_depth(wanted: int, depth: int = DEPTH) -> int:
     return depth if wanted <= depth else depth * 2 ** math.ceil(math.log2(wanted / depth))
 
 
-def rrf(rankings: Sequence[Sequence[int]], k: int = 60, weights: Sequence[float] | None = None) -> list[tuple[int, float]]:
-    """Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009): (id, Σ weight / (k + rank)), best first.
+def rrf(
+    rankings: Sequence[Sequence[int]], k: int = 60, weights: Sequence[float] | None = None
+) -> list[tuple[int, float]]:
+    """Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009): (id, Σ weight / (k + rank)),
+    best first.
 
     Ranks count from 1; weights are 1 unless given. Equal sums go by the best rank, then by id.
     """
@@ -52,19 +62,27 @@ def rrf(rankings: Sequence[Sequence[int]], k: int = 60, weights: Sequence[float]
     return sorted(scores.items(), key=lambda pair: (-pair[1], best[pair[0]], pair[0]))
 
 
-def rewarded(fused: Sequence[tuple[int, float]], rankings: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
-    """Sums of ranks with a bonus for what is first in any ranking, and a smaller one for second and third; best first."""
+def rewarded(
+    fused: Sequence[tuple[int, float]], rankings: Sequence[Sequence[int]]
+) -> list[tuple[int, float]]:
+    """Sums of ranks with a bonus for what is first in any ranking, and a smaller one for second and
+    third; best first.
+    """
     bonus: dict[int, float] = {}
     for ranking in rankings:
         for id, reward in zip(ranking, (0.05, 0.02, 0.02), strict=False):
             bonus[id] = max(reward, bonus.get(id, 0.0))
-    return sorted(((id, score + bonus.get(id, 0.0)) for id, score in fused), key=lambda pair: -pair[1])
+    return sorted(
+        ((id, score + bonus.get(id, 0.0)) for id, score in fused), key=lambda pair: -pair[1]
+    )
 
 
 def positioned(reranked: Sequence[float]) -> list[tuple[int, float]]:
-    """Blend ranks (the order of the figures) with what a reranker says of each: (position, score), best first.
+    """Blend ranks (the order of the figures) with what a reranker says of each: (position, score),
+    best first.
 
-    The higher a rank, the more it is trusted: 3/4 for the first three, 3/5 down to the tenth, 2/5 below.
+    The higher a rank, the more it is trusted: 3/4 for the first three, 3/5 down to the tenth, 2/5
+    below.
     """
     scores = []
     for position, figure in enumerate(reranked):
@@ -74,9 +92,15 @@ def positioned(reranked: Sequence[float]) -> list[tuple[int, float]]:
 
 
 def blended(scores: Sequence[float], reranked: Sequence[float]) -> list[tuple[int, float]]:
-    """Blend scores half and half with what a reranker says: (position, score), best first, on the scale of the scores."""
+    """Blend scores half and half with what a reranker says: (position, score), best first, on the
+    scale of the scores.
+    """
     ids = range(len(scores))
-    halves = fuse([dict(zip(ids, leg, strict=True)) for leg in (scores, reranked)], [0.5, 0.5], dict.fromkeys(ids, 0))
+    halves = fuse(
+        [dict(zip(ids, leg, strict=True)) for leg in (scores, reranked)],
+        [0.5, 0.5],
+        dict.fromkeys(ids, 0),
+    )
     low, high = (min(scores), max(scores)) if scores else (0.0, 0.0)
     return [(position, low + (high - low) * half) for position, half in halves]
 
@@ -93,7 +117,11 @@ def rarity(rows: int, having: float) -> float:
 
 def probability(log_odds: float) -> float:
     """Log odds on the scale of 0 to 1."""
-    return 1 / (1 + math.exp(-log_odds)) if log_odds >= 0 else math.exp(log_odds) / (1 + math.exp(log_odds))
+    return (
+        1 / (1 + math.exp(-log_odds))
+        if log_odds >= 0
+        else math.exp(log_odds) / (1 + math.exp(log_odds))
+    )
 
 
 def _stretched(leg: Mapping[int, float], over: Sequence[int]) -> dict[int, float]:
@@ -102,7 +130,9 @@ def _stretched(leg: Mapping[int, float], over: Sequence[int]) -> dict[int, float
         return {}
     low, span = min(known), max(known) - min(known)
     level = 1.0 if low > 0 else 0.0  # all alike: everything fits, or nothing does
-    return {id: min(1.0, max(0.0, (score - low) / span)) if span else level for id, score in leg.items()}
+    return {
+        id: min(1.0, max(0.0, (score - low) / span)) if span else level for id, score in leg.items()
+    }
 
 
 def _average(id: int, legs: Sequence[Mapping[int, float]], weights: Sequence[float]) -> float:

@@ -1,4 +1,6 @@
-"""Marks around what a query found in a text, by the tokens that FTS5 itself makes of it, in time linear in the text."""
+"""Marks around what a query found in a text, by the tokens that FTS5 itself makes of it, in time
+linear in the text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ import apsw
 
 from mcpvectordb.text.query import CAMEL, CJK, Term, humps, pairs
 
-WINDOW = 100_000  # characters that are broken into tokens at a time: a token costs many times the memory of its text
+# characters that are broken into tokens at a time: a token costs many times the memory of its text
+WINDOW = 100_000
 
 TOKENIZER = "unicode61 remove_diacritics 2"
 
@@ -20,10 +23,21 @@ _GAP = re.compile(r"[\s、。，．！？]")
 Token = tuple[str, int, int]
 
 
-def highlight(text: str, terms: Sequence[Term], *, stemmed: bool, before: str = "<mark>", after: str = "</mark>") -> str:
-    """The whole text with `before` and `after` around every occurrence of a term; overlapping ones become one."""
+def highlight(
+    text: str,
+    terms: Sequence[Term],
+    *,
+    stemmed: bool,
+    before: str = "<mark>",
+    after: str = "</mark>",
+) -> str:
+    """The whole text with `before` and `after` around every occurrence of a term; overlapping ones
+    become one.
+    """
     tokens = _Tokens(stemmed)
-    phrases = _Phrases((asked, term.expression.endswith("*")) for term in terms if (asked := tokens.asked(term)))
+    phrases = _Phrases(
+        (asked, term.expression.endswith("*")) for term in terms if (asked := tokens.asked(term))
+    )
     marks = chain.from_iterable(_marks(stream, phrases) for stream in tokens.streams(text))
     pieces, place = [], 0
     for start, end in _merged(marks):
@@ -33,7 +47,9 @@ def highlight(text: str, terms: Sequence[Term], *, stemmed: bool, before: str = 
 
 
 class _Phrases:
-    """What to look for: phrases by their last token, which for some is only the beginning of one."""
+    """What to look for: phrases by their last token, which for some is only the beginning of
+    one.
+    """
 
     def __init__(self, phrases: Iterable[tuple[list[str], bool]]) -> None:
         self._whole: dict[str, list[list[str]]] = {}
@@ -54,11 +70,18 @@ class _Phrases:
     def _before(self, last: str) -> Iterator[list[str]]:
         yield from self._whole.get(last, ())
         if last.startswith(self._beginnings):
-            yield from (before for start, each in self._begun.items() if last.startswith(start) for before in each)
+            yield from (
+                before
+                for start, each in self._begun.items()
+                if last.startswith(start)
+                for before in each
+            )
 
 
 def _marks(stream: Iterable[Sequence[Token]], phrases: _Phrases) -> Iterator[tuple[int, int]]:
-    """Where the phrases occur in a stream that comes in windows; they may lie across the border of two."""
+    """Where the phrases occur in a stream that comes in windows; they may lie across the border of
+    two.
+    """
     kept: list[Token] = []
     for window in stream:
         tokens = [*kept, *window]
@@ -66,7 +89,7 @@ def _marks(stream: Iterable[Sequence[Token]], phrases: _Phrases) -> Iterator[tup
         for place in range(len(kept), len(tokens)):
             for first in phrases.ending(texts, place):
                 yield tokens[first][1], tokens[place][2]
-        kept = tokens[max(0, len(tokens) + 1 - phrases.longest):]
+        kept = tokens[max(0, len(tokens) + 1 - phrases.longest) :]
 
 
 def _merged(marks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -80,7 +103,9 @@ def _merged(marks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Tokens:
-    """What FTS5 makes of texts that went through `words.indexed`, with the places in the text as it was."""
+    """What FTS5 makes of texts that went through `words.indexed`, with the places in the text as it
+    was.
+    """
 
     def __init__(self, stemmed: bool) -> None:
         self._connection = apsw.Connection(":memory:")
@@ -95,19 +120,23 @@ class _Tokens:
         """The text's own tokens, and those of the parts of each identifier in it."""
         yield (list(self._window(text[start:end], start)) for start, end in _windows(text))
         for identifier in CAMEL.finditer(text):
-            yield [[token for start, part in _parts(identifier) for token in self._plain(part, start)]]
+            yield [
+                [token for start, part in _parts(identifier) for token in self._plain(part, start)]
+            ]
 
     def _window(self, text: str, offset: int) -> Iterator[Token]:
         place = 0
         for run in CJK.finditer(text):
-            yield from self._plain(text[place:run.start()], offset + place)
+            yield from self._plain(text[place : run.start()], offset + place)
             yield from self._pairs(run[0], offset + run.start())
             place = run.end()
         yield from self._plain(text[place:], offset + place)
 
     def _pairs(self, run: str, offset: int) -> Iterator[Token]:
         for token, start, end in self._plain(" ".join(pairs(run)), 0):
-            first = offset + start // 3 + start % 3  # a pair and the space behind it take three characters
+            first = (
+                offset + start // 3 + start % 3
+            )  # a pair and the space behind it take three characters
             yield token, first, first + end - start
 
     def _plain(self, text: str, offset: int) -> Iterator[Token]:

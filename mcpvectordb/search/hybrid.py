@@ -16,7 +16,8 @@ from mcpvectordb.search import fusion
 from mcpvectordb.search.relevance import Judge
 from mcpvectordb.text import query as words
 
-BLIND_VECTOR_WEIGHT = 0.1  # for what a model cannot read: E-4021 is like E-4022 to it, and so are most foreign letters
+# for what a model cannot read: E-4021 is like E-4022 to it, and so are most foreign letters
+BLIND_VECTOR_WEIGHT = 0.1
 FEEDBACK_CHUNKS = 3  # the best chunks say better what is meant than a short query does
 MODES = ("hybrid", "text", "vector")
 MAX_RESULTS = 5_000  # a page behind twice as many would take seconds of memories by meaning
@@ -38,7 +39,9 @@ class Meant:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """(id, score, scores) of chunks, best first; which legs ran, and why others did not; who judges their relevance."""
+    """(id, score, scores) of chunks, best first; which legs ran, and why others did not; who judges
+    their relevance.
+    """
 
     rows: list[tuple[int, float, Scores]]
     legs: tuple[str, ...]
@@ -57,8 +60,10 @@ def checked_window(limit: int, offset: int) -> int:
     """How many results must be ranked for a page of them."""
     checked_page(limit, offset)
     if limit + offset > MAX_RESULTS:
-        raise InvalidInput(f"limit + offset is {limit + offset:,}, but at most {MAX_RESULTS:,} results are ranked: "
-                           "narrow the search, or browse")
+        raise InvalidInput(
+            f"limit + offset is {limit + offset:,}, but at most {MAX_RESULTS:,} results are "
+            "ranked: narrow the search, or browse"
+        )
     return limit + offset
 
 
@@ -66,7 +71,8 @@ def checked_mode(mode: str) -> Mode:
     """`mode` if there is such a one."""
     for known in MODES:
         if mode == known:
-            return known  # type: ignore[return-value]  # mypy does not narrow a loop variable to the literal
+            # mypy does not narrow a loop variable to the literal
+            return known  # type: ignore[return-value]
     raise InvalidInput(f"mode must be hybrid, text or vector, not {mode!r}")
 
 
@@ -75,8 +81,18 @@ def common_words(matched: Matched) -> dict[str, str]:
     return {"common words": matched.note} if matched.note else {}
 
 
-def find(sql: apsw.Connection, index: Index, text: str, meant: Meant | str, mode: Mode, allowed: Allowed, wanted: int) -> Found:
-    """The `wanted` best chunks for a query. `meant` is its embedding, or the reason why there is none."""
+def find(
+    sql: apsw.Connection,
+    index: Index,
+    text: str,
+    meant: Meant | str,
+    mode: Mode,
+    allowed: Allowed,
+    wanted: int,
+) -> Found:
+    """The `wanted` best chunks for a query. `meant` is its embedding, or the reason why there is
+    none.
+    """
     query = words.parse(text)
     depth = fusion.tier_depth(wanted)
     matched = NOTHING
@@ -92,7 +108,9 @@ def find(sql: apsw.Connection, index: Index, text: str, meant: Meant | str, mode
             reasons["text"] = "the query has no words to look for"
     if mode != "text":
         if isinstance(meant, Meant):
-            by_meaning = index.meaning.nearest(sql, meant.model, meant.embedding, index.matching.bound(query, allowed), depth)
+            by_meaning = index.meaning.nearest(
+                sql, meant.model, meant.embedding, index.matching.bound(query, allowed), depth
+            )
             legs.append("vector")
         else:
             reasons["vector"] = meant
@@ -106,8 +124,16 @@ def judge(text: str, query: words.Query, meant: Meant | str) -> Judge:
     return Judge(model, exact=query.exact, foreign=words.foreign(text))
 
 
-def _scored(sql: apsw.Connection, index: Index, query: words.Query, meant: Meant | str, matched: Matched, by_meaning: Ranked,
-            legs: list[str], wanted: int) -> list[tuple[int, float, Scores]]:
+def _scored(
+    sql: apsw.Connection,
+    index: Index,
+    query: words.Query,
+    meant: Meant | str,
+    matched: Matched,
+    by_meaning: Ranked,
+    legs: list[str],
+    wanted: int,
+) -> list[tuple[int, float, Scores]]:
     text, vector = dict(matched.best), dict(by_meaning)
     text_rank = {id: rank for rank, id in enumerate(text, 1)}
     vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
@@ -118,10 +144,24 @@ def _scored(sql: apsw.Connection, index: Index, query: words.Query, meant: Meant
         weight = BLIND_VECTOR_WEIGHT if query.exact else meant.weight
         weights, tiers = [1 - weight, weight], fusion.tiers([list(text_rank), list(vector_rank)])
         best = [id for id, _ in fusion.fuse([text, vector], weights, tiers)[:FEEDBACK_CHUNKS]]
-        fused = fusion.fuse([text, gathered.cosines(gathered.towards(meant.embedding, best))], weights, tiers)
+        fused = fusion.fuse(
+            [text, gathered.cosines(gathered.towards(meant.embedding, best))], weights, tiers
+        )
     elif legs == ["vector"]:
         fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in by_meaning]
     else:
         fused = [(id, fusion.saturated(score)) for id, score in matched.best]
-    return [(id, score, Scores(text=text.get(id), text_rank=text_rank.get(id), vector=vector.get(id),
-                               vector_rank=vector_rank.get(id), reach=matched.reach)) for id, score in fused[:wanted]]
+    return [
+        (
+            id,
+            score,
+            Scores(
+                text=text.get(id),
+                text_rank=text_rank.get(id),
+                vector=vector.get(id),
+                vector_rank=vector_rank.get(id),
+                reach=matched.reach,
+            ),
+        )
+        for id, score in fused[:wanted]
+    ]

@@ -1,12 +1,15 @@
-"""How likely it is that a judge would call a result relevant: from the evidence of one hit to a chance of 0 to 1. Pure.
+"""How likely it is that a judge would call a result relevant: from the evidence of one hit to a
+chance of 0 to 1. Pure.
 
-A fused score only compares the candidates of one query: the best of them is near 1 even when none is any good. The cosine,
-what a cross-encoder says, and how much of a query's words a chunk has mean the same for every query. Their weights are
-fitted on judged collections, whose queries were also asked of each other's documents, where nothing answers them:
-`python -m benchmarks relevance` fits them again, leaves each collection out in turn to see how well they hold on what they
-have not seen, and prints the constants below. Half of all queries are taken to have no answer.
+A fused score only compares the candidates of one query: the best of them is near 1 even when none
+is any good. The cosine, what a cross-encoder says, and how much of a query's words a chunk has mean
+the same for every query. Their weights are fitted on judged collections, whose queries were also
+asked of each other's documents, where nothing answers them: `python -m benchmarks relevance` fits
+them again, leaves each collection out in turn to see how well they hold on what they have not seen,
+and prints the constants below. Half of all queries are taken to have no answer.
 
-Where nothing was judged, nothing is guessed: for models that are not among these, and for queries in other than Latin letters.
+Where nothing was judged, nothing is guessed: for models that are not among these, and for queries
+in other than Latin letters.
 """
 
 from __future__ import annotations
@@ -19,13 +22,17 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Scores
 from mcpvectordb.search.fusion import probability
 
-WEAK = 0.05  # of results that are all less likely to be relevant than this, it is said that nothing relevant was found
+# of results that are all less likely to be relevant than this, it is said that nothing relevant was
+# found
+WEAK = 0.05
 _SURE = 1e-6  # no figure of a cross-encoder is taken for surer than this
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """The log odds of being relevant: `base`, and what each piece of evidence adds to it; none is negative but the base."""
+    """The log odds of being relevant: `base`, and what each piece of evidence adds to it; none is
+    negative but the base.
+    """
 
     base: float
     cosine: float = 0.0
@@ -33,9 +40,15 @@ class Weights:
     reread: float = 0.0
 
     def chance(self, scores: Scores) -> float:
-        """The chance of being relevant; evidence that these weights take no account of may be missing."""
-        return probability(self.base + self.cosine * min(1.0, max(-1.0, scores.vector or 0.0))
-                           + self.coverage * coverage(scores) + self.reread * reread(scores))
+        """The chance of being relevant; evidence that these weights take no account of may be
+        missing.
+        """
+        return probability(
+            self.base
+            + self.cosine * min(1.0, max(-1.0, scores.vector or 0.0))
+            + self.coverage * coverage(scores)
+            + self.reread * reread(scores)
+        )
 
 
 BY_WORDS = Weights(base=-8.27, coverage=12.02)
@@ -51,7 +64,9 @@ BY_BOTH = {
 
 
 def coverage(scores: Scores) -> float:
-    """How much of what a query's words could reach a chunk has, 0 to 1; 2/3 for one that has each of them once."""
+    """How much of what a query's words could reach a chunk has, 0 to 1; 2/3 for one that has each
+    of them once.
+    """
     text, reach = scores.text or 0.0, scores.reach or 0.0
     return text / (text + reach / 2) if text > 0 else 0.0
 
@@ -66,8 +81,9 @@ def reread(scores: Scores) -> float:
 class Judge:
     """Judges the hits of one query, by the evidence that there is for each.
 
-    `model` is the catalogue's name of the model that made the vectors, "" for others and where none was asked. A query that
-    is `exact` is nothing but codes, of which meaning knows nothing; `foreign` ones are in other than Latin letters.
+    `model` is the catalogue's name of the model that made the vectors, "" for others and where none
+    was asked. A query that is `exact` is nothing but codes, of which meaning knows nothing;
+    `foreign` ones are in other than Latin letters.
     """
 
     model: str = ""
@@ -92,7 +108,9 @@ class Judge:
         """Why results are not judged, for those that are not."""
         if self.foreign:
             return "it is calibrated for queries in Latin letters only"
-        return "it is not calibrated for this way of searching" + ("" if self.model else " or this model")
+        return "it is not calibrated for this way of searching" + (
+            "" if self.model else " or this model"
+        )
 
 
 UNCALIBRATED = Judge()
@@ -106,15 +124,23 @@ def checked(least: float) -> float:
 
 
 def verdict(found: Sequence[float | None], least: float = 0.0) -> str:
-    """A sentence for when all results are weak, or none reaches `least`; "" when there is no need for it, or no telling."""
+    """A sentence for when all results are weak, or none reaches `least`; "" when there is no need
+    for it, or no telling.
+    """
     known = [each for each in found if each is not None]
     best = max(known, default=1.0)
     if len(known) < len(found) or best >= max(WEAK, least):
         return ""
     which = "result" if best < least else "of these results"
     chance = f"the best {which} has a chance of {_percent(best)} of being relevant"
-    return f"Nothing relevant was found: {chance}." if best < WEAK else (
-        f"Nothing relevant enough was found: {chance}, and {round(100 * least)} % was asked for.")
+    return (
+        f"Nothing relevant was found: {chance}."
+        if best < WEAK
+        else (
+            f"Nothing relevant enough was found: {chance}, and {round(100 * least)} % was asked "
+            f"for."
+        )
+    )
 
 
 def _percent(chance: float) -> str:

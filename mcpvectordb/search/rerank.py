@@ -1,4 +1,6 @@
-"""The cross-encoder of a database: loaded when first asked, and never asked the same thing twice."""
+"""The cross-encoder of a database: loaded when first asked, and never asked the same thing
+twice.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ class Reranking:
         if not passages:
             return "there is nothing to rerank"
         if len(query) > median(map(len, passages)):
-            return "the query is longer than the passages, and the reranker was made for short questions"
+            return (
+                "the query is longer than the passages, and the reranker was made for short "
+                "questions"
+            )
         try:
             model = weights.find(DEFAULT, self._config.models_folder())
             if model.latin_only and words.foreign(query):
@@ -42,7 +47,9 @@ class Reranking:
     def lacking(self) -> str:
         """Why the model is not to be had on this machine; "" when its files are there."""
         try:
-            weights.locate(weights.find(DEFAULT, self._config.models_folder()), self._config.models_folder())
+            weights.locate(
+                weights.find(DEFAULT, self._config.models_folder()), self._config.models_folder()
+            )
         except ModelError as error:
             return str(error)
         return ""
@@ -54,10 +61,20 @@ class Reranking:
 
     def _scores(self, model: Model, query: str, passages: Sequence[str]) -> list[float]:
         keys = [cache.key("rerank", model.digest, query, passage) for passage in passages]
-        known = {key: value for key, value in self._cache.read(keys).items() if isinstance(value, float)}
-        missing = {key: passage for key, passage in zip(keys, passages, strict=True) if key not in known}
+        known = {
+            key: value for key, value in self._cache.read(keys).items() if isinstance(value, float)
+        }
+        missing = {
+            key: passage for key, passage in zip(keys, passages, strict=True) if key not in known
+        }
         if missing:
-            new = dict(zip(missing, self._reranker(model).scores(query, list(missing.values())), strict=True))
+            new = dict(
+                zip(
+                    missing,
+                    self._reranker(model).scores(query, list(missing.values())),
+                    strict=True,
+                )
+            )
             self._cache.write(new)
             known |= new
         return [known[key] for key in keys]

@@ -8,22 +8,34 @@ from mcpvectordb.text import query as words
 
 LONGEST = 300  # characters, line numbers not counted
 BEFORE, AFTER = 1, 2  # lines around the one that has most words of the query
-LEAD = 60  # characters before the first such word, where its line is too long to be shown from its beginning
+# characters before the first such word, where its line is too long to be shown from its beginning
+LEAD = 60
 
 
 def snippet(text: str, query: str, first_line: int = 1, last_line: int | None = None) -> str:
-    """The line that has most words of a query (of several the first) and its neighbours, each as `number: line`.
+    """The line that has most words of a query (of several the first) and its neighbours, each as
+    `number: line`.
 
-    It is looked for from `first_line` to `last_line`. Where no line has any, these lines are shown from their beginning,
-    or those of the whole text when they are blank.
+    It is looked for from `first_line` to `last_line`. Where no line has any, these lines are shown
+    from their beginning, or those of the whole text when they are blank.
     """
     lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")]
-    first, last = max(0, min(first_line, len(lines)) - 1), len(lines) if last_line is None else last_line
+    first, last = (
+        max(0, min(first_line, len(lines)) - 1),
+        len(lines) if last_line is None else last_line,
+    )
     asked = words.visible(query)
     found = [_count(asked, line) for line in lines[first:last]]
     if not any(found):
-        shown = next((place for place in (*range(first, min(last, len(lines))), *range(len(lines))) if lines[place]), 0)
-        return numbered(_capped(lines[shown:shown + 1 + AFTER]), shown + 1)
+        shown = next(
+            (
+                place
+                for place in (*range(first, min(last, len(lines))), *range(len(lines)))
+                if lines[place]
+            ),
+            0,
+        )
+        return numbered(_capped(lines[shown : shown + 1 + AFTER]), shown + 1)
     best = first + found.index(max(found))
     return _around(lines, best, asked)
 
@@ -43,15 +55,15 @@ def _around(lines: Sequence[str], best: int, asked: Sequence[str]) -> str:
     folded, line = lines[best].casefold(), lines[best]
     place = min(at for word in asked if (at := folded.find(word)) >= 0)
     if place > LONGEST - LEAD:
-        line = "..." + line[max(0, place - LEAD):]
+        line = "..." + line[max(0, place - LEAD) :]
         place = LEAD
     start = max(0, best - BEFORE)
     before = list(lines[start:best])
     if sum(len(each) + 1 for each in before) + place > LONGEST - LEAD:
         start, before = best, []
-    return numbered(_capped([*before, line, *lines[best + 1:best + 1 + AFTER]]), start + 1)
+    return numbered(_capped([*before, line, *lines[best + 1 : best + 1 + AFTER]]), start + 1)
 
 
 def _capped(lines: Sequence[str]) -> str:
     text = "\n".join(lines)
-    return text if len(text) <= LONGEST else text[:LONGEST - 3] + "..."
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

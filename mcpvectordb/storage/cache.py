@@ -33,7 +33,11 @@ class Cache:
     def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
         """The answers that are known."""
         with self._file.reading() as sql:
-            rows = (row for key in keys for row in sql.execute("SELECT key, value FROM cache WHERE key = ?", (key,)))
+            rows = (
+                row
+                for key in keys
+                for row in sql.execute("SELECT key, value FROM cache WHERE key = ?", (key,))
+            )
             return {key: json.loads(value) for key, value in rows}
 
     def write(self, answers: Mapping[bytes, Any]) -> None:
@@ -41,8 +45,10 @@ class Cache:
         if not answers or self._file.read_only:
             return
         with contextlib.suppress(DatabaseError), self._file.writing() as sql:
-            sql.executemany("INSERT OR REPLACE INTO cache (key, value) VALUES (?, ?)",
-                            ((key, json.dumps(value)) for key, value in answers.items()))
+            sql.executemany(
+                "INSERT OR REPLACE INTO cache (key, value) VALUES (?, ?)",
+                ((key, json.dumps(value)) for key, value in answers.items()),
+            )
             sql.execute("DELETE FROM cache WHERE seq <= (SELECT max(seq) FROM cache) - ?", (MOST,))
 
     # What `compact`, `rebuild` and `check` ask of everything in the file that can be made again.

@@ -1,7 +1,9 @@
-"""The file: opening it safely, a connection per thread, transactions, and SQLite's errors in our words.
+"""The file: opening it safely, a connection per thread, transactions, and SQLite's errors in our
+words.
 
-Nothing but the schema is read before the schema has been compared, row by row, with what this version would create:
-a foreign or damaged file must neither run its triggers nor reach the extension.
+Nothing but the schema is read before the schema has been compared, row by row, with what this
+version would create: a foreign or damaged file must neither run its triggers nor reach the
+extension.
 """
 
 from __future__ import annotations
@@ -35,21 +37,30 @@ VERSION = len(MIGRATIONS)
 _VECTOR_TABLE = re.compile(r"CREATE VIRTUAL TABLE (\w+) USING vec0\(embedding int8\[(\d{1,5})\] .*")
 _KEY_INDEX = re.compile(r'CREATE INDEX "context_key_([A-Za-z0-9_.-]{1,64})" ON contexts .*')
 _BUSY_ATTEMPTS = 3
-# Not mapped: a file that somebody cuts off would kill the process, and mapped pages are checked anew at every look at them,
-# which makes FTS5 five times slower.
+# Not mapped: a file that somebody cuts off would kill the process, and mapped pages are checked
+# anew at every look at them, which makes FTS5 five times slower.
 _CACHED = "PRAGMA cache_size = -65536"
 
 
 def vector_table(name: str, dimension: int) -> str:
-    """The statement that makes a vec0 table; its codes are int8, scaled per vector, and ranked again exactly."""
-    return (f"CREATE VIRTUAL TABLE {name} USING "
-            f"vec0(embedding int8[{dimension}] distance_metric=cosine, chunk_size=256)")
+    """The statement that makes a vec0 table; its codes are int8, scaled per vector, and ranked
+    again exactly.
+    """
+    return (
+        f"CREATE VIRTUAL TABLE {name} USING vec0(embedding int8[{dimension}] "
+        "distance_metric=cosine, chunk_size=256)"
+    )
 
 
 def key_index(key: str) -> str:
-    """The statement that makes the index of a metadata key of contexts; the key has letters, digits, _ . - only."""
+    """The statement that makes the index of a metadata key of contexts; the key has letters,
+    digits, _ . - only.
+    """
     value = f"json_extract(folded, '$.\"{key}\"')"
-    return f'CREATE INDEX "context_key_{key}" ON contexts ({value}, created_at) WHERE {value} IS NOT NULL'
+    return (
+        f'CREATE INDEX "context_key_{key}" ON contexts ({value}, created_at) WHERE {value} IS '
+        f"NOT NULL"
+    )
 
 
 def uri(path: Path) -> str:
@@ -58,9 +69,13 @@ def uri(path: Path) -> str:
 
 
 class File:
-    """A database file that any thread may use: `reading()` and `writing()` give it a connection of its own."""
+    """A database file that any thread may use: `reading()` and `writing()` give it a connection of
+    its own.
+    """
 
-    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, read_only: bool = False, busy_timeout: float = 30.0
+    ) -> None:
         self.memory = os.fspath(path) == MEMORY
         self.path = Path(MEMORY) if self.memory else _resolved(Path(path))
         self._busy_ms = int(busy_timeout * 1000)
@@ -79,10 +94,15 @@ class File:
             if not self.read_only:
                 self._prepare(self._keeper)
             elif _pragma(self._keeper, "user_version") < VERSION:
-                raise errors.ReadOnly(f"{self.path} has an old format: open it once where it can be written, then copy it back")
+                raise errors.ReadOnly(
+                    f"{self.path} has an old format: open it once where it can be written, then "
+                    f"copy it back"
+                )
 
     def checked_by(self, check: Callable[[], Sequence[str]]) -> None:
-        """Let somebody who knows more of the file say what is wrong with it, as long as they live."""
+        """Let somebody who knows more of the file say what is wrong with it, as long as they
+        live.
+        """
         self._check = weakref.WeakMethod(check)
 
     def close(self) -> None:
@@ -91,18 +111,36 @@ class File:
         for connection in list(self._open):
             with contextlib.suppress(apsw.ThreadingViolationError):
                 connection.close()
-        if self.read_only and (log := Path(f"{self.path}-wal")).exists() and not log.stat().st_size and os.access(log, os.W_OK):
-            # A reader cannot take away the empty log that it had to make; a writer who comes and goes does.
-            with contextlib.suppress(apsw.Error), contextlib.closing(
-                    apsw.Connection(uri(self.path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)) as writer:
+        if (
+            self.read_only
+            and (log := Path(f"{self.path}-wal")).exists()
+            and not log.stat().st_size
+            and os.access(log, os.W_OK)
+        ):
+            # A reader cannot take away the empty log that it had to make; a writer who comes and
+            # goes does.
+            with (
+                contextlib.suppress(apsw.Error),
+                contextlib.closing(
+                    apsw.Connection(
+                        uri(self.path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
+                    )
+                ) as writer,
+            ):
                 _pragma(writer, "user_version")
 
     def flaws(self) -> list[str]:
-        """What SQLite itself finds wrong with the file, FTS5's own check included, and rows that refer to missing ones."""
+        """What SQLite itself finds wrong with the file, FTS5's own check included, and rows that
+        refer to missing ones.
+        """
         with self.reading() as sql:
-            found = [str(row[0]) for row in sql.execute("PRAGMA integrity_check(100)") if row[0] != "ok"]
-            return found + [f"{table}: row {row} refers to a missing row of {parent}"
-                            for table, row, parent, _ in sql.execute("PRAGMA foreign_key_check")]
+            found = [
+                str(row[0]) for row in sql.execute("PRAGMA integrity_check(100)") if row[0] != "ok"
+            ]
+            return found + [
+                f"{table}: row {row} refers to a missing row of {parent}"
+                for table, row, parent, _ in sql.execute("PRAGMA foreign_key_check")
+            ]
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -112,9 +150,13 @@ class File:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """A write transaction: committed when the block ends, undone when it raises. Joins one already open."""
+        """A write transaction: committed when the block ends, undone when it raises. Joins one
+        already open.
+        """
         if self.read_only:
-            raise errors.ReadOnly(f"{self.path} is open for reading only, so nothing can be changed in it")
+            raise errors.ReadOnly(
+                f"{self.path} is open for reading only, so nothing can be changed in it"
+            )
         with self._translated(), self._transaction("BEGIN IMMEDIATE") as (connection, joined):
             yield connection
             if not joined:
@@ -123,7 +165,9 @@ class File:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[apsw.Connection, bool]]:
-        """A connection in a transaction, and whether that was open already; one that was not is undone at the end."""
+        """A connection in a transaction, and whether that was open already; one that was not is
+        undone at the end.
+        """
         connection = self._connection()
         if connection.in_transaction:
             yield connection, True
@@ -142,14 +186,18 @@ class File:
             yield self._connection()
 
     def _begin(self, connection: apsw.Connection, statement: str) -> None:
-        """Start a transaction; when others have changed the schema or the format meanwhile, it is compared again."""
+        """Start a transaction; when others have changed the schema or the format meanwhile, it is
+        compared again.
+        """
         self._patiently(connection, statement)
         if (marks := _marks(connection)) != self._local.marks:
             self._verify(connection)
             self._local.marks = marks
 
     def _patiently(self, connection: apsw.Connection, statement: str) -> None:
-        """Wait for locks, also for those that SQLite itself does not wait for: a change of the journal's kind."""
+        """Wait for locks, also for those that SQLite itself does not wait for: a change of the
+        journal's kind.
+        """
         deadline = time.monotonic() + self._busy_ms / 1000
         for attempt in itertools.count(1):
             try:
@@ -162,7 +210,9 @@ class File:
 
     def _connection(self) -> apsw.Connection:
         if self._closed:
-            raise errors.Closed(f"{self.path} was closed; open it again with Database({str(self.path)!r})")
+            raise errors.Closed(
+                f"{self.path} was closed; open it again with Database({str(self.path)!r})"
+            )
         self._check_place()
         held: tuple[int, apsw.Connection] | None = getattr(self._local, "held", None)
         if held is not None and held[0] == os.getpid():
@@ -175,10 +225,14 @@ class File:
         return connection
 
     def _check_place(self) -> None:
-        """SQLite would go on writing into a file that was deleted, and every acknowledged change would be lost with it."""
+        """SQLite would go on writing into a file that was deleted, and every acknowledged change
+        would be lost with it.
+        """
         if self._identity != (found := self._found()) and self._identity is not None:
-            raise errors.Unwritable(f"{self.path} was {'replaced' if found else 'moved or deleted'} while it was open: "
-                                    "put it back, or open it again")
+            raise errors.Unwritable(
+                f"{self.path} was {'replaced' if found else 'moved or deleted'} while it was open: "
+                "put it back, or open it again"
+            )
 
     def _found(self) -> tuple[int, int] | None:
         """What the system knows the file by; None where there is none."""
@@ -221,7 +275,9 @@ class File:
     def _immutable(self) -> bool:
         """Whether no process can be writing: read-only media without a log beside the file."""
         wal = Path(f"{self.path}-wal")
-        return not os.access(self.path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size)
+        return not os.access(self.path.parent, os.W_OK) and not (
+            wal.exists() and wal.stat().st_size
+        )
 
     def _writable(self) -> bool:
         """Whether the file can be changed; makes a missing one, for its owner's eyes only."""
@@ -233,12 +289,16 @@ class File:
         return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def _refuse_foreign(self) -> None:
-        """Turn away what is not ours without changing a byte of it: by its first bytes, then by a reader's look.
+        """Turn away what is not ours without changing a byte of it: by its first bytes, then by a
+        reader's look.
 
-        A writer would already do too much: as the last one to leave, it writes a log back into another program's file.
+        A writer would already do too much: as the last one to leave, it writes a log back into
+        another program's file.
         """
         if not self.path.exists():
-            raise errors.Unwritable(f"{self.path} does not exist, and a read-only database cannot be made")
+            raise errors.Unwritable(
+                f"{self.path} does not exist, and a read-only database cannot be made"
+            )
         if not self.path.is_file():
             raise errors.NotOurFile(f"{self.path} is a device or a pipe; name an ordinary file")
         with self.path.open("rb") as file:
@@ -248,21 +308,31 @@ class File:
         if not head.startswith(b"SQLite format 3\x00"):
             raise errors.NotOurFile(f"{self.path} is not a SQLite database; it was left as it is")
         if head[18:20] not in (b"\1\1", b"\2\2"):  # or becoming a WAL file would write over it
-            raise errors.Damaged(f"{self.path} is damaged (its journal is of no known kind); it was left as it is: {HELP}")
+            raise errors.Damaged(
+                f"{self.path} is damaged (its journal is of no known kind); it was left as it is: "
+                f"{HELP}"
+            )
         self._look()
 
     def _interrupted(self, head: bytes) -> bool:
-        """Whether a power cut came while the file was made or became a WAL file: a writer undoes that by the journal."""
+        """Whether a power cut came while the file was made or became a WAL file: a writer undoes
+        that by the journal.
+        """
         try:
             with Path(f"{self.path}-journal").open("rb") as file:
                 journal = file.read(20)
         except OSError:
             return False
-        was_empty, is_ours = journal[16:20] == bytes(4), head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+        was_empty, is_ours = (
+            journal[16:20] == bytes(4),
+            head[68:72] == APPLICATION_ID.to_bytes(4, "big"),
+        )
         return journal.startswith(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7") and (was_empty or is_ours)
 
     def _look(self) -> None:
-        """Verify as a reader who leaves no log behind: where there is none, nobody has the file open."""
+        """Verify as a reader who leaves no log behind: where there is none, nobody has the file
+        open.
+        """
         log = Path(f"{self.path}-wal")
         alone = not log.exists()
         try:
@@ -273,28 +343,43 @@ class File:
             self._look_at(self._uri())  # somebody came in between
 
     def _look_at(self, name: str) -> None:
-        with contextlib.closing(apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as reader:
+        with contextlib.closing(
+            apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        ) as reader:
             reader.set_busy_timeout(self._busy_ms)
             reader.execute("BEGIN")
             self._verify(reader)
 
     def _verify(self, connection: apsw.Connection) -> None:
-        """Compare the whole schema with the one this version would have made, in a transaction and before any other look."""
-        application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+        """Compare the whole schema with the one this version would have made, in a transaction and
+        before any other look.
+        """
+        application, version = (
+            _pragma(connection, "application_id"),
+            _pragma(connection, "user_version"),
+        )
         rows = frozenset(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
         if not rows and application == 0 and version == 0:
             if self.read_only:
                 raise errors.NotOurFile(f"{self.path} is empty")
             return
         if application != APPLICATION_ID:
-            raise errors.NotOurFile(f"{self.path} belongs to another program (application id {application:#x}); "
-                                    "it was left as it is")
+            raise errors.NotOurFile(
+                f"{self.path} belongs to another program (application id {application:#x}); "
+                "it was left as it is"
+            )
         if version > VERSION:
-            raise errors.NewerFile(f"{self.path} has format {version}, but this mcpvectordb reads up to {VERSION}: upgrade it")
+            raise errors.NewerFile(
+                f"{self.path} has format {version}, but this mcpvectordb reads up to {VERSION}: "
+                f"upgrade it"
+            )
         own = frozenset(row for row in rows if not str(row[1]).startswith("sqlite_stat"))
         if version < 1 or own != expected_schema(version, _vector_tables(own), _indexed_keys(own)):
-            raise errors.Damaged(f"{self.path} does not have the tables of format {version}: it is damaged or was changed "
-                                 "by another program; it was left as it is. Go back to a copy, or `mcpvectordb salvage` it")
+            raise errors.Damaged(
+                f"{self.path} does not have the tables of format {version}: it is damaged or was "
+                "changed by another program; it was left as it is. Go back to a copy, or "
+                "`mcpvectordb salvage` it"
+            )
 
     def _prepare(self, connection: apsw.Connection) -> None:
         """Make a new file, or bring an old one up to date: one transaction for each step."""
@@ -311,7 +396,9 @@ class File:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """The one place where SQLite's and the system's errors about the file become ours; our mistakes stay what they are."""
+        """The one place where SQLite's and the system's errors about the file become ours; our
+        mistakes stay what they are.
+        """
         try:
             yield
         except errors.MCPVectorDBError:
@@ -356,14 +443,19 @@ def migrate(connection: apsw.Connection, version: int) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def expected_schema(version: int, vector_tables: frozenset[tuple[str, int]],
-                    keys: frozenset[str]) -> frozenset[tuple[object, ...]]:
-    """Every row that sqlite_schema has in a sound file of this version with these vec0 tables and indexed keys."""
+def expected_schema(
+    version: int, vector_tables: frozenset[tuple[str, int]], keys: frozenset[str]
+) -> frozenset[tuple[object, ...]]:
+    """Every row that sqlite_schema has in a sound file of this version with these vec0 tables and
+    indexed keys.
+    """
     scratch = apsw.Connection(MEMORY)
     vec0.load(scratch)
     for step in range(version):
         migrate(scratch, step)
-    extras = [vector_table(name, dimension) for name, dimension in vector_tables] + [key_index(key) for key in keys]
+    extras = [vector_table(name, dimension) for name, dimension in vector_tables] + [
+        key_index(key) for key in keys
+    ]
     for statement in extras:
         with contextlib.suppress(apsw.SQLError):  # what cannot be made is not expected either
             scratch.execute(statement)
@@ -387,8 +479,12 @@ def _equip(connection: apsw.Connection) -> None:
     vec0.load(connection)
     for name, (function, arguments) in FUNCTIONS.items():
         connection.create_scalar_function(name, function, arguments, deterministic=True)
-    for pragma in ("foreign_keys = ON", "synchronous = FULL", "cell_size_check = ON",
-                   "temp_store = MEMORY"):
+    for pragma in (
+        "foreign_keys = ON",
+        "synchronous = FULL",
+        "cell_size_check = ON",
+        "temp_store = MEMORY",
+    ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 

@@ -10,31 +10,60 @@ import apsw
 
 from mcpvectordb import errors
 
-HELP = "run `mcpvectordb check`, then `rebuild`, save what is left with `salvage`, or go back to a copy"
+HELP = (
+    "run `mcpvectordb check`, then `rebuild`, save what is left with `salvage`, or go back to a "
+    "copy"
+)
 
 _TRANSLATIONS: tuple[tuple[tuple[type[apsw.Error], ...], Callable[[str], Exception], str], ...] = (
-    ((apsw.BusyError, apsw.LockedError, apsw.ProtocolError), errors.Busy,
-     "{path} stayed locked by other processes for too long; try again when they are done"),
-    ((apsw.ReadOnlyError,), errors.ReadOnly, "{path} cannot be written: it, its folder or its disk is read-only"),
-    ((apsw.FullError,), errors.Unwritable, "the disk is full; nothing was lost: free some space and try again ({path})"),
-    ((apsw.IOError, apsw.CantOpenError, apsw.PermissionsError), errors.Unwritable,
-     "{path} cannot be read or written: {error}"),
-    ((apsw.NotADBError,), errors.NotOurFile, "{path} is not a SQLite database, or it is encrypted; it was left as it is"),
-    ((apsw.CorruptError, apsw.FormatError), errors.Damaged, f"{{path}} is damaged ({{error}}): {HELP}"),
+    (
+        (apsw.BusyError, apsw.LockedError, apsw.ProtocolError),
+        errors.Busy,
+        "{path} stayed locked by other processes for too long; try again when they are done",
+    ),
+    (
+        (apsw.ReadOnlyError,),
+        errors.ReadOnly,
+        "{path} cannot be written: it, its folder or its disk is read-only",
+    ),
+    (
+        (apsw.FullError,),
+        errors.Unwritable,
+        "the disk is full; nothing was lost: free some space and try again ({path})",
+    ),
+    (
+        (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError),
+        errors.Unwritable,
+        "{path} cannot be read or written: {error}",
+    ),
+    (
+        (apsw.NotADBError,),
+        errors.NotOurFile,
+        "{path} is not a SQLite database, or it is encrypted; it was left as it is",
+    ),
+    (
+        (apsw.CorruptError, apsw.FormatError),
+        errors.Damaged,
+        f"{{path}} is damaged ({{error}}): {HELP}",
+    ),
     ((apsw.ConnectionClosedError,), errors.Closed, "{path} was closed"),
     ((apsw.TooBigError,), errors.TooLarge, "a single value is too large for the database file"),
 )
 
 
 def ours(error: Exception, path: Path) -> Exception | None:
-    """What a user is told about the file; None where an error does not say by itself that the file is its cause."""
+    """What a user is told about the file; None where an error does not say by itself that the file
+    is its cause.
+    """
     for kinds, make, text in _TRANSLATIONS:
         if isinstance(error, kinds):
             return make(text.format(path=path, error=error))
     if isinstance(error, OSError) and Path(str(error.filename)) == path:
         return unwritable(error, path)
     if isinstance(error, (UnicodeDecodeError, json.JSONDecodeError, RecursionError)):
-        return errors.Damaged(f"{path} is damaged (a stored text is not what was written: {error}): {HELP}")
+        return errors.Damaged(
+            f"{path} is damaged (a stored text is not what was written: {error}): {HELP}"
+        )
     return None
 
 

@@ -1,4 +1,6 @@
-"""sqlite-vec, the extension that makes vec0 tables: found without its package, which would load numpy."""
+"""sqlite-vec, the extension that makes vec0 tables: found without its package, which would load
+numpy.
+"""
 
 from __future__ import annotations
 

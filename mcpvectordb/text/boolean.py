@@ -1,14 +1,14 @@
-"""Boolean queries: AND, OR, NOT, parentheses and "phrases", read by a small parser and written out for FTS5.
+"""Boolean queries: AND, OR, NOT, parentheses and "phrases", read by a small parser and written out
+for FTS5.
 
-    either  = both (OR both)*
-    both    = negated (AND negated)*                    an AND before a NOT may be left out
-    negated = NOT negated | group
-    group   = (word | "phrase" | "(" either ")")+       with nothing between them, they are meant together
+either  = both (OR both)* both    = negated (AND negated)*                    an AND before a NOT
+may be left out negated = NOT negated | group group   = (word | "phrase" | "(" either ")")+
+with nothing between them, they are meant together
 
-A group binds more tightly than any operator, as in FTS5: `a NOT b c` finds a without b and c together. A word with a *
-at its end is the beginning of words.
-NOT may stand anywhere. FTS5 only knows "this without that", so a part of a query is written as what it lists, or, when
-it lists everything but something, as that something.
+A group binds more tightly than any operator, as in FTS5: `a NOT b c` finds a without b and c
+together. A word with a * at its end is the beginning of words. NOT may stand anywhere. FTS5 only
+knows "this without that", so a part of a query is written as what it lists, or, when it lists
+everything but something, as that something.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class _Malformed(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a query: what it lists, or with `negated` what it leaves out. An empty expression says nothing."""
+    """A part of a query: what it lists, or with `negated` what it leaves out. An empty expression
+    says nothing.
+    """
 
     expression: str = ""
     found: tuple[Term, ...] = ()
@@ -41,22 +43,34 @@ class _Part:
 
 
 def parse(text: str) -> Asked:
-    """Read a boolean query; one that is malformed is read as its words instead, and the note says so."""
+    """Read a boolean query; one that is malformed is read as its words instead, and the note says
+    so.
+    """
     pieces = _PIECE.findall(text.replace("\x00", " "))
     terms = [piece for piece in pieces if piece not in (*OPERATORS, "(", ")", '"')]
     if not any(_term(piece).expression for piece in terms):
         return Asked()
     try:
         if len(terms) > MAX_JOINED or len(text) > MAX_QUERY_CHARACTERS:
-            raise _Malformed(f"it has more than {MAX_JOINED} words or {MAX_QUERY_CHARACTERS:,} characters")
-        if len(terms) > 1 and (short := next((each for each in terms if each.endswith("*") and query.is_letter(each)), "")):
+            raise _Malformed(
+                f"it has more than {MAX_JOINED} words or {MAX_QUERY_CHARACTERS:,} characters"
+            )
+        if len(terms) > 1 and (
+            short := next(
+                (each for each in terms if each.endswith("*") and query.is_letter(each)), ""
+            )
+        ):
             raise _Malformed(f"{short} is the beginning of too many words")
         part = _Parser(pieces).whole()
     except _Malformed as error:
         plain = query.match(" ".join(piece.strip('"*') for piece in terms))
-        return Asked(plain.readings, f"not a boolean query, since {error}: its words were looked for instead")
+        return Asked(
+            plain.readings, f"not a boolean query, since {error}: its words were looked for instead"
+        )
     if part.negated:
-        return Asked(note="a query that only leaves things out finds nothing: say what to look for, too")
+        return Asked(
+            note="a query that only leaves things out finds nothing: say what to look for, too"
+        )
     return Asked((Reading(part.expression, tuple(dict.fromkeys(part.found))),))
 
 
@@ -129,32 +143,55 @@ def _listed(piece: str) -> _Part:
 
 
 def _not(part: _Part) -> _Part:
-    return _Part(part.expression, part.avoided, part.found, not part.negated) if part.expression else part
+    return (
+        _Part(part.expression, part.avoided, part.found, not part.negated)
+        if part.expression
+        else part
+    )
 
 
 def _all(parts: Sequence[_Part]) -> _Part:
     listed, left_out = _sorted(parts)
     if listed and left_out:
-        return _combined(parts, f"({_joined(listed, 'AND')}) NOT ({_joined(left_out, 'OR')})", negated=False)
-    return _combined(parts, _joined(listed, "AND") or _joined(left_out, "OR"), negated=bool(left_out))
+        return _combined(
+            parts, f"({_joined(listed, 'AND')}) NOT ({_joined(left_out, 'OR')})", negated=False
+        )
+    return _combined(
+        parts, _joined(listed, "AND") or _joined(left_out, "OR"), negated=bool(left_out)
+    )
 
 
 def _any(parts: Sequence[_Part]) -> _Part:
     listed, left_out = _sorted(parts)
     if listed and left_out:  # this, or all but that: all but what is that and not this
-        return _combined(parts, f"({_joined(left_out, 'AND')}) NOT ({_joined(listed, 'OR')})", negated=True)
-    return _combined(parts, _joined(listed, "OR") or _joined(left_out, "AND"), negated=bool(left_out))
+        return _combined(
+            parts, f"({_joined(left_out, 'AND')}) NOT ({_joined(listed, 'OR')})", negated=True
+        )
+    return _combined(
+        parts, _joined(listed, "OR") or _joined(left_out, "AND"), negated=bool(left_out)
+    )
 
 
 def _sorted(parts: Sequence[_Part]) -> tuple[list[str], list[str]]:
     said = [part for part in parts if part.expression]
-    return ([part.expression for part in said if not part.negated], [part.expression for part in said if part.negated])
+    return (
+        [part.expression for part in said if not part.negated],
+        [part.expression for part in said if part.negated],
+    )
 
 
 def _joined(expressions: Sequence[str], operator: str) -> str:
-    return f" {operator} ".join(f"({each})" for each in expressions) if len(expressions) > 1 else "".join(expressions)
+    return (
+        f" {operator} ".join(f"({each})" for each in expressions)
+        if len(expressions) > 1
+        else "".join(expressions)
+    )
 
 
 def _combined(parts: Sequence[_Part], expression: str, *, negated: bool) -> _Part:
-    return _Part(expression, tuple(term for part in parts for term in part.found),
-                 tuple(term for part in parts for term in part.avoided), negated)
+    return _Part(
+        expression,
+        tuple(term for part in parts for term in part.found),
+        tuple(term for part in parts for term in part.avoided),
+        negated,
+    )

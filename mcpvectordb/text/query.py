@@ -1,7 +1,8 @@
 """Words, in the index and in queries: pure text in, FTS5 text out.
 
-FTS5's unicode61 makes one token of a run of Chinese, Japanese or Korean characters, and of parseHTMLDocument; both are
-broken up here the same way when text is indexed and when it is asked for.
+FTS5's unicode61 makes one token of a run of Chinese, Japanese or Korean characters, and of
+parseHTMLDocument; both are broken up here the same way when text is indexed and when it is asked
+for.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ T = TypeVar("T")
 
 MAX_QUERY_CHARACTERS = 2_000
 MAX_DISTINCT_TERMS = 64
-MAX_JOINED = 32  # words that must or may stand in one text: for those that have them all, each costs more than the one before
+# words that must or may stand in one text: for those that have them all, each costs more than the
+# one before
+MAX_JOINED = 32
 MAX_REPEATS = 4  # a repeated word is signal, but 64 copies of a common one cost a second
 
 CJK = re.compile(
@@ -32,28 +35,39 @@ _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
 _PIECE = re.compile(r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
 
 STOP_WORDS = frozenset(
-    """a about above after again against all also am an and any are aren't as at be because been before being below
-    between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each either
-    else ever every few for from further get gets getting give given gives go goes going got had hadn't has hasn't have
-    haven't having he her here hers herself him himself his how however i if in into is isn't it it's its itself just
-    let like many may me might more most much must my myself need no nor not of off on once one only or other others our
-    ours ourselves out over own per please same shall she should shouldn't show since so some such tell than that that's
-    the their theirs them themselves then there there's these they this those through thus to too under until up upon us
-    use used using very via want was wasn't we well were weren't what what's when where where's whether which while who
-    who's whom whose why will with within without won't would wouldn't yet you your yours yourself yourselves""".split()
+    """
+        a about above after again against all also am an and any are aren't as at be because been
+        before being below between both but by can can't cannot could couldn't did didn't do does
+        doesn't doing don't down during each either else ever every few for from further get gets
+        getting give given gives go goes going got had hadn't has hasn't have haven't having he her
+        here hers herself him himself his how however i if in into is isn't it it's its itself just
+        let like many may me might more most much must my myself need no nor not of off on once one
+        only or other others our ours ourselves out over own per please same shall she should
+        shouldn't show since so some such tell than that that's the their theirs them themselves
+        then there there's these they this those through thus to too under until up upon us use used
+        using very via want was wasn't we well were weren't what what's when where where's whether
+        which while who who's whom whose why will with within without won't would wouldn't yet you
+        your yours yourself yourselves
+    """.split()
 )
 
 
 def indexed(text: str) -> str:
-    """What FTS5 is given for a text: CJK runs as overlapping pairs, and the parts of identifiers after the text."""
+    """What FTS5 is given for a text: CJK runs as overlapping pairs, and the parts of identifiers
+    after the text.
+    """
     parts = [part for word in CAMEL.findall(text) for part in humps(word)]
-    return CJK.sub(lambda run: f" {' '.join(pairs(run[0]))} ", text) + ("\n" + " ".join(parts) if parts else "")
+    return CJK.sub(lambda run: f" {' '.join(pairs(run[0]))} ", text) + (
+        "\n" + " ".join(parts) if parts else ""
+    )
 
 
 def foreign(text: str) -> bool:
     """Whether a text is for the most part in letters other than Latin ones."""
     letters: list[str] = _LETTER.findall(text)
-    return 2 * sum(letter > "\u024f" and not "\u1e00" <= letter <= "\u1eff" for letter in letters) > len(letters)
+    return 2 * sum(
+        letter > "\u024f" and not "\u1e00" <= letter <= "\u1eff" for letter in letters
+    ) > len(letters)
 
 
 def humps(identifier: str) -> list[str]:
@@ -63,9 +77,11 @@ def humps(identifier: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A person's query, each part an FTS5 phrase. `match` ranks; `required` and `excluded` bind results found by meaning too.
+    """A person's query, each part an FTS5 phrase. `match` ranks; `required` and `excluded` bind
+    results found by meaning too.
 
-    `exact` says that the query is nothing but codes such as E-4021 or 1.0.21, which only words can tell apart.
+    `exact` says that the query is nothing but codes such as E-4021 or 1.0.21, which only words can
+    tell apart.
     """
 
     terms: tuple[str, ...] = ()  # any of them will do, and one that is repeated counts as often
@@ -91,13 +107,19 @@ class Query:
 
 
 def parse(text: str) -> Query:
-    """Read any string as a query: words, "quoted phrases", -exclusions. Nothing a person types is an error."""
+    """Read any string as a query: words, "quoted phrases", -exclusions. Nothing a person types is
+    an error.
+    """
     words: list[str] = []
     phrases: list[str] = []
     excluded: list[str] = []
     for piece in _PIECE.finditer(text[:MAX_QUERY_CHARACTERS].replace("\x00", " ")):
         phrase = piece["phrase"]
-        tokens = [quote(phrase)] if phrase is not None else [quote(term) for term in _terms(piece["word"])]
+        tokens = (
+            [quote(phrase)]
+            if phrase is not None
+            else [quote(term) for term in _terms(piece["word"])]
+        )
         tokens = [token for token in tokens if token]
         (excluded if piece["minus"] else phrases if phrase is not None else words).extend(tokens)
     if not words and not phrases:
@@ -123,7 +145,9 @@ def quote(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word or a phrase to look for; with `prefix` its last word may be the beginning of a longer one."""
+    """A word or a phrase to look for; with `prefix` its last word may be the beginning of a longer
+    one.
+    """
 
     text: str
     prefix: bool = False
@@ -137,7 +161,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One way to read a query: an FTS5 expression, and the terms in it that a text can be found by."""
+    """One way to read a query: an FTS5 expression, and the terms in it that a text can be found
+    by.
+    """
 
     expression: str
     terms: tuple[Term, ...]
@@ -145,14 +171,18 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query's readings, to be tried until one finds something; `note` says what was not done as asked."""
+    """A query's readings, to be tried until one finds something; `note` says what was not done as
+    asked.
+    """
 
     readings: tuple[Reading, ...] = ()
     note: str = ""
 
 
 def match(text: str) -> Asked:
-    """All words of a query, stop words too; then, for when that finds nothing, any of its telling words."""
+    """All words of a query, stop words too; then, for when that finds nothing, any of its telling
+    words.
+    """
     words, note = _few(*_bounded_words(text))
     parts = [Term(part) for word in words for part in _terms(word)]
     telling = [part for part in parts if part.text.casefold() not in STOP_WORDS] or parts
@@ -163,7 +193,9 @@ def match(text: str) -> Asked:
 def prefix(text: str) -> Asked:
     """All words of a query, each by its beginning; a letter beside other words is a word."""
     words, note = _few(*_bounded_words(text))
-    return _asked([Term(word, prefix=len(words) == 1 or not is_letter(word)) for word in words], note)
+    return _asked(
+        [Term(word, prefix=len(words) == 1 or not is_letter(word)) for word in words], note
+    )
 
 
 def phrase(text: str) -> Asked:
@@ -182,13 +214,20 @@ class Wanted:
     @property
     def telling(self) -> Wanted:
         """The same without stop words."""
-        return replace(self, terms=tuple(term for term in self.terms if _bare(term.text).casefold() not in STOP_WORDS))
+        return replace(
+            self,
+            terms=tuple(
+                term for term in self.terms if _bare(term.text).casefold() not in STOP_WORDS
+            ),
+        )
 
 
 def wanted(text: str) -> Wanted:
-    """All words of a query, each by its beginning; "phrases" and words with hyphens or dots as they stand; -exclusions.
+    """All words of a query, each by its beginning; "phrases" and words with hyphens or dots as they
+    stand; -exclusions.
 
-    A letter beside other words is a word, not the beginning of all that begin so. Exclusions alone ask for nothing.
+    A letter beside other words is a word, not the beginning of all that begin so. Exclusions alone
+    ask for nothing.
     """
     terms: list[Term] = []
     excluded: list[Term] = []
@@ -203,10 +242,19 @@ def wanted(text: str) -> Wanted:
 
 
 def visible(text: str) -> list[str]:
-    """What to look for in lines of text because of a query, in lower case: its telling words, and parts of CJK runs."""
-    terms = [term.casefold() for minus, phrase, word in _pieces(text) if not minus
-             for term in (_WORD.findall(phrase) if phrase else _terms(word)) if _WORD.search(term)]
-    return list(dict.fromkeys([term for term in terms if term not in STOP_WORDS] or terms))[:MAX_DISTINCT_TERMS]
+    """What to look for in lines of text because of a query, in lower case: its telling words, and
+    parts of CJK runs.
+    """
+    terms = [
+        term.casefold()
+        for minus, phrase, word in _pieces(text)
+        if not minus
+        for term in (_WORD.findall(phrase) if phrase else _terms(word))
+        if _WORD.search(term)
+    ]
+    return list(dict.fromkeys([term for term in terms if term not in STOP_WORDS] or terms))[
+        :MAX_DISTINCT_TERMS
+    ]
 
 
 def _pieces(text: str) -> Iterator[tuple[bool, str, str]]:
@@ -219,11 +267,15 @@ def _bounded_words(text: str) -> tuple[list[str], str]:
     words = text[:MAX_QUERY_CHARACTERS].replace("\x00", " ").split()
     if len(text) <= MAX_QUERY_CHARACTERS:
         return words, ""
-    return words[:-1] or words, f"only the first {MAX_QUERY_CHARACTERS:,} characters of the query were read"
+    return words[
+        :-1
+    ] or words, f"only the first {MAX_QUERY_CHARACTERS:,} characters of the query were read"
 
 
 def is_letter(text: str) -> bool:
-    """Whether a text is a single letter, CJK apart: very many words begin with it, and to look for them all costs much."""
+    """Whether a text is a single letter, CJK apart: very many words begin with it, and to look for
+    them all costs much.
+    """
     return len(letters := "".join(_WORD.findall(text))) == 1 and not CJK.search(letters)
 
 
@@ -245,12 +297,16 @@ def _reading(terms: Sequence[Term], operator: str) -> Reading:
 
 
 def pairs(run: str) -> list[str]:
-    """Every character of a CJK run with its neighbour; the last one stands alone, so that each begins a token."""
-    return [run[i:i + 2] for i in range(len(run))]
+    """Every character of a CJK run with its neighbour; the last one stands alone, so that each
+    begins a token.
+    """
+    return [run[i : i + 2] for i in range(len(run))]
 
 
 def _inner_pairs(run: str) -> list[str]:
-    """The pairs to ask for: a run's last character may have another neighbour in the text that is looked for."""
+    """The pairs to ask for: a run's last character may have another neighbour in the text that is
+    looked for.
+    """
     return pairs(run)[:-1] or [run]
 
 
@@ -294,7 +350,9 @@ def _cjk_terms(word: str) -> Iterator[str]:
 
 
 def _is_code(word: str) -> bool:
-    """Whether the parts of a word only mean something together: E-4021, 1.0.21, 192.168.0.1, v2_final."""
+    """Whether the parts of a word only mean something together: E-4021, 1.0.21, 192.168.0.1,
+    v2_final.
+    """
     return any(character.isdigit() for character in word) and bool(_WORD.search(word))
 
 

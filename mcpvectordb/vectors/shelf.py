@@ -15,7 +15,17 @@ from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import Group
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.metadata import decode, encode, storable
-from mcpvectordb.records import Added, AddedMany, Condition, Hit, Namespace, Results, Scores, Store, Vector
+from mcpvectordb.records import (
+    Added,
+    AddedMany,
+    Condition,
+    Hit,
+    Namespace,
+    Results,
+    Scores,
+    Store,
+    Vector,
+)
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.store import Chosen, Shelved, VectorIndex
@@ -32,36 +42,66 @@ MAX_ID = 4_096
 
 _STORE = "(SELECT name FROM stores WHERE key = v.store)"
 _FIELDS = {"id": "v.id", "store": _STORE, "namespace": "v.namespace", "dimension": "v.dimension"}
-_SELECT = (f"SELECT v.key, v.id, {_STORE}, v.namespace, v.dimension, e.embedding, v.metadata "
-           "FROM vectors v JOIN vector_embeddings e ON e.vector = v.key")
+_SELECT = (
+    f"SELECT v.key, v.id, {_STORE}, v.namespace, v.dimension, e.embedding, v.metadata "
+    "FROM vectors v JOIN vector_embeddings e ON e.vector = v.key"
+)
 
 
 class Vectors:
     """`Database.vectors`.
 
-    An embedding is a list, a tuple or an array of 1 to 16,384 finite numbers; vectors of several dimensions may share
-    a store. An id is unique in its namespace of its store. A store is made by the first vector that is added to it, and
-    its metric ("cosine" unless another is named then) stays as it is. Numbers come back exactly as they were given; those
-    of float32 arrays take half the room of others.
+    An embedding is a list, a tuple or an array of 1 to 16,384 finite numbers; vectors of several
+    dimensions may share a store. An id is unique in its namespace of its store. A store is made by
+    the first vector that is added to it, and its metric ("cosine" unless another is named then)
+    stays as it is. Numbers come back exactly as they were given; those of float32 arrays take half
+    the room of others.
     """
 
     def __init__(self, file: File, index: VectorIndex) -> None:
         self._file, self._index = file, index
 
-    def add(self, id: str, embedding: Embedding, *, store: str = "default", namespace: str = "",
-            metadata: Mapping[str, Any] | None = None, metric: str | None = None) -> Added:
-        """Store an embedding; one with the same id is replaced wholly, metadata too, and keeps its place among equals."""
+    def add(
+        self,
+        id: str,
+        embedding: Embedding,
+        *,
+        store: str = "default",
+        namespace: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        metric: str | None = None,
+    ) -> Added:
+        """Store an embedding; one with the same id is replaced wholly, metadata too, and keeps its
+        place among equals.
+        """
         group, encoded = arrays.one(embedding), encode(metadata)
         updated = self._put([_checked_id(id, "id")], [encoded], [group], store, namespace, metric)
-        row = (0, id, store, namespace, group.dimension, arrays.packed(group.rows)[0].tobytes(), encoded)
+        row = (
+            0,
+            id,
+            store,
+            namespace,
+            group.dimension,
+            arrays.packed(group.rows)[0].tobytes(),
+            encoded,
+        )
         return Added(status="updated" if updated else "added", vector=_vector(row))
 
-    def add_many(self, ids: Iterable[str], embeddings: Embeddings, *, store: str = "default", namespace: str = "",
-                 metadata: Sequence[Mapping[str, Any] | None] | None = None, metric: str | None = None) -> AddedMany:
-        """Store many embeddings, the rows of a matrix or of a list, with one id (and metadata) for each: all or none.
+    def add_many(
+        self,
+        ids: Iterable[str],
+        embeddings: Embeddings,
+        *,
+        store: str = "default",
+        namespace: str = "",
+        metadata: Sequence[Mapping[str, Any] | None] | None = None,
+        metric: str | None = None,
+    ) -> AddedMany:
+        """Store many embeddings, the rows of a matrix or of a list, with one id (and metadata) for
+        each: all or none.
 
-        It is one transaction, and other writers wait for its end: for millions of rows call it for some tens of
-        thousands at a time.
+        It is one transaction, and other writers wait for its end: for millions of rows call it for
+        some tens of thousands at a time.
         """
         names = _checked_ids(ids)
         groups = arrays.many(embeddings)
@@ -74,39 +114,78 @@ class Vectors:
         """The vector with this id; raises NotFound."""
         where = (_checked_store(store), _checked_namespace(namespace), storable(id, "id"))
         with self._file.reading() as sql:
-            row = sql.execute(f"{_SELECT} WHERE v.store = (SELECT key FROM stores WHERE name = ?) "
-                              "AND v.namespace = ? AND v.id = ?", where).fetchone()
+            row = sql.execute(
+                f"{_SELECT} WHERE v.store = (SELECT key FROM stores WHERE name = ?) "
+                "AND v.namespace = ? AND v.id = ?",
+                where,
+            ).fetchone()
         if row is None:
-            raise NotFound(f"no vector has the id {id!r} in the store {store!r}, namespace {namespace!r}")
+            raise NotFound(
+                f"no vector has the id {id!r} in the store {store!r}, namespace {namespace!r}"
+            )
         return _vector(row)
 
-    def browse(self, *, store: str | None = "default", namespace: str | None = None, where: Where | None = None,
-               limit: int = 20, offset: int = 0) -> list[Vector]:
+    def browse(
+        self,
+        *,
+        store: str | None = "default",
+        namespace: str | None = None,
+        where: Where | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[Vector]:
         """Vectors of a store (or, with None, of all) that fulfil all conditions, newest first."""
         checked_page(limit, offset)
         chosen = _chosen(store, namespace, where)
         with self._file.reading() as sql:
-            return [_vector(row) for row in sql.execute(
-                f"{_SELECT} WHERE {chosen.sql} ORDER BY v.key DESC LIMIT ? OFFSET ?", (*chosen.bindings, limit, offset))]
+            return [
+                _vector(row)
+                for row in sql.execute(
+                    f"{_SELECT} WHERE {chosen.sql} ORDER BY v.key DESC LIMIT ? OFFSET ?",
+                    (*chosen.bindings, limit, offset),
+                )
+            ]
 
-    def count(self, *, store: str | None = "default", namespace: str | None = None, where: Where | None = None) -> int:
-        """How many vectors of a store (or, with None, of all) fulfil all conditions: those that a search would rank."""
+    def count(
+        self,
+        *,
+        store: str | None = "default",
+        namespace: str | None = None,
+        where: Where | None = None,
+    ) -> int:
+        """How many vectors of a store (or, with None, of all) fulfil all conditions: those that a
+        search would rank.
+        """
         chosen = _chosen(store, namespace, where)
         with self._file.reading() as sql:
-            return int(sql.execute(f"SELECT count(*) FROM vectors v WHERE {chosen.sql}", chosen.bindings).get)
+            return int(
+                sql.execute(
+                    f"SELECT count(*) FROM vectors v WHERE {chosen.sql}", chosen.bindings
+                ).get
+            )
 
     def stores(self) -> list[Store]:
         """All stores, by name; an emptied one keeps its name and metric."""
         with self._file.reading() as sql:
-            return [Store(name=name, metric=metric, vectors=vectors) for name, metric, vectors in sql.execute(
-                "SELECT name, metric, (SELECT count(*) FROM vectors WHERE store = s.key) FROM stores s ORDER BY name")]
+            return [
+                Store(name=name, metric=metric, vectors=vectors)
+                for name, metric, vectors in sql.execute(
+                    "SELECT name, metric, (SELECT count(*) FROM vectors WHERE store = s.key) FROM "
+                    "stores s ORDER BY name"
+                )
+            ]
 
     def namespaces(self, store: str = "default") -> list[Namespace]:
         """The namespaces of a store that have vectors, by name."""
         with self._file.reading() as sql:
-            return [Namespace(name=name, vectors=vectors) for name, vectors in sql.execute(
-                "SELECT namespace, count(*) FROM vectors WHERE store = (SELECT key FROM stores WHERE name = ?) "
-                "GROUP BY namespace ORDER BY namespace", (_checked_store(store),))]
+            return [
+                Namespace(name=name, vectors=vectors)
+                for name, vectors in sql.execute(
+                    "SELECT namespace, count(*) FROM vectors WHERE store = (SELECT key FROM "
+                    "stores WHERE name = ?) GROUP BY namespace ORDER BY namespace",
+                    (_checked_store(store),),
+                )
+            ]
 
     def delete(self, id: str, *, store: str = "default", namespace: str = "") -> bool:
         """Remove a vector; whether there was one with this id."""
@@ -115,38 +194,69 @@ class Vectors:
             shelved = _shelved(sql, store)
             return shelved is not None and self._index.remove(sql, shelved, namespace, id)
 
-    def search(self, embedding: Embedding, *, store: str = "default", namespace: str | None = None,
-               where: Where | None = None, limit: int = 10) -> Results[Vector]:
-        """The vectors of a store nearest to an embedding by the store's metric; conditions apply before the cut to `limit`.
+    def search(
+        self,
+        embedding: Embedding,
+        *,
+        store: str = "default",
+        namespace: str | None = None,
+        where: Where | None = None,
+        limit: int = 10,
+    ) -> Results[Vector]:
+        """The vectors of a store nearest to an embedding by the store's metric; conditions apply
+        before the cut to `limit`.
 
-        A score is higher for what is nearer: the cosine (-1 to 1), the dot product, or the Euclidean distance below zero
-        (-2.5 for a distance of 2.5); `scores.vector` is the metric's own figure. Equal ones come in the order in which
-        they were added. Vectors of another dimension score 0 and follow after all others without a rank; where
-        distances are asked for they are left out. Up to 5,000 vectors, and always by dot product and distance, the
-        ranking is exact; above, by cosine, it is exact among the candidates that the index chooses. An unknown store is
-        an empty one.
+        A score is higher for what is nearer: the cosine (-1 to 1), the dot product, or the
+        Euclidean distance below zero (-2.5 for a distance of 2.5); `scores.vector` is the metric's
+        own figure. Equal ones come in the order in which they were added. Vectors of another
+        dimension score 0 and follow after all others without a rank; where distances are asked for
+        they are left out. Up to 5,000 vectors, and always by dot product and distance, the ranking
+        is exact; above, by cosine, it is exact among the candidates that the index chooses. An
+        unknown store is an empty one.
         """
         return self._search([arrays.one(embedding)], store, namespace, where, limit)[0]
 
-    def search_many(self, embeddings: Embeddings, *, store: str = "default", namespace: str | None = None,
-                    where: Where | None = None, limit: int = 10) -> list[Results[Vector]]:
+    def search_many(
+        self,
+        embeddings: Embeddings,
+        *,
+        store: str = "default",
+        namespace: str | None = None,
+        where: Where | None = None,
+        limit: int = 10,
+    ) -> list[Results[Vector]]:
         """What `search` finds for each embedding, in their order and in one view of the file."""
         return self._search(arrays.many(embeddings), store, namespace, where, limit)
 
-    def _put(self, ids: list[str], encoded: list[str], groups: Sequence[Group], store: str, namespace: str,
-             metric: str | None) -> int:
+    def _put(
+        self,
+        ids: list[str],
+        encoded: list[str],
+        groups: Sequence[Group],
+        store: str,
+        namespace: str,
+        metric: str | None,
+    ) -> int:
         _checked_store(store), _checked_namespace(namespace)
         if metric is not None and (not isinstance(metric, str) or metric not in METRICS):
             raise InvalidInput(f"metric must be {', '.join(METRICS)}, not {metric!r}")
         with self._file.writing() as sql:
             shelved = _shelved(sql, store) or _new_store(sql, store, metric or "cosine")
             if metric not in (None, shelved.metric):
-                raise InvalidInput(f"the store {store!r} ranks by {shelved.metric}, which cannot be changed to {metric}: "
-                                   "use another store")
+                raise InvalidInput(
+                    f"the store {store!r} ranks by {shelved.metric}, which cannot be changed to "
+                    f"{metric}: use another store"
+                )
             return self._index.put(sql, shelved, namespace, ids, encoded, groups)
 
-    def _search(self, groups: Sequence[Group], store: str, namespace: str | None, where: Where | None,
-                limit: int) -> list[Results[Vector]]:
+    def _search(
+        self,
+        groups: Sequence[Group],
+        store: str,
+        namespace: str | None,
+        where: Where | None,
+        limit: int,
+    ) -> list[Results[Vector]]:
         checked_page(limit, 0)
         _checked_store(store)
         chosen = _chosen(None, namespace, where)
@@ -156,21 +266,37 @@ class Vectors:
                 for group in groups:
                     found |= self._ranked(sql, shelved, group, chosen, limit)
             vectors = _vectors(sql, {key for rows in found.values() for key, _, _ in rows})
-        return [Results(hits=tuple(Hit(item=vectors[key], score=score, scores=scores)
-                                   for key, score, scores in found.get(position, ())), legs=("vector",))
-                for position in range(sum(len(group.positions) for group in groups))]
+        return [
+            Results(
+                hits=tuple(
+                    Hit(item=vectors[key], score=score, scores=scores)
+                    for key, score, scores in found.get(position, ())
+                ),
+                legs=("vector",),
+            )
+            for position in range(sum(len(group.positions) for group in groups))
+        ]
 
-    def _ranked(self, sql: apsw.Connection, store: Shelved, group: Group, chosen: Chosen,
-                limit: int) -> dict[int, list[tuple[int, float, Scores]]]:
+    def _ranked(
+        self, sql: apsw.Connection, store: Shelved, group: Group, chosen: Chosen, limit: int
+    ) -> dict[int, list[tuple[int, float, Scores]]]:
         """(key, score, scores) of what is nearest to each row of the group, by its position."""
         nearest = self._index.nearest(sql, store, group.rows, chosen, limit)
-        missing = 0 if store.metric == "euclidean" else limit - len(nearest[0])  # all queries rank the same rows
+        missing = (
+            0 if store.metric == "euclidean" else limit - len(nearest[0])
+        )  # all queries rank the same rows
         others = self._index.others(sql, store, group.dimension, chosen, missing) if missing else []
         figure = abs if store.metric == "euclidean" else float
-        return {position: [
-            *((key, score, Scores(vector=figure(score), vector_rank=rank)) for rank, (key, score) in enumerate(ranked, 1)),
-            *((key, 0.0, Scores(vector=0.0)) for key in others),
-        ] for position, ranked in zip(group.positions, nearest, strict=True)}
+        return {
+            position: [
+                *(
+                    (key, score, Scores(vector=figure(score), vector_rank=rank))
+                    for rank, (key, score) in enumerate(ranked, 1)
+                ),
+                *((key, 0.0, Scores(vector=0.0)) for key in others),
+            ]
+            for position, ranked in zip(group.positions, nearest, strict=True)
+        }
 
 
 def _shelved(sql: apsw.Connection, store: str) -> Shelved | None:
@@ -184,16 +310,23 @@ def _new_store(sql: apsw.Connection, name: str, metric: str) -> Shelved:
 
 
 def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:
-    rows = sql.execute(f"{_SELECT} WHERE v.key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),))
+    rows = sql.execute(
+        f"{_SELECT} WHERE v.key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
+    )
     found = {row[0]: _vector(row) for row in rows}
     if missing := set(keys) - found.keys():
-        raise Damaged(f"the index names vector {min(missing)}, which is not there: run `mcpvectordb check`, then `salvage`")
+        raise Damaged(
+            f"the index names vector {min(missing)}, which is not there: run `mcpvectordb check`, "
+            f"then `salvage`"
+        )
     return found
 
 
 def _vector(row: Sequence[Any]) -> Vector:
     _, id, store, namespace, dimension, raw, text = row
-    return Vector(id=id, store=store, namespace=namespace, dimension=dimension, raw=raw, metadata=decode(text))
+    return Vector(
+        id=id, store=store, namespace=namespace, dimension=dimension, raw=raw, metadata=decode(text)
+    )
 
 
 def _chosen(store: str | None, namespace: str | None, where: Where | None) -> Chosen:
@@ -223,12 +356,16 @@ def _checked_ids(ids: Iterable[str]) -> list[str]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidInput(f"ids must be a list of texts, not a {type(ids).__name__}")
     names = list(ids)
-    if not all(type(id) is str and id.isascii() and id.strip() and len(id) <= MAX_ID for id in names):  # quickly seen
+    if not all(
+        type(id) is str and id.isascii() and id.strip() and len(id) <= MAX_ID for id in names
+    ):  # quickly seen
         names = [_checked_id(id, f"ids[{position}]") for position, id in enumerate(names)]
     last = {id: position for position, id in enumerate(names)}
     if len(last) < len(names):
         twice = next(position for position, id in enumerate(names) if last[id] != position)
-        raise InvalidInput(f"ids[{twice}] and ids[{last[names[twice]]}] are the same: {names[twice]!r}")
+        raise InvalidInput(
+            f"ids[{twice}] and ids[{last[names[twice]]}] are the same: {names[twice]!r}"
+        )
     return names
 
 
@@ -242,7 +379,9 @@ def _encoded_all(given: Sequence[Mapping[str, Any] | None] | None, count: int) -
     if given is None:
         return ["{}"] * count
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
-        raise InvalidInput(f"metadata must be a list with an object for each id, not a {type(given).__name__}")
+        raise InvalidInput(
+            f"metadata must be a list with an object for each id, not a {type(given).__name__}"
+        )
     _same_length("metadata", len(given), count)
     return [encode(each, f"metadata[{position}]") for position, each in enumerate(given)]
 

@@ -1,8 +1,8 @@
 """The vectors of the file and their codes: written, taken out, ranked and kept in step.
 
-The tables vectors and vector_embeddings are the truth. A part (one dimension of one store) whose store ranks by cosine
-gets a vec0 table once it has some hundred rows; every other part is always compared exactly.
-All methods work inside the caller's transaction.
+The tables vectors and vector_embeddings are the truth. A part (one dimension of one store) whose
+store ranks by cosine gets a vec0 table once it has some hundred rows; every other part is always
+compared exactly. All methods work inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -25,9 +25,16 @@ if TYPE_CHECKING:
     from mcpvectordb.index.arrays import Floats
 
 
-CODED_ROWS = 500  # so many are quickly compared one by one; of more, a process that lives on keeps the codes in memory
-FILTERED = Source(rows="vectors v", of_group="v.part = {group}", id="v.key", fields={"namespace": "v.namespace"},
-                  metadata="v.metadata")
+# so many are quickly compared one by one; of more, a process that lives on keeps the codes in
+# memory
+CODED_ROWS = 500
+FILTERED = Source(
+    rows="vectors v",
+    of_group="v.part = {group}",
+    id="v.key",
+    fields={"namespace": "v.namespace"},
+    metadata="v.metadata",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,9 @@ class Shelved:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A condition on vectors `v` in SQL ("1" for all) with its bindings, and the conditions that it is made of."""
+    """A condition on vectors `v` in SQL ("1" for all) with its bindings, and the conditions that it
+    is made of.
+    """
 
     sql: str
     bindings: tuple[Any, ...]
@@ -48,8 +57,15 @@ class Chosen:
 
     def allowed(self, part: int) -> Allowed:
         """The keys of the vectors of a part that fulfil it."""
-        return Allowed() if self.sql == "1" else Allowed(
-            f"SELECT v.key FROM vectors v WHERE v.part = ? AND {self.sql}", (part, *self.bindings), self.conditions)
+        return (
+            Allowed()
+            if self.sql == "1"
+            else Allowed(
+                f"SELECT v.key FROM vectors v WHERE v.part = ? AND {self.sql}",
+                (part, *self.bindings),
+                self.conditions,
+            )
+        )
 
 
 def part(store: int, dimension: int) -> int:
@@ -63,17 +79,28 @@ class VectorIndex:
     def __init__(self, residents: Residents | None = None) -> None:
         self._meaning = Meaning("vector", "vector_values", "key", "part", residents, FILTERED)
 
-    def put(self, sql: apsw.Connection, store: Shelved, namespace: str, ids: Sequence[str], metadata: Sequence[str],
-            groups: Sequence[Group]) -> int:
-        """Write vectors whose ids differ from each other; how many were there before: they keep their place."""
+    def put(
+        self,
+        sql: apsw.Connection,
+        store: Shelved,
+        namespace: str,
+        ids: Sequence[str],
+        metadata: Sequence[str],
+        groups: Sequence[Group],
+    ) -> int:
+        """Write vectors whose ids differ from each other; how many were there before: they keep
+        their place.
+        """
         coded = self._coded(sql, store, groups)
         keys, known = _claim(sql, store.key, namespace, ids, metadata, groups)
         self._forget(sql, known, coded)
         for group in groups:
             chosen = [keys[position] for position in group.positions]
-            sql.executemany("INSERT INTO vector_embeddings (vector, embedding) VALUES (?, ?) "
-                            "ON CONFLICT (vector) DO UPDATE SET embedding = excluded.embedding",
-                            zip(chosen, arrays.packed(group.rows), strict=True))
+            sql.executemany(
+                "INSERT INTO vector_embeddings (vector, embedding) VALUES (?, ?) "
+                "ON CONFLICT (vector) DO UPDATE SET embedding = excluded.embedding",
+                zip(chosen, arrays.packed(group.rows), strict=True),
+            )
             if (own := part(store.key, group.dimension)) in coded:
                 self._meaning.add_many(sql, own, chosen, group.rows)
         return len(known)
@@ -85,17 +112,29 @@ class VectorIndex:
         sql.executemany("DELETE FROM vectors WHERE key = ?", ((key,) for key, _ in known))
         return bool(known)
 
-    def nearest(self, sql: apsw.Connection, store: Shelved, queries: Floats, chosen: Chosen, limit: int) -> list[Ranked]:
-        """The vectors of the queries' dimension nearest to each query, as (key, score), best first."""
+    def nearest(
+        self, sql: apsw.Connection, store: Shelved, queries: Floats, chosen: Chosen, limit: int
+    ) -> list[Ranked]:
+        """The vectors of the queries' dimension nearest to each query, as (key, score), best
+        first.
+        """
         own = part(store.key, queries.shape[1])
-        return self._meaning.nearest_each(sql, own, queries, chosen.allowed(own), limit, store.metric)
+        return self._meaning.nearest_each(
+            sql, own, queries, chosen.allowed(own), limit, store.metric
+        )
 
-    def others(self, sql: apsw.Connection, store: Shelved, dimension: int, chosen: Chosen, limit: int) -> list[int]:
+    def others(
+        self, sql: apsw.Connection, store: Shelved, dimension: int, chosen: Chosen, limit: int
+    ) -> list[int]:
         """The keys of the first vectors of other dimensions."""
-        return [key for (key,) in sql.execute(
-            f"SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
-            f"WHERE v.store = ? AND v.dimension <> ? AND {chosen.sql} ORDER BY v.key LIMIT ?",
-            (store.key, dimension, *chosen.bindings, limit))]
+        return [
+            key
+            for (key,) in sql.execute(
+                f"SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
+                f"WHERE v.store = ? AND v.dimension <> ? AND {chosen.sql} ORDER BY v.key LIMIT ?",
+                (store.key, dimension, *chosen.bindings, limit),
+            )
+        ]
 
     # Keeping.
 
@@ -113,12 +152,16 @@ class VectorIndex:
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """What is wrong with the vectors and their codes, in words."""
-        for (key,) in sql.execute("SELECT key FROM vectors WHERE key NOT IN (SELECT vector FROM vector_embeddings)"):
+        for (key,) in sql.execute(
+            "SELECT key FROM vectors WHERE key NOT IN (SELECT vector FROM vector_embeddings)"
+        ):
             yield f"vectors: {key} has no embedding"
         coded = set(self._meaning.coded(sql))
         for store, dimension in _parts(sql):
             own = part(store.key, dimension)
-            yield from (self._meaning.problems if own in coded else self._meaning.flaws)(sql, own, dimension)
+            yield from (self._meaning.problems if own in coded else self._meaning.flaws)(
+                sql, own, dimension
+            )
             coded.discard(own)
         for left in sorted(coded):  # parts without a single vector
             yield from self._meaning.problems(sql, left, left % 100_000)
@@ -133,7 +176,9 @@ class VectorIndex:
                 coded.append(own)
         return coded
 
-    def _forget(self, sql: apsw.Connection, known: Sequence[tuple[int, int]], coded: Sequence[int]) -> None:
+    def _forget(
+        self, sql: apsw.Connection, known: Sequence[tuple[int, int]], coded: Sequence[int]
+    ) -> None:
         for own in coded:
             self._meaning.remove(sql, own, [key for key, its in known if its == own])
 
@@ -143,19 +188,34 @@ def _pays(sql: apsw.Connection, store: Shelved, dimension: int, more: int = 0) -
     if store.metric != "cosine" or dimension > vector.VEC0_DIMENSION:
         return False
     most = min(CODED_ROWS, vector.EXACT_ROWS)
-    count = sql.execute(f"SELECT count(*) FROM (SELECT 1 FROM vectors WHERE part = ? LIMIT {most + 1})",
-                        (part(store.key, dimension),)).get
+    count = sql.execute(
+        f"SELECT count(*) FROM (SELECT 1 FROM vectors WHERE part = ? LIMIT {most + 1})",
+        (part(store.key, dimension),),
+    ).get
     return bool(count + more > most)
 
 
 def _parts(sql: apsw.Connection) -> list[tuple[Shelved, int]]:
-    return [(Shelved(key, metric), dimension) for key, metric, dimension in sql.execute(
-        "SELECT DISTINCT s.key, s.metric, v.dimension FROM vectors v JOIN stores s ON s.key = v.store ORDER BY v.part")]
+    return [
+        (Shelved(key, metric), dimension)
+        for key, metric, dimension in sql.execute(
+            "SELECT DISTINCT s.key, s.metric, v.dimension FROM vectors v JOIN stores s ON s.key = "
+            "v.store ORDER BY v.part"
+        )
+    ]
 
 
-def _claim(sql: apsw.Connection, store: int, namespace: str, ids: Sequence[str], metadata: Sequence[str],
-           groups: Sequence[Group]) -> tuple[list[int], list[tuple[int, int]]]:
-    """The row of each id, new or written anew: the key of each, and (key, old part) of those that were there before."""
+def _claim(
+    sql: apsw.Connection,
+    store: int,
+    namespace: str,
+    ids: Sequence[str],
+    metadata: Sequence[str],
+    groups: Sequence[Group],
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """The row of each id, new or written anew: the key of each, and (key, old part) of those that
+    were there before.
+    """
     dimensions = [0] * len(ids)
     for group in groups:
         dimension = group.dimension
@@ -164,19 +224,35 @@ def _claim(sql: apsw.Connection, store: int, namespace: str, ids: Sequence[str],
     last = sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vectors'").get or 0
     keys = list(range(last + 1, last + 1 + len(ids)))
     before = sql.total_changes()
-    sql.executemany("INSERT INTO vectors (key, store, namespace, id, dimension, metadata) VALUES (?, ?, ?, ?, ?, ?) "
-                    "ON CONFLICT (store, namespace, id) DO NOTHING",
-                    zip(keys, repeat(store), repeat(namespace), ids, dimensions, metadata))
+    sql.executemany(
+        "INSERT INTO vectors (key, store, namespace, id, dimension, metadata) VALUES (?, ?, ?, "
+        "?, ?, ?) ON CONFLICT (store, namespace, id) DO NOTHING",
+        zip(keys, repeat(store), repeat(namespace), ids, dimensions, metadata),
+    )
     if sql.total_changes() - before == len(ids):  # the usual case, without a look-up for each id
         return keys, []
-    known = {id: found for id, found in _known(sql, store, namespace, ids).items() if found[0] <= last}
-    sql.executemany("UPDATE vectors SET dimension = ?, metadata = ? WHERE key = ?", (
-        (its, text, known[id][0]) for id, its, text in zip(ids, dimensions, metadata, strict=True) if id in known))
-    return [known[id][0] if id in known else key for id, key in zip(ids, keys, strict=True)], list(known.values())
+    known = {
+        id: found for id, found in _known(sql, store, namespace, ids).items() if found[0] <= last
+    }
+    sql.executemany(
+        "UPDATE vectors SET dimension = ?, metadata = ? WHERE key = ?",
+        (
+            (its, text, known[id][0])
+            for id, its, text in zip(ids, dimensions, metadata, strict=True)
+            if id in known
+        ),
+    )
+    return [known[id][0] if id in known else key for id, key in zip(ids, keys, strict=True)], list(
+        known.values()
+    )
 
 
-def _known(sql: apsw.Connection, store: int, namespace: str, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
+def _known(
+    sql: apsw.Connection, store: int, namespace: str, ids: Sequence[str]
+) -> dict[str, tuple[int, int]]:
     """(key, part) of those ids that are there."""
-    rows = sql.executemany("SELECT id, key, part FROM vectors WHERE store = ? AND namespace = ? AND id = ?",
-                           ((store, namespace, id) for id in ids))
+    rows = sql.executemany(
+        "SELECT id, key, part FROM vectors WHERE store = ? AND namespace = ? AND id = ?",
+        ((store, namespace, id) for id in ids),
+    )
     return {id: (key, own) for id, key, own in rows}

@@ -1,1 +1,3 @@
-"""How the server is offered: `server.json` for the MCP registry, `manifest.json` for one-click bundles (MCPB)."""
+"""How the server is offered: `server.json` for the MCP registry, `manifest.json` for one-click
+bundles (MCPB).
+"""

@@ -1,7 +1,9 @@
-"""Validate `server.json` and `manifest.json`, and pack the bundle: `python -m mcpvectordb_server.packaging.pack FOLDER`.
+"""Validate `server.json` and `manifest.json`, and pack the bundle: `python -m
+mcpvectordb_server.packaging.pack FOLDER`.
 
-A bundle (.mcpb) is a ZIP file with the manifest on top and the project's source beside it; the host's uv installs what
-the source depends on. It is packed from a checkout, and two packs of one checkout are the same bytes.
+A bundle (.mcpb) is a ZIP file with the manifest on top and the project's source beside it; the
+host's uv installs what the source depends on. It is packed from a checkout, and two packs of one
+checkout are the same bytes.
 """
 
 from __future__ import annotations
@@ -24,8 +26,19 @@ PACKAGES = ("mcpvectordb", "mcpvectordb_server")
 BESIDE = ("pyproject.toml", "README.md", "LICENSE")
 
 _MANIFEST = {
-    "manifest_version", "name", "version", "description", "author", "server", "display_name", "license", "keywords",
-    "user_config", "compatibility", "tools"}
+    "manifest_version",
+    "name",
+    "version",
+    "description",
+    "author",
+    "server",
+    "display_name",
+    "license",
+    "keywords",
+    "user_config",
+    "compatibility",
+    "tools",
+}
 _REQUIRED = {"manifest_version", "name", "version", "description", "author", "server"}
 _OPTION = {"type", "title", "description"}
 
@@ -43,18 +56,30 @@ def problems(manifest: Mapping[str, Any], server: Mapping[str, Any]) -> list[str
 
 def _manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"manifest.json lacks {key}" for key in sorted(_REQUIRED - manifest.keys()))
-    yield from (f"manifest.json has an unknown {key}" for key in sorted(manifest.keys() - _MANIFEST))
+    yield from (
+        f"manifest.json has an unknown {key}" for key in sorted(manifest.keys() - _MANIFEST)
+    )
     if manifest.get("version") != __version__:
-        yield f"manifest.json is for version {manifest.get('version')}, the program is {__version__}"
+        yield (
+            f"manifest.json is for version {manifest.get('version')}, the program is {__version__}"
+        )
     offered = [(tool.name, tool.title) for tool in load("mcpvectordb").tools]
     if [(tool["name"], tool["description"]) for tool in manifest.get("tools", [])] != offered:
-        yield f"manifest.json does not list the tools as they are: {', '.join(name for name, _ in offered)}"
+        yield (
+            "manifest.json does not list the tools as they are: "
+            f"{', '.join(name for name, _ in offered)}"
+        )
     options = manifest.get("user_config", {})
-    yield from (f"manifest.json: the option {name} lacks {', '.join(sorted(_OPTION - option.keys()))}"
-                for name, option in options.items() if not option.keys() >= _OPTION)
+    yield from (
+        f"manifest.json: the option {name} lacks {', '.join(sorted(_OPTION - option.keys()))}"
+        for name, option in options.items()
+        if not option.keys() >= _OPTION
+    )
     used = set(re.findall(r"\$\{user_config\.(\w+)\}", json.dumps(manifest.get("server", {}))))
-    yield from (f"manifest.json: the option {name} is {'not used' if name in options else 'not there'}"
-                for name in sorted(used ^ options.keys()))
+    yield from (
+        f"manifest.json: the option {name} is {'not used' if name in options else 'not there'}"
+        for name in sorted(used ^ options.keys())
+    )
     if not (CHECKOUT / manifest.get("server", {}).get("entry_point", "?")).is_file():
         yield "manifest.json: the entry point is no file of the bundle"
 
@@ -64,20 +89,35 @@ def _server_problems(server: Mapping[str, Any]) -> Iterator[str]:
         yield "server.json: the name must be a reversed domain, a slash and a name"
     if not 1 <= len(server.get("description", "")) <= 100:
         yield "server.json: the description must have 1 to 100 characters"
-    versions = {server.get("version"), *(package.get("version") for package in server.get("packages", []))}
+    versions = {
+        server.get("version"),
+        *(package.get("version") for package in server.get("packages", [])),
+    }
     if versions != {__version__}:
-        yield f"server.json is for version {', '.join(map(str, versions))}, the program is {__version__}"
-    yield from (f"server.json: a package lacks {key}" for package in server.get("packages", [])
-                for key in ("registryType", "identifier", "transport") if key not in package)
+        yield (
+            f"server.json is for version {', '.join(map(str, versions))}, the program is "
+            f"{__version__}"
+        )
+    yield from (
+        f"server.json: a package lacks {key}"
+        for package in server.get("packages", [])
+        for key in ("registryType", "identifier", "transport")
+        if key not in package
+    )
 
 
 def pack(folder: Path) -> Path:
-    """Write the bundle into a folder; its path. InvalidInput says what is wrong with the files, or that this is no checkout."""
+    """Write the bundle into a folder; its path. InvalidInput says what is wrong with the files, or
+    that this is no checkout.
+    """
     manifest = read("manifest.json")
     if found := problems(manifest, read("server.json")):
         raise InvalidInput("; ".join(found))
     if missing := [name for name in BESIDE if not (CHECKOUT / name).is_file()]:
-        raise InvalidInput(f"the bundle is packed from a checkout of the project; {CHECKOUT} has no {', '.join(missing)}")
+        raise InvalidInput(
+            f"the bundle is packed from a checkout of the project; {CHECKOUT} has no "
+            f"{', '.join(missing)}"
+        )
     bundle = folder / f"{manifest['name']}-{manifest['version']}.mcpb"
     with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "manifest.json", HERE / "manifest.json")
@@ -89,12 +129,17 @@ def pack(folder: Path) -> Path:
 def _files() -> Iterator[Path]:
     yield from (CHECKOUT / name for name in BESIDE)
     for package in PACKAGES:
-        yield from (path for path in (CHECKOUT / package).rglob("*")
-                    if path.is_file() and "__pycache__" not in path.parts)
+        yield from (
+            path
+            for path in (CHECKOUT / package).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        )
 
 
 def _add(archive: zipfile.ZipFile, name: str, path: Path) -> None:
-    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # without a time, so that packs can be compared
+    entry = zipfile.ZipInfo(
+        name, (1980, 1, 1, 0, 0, 0)
+    )  # without a time, so that packs can be compared
     entry.external_attr = 0o644 << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, path.read_bytes())

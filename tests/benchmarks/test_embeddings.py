@@ -22,8 +22,13 @@ def test_clustered_vectors_are_the_same_each_time_and_of_length_1() -> None:
 def test_cosines_are_spread_as_those_of_real_embeddings() -> None:
     rows, queries = clustered(10_000, 384, 50)
     ranked = -np.sort(-(queries @ rows.T), axis=1)
-    spread = [float(ranked.mean()), *(float(ranked[:, place - 1].mean()) for place in (10, 100, 1_000))]
-    assert spread == pytest.approx([0.573, 0.778, 0.713, 0.651], abs=0.05)  # of 10,000 passages, embedded by bge-small
+    spread = [
+        float(ranked.mean()),
+        *(float(ranked[:, place - 1].mean()) for place in (10, 100, 1_000)),
+    ]
+    assert spread == pytest.approx(
+        [0.573, 0.778, 0.713, 0.651], abs=0.05
+    )  # of 10,000 passages, embedded by bge-small
     assert (ranked[:, 9] - ranked[:, 10]).max() < 0.1  # no border behind the tenth
 
 
@@ -31,7 +36,11 @@ def test_the_nearest_are_found_among_all_and_within_groups() -> None:
     rows = np.eye(4, dtype=np.float32)
     assert nearest(rows, np.array([[0.1, 0.9, 0.5, 0]], np.float32)) == [{0, 1, 2, 3}]
     rows, queries = clustered(60, 16, 3)
-    assert [{number % 3 for number in found} for found in nearest(rows, queries, 3)] == [{0}, {1}, {2}]
+    assert [{number % 3 for number in found} for found in nearest(rows, queries, 3)] == [
+        {0},
+        {1},
+        {2},
+    ]
     assert nearest(rows, rows[7:8])[0] >= {7}
 
 

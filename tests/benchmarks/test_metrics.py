@@ -1,5 +1,6 @@
-"""The reference values come from trec_eval's own code: ir_measures 0.4.3 on pytrec_eval-terrier 0.5.11, given the `CASES`
-below as qrels and as a run whose scores fall with the rank, with nDCG@10, R@10, R@100 and RR@10 per query.
+"""The reference values come from trec_eval's own code: ir_measures 0.4.3 on pytrec_eval-terrier
+0.5.11, given the `CASES` below as qrels and as a run whose scores fall with the rank, with nDCG@10,
+R@10, R@100 and RR@10 per query.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from benchmarks import metrics
 
 
 def shuffled(documents: int, step: int) -> list[str]:
-    """Every document once, in an order that looks random; step and documents have no common divisor."""
+    """Every document once, in an order that looks random; step and documents have no common
+    divisor.
+    """
     return [f"d{i * step % documents}" for i in range(1, documents + 1)]
 
 
@@ -49,13 +52,19 @@ REFERENCE = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_measures_agree_with_trec_eval(name: str) -> None:
     ranking, judged = CASES[name]
-    found = (metrics.ndcg(ranking, judged, 10), metrics.recall(ranking, judged, 10), metrics.recall(ranking, judged, 100),
-             metrics.reciprocal_rank(ranking, judged, 10))
+    found = (
+        metrics.ndcg(ranking, judged, 10),
+        metrics.recall(ranking, judged, 10),
+        metrics.recall(ranking, judged, 100),
+        metrics.reciprocal_rank(ranking, judged, 10),
+    )
     assert found == pytest.approx(REFERENCE[name], abs=1e-9)
 
 
-@given(st.permutations([f"d{i}" for i in range(8)]), st.dictionaries(st.sampled_from([f"d{i}" for i in range(8)]),
-                                                                     st.integers(0, 3), min_size=1))
+@given(
+    st.permutations([f"d{i}" for i in range(8)]),
+    st.dictionaries(st.sampled_from([f"d{i}" for i in range(8)]), st.integers(0, 3), min_size=1),
+)
 def test_the_ideal_order_is_the_best_there_is(ranking: list[str], judged: dict[str, int]) -> None:
     ideal = sorted(ranking, key=lambda id: -judged.get(id, 0))
     assert metrics.ndcg(ranking, judged, 5) <= metrics.ndcg(ideal, judged, 5) + 1e-12
@@ -69,5 +78,11 @@ def test_without_anything_relevant_every_measure_is_0() -> None:
 
 def test_a_percentile_is_one_of_the_values() -> None:
     values = [5.0, 1.0, 4.0, 2.0, 3.0]
-    assert [metrics.percentile(values, share) for share in (0, 0.2, 0.5, 0.95, 1)] == [1, 1, 3, 5, 5]
+    assert [metrics.percentile(values, share) for share in (0, 0.2, 0.5, 0.95, 1)] == [
+        1,
+        1,
+        3,
+        5,
+        5,
+    ]
     assert not math.isnan(metrics.percentile([7.0], 0.5))

@@ -1,8 +1,10 @@
-"""A frozen little collection through the benchmark and the real model: it fails when ranking breaks.
+"""A frozen little collection through the benchmark and the real model: it fails when ranking
+breaks.
 
-Six of its queries are codes and versions that only words can tell apart, eight say what is meant in words that the passage does
-not have. Measured nDCG@10: hybrid 1.00, vector 0.80, text 0.52. So hybrid falls below the bar when it loses the judgment of
-either leg, and a leg that breaks alone falls below its own.
+Six of its queries are codes and versions that only words can tell apart, eight say what is meant in
+words that the passage does not have. Measured nDCG@10: hybrid 1.00, vector 0.80, text 0.52. So
+hybrid falls below the bar when it loses the judgment of either leg, and a leg that breaks alone
+falls below its own.
 """
 
 from __future__ import annotations
@@ -34,10 +36,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcomes(cache: Path) -> dict[str, quality.Outcome]:
-    return {each.mode: each for each in quality.measure([LITTLE], [MODEL], list(quality.QUICK), cache)}
+    return {
+        each.mode: each for each in quality.measure([LITTLE], [MODEL], list(quality.QUICK), cache)
+    }
 
 
-def test_both_legs_together_put_the_right_passage_first(outcomes: dict[str, quality.Outcome]) -> None:
+def test_both_legs_together_put_the_right_passage_first(
+    outcomes: dict[str, quality.Outcome],
+) -> None:
     assert outcomes["hybrid"].ndcg_10 > BAR
     assert outcomes["hybrid"].recall_10 == 1
 
@@ -55,9 +61,13 @@ def test_an_outcome_says_what_it_was_measured_on(outcomes: dict[str, quality.Out
     assert hybrid.bytes > 30 * 384 * 4
 
 
-def test_a_file_is_made_once_for_the_same_data_and_model(cache: Path, outcomes: dict[str, quality.Outcome]) -> None:
+def test_a_file_is_made_once_for_the_same_data_and_model(
+    cache: Path, outcomes: dict[str, quality.Outcome]
+) -> None:
     collection = load(LITTLE)
-    again = filled(cache, collection.digest, [], Config(model=MODEL))  # an empty corpus could not fill a new one
+    again = filled(
+        cache, collection.digest, [], Config(model=MODEL)
+    )  # an empty corpus could not fill a new one
     assert again.chunks == outcomes["text"].chunks
     other = filled(cache, "other data", [], Config(model=MODEL))
     assert other.path != again.path
@@ -65,27 +75,51 @@ def test_a_file_is_made_once_for_the_same_data_and_model(cache: Path, outcomes: 
 
 
 def test_the_command_prints_json_for_the_modes_and_queries_that_were_asked(
-        cache: Path, outcomes: dict[str, quality.Outcome], capsys: pytest.CaptureFixture[str]) -> None:
-    main(["quality", "--data", str(LITTLE), "--model", MODEL, "--mode", "text", "--queries", "3", "--cache", str(cache),
-          "--json"])
+    cache: Path, outcomes: dict[str, quality.Outcome], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(
+        [
+            "quality",
+            "--data",
+            str(LITTLE),
+            "--model",
+            MODEL,
+            "--mode",
+            "text",
+            "--queries",
+            "3",
+            "--cache",
+            str(cache),
+            "--json",
+        ]
+    )
     (printed,) = json.loads(capsys.readouterr().out)
     assert (printed["mode"], printed["queries"]) == ("text", 3)
 
 
-@pytest.mark.skipif(not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")), reason="the extra quality is not installed")
-def test_a_second_look_keeps_what_is_right_and_takes_its_time(cache: Path, outcomes: dict[str, quality.Outcome]) -> None:
+@pytest.mark.skipif(
+    not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")),
+    reason="the extra quality is not installed",
+)
+def test_a_second_look_keeps_what_is_right_and_takes_its_time(
+    cache: Path, outcomes: dict[str, quality.Outcome]
+) -> None:
     for _ in range(2):  # what the first run found out must not make the second one quick
         (rerank,) = quality.measure([LITTLE], [MODEL], ["rerank"], cache, 4)
         assert rerank.recall_10 == 1
         assert rerank.p50 > 3 * outcomes["hybrid"].p50
 
 
-def test_the_whole_pipeline_of_documents_is_measured_too(cache: Path, outcomes: dict[str, quality.Outcome]) -> None:
+def test_the_whole_pipeline_of_documents_is_measured_too(
+    cache: Path, outcomes: dict[str, quality.Outcome]
+) -> None:
     (query,) = quality.measure([LITTLE], [MODEL], ["query"], cache, 4)
     assert (query.queries, query.recall_10) == (4, 1)
 
 
-def test_reranking_that_cannot_be_done_is_an_error_and_no_figure(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def test_reranking_that_cannot_be_done_is_an_error_and_no_figure(
+    monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
     monkeypatch.setattr(Reranking, "scores", lambda *_: "the model is not here")
     with pytest.raises(InvalidInput, match="nothing can be reranked: the model is not here"):
         list(quality.measure([LITTLE], [MODEL], ["rerank"], cache, 4))

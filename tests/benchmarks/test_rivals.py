@@ -11,13 +11,22 @@ from benchmarks.rivals import OURS, RIVALS, Plan, Runs, recall
 from mcpvectordb import InvalidInput
 
 
-def figures(wall: list[float], cpu: list[float], found: list[list[int]] | None = None) -> dict[str, object]:
+def figures(
+    wall: list[float], cpu: list[float], found: list[list[int]] | None = None
+) -> dict[str, object]:
     return {"nearest": {"wall": wall, "cpu": cpu, "found": found or []}, "peak": 10 * wall[0]}
 
 
 def test_a_figure_is_the_median_of_the_rounds_of_the_median_query() -> None:
-    runs = Runs("x", {}, [figures([1, 2, 3], [9, 9, 9]), figures([7, 8, 9], [9, 9, 9]),
-                          figures([4, 5, 60], [5, 5, 5], [[1], [2], [3]])])
+    runs = Runs(
+        "x",
+        {},
+        [
+            figures([1, 2, 3], [9, 9, 9]),
+            figures([7, 8, 9], [9, 9, 9]),
+            figures([4, 5, 60], [5, 5, 5], [[1], [2], [3]]),
+        ],
+    )
     assert runs.took("nearest") == 5 and runs.took("nearest", "cpu") == 9
     assert runs.took("nearest", share=0.95) == 9
     assert runs.took("nearest", only=[0]) == 4
@@ -26,14 +35,20 @@ def test_a_figure_is_the_median_of_the_rounds_of_the_median_query() -> None:
 
 
 def test_filling_counts_once() -> None:
-    runs = Runs("x", {"add_vectors": {"wall": [5.0], "cpu": [4.0], "found": [None]}}, [figures([1], [1])])
+    runs = Runs(
+        "x", {"add_vectors": {"wall": [5.0], "cpu": [4.0], "found": [None]}}, [figures([1], [1])]
+    )
     assert runs.took("add_vectors") == 5
 
 
 def test_we_are_compared_by_the_clock_and_by_cpu_time() -> None:
-    ours, theirs = Runs(OURS, {}, [figures([2, 4], [1, 1])]), Runs("x", {}, [figures([6, 4], [5, 5])])
-    assert rivals.against(ours, theirs, {"searching": ("nearest", None), "the second": ("nearest", [1])}) == (
-        "Times as fast as x (by CPU time): searching 2.0 (5.0), the second 1.0 (5.0).")
+    ours, theirs = (
+        Runs(OURS, {}, [figures([2, 4], [1, 1])]),
+        Runs("x", {}, [figures([6, 4], [5, 5])]),
+    )
+    assert rivals.against(
+        ours, theirs, {"searching": ("nearest", None), "the second": ("nearest", [1])}
+    ) == ("Times as fast as x (by CPU time): searching 2.0 (5.0), the second 1.0 (5.0).")
 
 
 def test_recall_is_the_share_of_what_could_be_found() -> None:
@@ -42,10 +57,19 @@ def test_recall_is_the_share_of_what_could_be_found() -> None:
     assert recall([[]], [set()]) == 1
 
 
-@pytest.mark.parametrize(("benchmark", "rival", "able"), [
-    ("vectors", "tantivy", "chroma, lancedb, sqlite-vec, qdrant, hnswlib"), ("words", "chroma", "lancedb, tantivy, fts5"),
-    ("hybrid", "fts5", "chroma"), ("growth", "tantivy", "qdrant"), ("ingest", "chroma", "of the rivals none can")])
-def test_a_rival_that_cannot_is_an_error_that_names_those_that_can(benchmark: str, rival: str, able: str) -> None:
+@pytest.mark.parametrize(
+    ("benchmark", "rival", "able"),
+    [
+        ("vectors", "tantivy", "chroma, lancedb, sqlite-vec, qdrant, hnswlib"),
+        ("words", "chroma", "lancedb, tantivy, fts5"),
+        ("hybrid", "fts5", "chroma"),
+        ("growth", "tantivy", "qdrant"),
+        ("ingest", "chroma", "of the rivals none can"),
+    ],
+)
+def test_a_rival_that_cannot_is_an_error_that_names_those_that_can(
+    benchmark: str, rival: str, able: str
+) -> None:
     with pytest.raises(SystemExit, match=rf"{rival} cannot .*{able}"):
         main([benchmark, "--rival", rival])
 
@@ -58,7 +82,10 @@ def test_an_unknown_rival_is_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_none_is_no_rival_and_a_rival_counts_once() -> None:
     assert rivals.chosen(["none"], "nearest", "") == rivals.chosen(None, "nearest", "") == []
-    assert rivals.chosen(["chroma", "chroma", "hnswlib"], "nearest", "search") == ["chroma", "hnswlib"]
+    assert rivals.chosen(["chroma", "chroma", "hnswlib"], "nearest", "search") == [
+        "chroma",
+        "hnswlib",
+    ]
 
 
 def test_every_engine_has_all_it_is_asked_for() -> None:
@@ -78,13 +105,26 @@ def test_an_engine_that_is_installed_is_not_installed_again(tmp_path: Path) -> N
 
 
 def test_an_engine_finds_again_what_another_process_added(tmp_path: Path) -> None:
-    rivals.write(tmp_path, texts=["a dog barks", "a cat sleeps"], questions=[{"any": ["cats"], "all": [], "none": []},
-                                                                              {"any": [], "all": ["a"], "none": ["cat"]}])
+    rivals.write(
+        tmp_path,
+        texts=["a dog barks", "a cat sleeps"],
+        questions=[
+            {"any": ["cats"], "all": [], "none": []},
+            {"any": [], "all": ["a"], "none": ["cat"]},
+        ],
+    )
     plan = Plan(("add_texts",), ("first", "matching", "matching"))
     runs = rivals.measured(tmp_path, tmp_path, {OURS: plan, "fts5": plan}, 2)
     for each in runs.values():
-        assert each.found("matching") == each.found("matching again") == [[1], [0]] and each.found("first") == [[1]]
-        assert len(each.asked) == 2 and each.filled["bytes"] > 1_000 and each.peak() > 1e6 and each.version
+        assert each.found("matching") == each.found("matching again") == [[1], [0]] and each.found(
+            "first"
+        ) == [[1]]
+        assert (
+            len(each.asked) == 2
+            and each.filled["bytes"] > 1_000
+            and each.peak() > 1e6
+            and each.version
+        )
 
 
 def test_a_command_that_fails_says_why() -> None:

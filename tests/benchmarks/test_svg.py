@@ -14,14 +14,20 @@ def drawn(*charts: Chart) -> ElementTree.Element:
 
 
 def points(picture: ElementTree.Element) -> list[list[tuple[float, float]]]:
-    return [[tuple(map(float, pair.split(","))) for pair in line.attrib["points"].split()]  # type: ignore[misc]
-            for line in picture.iter(f"{SPACE}polyline")]
+    return [
+        [tuple(map(float, pair.split(","))) for pair in line.attrib["points"].split()]  # type: ignore[misc]
+        for line in picture.iter(f"{SPACE}polyline")
+    ]
 
 
 def test_equal_ratios_are_equally_far_apart_on_both_axes() -> None:
-    ((first, second, third),) = points(drawn(Chart("t", "rows", "ms", {"a": [(10, 1), (100, 10), (1000, 100)]})))
+    ((first, second, third),) = points(
+        drawn(Chart("t", "rows", "ms", {"a": [(10, 1), (100, 10), (1000, 100)]}))
+    )
     assert second[0] - first[0] == pytest.approx(third[0] - second[0], abs=0.2)
-    assert first[1] - second[1] == pytest.approx(second[1] - third[1], abs=0.2) and first[1] > third[1]
+    assert (
+        first[1] - second[1] == pytest.approx(second[1] - third[1], abs=0.2) and first[1] > third[1]
+    )
 
 
 def test_a_name_has_one_colour_in_all_charts_and_one_place_in_the_key() -> None:
@@ -43,6 +49,9 @@ def test_a_single_point_can_be_drawn() -> None:
     assert points(drawn(Chart("t", "rows", "ms", {"a": [(10, 1)]})))
 
 
-@pytest.mark.parametrize(("value", "text"), [(0.01, "0.01"), (10, "10"), (1_000, "1k"), (100_000, "100k"), (1_000_000, "1M")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.01, "0.01"), (10, "10"), (1_000, "1k"), (100_000, "100k"), (1_000_000, "1M")],
+)
 def test_ticks_are_short(value: float, text: str) -> None:
     assert short(value) == text

@@ -31,13 +31,18 @@ def test_there_is_as_much_in_files_as_was_asked_for() -> None:
 def test_queries_are_right_about_the_passages_they_should_find() -> None:
     queries = texts.queries(PASSAGES, 5)
     assert queries == texts.queries(PASSAGES, 5)
-    assert sorted(query.kind for query in queries) == sorted(5 * ["rare word", "common word", "question", "boolean"])
+    assert sorted(query.kind for query in queries) == sorted(
+        5 * ["rare word", "common word", "question", "boolean"]
+    )
     for query in queries:
         for number in query.right:
-            keys = {word[:texts.KEY] for word in texts.words(PASSAGES[number])}
-            assert all(word[:texts.KEY] in keys for word in query.words["all"])
-            assert not any(word[:texts.KEY] in keys for word in query.words["none"])
-            assert keys.intersection(word[:texts.KEY] for word in query.words["any"]) or query.kind == "boolean"
+            keys = {word[: texts.KEY] for word in texts.words(PASSAGES[number])}
+            assert all(word[: texts.KEY] in keys for word in query.words["all"])
+            assert not any(word[: texts.KEY] in keys for word in query.words["none"])
+            assert (
+                keys.intersection(word[: texts.KEY] for word in query.words["any"])
+                or query.kind == "boolean"
+            )
     assert all(len(query.right) == 1 for query in queries if query.kind == "question")
 
 
@@ -49,5 +54,7 @@ def test_too_few_passages_make_no_query() -> None:
 def test_sums_of_words_are_near_where_words_are_shared() -> None:
     rows = texts.sums(PASSAGES, PASSAGES, 64)
     assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(400), abs=1e-5)
-    halves = texts.sums([" ".join(texts.words(passage)[::2]) for passage in PASSAGES[:20]], PASSAGES, 64)
+    halves = texts.sums(
+        [" ".join(texts.words(passage)[::2]) for passage in PASSAGES[:20]], PASSAGES, 64
+    )
     assert sum(number in found for number, found in enumerate(nearest(rows, halves))) >= 18

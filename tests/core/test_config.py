@@ -8,9 +8,21 @@ from mcpvectordb import Config, InvalidInput
 
 
 def test_fields_come_from_the_environment_by_their_names() -> None:
-    config = Config.from_env({"MCPVECTORDB_MODEL": "m", "MCPVECTORDB_READ_ONLY": "yes", "MCPVECTORDB_CHUNK_SIZE": "100",
-                              "MCPVECTORDB_BUSY_TIMEOUT": "2.5", "HOME": "/x"})
-    assert (config.model, config.read_only, config.chunk_size, config.busy_timeout) == ("m", True, 100, 2.5)
+    config = Config.from_env(
+        {
+            "MCPVECTORDB_MODEL": "m",
+            "MCPVECTORDB_READ_ONLY": "yes",
+            "MCPVECTORDB_CHUNK_SIZE": "100",
+            "MCPVECTORDB_BUSY_TIMEOUT": "2.5",
+            "HOME": "/x",
+        }
+    )
+    assert (config.model, config.read_only, config.chunk_size, config.busy_timeout) == (
+        "m",
+        True,
+        100,
+        2.5,
+    )
 
 
 def test_a_weight_is_a_number_or_what_suits_the_model() -> None:
@@ -18,26 +30,33 @@ def test_a_weight_is_a_number_or_what_suits_the_model() -> None:
     assert Config().vector_weight is None
 
 
-def test_the_library_does_not_read_the_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_does_not_read_the_environment_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MCPVECTORDB_MODEL", "other")
     assert Config().model == ""
 
 
-@pytest.mark.parametrize(("name", "value", "message"), [
-    ("MCPVECTORDB_MODLE", "x", "did you mean MCPVECTORDB_MODEL"),
-    ("MCPVECTORDB_QQQQ", "x", "unknown environment variable"),
-    ("MCPVECTORDB_CHUNK_SIZE", "many", "must be a whole number"),
-    ("MCPVECTORDB_READ_ONLY", "perhaps", "must be true or false"),
-    ("MCPVECTORDB_BUSY_TIMEOUT", "soon", "must be a number"),
-    ("MCPVECTORDB_BUSY_TIMEOUT", "-1", "busy_timeout must be 0 or more"),
-    ("MCPVECTORDB_CHUNK_SIZE", "5", "16 to 2000"),
-    ("MCPVECTORDB_CHUNK_OVERLAP", "-1", "chunk_overlap must be"),
-    ("MCPVECTORDB_VECTOR_WEIGHT", "1.1", "vector_weight must be 0 to 1, not 1.1"),
-    ("MCPVECTORDB_VECTOR_WEIGHT", "nan", "vector_weight must be 0 to 1, not nan"),
-    ("MCPVECTORDB_VECTOR_WEIGHT", "half", "must be a number"),
-    ("MCPVECTORDB_MAX_SOURCE_BYTES", "0", "must be positive"),
-])
-def test_a_misspelt_name_or_a_bad_value_is_one_clear_error(name: str, value: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("MCPVECTORDB_MODLE", "x", "did you mean MCPVECTORDB_MODEL"),
+        ("MCPVECTORDB_QQQQ", "x", "unknown environment variable"),
+        ("MCPVECTORDB_CHUNK_SIZE", "many", "must be a whole number"),
+        ("MCPVECTORDB_READ_ONLY", "perhaps", "must be true or false"),
+        ("MCPVECTORDB_BUSY_TIMEOUT", "soon", "must be a number"),
+        ("MCPVECTORDB_BUSY_TIMEOUT", "-1", "busy_timeout must be 0 or more"),
+        ("MCPVECTORDB_CHUNK_SIZE", "5", "16 to 2000"),
+        ("MCPVECTORDB_CHUNK_OVERLAP", "-1", "chunk_overlap must be"),
+        ("MCPVECTORDB_VECTOR_WEIGHT", "1.1", "vector_weight must be 0 to 1, not 1.1"),
+        ("MCPVECTORDB_VECTOR_WEIGHT", "nan", "vector_weight must be 0 to 1, not nan"),
+        ("MCPVECTORDB_VECTOR_WEIGHT", "half", "must be a number"),
+        ("MCPVECTORDB_MAX_SOURCE_BYTES", "0", "must be positive"),
+    ],
+)
+def test_a_misspelt_name_or_a_bad_value_is_one_clear_error(
+    name: str, value: str, message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         Config.from_env({name: value})
 

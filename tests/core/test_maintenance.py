@@ -15,7 +15,9 @@ from tests.support import Letters
 def filled(path: Path, count: int = 20) -> Database:
     db = Database(path, embedder=Letters())
     for number in range(count):
-        db.documents.ingest_text(f"# Note {number}\n\napple {number} {'pie ' * (number % 5)}", source=f"{number}.md")
+        db.documents.ingest_text(
+            f"# Note {number}\n\napple {number} {'pie ' * (number % 5)}", source=f"{number}.md"
+        )
     return db
 
 
@@ -50,6 +52,7 @@ def test_a_copy_opens_for_reading_without_leaving_anything(path: Path, tmp_path:
 def test_a_copy_is_made_while_others_write(path: Path, tmp_path: Path) -> None:
     stop = threading.Event()
     with filled(path) as db:
+
         def write() -> None:
             number = 0
             while not stop.is_set():
@@ -105,24 +108,56 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
         assert db.check() == []
 
 
-@pytest.mark.parametrize(("statement", "told"), [
-    ("DELETE FROM document_embeddings WHERE chunk = 3", "neither embedded nor waiting"),
-    ("UPDATE document_chunks SET tile = 'xyz' || substr(tile, 4) WHERE id = 5", "text of chunk 5 is not the one that came in"),
-    ("UPDATE document_chunks SET tile = tile || '*' WHERE id = 5", "text of chunk 5 is not the one that came in"),
-    ("UPDATE document_chunks SET tile_start = 7 WHERE id = 5", "does not follow"),
-    ("DELETE FROM document_words WHERE rowid = 4", "words in the index are not those"),
-    ("UPDATE document_words_docsize SET sz = 7 WHERE id = 4", "words in the index are not those"),
-    ("UPDATE document_embeddings SET embedding = zeroblob(128) WHERE chunk = 2", "missing or differs"),
-    ("INSERT INTO document_pending SELECT key, 4, 0 FROM models", "both embedded and waiting"),
-    ("UPDATE document_meaning_1_chunks SET validity = zeroblob(32)", "not every row of it can be found by nearness"),
-    ("UPDATE document_meaning_1_chunks SET rowids = x'00'", "contradicts itself"),
-    ("INSERT INTO document_embeddings VALUES (999, 1, zeroblob(128))", "refers to a missing row"),
-    ("UPDATE settings SET value = 'nonsense' WHERE name = 'model'", "the model is not what was written"),
-    ("UPDATE settings SET value = 'many' WHERE name = 'chunk_overlap'", "the chunk_overlap is not what was written"),
-    ("DELETE FROM settings WHERE name = 'model'", "has only ['chunk_overlap', 'chunk_size']"),
-    ("UPDATE documents SET metadata = '[]' WHERE key < 4", "the metadata of 3 rows is not what was written"),
-])
-def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(path: Path, statement: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("DELETE FROM document_embeddings WHERE chunk = 3", "neither embedded nor waiting"),
+        (
+            "UPDATE document_chunks SET tile = 'xyz' || substr(tile, 4) WHERE id = 5",
+            "text of chunk 5 is not the one that came in",
+        ),
+        (
+            "UPDATE document_chunks SET tile = tile || '*' WHERE id = 5",
+            "text of chunk 5 is not the one that came in",
+        ),
+        ("UPDATE document_chunks SET tile_start = 7 WHERE id = 5", "does not follow"),
+        ("DELETE FROM document_words WHERE rowid = 4", "words in the index are not those"),
+        (
+            "UPDATE document_words_docsize SET sz = 7 WHERE id = 4",
+            "words in the index are not those",
+        ),
+        (
+            "UPDATE document_embeddings SET embedding = zeroblob(128) WHERE chunk = 2",
+            "missing or differs",
+        ),
+        ("INSERT INTO document_pending SELECT key, 4, 0 FROM models", "both embedded and waiting"),
+        (
+            "UPDATE document_meaning_1_chunks SET validity = zeroblob(32)",
+            "not every row of it can be found by nearness",
+        ),
+        ("UPDATE document_meaning_1_chunks SET rowids = x'00'", "contradicts itself"),
+        (
+            "INSERT INTO document_embeddings VALUES (999, 1, zeroblob(128))",
+            "refers to a missing row",
+        ),
+        (
+            "UPDATE settings SET value = 'nonsense' WHERE name = 'model'",
+            "the model is not what was written",
+        ),
+        (
+            "UPDATE settings SET value = 'many' WHERE name = 'chunk_overlap'",
+            "the chunk_overlap is not what was written",
+        ),
+        ("DELETE FROM settings WHERE name = 'model'", "has only ['chunk_overlap', 'chunk_size']"),
+        (
+            "UPDATE documents SET metadata = '[]' WHERE key < 4",
+            "the metadata of 3 rows is not what was written",
+        ),
+    ],
+)
+def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(
+    path: Path, statement: str, told: str
+) -> None:
     filled(path).close()
     other = apsw.Connection(str(path))
     other.execute(statement)
@@ -131,7 +166,9 @@ def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(path: Path, sta
         assert any(told in problem for problem in db.check())
         db.rebuild()
         left = db.check()
-        truth_is_broken = any(word in statement for word in ("SET tile", "999", "metadata", "settings"))
+        truth_is_broken = any(
+            word in statement for word in ("SET tile", "999", "metadata", "settings")
+        )
         assert bool(left) == truth_is_broken
 
 
@@ -165,12 +202,17 @@ def test_rows_that_an_index_of_sqlite_does_not_know_are_told(path: Path) -> None
     filled(path, 3).close()
     other = apsw.Connection(str(path))
     other.execute("PRAGMA writable_schema = ON")
-    index = other.execute("SELECT * FROM sqlite_schema WHERE name = 'document_chunks_by_hash'").fetchall()[0]
+    index = other.execute(
+        "SELECT * FROM sqlite_schema WHERE name = 'document_chunks_by_hash'"
+    ).fetchall()[0]
     other.execute("DELETE FROM sqlite_schema WHERE name = 'document_chunks_by_hash'")
     other.close()
     other = apsw.Connection(str(path))
-    other.execute("INSERT INTO document_chunks SELECT id + 10, owner, position + 1, tile, tile_start + length(tile), start, "
-                  '"end", first_line, last_line, page, headings, hash FROM document_chunks')
+    other.execute(
+        "INSERT INTO document_chunks SELECT id + 10, owner, position + 1, tile, tile_start + "
+        "length(tile), start, "
+        '"end", first_line, last_line, page, headings, hash FROM document_chunks'
+    )
     other.execute("PRAGMA writable_schema = ON")
     other.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", index)
     other.close()

@@ -11,8 +11,14 @@ from mcpvectordb import Damaged, InvalidInput, metadata
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
 
 
 @given(value=st.dictionaries(texts, values, max_size=5))
@@ -31,19 +37,22 @@ def nested(depth: int) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize(("value", "message"), [
-    (["a"], "metadata must be an object"),
-    ("text", "metadata must be an object"),
-    ({1: "a"}, "keys must be text"),
-    ({"a": {"b": 2**63}}, r"metadata\.a\.b is too large"),
-    ({"a": [1, math.nan]}, r"metadata\.a\[1\] is nan"),
-    ({"a": math.inf}, "is inf"),
-    ({"a": object()}, "JSON cannot hold"),
-    ({"a": "\ud800"}, "surrogate"),
-    ({"\ud800": 1}, "surrogate"),
-    (nested(40), "nested more than 32 deep"),
-    ({"a": "x" * 1_000_001}, "at most 1,000,000"),
-])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (["a"], "metadata must be an object"),
+        ("text", "metadata must be an object"),
+        ({1: "a"}, "keys must be text"),
+        ({"a": {"b": 2**63}}, r"metadata\.a\.b is too large"),
+        ({"a": [1, math.nan]}, r"metadata\.a\[1\] is nan"),
+        ({"a": math.inf}, "is inf"),
+        ({"a": object()}, "JSON cannot hold"),
+        ({"a": "\ud800"}, "surrogate"),
+        ({"\ud800": 1}, "surrogate"),
+        (nested(40), "nested more than 32 deep"),
+        ({"a": "x" * 1_000_001}, "at most 1,000,000"),
+    ],
+)
 def test_what_cannot_be_kept_is_refused_with_its_place(value: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         metadata.encode(value)

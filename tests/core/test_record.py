@@ -32,11 +32,14 @@ def test_fields_have_their_values_or_their_defaults() -> None:
     assert Point(x=1).tags is not point.tags
 
 
-@pytest.mark.parametrize(("values", "message"), [
-    ({}, "Point needs x"),
-    ({"y": 1}, "Point needs x"),
-    ({"x": 1, "z": 2, "a": 3}, "Point has no field a, z; there are x, y, tags, weight"),
-])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "Point needs x"),
+        ({"y": 1}, "Point needs x"),
+        ({"x": 1, "z": 2, "a": 3}, "Point has no field a, z; there are x, y, tags, weight"),
+    ],
+)
 def test_fields_that_are_missing_or_unknown_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Point(**values)
@@ -59,9 +62,13 @@ def test_a_record_does_not_change() -> None:
 
 
 def test_records_are_equal_when_their_kind_and_compared_fields_are() -> None:
-    assert Point(x=1, y=2) == Point(y=2, x=1) != Point(x=1) and Point(x=1, weight=1.0) == Point(x=1, weight=2.0)
+    assert Point(x=1, y=2) == Point(y=2, x=1) != Point(x=1) and Point(x=1, weight=1.0) == Point(
+        x=1, weight=2.0
+    )
     assert Point(x=1) != Other(x=1) and Point(x=1) != (1, 0)
-    assert hash(Other(x=1)) == hash(Other(x=1, y=0)) and len({Other(x=1), Other(x=1), Other(x=2)}) == 2
+    assert (
+        hash(Other(x=1)) == hash(Other(x=1, y=0)) and len({Other(x=1), Other(x=1), Other(x=2)}) == 2
+    )
 
 
 def test_a_record_shows_its_fields_in_their_order() -> None:
@@ -70,11 +77,20 @@ def test_a_record_shows_its_fields_in_their_order() -> None:
 
 
 def test_a_record_is_a_dataclass_to_the_standard_library() -> None:
-    assert is_dataclass(Progress) and [each.name for each in fields(Progress)][:3] == ["step", "done", "total"]
+    assert is_dataclass(Progress) and [each.name for each in fields(Progress)][:3] == [
+        "step",
+        "done",
+        "total",
+    ]
     assert replace(Point(x=1, y=2), x=3) == Point(x=3, y=2)
 
 
 def test_a_record_is_copied_and_pickled() -> None:
     progress = Progress(step="embed", done=1, total=None)
-    assert copy.copy(progress) == copy.deepcopy(progress) == pickle.loads(pickle.dumps(progress)) == progress
+    assert (
+        copy.copy(progress)
+        == copy.deepcopy(progress)
+        == pickle.loads(pickle.dumps(progress))
+        == progress
+    )
     assert issubclass(Document, Record)

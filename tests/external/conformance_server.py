@@ -1,7 +1,8 @@
-"""Our machinery under the tools that the official conformance suite calls, on a free port behind our own gate.
+"""Our machinery under the tools that the official conformance suite calls, on a free port behind
+our own gate.
 
-The suite sends no token, so one is put onto its requests on their way in. `python -m tests.external.conformance_server`
-prints the URL and serves until it is stopped.
+The suite sends no token, so one is put onto its requests on their way in. `python -m
+tests.external.conformance_server` prints the URL and serves until it is stopped.
 """
 
 from __future__ import annotations
@@ -42,8 +43,17 @@ def test_error_handling(db: Nothing) -> Reply:
 
 def test_embedded_resource(db: Nothing) -> Reply:
     """Return an embedded resource."""
-    return Reply(content=(Resource(uri="test://embedded-resource", name="embedded", title="Embedded",
-                                   text="This is an embedded resource content.", media_type="text/plain"),))
+    return Reply(
+        content=(
+            Resource(
+                uri="test://embedded-resource",
+                name="embedded",
+                title="Embedded",
+                text="This is an embedded resource content.",
+                media_type="text/plain",
+            ),
+        )
+    )
 
 
 def test_tool_with_progress(db: Nothing, *, grant: Grant = Grant()) -> Reply:  # noqa: B008
@@ -66,12 +76,34 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
 
 READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
 SURFACE = Surface(
-    name="conformance", version="1", instructions="For the conformance suite.", failure=failure,
-    tools=tuple(Tool(function=each, title=each.__name__, hints=READS) for each in (
-        test_simple_text, test_error_handling, test_embedded_resource, test_tool_with_progress, greet)),
-    template=Template(prefix="test://template/", name="template", title="Template", description="Data by number.",
-                      read=lambda db, path: f"This is the data of {path.partition('/')[0]}: {path}"),
-    prompt=Prompt(name="test_simple_prompt", title="Simple", description="A simple prompt.", text="A simple prompt."))
+    name="conformance",
+    version="1",
+    instructions="For the conformance suite.",
+    failure=failure,
+    tools=tuple(
+        Tool(function=each, title=each.__name__, hints=READS)
+        for each in (
+            test_simple_text,
+            test_error_handling,
+            test_embedded_resource,
+            test_tool_with_progress,
+            greet,
+        )
+    ),
+    template=Template(
+        prefix="test://template/",
+        name="template",
+        title="Template",
+        description="Data by number.",
+        read=lambda db, path: f"This is the data of {path.partition('/')[0]}: {path}",
+    ),
+    prompt=Prompt(
+        name="test_simple_prompt",
+        title="Simple",
+        description="A simple prompt.",
+        text="A simple prompt.",
+    ),
+)
 
 
 def with_token(app: ASGIApp) -> ASGIApp:
@@ -79,7 +111,10 @@ def with_token(app: ASGIApp) -> ASGIApp:
 
     async def passing(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope = {**scope, "headers": [*scope["headers"], (b"authorization", f"Bearer {TOKEN}".encode())]}
+            scope = {
+                **scope,
+                "headers": [*scope["headers"], (b"authorization", f"Bearer {TOKEN}".encode())],
+            }
         await app(scope, receive, send)
 
     return passing
@@ -88,7 +123,9 @@ def with_token(app: ASGIApp) -> ASGIApp:
 def main() -> None:
     """Serve until stopped."""
     service = Service(Nothing(), [SURFACE], publish([SURFACE]), version="1")
-    app = http.application(service.server, "streamable-http", token=TOKEN, hosts=http.hosts_of("127.0.0.1", []))
+    app = http.application(
+        service.server, "streamable-http", token=TOKEN, hosts=http.hosts_of("127.0.0.1", [])
+    )
     listener = http.listen("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)  # noqa: T201
     config = uvicorn.Config(with_token(app), log_config=None, timeout_graceful_shutdown=1)

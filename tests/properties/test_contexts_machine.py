@@ -1,4 +1,6 @@
-"""Contexts in a real file against a dict: whatever is done, in whatever order, the file agrees and is sound."""
+"""Contexts in a real file against a dict: whatever is done, in whatever order, the file agrees and
+is sound.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +14,61 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mcpvectordb import Change, Condition, Config, Context, Database, Entry, Image, InvalidInput, NotFound
+from mcpvectordb import (
+    Change,
+    Condition,
+    Config,
+    Context,
+    Database,
+    Entry,
+    Image,
+    InvalidInput,
+    NotFound,
+)
 from tests.support import Letters
 
 THREADS = st.sampled_from(["one", "two"])
 SOURCES = st.sampled_from(["user", "agent"])
 WORDS = ["apple", "pear", "plum", "parseHTML", "数据库", "E-4021", "zebra"]
-TEXTS = st.lists(st.sampled_from([*WORDS, "\n\n", "# Head\n", "\x00", "é"]), min_size=1, max_size=40).map(" ".join).filter(
-    lambda text: bool(text.strip()))
+TEXTS = (
+    st.lists(st.sampled_from([*WORDS, "\n\n", "# Head\n", "\x00", "é"]), min_size=1, max_size=40)
+    .map(" ".join)
+    .filter(lambda text: bool(text.strip()))
+)
 VALUES = st.sampled_from(["open", "Done", 1, 2.5, True, None, [1], {"b": 1}])
 OBJECTS = st.dictionaries(
-    st.sampled_from(["status", "a", "n"]), VALUES | st.dictionaries(st.sampled_from("xy"), VALUES, max_size=2), max_size=3)
+    st.sampled_from(["status", "a", "n"]),
+    VALUES | st.dictionaries(st.sampled_from("xy"), VALUES, max_size=2),
+    max_size=3,
+)
 TAGS = st.lists(st.sampled_from(["x", " X", "y", " ", "É"]), max_size=3)
-IMAGES = st.lists(st.builds(Image, data=st.binary(min_size=1, max_size=5), metadata=st.none() | OBJECTS), max_size=2)
-ENTRIES = st.builds(Entry, thread=THREADS, source=SOURCES, text=TEXTS, metadata=st.none() | OBJECTS, tags=st.none() | TAGS,
-                    images=st.none() | IMAGES)
-BAD_ENTRIES = st.sampled_from([Entry(thread="one", source="robot", text="x"), Entry(thread=" ", source="user", text="x"),
-                               Entry(thread="one", source="user", text=" ")])
+IMAGES = st.lists(
+    st.builds(Image, data=st.binary(min_size=1, max_size=5), metadata=st.none() | OBJECTS),
+    max_size=2,
+)
+ENTRIES = st.builds(
+    Entry,
+    thread=THREADS,
+    source=SOURCES,
+    text=TEXTS,
+    metadata=st.none() | OBJECTS,
+    tags=st.none() | TAGS,
+    images=st.none() | IMAGES,
+)
+BAD_ENTRIES = st.sampled_from(
+    [
+        Entry(thread="one", source="robot", text="x"),
+        Entry(thread=" ", source="user", text="x"),
+        Entry(thread="one", source="user", text=" "),
+    ]
+)
 CHANGES: dict[str, st.SearchStrategy[Any]] = {
-    "text": TEXTS, "metadata": OBJECTS, "metadata_patch": OBJECTS, "tags": TAGS, "images": IMAGES}
+    "text": TEXTS,
+    "metadata": OBJECTS,
+    "metadata_patch": OBJECTS,
+    "tags": TAGS,
+    "images": IMAGES,
+}
 CONFIG = Config(chunk_size=16, chunk_overlap=4, indexed_metadata="status,a.x")
 
 
@@ -83,28 +121,44 @@ class ContextsMachine(RuleBasedStateMachine):
         thread = [id for id, known in self.model.items() if known.thread == entry.thread]
         last = max(thread, default=0)
         known = self.model.get(last)
-        return last if known and (known.source, known.text) == (entry.source, entry.text.strip()) else None
+        return (
+            last
+            if known and (known.source, known.text) == (entry.source, entry.text.strip())
+            else None
+        )
 
     def remember(self, id: int, entry: Entry) -> None:
         known = self.model.get(id, Remembered(entry.thread, entry.source, entry.text.strip()))
         self.model[id] = replace(
-            known, metadata=known.metadata if entry.metadata is None else (dict(entry.metadata) or None),
+            known,
+            metadata=known.metadata if entry.metadata is None else (dict(entry.metadata) or None),
             tags=known.tags if entry.tags is None else tidy(list(entry.tags)),
-            images=known.images if entry.images is None else tuple(entry.images))
+            images=known.images if entry.images is None else tuple(entry.images),
+        )
 
     def altered(self, change: Change) -> Remembered:
         known = self.model[change.id]
         return replace(
-            known, text=known.text if change.text is None else change.text.strip(),
-            metadata=dict(change.metadata) if change.metadata is not None else known.metadata if change.metadata_patch is None
+            known,
+            text=known.text if change.text is None else change.text.strip(),
+            metadata=dict(change.metadata)
+            if change.metadata is not None
+            else known.metadata
+            if change.metadata_patch is None
             else patched(known.metadata, change.metadata_patch),
             tags=known.tags if change.tags is None else tidy(list(change.tags)),
-            images=known.images if change.images is None else tuple(change.images))
+            images=known.images if change.images is None else tuple(change.images),
+        )
 
     def change(self, data: st.DataObject, ids: st.SearchStrategy[int]) -> Change:
-        fields = data.draw(st.sets(st.sampled_from(sorted(CHANGES)), min_size=1).filter(
-            lambda chosen: not {"metadata", "metadata_patch"} <= chosen))
-        return Change(id=data.draw(ids), **{name: data.draw(CHANGES[name]) for name in sorted(fields)})
+        fields = data.draw(
+            st.sets(st.sampled_from(sorted(CHANGES)), min_size=1).filter(
+                lambda chosen: not {"metadata", "metadata_patch"} <= chosen
+            )
+        )
+        return Change(
+            id=data.draw(ids), **{name: data.draw(CHANGES[name]) for name in sorted(fields)}
+        )
 
     def took(self, entry: Entry, stored: Any) -> None:
         repeated = self.expected(entry)
@@ -117,8 +171,17 @@ class ContextsMachine(RuleBasedStateMachine):
 
     @rule(entry=ENTRIES)
     def add(self, entry: Entry) -> None:
-        self.took(entry, self.db.contexts.add(entry.thread, entry.source, entry.text, metadata=entry.metadata, tags=entry.tags,
-                                              images=entry.images))
+        self.took(
+            entry,
+            self.db.contexts.add(
+                entry.thread,
+                entry.source,
+                entry.text,
+                metadata=entry.metadata,
+                tags=entry.tags,
+                images=entry.images,
+            ),
+        )
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -128,7 +191,10 @@ class ContextsMachine(RuleBasedStateMachine):
 
     @rule(entries=st.lists(ENTRIES | BAD_ENTRIES, max_size=4), atomic=st.booleans())
     def add_many(self, entries: list[Entry], atomic: bool) -> None:
-        good = [entry.source != "robot" and bool(entry.thread.strip() and entry.text.strip()) for entry in entries]
+        good = [
+            entry.source != "robot" and bool(entry.thread.strip() and entry.text.strip())
+            for entry in entries
+        ]
         if atomic and not all(good):
             try:
                 self.db.contexts.add_many(entries)
@@ -148,9 +214,18 @@ class ContextsMachine(RuleBasedStateMachine):
         change = self.change(data, st.sampled_from(sorted(self.model)))
         expected = self.altered(change)
         before = self.db.contexts.get([change.id])[0]
-        updated = self.db.contexts.update(change.id, text=change.text, metadata=change.metadata, tags=change.tags,
-                                          metadata_patch=change.metadata_patch, images=change.images)
-        assert updated.context.created_at == before.created_at and updated.context.updated_at >= before.updated_at
+        updated = self.db.contexts.update(
+            change.id,
+            text=change.text,
+            metadata=change.metadata,
+            tags=change.tags,
+            metadata_patch=change.metadata_patch,
+            images=change.images,
+        )
+        assert (
+            updated.context.created_at == before.created_at
+            and updated.context.updated_at >= before.updated_at
+        )
         self.model[change.id] = expected
 
     @precondition(lambda self: self.model)
@@ -164,7 +239,9 @@ class ContextsMachine(RuleBasedStateMachine):
             except NotFound:
                 return
             raise AssertionError("an unknown context was changed")
-        for change, outcome in zip(changes, self.db.contexts.update_many(changes, atomic=atomic), strict=True):
+        for change, outcome in zip(
+            changes, self.db.contexts.update_many(changes, atomic=atomic), strict=True
+        ):
             assert (outcome.error is None) == (change.id in self.model)
             if outcome.result:
                 self.model[change.id] = self.altered(change)
@@ -216,21 +293,36 @@ class ContextsMachine(RuleBasedStateMachine):
     @rule(word=st.sampled_from(WORDS), other=st.sampled_from(WORDS), thread=THREADS)
     def search_by_words(self, word: str, other: str, thread: str) -> None:
         def having(word: str) -> set[int]:
-            return {id for id, known in self.model.items() if known.thread == thread and word in known.text.split()}
+            return {
+                id
+                for id, known in self.model.items()
+                if known.thread == thread and word in known.text.split()
+            }
 
-        for query, expected in ((f'"{word}" AND "{other}"', having(word) & having(other)),
-                                (f'"{word}" OR "{other}"', having(word) | having(other)),
-                                (f'"{word}" NOT "{other}"', having(word) - having(other))):
-            hits = self.db.contexts.search(query, mode="text", words="boolean", limit=100, thread=thread)
+        for query, expected in (
+            (f'"{word}" AND "{other}"', having(word) & having(other)),
+            (f'"{word}" OR "{other}"', having(word) | having(other)),
+            (f'"{word}" NOT "{other}"', having(word) - having(other)),
+        ):
+            hits = self.db.contexts.search(
+                query, mode="text", words="boolean", limit=100, thread=thread
+            )
             assert {hit.item.id for hit in hits} == expected
-        found = {hit.item.id for hit in self.db.contexts.search(f"{word} {other}", mode="text", limit=100, thread=thread)}
+        found = {
+            hit.item.id
+            for hit in self.db.contexts.search(
+                f"{word} {other}", mode="text", limit=100, thread=thread
+            )
+        }
         both = having(word) & having(other)
         assert found == both if both else found >= having(word) | having(other)
 
     @rule(word=st.sampled_from(WORDS), source=SOURCES)
     def search_by_meaning(self, word: str, source: str) -> None:
         hits = self.db.contexts.search(word, mode="vector", limit=100, source=source)
-        assert {hit.item.id for hit in hits} == {id for id, known in self.model.items() if known.source == source}
+        assert {hit.item.id for hit in hits} == {
+            id for id, known in self.model.items() if known.source == source
+        }
         assert all(hit.passage in hit.item.text for hit in hits)
 
     @rule(value=st.sampled_from(["open", "done", 1, True]))
@@ -238,10 +330,16 @@ class ContextsMachine(RuleBasedStateMachine):
         def fold(each: Any) -> Any:
             return each.casefold() if isinstance(each, str) else each
 
-        found = self.db.contexts.browse(where=[Condition("metadata.status", "eq", value, False)], limit=100)
+        found = self.db.contexts.browse(
+            where=[Condition("metadata.status", "eq", value, False)], limit=100
+        )
         assert {context.id for context in found} == {
-            id for id, known in self.model.items()
-            if known.metadata and type(known.metadata.get("status")) is type(value) and fold(known.metadata["status"]) == value}
+            id
+            for id, known in self.model.items()
+            if known.metadata
+            and type(known.metadata.get("status")) is type(value)
+            and fold(known.metadata["status"]) == value
+        }
 
     @rule(tags=TAGS)
     def browse_by_tags(self, tags: list[str]) -> None:
@@ -254,7 +352,9 @@ class ContextsMachine(RuleBasedStateMachine):
         contexts = self.db.contexts.browse(limit=100, images=True)
         assert {context.id: as_remembered(context) for context in contexts} == self.model
         assert [context.id for context in contexts] == sorted(self.model, reverse=True)
-        assert {thread.name for thread in self.db.contexts.threads()} == {known.thread for known in self.model.values()}
+        assert {thread.name for thread in self.db.contexts.threads()} == {
+            known.thread for known in self.model.values()
+        }
         assert self.db.check() == []
 
     def teardown(self) -> None:
@@ -265,7 +365,9 @@ class ContextsMachine(RuleBasedStateMachine):
 def as_remembered(context: Context) -> Remembered:
     assert context.content_type == ("multimodal" if context.images else "text")
     metadata = None if context.metadata is None else dict(context.metadata)
-    return Remembered(context.thread, context.source, context.text, metadata, context.tags, context.images)
+    return Remembered(
+        context.thread, context.source, context.text, metadata, context.tags, context.images
+    )
 
 
 TestContexts = ContextsMachine.TestCase

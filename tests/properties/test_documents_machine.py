@@ -1,4 +1,6 @@
-"""Documents in a real file against a dict: whatever is done, in whatever order, the file agrees and is sound."""
+"""Documents in a real file against a dict: whatever is done, in whatever order, the file agrees and
+is sound.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,15 @@ from tests.support import Letters
 SOURCES = st.sampled_from(["a.md", "b.md", "c.py", "d"])
 LIBRARIES = st.sampled_from(["one", "two"])
 WORDS = st.sampled_from(["apple", "pear", "plum", "parseHTML", "数据库", "E-4021", "the"])
-TEXTS = st.lists(WORDS | st.sampled_from(["\n\n", "# Head\n", "```\ncode\n```\n", "\x00", "é́ "]), min_size=1, max_size=60).map(
-    " ".join).filter(lambda text: bool(text.strip()))
+TEXTS = (
+    st.lists(
+        WORDS | st.sampled_from(["\n\n", "# Head\n", "```\ncode\n```\n", "\x00", "é́ "]),
+        min_size=1,
+        max_size=60,
+    )
+    .map(" ".join)
+    .filter(lambda text: bool(text.strip()))
+)
 CONFIG = Config(chunk_size=16, chunk_overlap=4)
 
 
@@ -38,8 +47,16 @@ class DocumentsMachine(RuleBasedStateMachine):
     @rule(source=SOURCES, library=LIBRARIES, text=TEXTS, embed=st.booleans())
     def ingest(self, source: str, library: str, text: str, embed: bool) -> None:
         key = (library, source)
-        done = self.db.documents.ingest_text(text, source=source, library=library, embed=embed, metadata={"size": len(text)})
-        expected = "indexed" if key not in self.model else "skipped" if self.model[key] == text else "replaced"
+        done = self.db.documents.ingest_text(
+            text, source=source, library=library, embed=embed, metadata={"size": len(text)}
+        )
+        expected = (
+            "indexed"
+            if key not in self.model
+            else "skipped"
+            if self.model[key] == text
+            else "replaced"
+        )
         assert done.status == expected
         if expected == "skipped":
             assert done.document.id == self.ids[key]
@@ -84,8 +101,15 @@ class DocumentsMachine(RuleBasedStateMachine):
 
     @rule(word=WORDS, library=LIBRARIES)
     def search_by_words(self, word: str, library: str) -> None:
-        found = {hit.item.document.source for hit in self.db.documents.search(word, mode="text", library=library, limit=1000)}
-        expected = {source for (name, source), text in self.model.items() if name == library and word in text.split()}
+        found = {
+            hit.item.document.source
+            for hit in self.db.documents.search(word, mode="text", library=library, limit=1000)
+        }
+        expected = {
+            source
+            for (name, source), text in self.model.items()
+            if name == library and word in text.split()
+        }
         assert found >= expected
         assert found <= {source for name, source in self.model if name == library}
 
@@ -93,10 +117,12 @@ class DocumentsMachine(RuleBasedStateMachine):
     def search_by_meaning(self, word: str) -> None:
         self.db.embed_pending()
         hits = self.db.documents.search(word, mode="vector", limit=1000)
-        assert {(hit.item.document.library, hit.item.document.source) for hit in hits} == set(self.model)
+        assert {(hit.item.document.library, hit.item.document.source) for hit in hits} == set(
+            self.model
+        )
         for hit in hits:
             text = self.model[hit.item.document.library, hit.item.document.source]
-            assert text[hit.item.start:hit.item.end] == hit.item.text
+            assert text[hit.item.start : hit.item.end] == hit.item.text
 
     @invariant()
     def the_file_agrees_and_is_sound(self) -> None:

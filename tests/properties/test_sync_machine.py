@@ -1,4 +1,6 @@
-"""A folder and the library that follows it against two dicts: whatever happens to the files, a sync makes them agree."""
+"""A folder and the library that follows it against two dicts: whatever happens to the files, a sync
+makes them agree.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ NAMES = st.sampled_from(["a.md", "b.txt", "c.md"])
 FOLDERS = st.sampled_from(["", "d/", "d/e/", "d-f/", "z/", ".hidden/"])
 PATHS = st.builds(str.__add__, FOLDERS, NAMES)
 BINARY = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
-CONTENTS = st.sampled_from([b"apple", b"grape", b"# Pear\n\ngreen", b"plum pudding", BINARY, b" \n"])
+CONTENTS = st.sampled_from(
+    [b"apple", b"grape", b"# Pear\n\ngreen", b"plum pudding", BINARY, b" \n"]
+)
 IGNORED = st.sampled_from([[], ["a.md"], ["d/"], ["*.md", "!c.md"], ["/z/b.txt", "e"]])
 
 
@@ -31,7 +35,9 @@ def ignored(path: str, lines: list[str]) -> bool:
     *folders, name = path.split("/")
     if lines == ["*.md", "!c.md"]:
         return name == "a.md"
-    return any(name == line or path == line.lstrip("/") or line.rstrip("/") in folders for line in lines)
+    return any(
+        name == line or path == line.lstrip("/") or line.rstrip("/") in folders for line in lines
+    )
 
 
 class SyncMachine(RuleBasedStateMachine):
@@ -81,8 +87,16 @@ class SyncMachine(RuleBasedStateMachine):
     def move_a_folder(self) -> None:
         shutil.rmtree(self.root / "z", ignore_errors=True)
         (self.root / "d").rename(self.root / "z")
-        moved = {f"z/{path[2:]}": content for path, content in self.files.items() if path.startswith("d/")}
-        self.files = {path: content for path, content in self.files.items() if not path.startswith(("d/", "z/"))} | moved
+        moved = {
+            f"z/{path[2:]}": content
+            for path, content in self.files.items()
+            if path.startswith("d/")
+        }
+        self.files = {
+            path: content
+            for path, content in self.files.items()
+            if not path.startswith(("d/", "z/"))
+        } | moved
 
     @rule(lines=IGNORED, name=st.sampled_from([".gitignore", ".mcpvectordbignore"]))
     def change_what_is_ignored(self, lines: list[str], name: str) -> None:
@@ -99,13 +113,19 @@ class SyncMachine(RuleBasedStateMachine):
     @rule()
     def sync(self) -> None:
         (done,) = self.db.documents.sync(embed=False)
-        found = {path: content for path, content in self.files.items()
-                 if not path.startswith(".") and not ignored(path, self.ignore)}
+        found = {
+            path: content
+            for path, content in self.files.items()
+            if not path.startswith(".") and not ignored(path, self.ignore)
+        }
         self.agree(found)
         self.identities_agree(found)
         self.counts_agree(found, done)
         documents = self.db.documents.browse(limit=1000)
-        self.stored = {self.inside(each.source): (each.id, self.db.documents.text(each.id).encode()) for each in documents}
+        self.stored = {
+            self.inside(each.source): (each.id, self.db.documents.text(each.id).encode())
+            for each in documents
+        }
         assert self.db.check() == []
 
     @rule()
@@ -121,20 +141,40 @@ class SyncMachine(RuleBasedStateMachine):
 
     def agree(self, found: dict[str, bytes]) -> None:
         """What can be read is in; of what cannot, the version from before is, if there was one."""
-        kept = {path: self.stored[path][1] for path, content in found.items() if path in self.stored and not readable(content)}
+        kept = {
+            path: self.stored[path][1]
+            for path, content in found.items()
+            if path in self.stored and not readable(content)
+        }
         documents = self.db.documents.browse(limit=1000)
-        texts = {self.inside(each.source): self.db.documents.text(each.id).encode() for each in documents}
-        assert texts == {path: content for path, content in found.items() if readable(content)} | kept
+        texts = {
+            self.inside(each.source): self.db.documents.text(each.id).encode() for each in documents
+        }
+        assert (
+            texts == {path: content for path, content in found.items() if readable(content)} | kept
+        )
 
     def identities_agree(self, found: dict[str, bytes]) -> None:
-        """What did not change keeps its id; what vanished in one place and turned up in one other keeps it too."""
+        """What did not change keeps its id; what vanished in one place and turned up in one other
+        keeps it too.
+        """
         ids = {self.inside(each.source): each.id for each in self.db.documents.browse(limit=1000)}
         for path, (id, content) in self.stored.items():
             if path in found:
-                assert (ids[path] == id) == (found[path] == content or not readable(found[path])), path
+                assert (ids[path] == id) == (found[path] == content or not readable(found[path])), (
+                    path
+                )
         for content in {content for _, content in self.stored.values()}:
-            left = [id for path, (id, old) in self.stored.items() if old == content and path not in found]
-            came = [path for path, new in found.items() if new == content and self.stored.get(path, ("", b""))[1] != content]
+            left = [
+                id
+                for path, (id, old) in self.stored.items()
+                if old == content and path not in found
+            ]
+            came = [
+                path
+                for path, new in found.items()
+                if new == content and self.stored.get(path, ("", b""))[1] != content
+            ]
             if len(left) == len(came) == 1:
                 assert ids[came[0]] == left[0], content
 
@@ -142,10 +182,12 @@ class SyncMachine(RuleBasedStateMachine):
         texts = [path for path, content in found.items() if readable(content)]
         assert done.indexed + done.replaced + done.moved + done.unchanged == len(texts)
         assert sorted(self.inside(path) for path, _ in done.failures) == sorted(
-            path for path in found if path in self.stored and path not in texts)
+            path for path in found if path in self.stored and path not in texts
+        )
         for reason, content in (("of no readable type", BINARY), ("without text", b" \n")):
             assert done.skipped.get(reason, 0) == sum(
-                found[path] == content for path in found if path not in self.stored), reason
+                found[path] == content for path in found if path not in self.stored
+            ), reason
 
     def teardown(self) -> None:
         self.db.close()

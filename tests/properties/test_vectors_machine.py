@@ -1,4 +1,6 @@
-"""Vectors in a real file against a dict and exact arithmetic: whatever is done, the file agrees, ranks right and is sound."""
+"""Vectors in a real file against a dict and exact arithmetic: whatever is done, the file agrees,
+ranks right and is sound.
+"""
 
 from __future__ import annotations
 
@@ -47,35 +49,71 @@ def score(metric: str, row: Sequence[float], query: Sequence[float]) -> float:
 
 def tolerance(metric: str, row: Sequence[float], query: Sequence[float]) -> float:
     """How far apart two ways of adding up in float64 may be."""
-    sizes = {"cosine": 1.0, "dot": sum(abs(p * q) for p, q in zip(row, query, strict=True)), "euclidean": math.dist(row, query)}
+    sizes = {
+        "cosine": 1.0,
+        "dot": sum(abs(p * q) for p, q in zip(row, query, strict=True)),
+        "euclidean": math.dist(row, query),
+    }
     return 1e-14 * sizes[metric]
 
 
 class VectorsMachine(RuleBasedStateMachine):
     @initialize(exact_rows=st.sampled_from([2, 5_000]))
     def start(self, exact_rows: int) -> None:
-        self.normal, vector.EXACT_ROWS = vector.EXACT_ROWS, exact_rows  # with two the codes are made, used and kept
+        self.normal, vector.EXACT_ROWS = (
+            vector.EXACT_ROWS,
+            exact_rows,
+        )  # with two the codes are made, used and kept
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "0.db"
         self.copies = 0
         self.model: dict[Key, Kept] = {}
         self.db = Database(self.path)
 
-    @rule(store=STORES, namespace=NAMESPACES, id=IDS, embedding=EMBEDDINGS, kind=KINDS, as_array=st.booleans())
-    def add(self, store: str, namespace: str, id: str, embedding: list[float], kind: str, as_array: bool) -> None:
+    @rule(
+        store=STORES,
+        namespace=NAMESPACES,
+        id=IDS,
+        embedding=EMBEDDINGS,
+        kind=KINDS,
+        as_array=st.booleans(),
+    )
+    def add(
+        self, store: str, namespace: str, id: str, embedding: list[float], kind: str, as_array: bool
+    ) -> None:
         key = (store, namespace, id)
-        done = self.db.vectors.add(id, np.array(embedding) if as_array else embedding, store=store, namespace=namespace,
-                                   metadata={"kind": kind}, metric=METRICS[store])
+        done = self.db.vectors.add(
+            id,
+            np.array(embedding) if as_array else embedding,
+            store=store,
+            namespace=namespace,
+            metadata={"kind": kind},
+            metric=METRICS[store],
+        )
         assert done.status == ("updated" if key in self.model else "added")
         self.model[key] = Kept(embedding, kind)
 
-    @rule(store=STORES, namespace=NAMESPACES, items=st.dictionaries(IDS, st.tuples(EMBEDDINGS, KINDS), max_size=8))
-    def add_many(self, store: str, namespace: str, items: dict[str, tuple[list[float], str]]) -> None:
+    @rule(
+        store=STORES,
+        namespace=NAMESPACES,
+        items=st.dictionaries(IDS, st.tuples(EMBEDDINGS, KINDS), max_size=8),
+    )
+    def add_many(
+        self, store: str, namespace: str, items: dict[str, tuple[list[float], str]]
+    ) -> None:
         new = {(store, namespace, id): Kept(*value) for id, value in items.items()}
-        done = self.db.vectors.add_many(list(items), [embedding for embedding, _ in items.values()], store=store,
-                                        namespace=namespace, metadata=[{"kind": kind} for _, kind in items.values()],
-                                        metric=METRICS[store])
-        assert done.updated == len(new.keys() & self.model.keys()) and done.added == len(new) - done.updated
+        done = self.db.vectors.add_many(
+            list(items),
+            [embedding for embedding, _ in items.values()],
+            store=store,
+            namespace=namespace,
+            metadata=[{"kind": kind} for _, kind in items.values()],
+            metric=METRICS[store],
+        )
+        assert (
+            done.updated == len(new.keys() & self.model.keys())
+            and done.added == len(new) - done.updated
+        )
         self.model |= new
 
     @rule(store=STORES, namespace=NAMESPACES, id=IDS)
@@ -107,12 +145,25 @@ class VectorsMachine(RuleBasedStateMachine):
     def rebuild(self) -> None:
         self.db.rebuild()
 
-    @rule(store=STORES, query=EMBEDDINGS, namespace=st.none() | NAMESPACES, kind=st.none() | KINDS, limit=st.integers(1, 20))
-    def search(self, store: str, query: list[float], namespace: str | None, kind: str | None, limit: int) -> None:
+    @rule(
+        store=STORES,
+        query=EMBEDDINGS,
+        namespace=st.none() | NAMESPACES,
+        kind=st.none() | KINDS,
+        limit=st.integers(1, 20),
+    )
+    def search(
+        self, store: str, query: list[float], namespace: str | None, kind: str | None, limit: int
+    ) -> None:
         where = None if kind is None else {"metadata.kind": kind}
-        found = self.db.vectors.search(query, store=store, namespace=namespace, where=where, limit=limit)
-        allowed = [key for key, kept in self.model.items()
-                   if key[0] == store and namespace in (None, key[1]) and kind in (None, kept.kind)]
+        found = self.db.vectors.search(
+            query, store=store, namespace=namespace, where=where, limit=limit
+        )
+        allowed = [
+            key
+            for key, kept in self.model.items()
+            if key[0] == store and namespace in (None, key[1]) and kind in (None, kept.kind)
+        ]
         assert self.db.vectors.count(store=store, namespace=namespace, where=where) == len(allowed)
         self.compare(found, store, query, allowed, limit)
 
@@ -123,11 +174,17 @@ class VectorsMachine(RuleBasedStateMachine):
         if keys:
             key = data.draw(st.sampled_from(keys))
             queries = [self.model[key].embedding, [1.0, 2.0, 3.0]]
-            for query, found in zip(queries, self.db.vectors.search_many(queries, store=store, limit=30), strict=True):
+            for query, found in zip(
+                queries, self.db.vectors.search_many(queries, store=store, limit=30), strict=True
+            ):
                 self.compare(found, store, query, keys, 30)
 
-    def compare(self, found: Results[Vector], store: str, query: list[float], allowed: list[Key], limit: int) -> None:
-        """The ranking is that of exact scores; equal vectors, and all of other dimensions, come in order of insertion."""
+    def compare(
+        self, found: Results[Vector], store: str, query: list[float], allowed: list[Key], limit: int
+    ) -> None:
+        """The ranking is that of exact scores; equal vectors, and all of other dimensions, come in
+        order of insertion.
+        """
         metric = METRICS[store]
         fitting = [key for key in allowed if len(self.model[key].embedding) == len(query)]
         exact = {key: score(metric, self.model[key].embedding, query) for key in fitting}
@@ -136,12 +193,16 @@ class VectorsMachine(RuleBasedStateMachine):
         hits = {(hit.item.store, hit.item.namespace, hit.item.id): hit.score for hit in found}
         assert len(hits) == len(found) == min(limit, len(fitting) + len(others))
         ranked = [key for key in hits if key in exact]
-        assert list(hits) == ranked + others[:len(hits) - len(ranked)] and len(ranked) == min(limit, len(fitting))
+        assert list(hits) == ranked + others[: len(hits) - len(ranked)] and len(ranked) == min(
+            limit, len(fitting)
+        )
         assert all(abs(hits[key] - exact[key]) <= slack[key] for key in ranked)
         assert all(hits[key] == 0.0 for key in hits if key not in exact)
         places = {key: place for place, key in enumerate(self.model)}
         for better, worse in itertools.pairwise(ranked):
-            assert hits[better] > hits[worse] or (hits[better] == hits[worse] and places[better] < places[worse])
+            assert hits[better] > hits[worse] or (
+                hits[better] == hits[worse] and places[better] < places[worse]
+            )
         if ranked:
             lowest = min(hits[key] for key in ranked)
             assert all(exact[key] <= lowest + slack[key] for key in fitting if key not in hits)
@@ -149,12 +210,23 @@ class VectorsMachine(RuleBasedStateMachine):
     @invariant()
     def the_file_agrees_and_is_sound(self) -> None:
         vectors = self.db.vectors.browse(store=None, limit=1000)
-        assert {(each.store, each.namespace, each.id): Kept(each.embedding.tolist(), each.metadata["kind"])
-                for each in vectors} == self.model
-        assert [(each.store, each.namespace, each.id) for each in reversed(vectors)] == list(self.model)
-        assert {(each.name, space.name): space.vectors for each in self.db.vectors.stores()
-                for space in self.db.vectors.namespaces(each.name)} == {
-            (store, namespace): sum(key[:2] == (store, namespace) for key in self.model) for store, namespace, _ in self.model}
+        assert {
+            (each.store, each.namespace, each.id): Kept(
+                each.embedding.tolist(), each.metadata["kind"]
+            )
+            for each in vectors
+        } == self.model
+        assert [(each.store, each.namespace, each.id) for each in reversed(vectors)] == list(
+            self.model
+        )
+        assert {
+            (each.name, space.name): space.vectors
+            for each in self.db.vectors.stores()
+            for space in self.db.vectors.namespaces(each.name)
+        } == {
+            (store, namespace): sum(key[:2] == (store, namespace) for key in self.model)
+            for store, namespace, _ in self.model
+        }
         assert self.db.check() == []
 
     def teardown(self) -> None:

@@ -25,7 +25,9 @@ VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
 def service(db: Any, *surfaces: Surface, roots: Any = None, read_only: bool = False) -> Service:
-    return Service(db, surfaces, publish(surfaces, read_only=read_only), version="9.9.9", roots=roots)
+    return Service(
+        db, surfaces, publish(surfaces, read_only=read_only), version="9.9.9", roots=roots
+    )
 
 
 def talk(made: Service, conversation: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
@@ -50,8 +52,13 @@ def ask(made: Service, tool: str, arguments: Mapping[str, Any] | None = None) ->
 
 
 def caller(made: Service) -> Callable[..., dict[str, Any]]:
-    """Calls to tools that answer with a dict: it must be no MCP error, the same as text, and fit the tool's schema."""
-    schemas = {tool.name: tool.output_schema for tool in talk(made, lambda client: client.list_tools()).tools}
+    """Calls to tools that answer with a dict: it must be no MCP error, the same as text, and fit
+    the tool's schema.
+    """
+    schemas = {
+        tool.name: tool.output_schema
+        for tool in talk(made, lambda client: client.list_tools()).tools
+    }
 
     def call(name: str, **arguments: Any) -> dict[str, Any]:
         result = ask(made, name, arguments)
@@ -64,20 +71,38 @@ def caller(made: Service) -> Callable[..., dict[str, Any]]:
     return call
 
 
-def exchange(made: Service, version: str, *requests: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Shake hands in a protocol version and send requests one by one; the results exactly as they go onto the wire."""
+def exchange(
+    made: Service, version: str, *requests: tuple[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Shake hands in a protocol version and send requests one by one; the results exactly as they
+    go onto the wire.
+    """
 
     async def run() -> list[dict[str, Any]]:
         to_server, server_reads = anyio.create_memory_object_stream[Any](1)
         server_writes, from_server = anyio.create_memory_object_stream[Any](1)
-        hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        hello = {
+            "protocolVersion": version,
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
         results = []
         async with to_server, from_server, anyio.create_task_group() as group:
-            group.start_soon(made.server.run, server_reads, server_writes, made.server.create_initialization_options())
+            group.start_soon(
+                made.server.run,
+                server_reads,
+                server_writes,
+                made.server.create_initialization_options(),
+            )
             for number, (method, params) in enumerate([("initialize", hello), *requests]):
-                await to_server.send(SessionMessage(
-                    types.JSONRPCRequest(jsonrpc="2.0", id=number, method=method, params=params)))
-                answer = (await from_server.receive()).message.model_dump(by_alias=True, exclude_unset=True)
+                await to_server.send(
+                    SessionMessage(
+                        types.JSONRPCRequest(jsonrpc="2.0", id=number, method=method, params=params)
+                    )
+                )
+                answer = (await from_server.receive()).message.model_dump(
+                    by_alias=True, exclude_unset=True
+                )
                 results.append(answer["result"])
             to_server.close()
         return results
@@ -88,14 +113,27 @@ def exchange(made: Service, version: str, *requests: tuple[str, dict[str, Any]])
 class Wire:
     """A server process and bare lines to and from it."""
 
-    def __init__(self, *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None,
-                 patience: float = 60) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        environ: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        patience: float = 60,
+    ) -> None:
         root = str(Path(__file__).parents[2])
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("MCPVECTORDB_")}
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith("MCPVECTORDB_")
+        }
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "mcpvectordb_server", *arguments], cwd=cwd,
+            [sys.executable, "-W", "error", "-m", "mcpvectordb_server", *arguments],
+            cwd=cwd,
             env={**clean, "PYTHONPATH": root, **(environ or {})},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
         self._watch = threading.Timer(patience, self.process.kill)
         self._watch.start()
         self._errors: list[str] = []
@@ -142,12 +180,20 @@ class Wire:
         return message
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        self.send(json.dumps({"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}))
+        self.send(
+            json.dumps(
+                {"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}
+            )
+        )
 
     def start(self, method: str, params: Mapping[str, Any] | None = None) -> int:
         """Send a request without waiting; its id."""
         self._last += 1
-        self.send(json.dumps({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params or {}}))
+        self.send(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": self._last, "method": method, "params": params or {}}
+            )
+        )
         return self._last
 
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -158,15 +204,23 @@ class Wire:
         return answer
 
     def handshake(self, version: str = VERSIONS[-1]) -> dict[str, Any]:
-        answer = self.request("initialize", {"protocolVersion": version, "capabilities": {},
-                                             "clientInfo": {"name": "test", "version": "1"}})
+        answer = self.request(
+            "initialize",
+            {
+                "protocolVersion": version,
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        )
         self.notify("notifications/initialized")
         result: dict[str, Any] = answer["result"]
         return result
 
     def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One tool call; its result as it is on the wire."""
-        result: dict[str, Any] = self.request("tools/call", {"name": tool, "arguments": arguments or {}})["result"]
+        result: dict[str, Any] = self.request(
+            "tools/call", {"name": tool, "arguments": arguments or {}}
+        )["result"]
         return result
 
     def finish(self) -> int:

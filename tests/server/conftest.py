@@ -4,4 +4,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "requirement(*ids): the rows of tests/server/requirements_*.py that a test is for")
+    config.addinivalue_line(
+        "markers",
+        "requirement(*ids): the rows of tests/server/requirements_*.py that a test is for",
+    )

@@ -1,4 +1,6 @@
-"""A surface for tests of the machinery: it does everything a surface may do, over a database that is a list."""
+"""A surface for tests of the machinery: it does everything a surface may do, over a database that
+is a list.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,13 @@ class Part(TypedDict):
     extra: NotRequired[dict[str, Any]]
 
 
-def add(db: Shelf, *, note: Annotated[str, "What to keep"], times: Annotated[int, "How often"] = 1,
-        extra: Annotated[dict[str, Any] | None, "Anything else"] = None) -> Added:
+def add(
+    db: Shelf,
+    *,
+    note: Annotated[str, "What to keep"],
+    times: Annotated[int, "How often"] = 1,
+    extra: Annotated[dict[str, Any] | None, "Anything else"] = None,
+) -> Added:
     """Keep a note. See `find` for finding it."""
     db.notes += [note] * times
     return Added(status="added", count=len(db.notes))
@@ -63,17 +70,27 @@ def everything(db: Shelf) -> list[str]:
     return db.notes
 
 
-def bounded(db: Shelf, *, limit: Annotated[int, Field(ge=1, le=100)] = 5, source: Literal["user", "agent"] = "user",
-            parts: Annotated[list[Part], Field(max_length=3)] = [],  # noqa: B006
-            vector: list[float] | None = None, exact: bool = False) -> dict[str, Any]:
+def bounded(
+    db: Shelf,
+    *,
+    limit: Annotated[int, Field(ge=1, le=100)] = 5,
+    source: Literal["user", "agent"] = "user",
+    parts: Annotated[list[Part], Field(max_length=3)] = [],  # noqa: B006
+    vector: list[float] | None = None,
+    exact: bool = False,
+) -> dict[str, Any]:
     """Take arguments with bounds and give them back."""
     return {"limit": limit, "source": source, "parts": parts, "vector": vector, "exact": exact}
 
 
 def read(db: Shelf, *, file: str) -> Reply:
     """Give a note as an embedded resource."""
-    return Reply(content=(Text(text="first a notice"),
-                          Resource(uri=f"little://{file}", name=file, title=f"The {file}", text="1: body")))
+    return Reply(
+        content=(
+            Text(text="first a notice"),
+            Resource(uri=f"little://{file}", name=file, title=f"The {file}", text="1: body"),
+        )
+    )
 
 
 def slow(db: Shelf, *, steps: int, grant: Grant = Grant()) -> dict[str, Any]:  # noqa: B008
@@ -83,7 +100,9 @@ def slow(db: Shelf, *, steps: int, grant: Grant = Grant()) -> dict[str, Any]:  #
             grant.progress(Progress(step="work", done=done, total=steps))
             time.sleep(0.02)
         grant.progress(Progress(step="work", done=steps, total=steps))
-        grant.progress(Progress(step="tidy", done=1, total=1, tokens_per_second=1234.5, seconds_left=61.2))
+        grant.progress(
+            Progress(step="tidy", done=1, total=1, tokens_per_second=1234.5, seconds_left=61.2)
+        )
     finally:
         db.stopped.set()
     return {"steps": steps}
@@ -108,7 +127,10 @@ def read_note(db: Shelf, path: str) -> str:
 
 
 def dict_dialect(tool: str, error: MCPVectorDBError) -> dict[str, Any]:
-    return {"status": "error", "error": ("Internal error: " if isinstance(error, InternalError) else "") + str(error)}
+    return {
+        "status": "error",
+        "error": ("Internal error: " if isinstance(error, InternalError) else "") + str(error),
+    }
 
 
 def flag_dialect(tool: str, error: MCPVectorDBError) -> Reply:
@@ -119,16 +141,36 @@ READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=Fal
 WRITES = Hints(read_only=False, destructive=True, idempotent=False, open_world=True)
 
 LITTLE = Surface(
-    name="little", version="1.2.3", instructions="Keep notes with {add}; find them with {find}.",
-    tools=(Tool(function=add, title="Add a note", hints=WRITES),
-           *(Tool(function=each, title=each.__name__.title(), hints=READS, more="ask for fewer")
-             for each in (find, everything, bounded, read, slow, roots, broken))),
-    failure=dict_dialect)
+    name="little",
+    version="1.2.3",
+    instructions="Keep notes with {add}; find them with {find}.",
+    tools=(
+        Tool(function=add, title="Add a note", hints=WRITES),
+        *(
+            Tool(function=each, title=each.__name__.title(), hints=READS, more="ask for fewer")
+            for each in (find, everything, bounded, read, slow, roots, broken)
+        ),
+    ),
+    failure=dict_dialect,
+)
 
 FLAGGING = Surface(
-    name="flagging", version="2.0", instructions="A second one: {find}, {broken}.",
-    tools=(Tool(function=find, title="Find", hints=READS), Tool(function=broken, title="Break", hints=READS)),
+    name="flagging",
+    version="2.0",
+    instructions="A second one: {find}, {broken}.",
+    tools=(
+        Tool(function=find, title="Find", hints=READS),
+        Tool(function=broken, title="Break", hints=READS),
+    ),
     failure=flag_dialect,
-    template=Template(prefix="little://", name="note", title="A note", description="A note by its number.",
-                      read=read_note),
-    prompt=Prompt(name="guide", title="Guide", description="How to use it.", text="Call {find} first."))
+    template=Template(
+        prefix="little://",
+        name="note",
+        title="A note",
+        description="A note by its number.",
+        read=read_note,
+    ),
+    prompt=Prompt(
+        name="guide", title="Guide", description="How to use it.", text="Call {find} first."
+    ),
+)

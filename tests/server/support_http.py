@@ -23,8 +23,12 @@ class Running:
     def __init__(self, transport: str, made: Service) -> None:
         self.listener = served.listen("127.0.0.1", 0)
         self.port: int = self.listener.getsockname()[1]
-        app = served.application(made.server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", []))
-        self.server = uvicorn.Server(uvicorn.Config(app, http=served.Impatient, log_config=None, timeout_graceful_shutdown=1))
+        app = served.application(
+            made.server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", [])
+        )
+        self.server = uvicorn.Server(
+            uvicorn.Config(app, http=served.Impatient, log_config=None, timeout_graceful_shutdown=1)
+        )
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -36,18 +40,36 @@ class Running:
         self.thread.join(10)
         self.listener.close()
 
-    def request(self, method: str = "POST", path: str = "/mcp", body: Any = None, **headers: str) -> tuple[int, str]:
-        given = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json",
-                 "Accept": "application/json, text/event-stream", **{k.replace("_", "-"): v for k, v in headers.items()}}
+    def request(
+        self, method: str = "POST", path: str = "/mcp", body: Any = None, **headers: str
+    ) -> tuple[int, str]:
+        given = {
+            "Authorization": f"Bearer {TOKEN}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            **{k.replace("_", "-"): v for k, v in headers.items()},
+        }
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            connection.request(method, path, body if isinstance(body, str | bytes) else json.dumps(body or HELLO),
-                               {name: value for name, value in given.items() if value})
+            connection.request(
+                method,
+                path,
+                body if isinstance(body, str | bytes) else json.dumps(body or HELLO),
+                {name: value for name, value in given.items() if value},
+            )
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:
             connection.close()
 
 
-HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-    "protocolVersion": VERSIONS[-1], "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": VERSIONS[-1],
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}

@@ -29,9 +29,14 @@ def test_the_schema_is_the_signature() -> None:
         "properties": {
             "note": {"type": "string", "description": "What to keep"},
             "times": {"type": "integer", "default": 1, "description": "How often"},
-            "extra": {"anyOf": [{"type": "object", "additionalProperties": True}, {"type": "null"}], "default": None,
-                      "description": "Anything else"}},
-        "required": ["note"]}
+            "extra": {
+                "anyOf": [{"type": "object", "additionalProperties": True}, {"type": "null"}],
+                "default": None,
+                "description": "Anything else",
+            },
+        },
+        "required": ["note"],
+    }
 
 
 def test_bounds_in_the_signature_are_published() -> None:
@@ -47,19 +52,35 @@ def test_what_the_server_grants_is_not_published() -> None:
 
 
 def test_the_output_schema_comes_from_the_reply_and_requires_nothing() -> None:
-    assert arguments_of(add).output == {"type": "object", "properties": {
-        "status": {"type": "string"}, "count": {"type": "integer"}, "error": {"type": "string"}}}
+    assert arguments_of(add).output == {
+        "type": "object",
+        "properties": {
+            "status": {"type": "string"},
+            "count": {"type": "integer"},
+            "error": {"type": "string"},
+        },
+    }
     assert arguments_of(find).output is None
 
 
-@pytest.mark.parametrize(("given", "meant"), [
-    ({"a": 1}, {"a": 1}), ('{"a": 1}', {"a": 1}), ('"{\\"a\\": 1}"', {"a": 1}), ("null", None), (None, None)])
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ('{"a": 1}', {"a": 1}),
+        ('"{\\"a\\": 1}"', {"a": 1}),
+        ("null", None),
+        (None, None),
+    ],
+)
 def test_an_object_may_come_as_a_json_string_even_twice_encoded(given: Any, meant: Any) -> None:
     assert read(add, note="x", extra=given)["extra"] == meant
 
 
 def test_json_strings_are_understood_inside_arrays_too() -> None:
-    parts = read(bounded, parts='[{"text": "[1]", "weight": "2", "extra": "{\\"b\\": [1]}"}]')["parts"]
+    parts = read(bounded, parts='[{"text": "[1]", "weight": "2", "extra": "{\\"b\\": [1]}"}]')[
+        "parts"
+    ]
     assert parts == [{"text": "[1]", "weight": 2, "extra": {"b": [1]}}]
 
 
@@ -73,8 +94,17 @@ def test_five_is_an_integer(value: Any) -> None:
     assert read(add, note="x", times=value)["times"] == 5
 
 
-@pytest.mark.parametrize(("value", "shown"), [
-    (True, "true"), (2.5, "2.5"), ("many", '"many"'), ("true", "true"), ([5], "an array"), ({}, "an object")])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "true"),
+        (2.5, "2.5"),
+        ("many", '"many"'),
+        ("true", "true"),
+        ([5], "an array"),
+        ({}, "an object"),
+    ],
+)
 def test_these_are_not_integers(value: Any, shown: str) -> None:
     assert refused(add, note="x", times=value) == f"times must be a whole number, not {shown}"
 
@@ -84,33 +114,48 @@ def test_null_for_an_optional_argument_is_the_same_as_leaving_it_out() -> None:
     assert refused(add, note=None) == "note must be text, not null"
 
 
-@pytest.mark.parametrize(("raw", "message"), [
-    ({}, "note is required"),
-    ({"note": 5}, "note must be text, not 5"),
-    ({"note": "x", "extra": "abc"}, 'extra must be an object, not "abc"'),
-    ({"note": "x", "extra": [1]}, "extra must be an object, not an array"),
-    ({"note": "a\ud800b"}, "note contains half of a surrogate pair, which is not a character"),
-    ({"note": "x", "extra": {"\udfff": 1}}, "extra contains half of a surrogate pair, which is not a character"),
-    ({"note": "x", "extra": {"a": [float("nan")]}}, "extra contains nan, which is not a number that can be stored"),
-    ({"note": "x", "extra": '{"a": -Infinity}'}, "extra contains -inf, which is not a number that can be stored"),
-    ({"note": "x", "extra": {"a": 2**63}}, "extra contains an integer beyond 64 bits"),
-    ({"note": "x", "extra": {"a": -(2**63) - 1}}, "extra contains an integer beyond 64 bits"),
-    ({"note": "x" * 1001}, "note is 1,001 characters long; 1,000 are allowed"),
-])
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({}, "note is required"),
+        ({"note": 5}, "note must be text, not 5"),
+        ({"note": "x", "extra": "abc"}, 'extra must be an object, not "abc"'),
+        ({"note": "x", "extra": [1]}, "extra must be an object, not an array"),
+        ({"note": "a\ud800b"}, "note contains half of a surrogate pair, which is not a character"),
+        (
+            {"note": "x", "extra": {"\udfff": 1}},
+            "extra contains half of a surrogate pair, which is not a character",
+        ),
+        (
+            {"note": "x", "extra": {"a": [float("nan")]}},
+            "extra contains nan, which is not a number that can be stored",
+        ),
+        (
+            {"note": "x", "extra": '{"a": -Infinity}'},
+            "extra contains -inf, which is not a number that can be stored",
+        ),
+        ({"note": "x", "extra": {"a": 2**63}}, "extra contains an integer beyond 64 bits"),
+        ({"note": "x", "extra": {"a": -(2**63) - 1}}, "extra contains an integer beyond 64 bits"),
+        ({"note": "x" * 1001}, "note is 1,001 characters long; 1,000 are allowed"),
+    ],
+)
 def test_what_cannot_be_used_is_named(raw: dict[str, Any], message: str) -> None:
     assert refused(add, **raw) == message
 
 
-@pytest.mark.parametrize(("raw", "message"), [
-    ({"limit": 0}, "limit must be at least 1, not 0"),
-    ({"limit": 101}, "limit must be at most 100, not 101"),
-    ({"source": "nobody"}, "source must be 'user' or 'agent', not \"nobody\""),
-    ({"vector": [1, True]}, "vector[1] must be a number, not true"),
-    ({"vector": ["a", "b"]}, 'vector[0] must be a number, not "a" (and 1 more)'),
-    ({"exact": 1}, "exact must be true or false, not 1"),
-    ({"parts": [{}]}, "parts[0].text is required"),
-    ({"parts": [{"text": "a"}] * 4}, "parts must have at most 3 items, not an array"),
-])
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"limit": 0}, "limit must be at least 1, not 0"),
+        ({"limit": 101}, "limit must be at most 100, not 101"),
+        ({"source": "nobody"}, "source must be 'user' or 'agent', not \"nobody\""),
+        ({"vector": [1, True]}, "vector[1] must be a number, not true"),
+        ({"vector": ["a", "b"]}, 'vector[0] must be a number, not "a" (and 1 more)'),
+        ({"exact": 1}, "exact must be true or false, not 1"),
+        ({"parts": [{}]}, "parts[0].text is required"),
+        ({"parts": [{"text": "a"}] * 4}, "parts must have at most 3 items, not an array"),
+    ],
+)
 def test_what_is_out_of_bounds_is_named(raw: dict[str, Any], message: str) -> None:
     assert refused(bounded, **raw) == message
 
@@ -124,15 +169,24 @@ def nested(levels: int) -> Any:
 
 def test_nesting_ends_at_32_levels() -> None:
     assert read(add, note="x", extra=nested(MAX_DEPTH))["extra"] == nested(MAX_DEPTH)
-    assert refused(add, note="x", extra=nested(MAX_DEPTH + 1)) == "extra is nested deeper than 32 levels"
+    assert (
+        refused(add, note="x", extra=nested(MAX_DEPTH + 1))
+        == "extra is nested deeper than 32 levels"
+    )
 
 
 def test_a_json_string_nested_beyond_all_measure_is_refused_not_followed() -> None:
-    assert refused(add, note="x", extra='{"a":' * 100_000) == "extra is 500,000 characters long; 1,000 are allowed"
+    assert (
+        refused(add, note="x", extra='{"a":' * 100_000)
+        == "extra is 500,000 characters long; 1,000 are allowed"
+    )
 
 
 def test_the_largest_integers_fit() -> None:
-    assert read(add, note="x", extra={"a": 2**63 - 1, "b": -(2**63)})["extra"] == {"a": 2**63 - 1, "b": -(2**63)}
+    assert read(add, note="x", extra={"a": 2**63 - 1, "b": -(2**63)})["extra"] == {
+        "a": 2**63 - 1,
+        "b": -(2**63),
+    }
 
 
 def test_the_error_knows_its_argument() -> None:
@@ -157,16 +211,28 @@ def described(db: Any) -> Annotated[Reply, Found]:
 
 
 def test_a_tool_that_writes_its_text_itself_can_still_describe_its_data() -> None:
-    assert arguments_of(described).output == {"type": "object", "properties": {"count": {"type": "integer"}}}
+    assert arguments_of(described).output == {
+        "type": "object",
+        "properties": {"count": {"type": "integer"}},
+    }
     assert arguments_of(find).output is None
 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
 
 
-@given(st.dictionaries(st.sampled_from(["note", "times", "extra", "limit", "parts", "vector", "other"]), json_values))
+@given(
+    st.dictionaries(
+        st.sampled_from(["note", "times", "extra", "limit", "parts", "vector", "other"]),
+        json_values,
+    )
+)
 def test_any_json_is_read_or_refused_in_one_line(raw: dict[str, Any]) -> None:
     for function in (add, bounded):
         try:

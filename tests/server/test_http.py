@@ -34,23 +34,28 @@ def test_the_right_token_gets_in(running: Running) -> None:
     assert '"serverInfo":{"name":"mcpvectordb"' in text.replace(" ", "")
 
 
-@pytest.mark.parametrize(("headers", "status"), [
-    ({"Authorization": ""}, 401),
-    ({"Authorization": "Bearer wrong"}, 401),
-    ({"Authorization": f"Basic {TOKEN}"}, 401),
-    ({"Authorization": f"Bearer {TOKEN}x"}, 401),
-    ({"Authorization": f"bearer  {TOKEN}"}, 200),
-    ({"Host": "evil.example"}, 421),
-    ({"Host": "127.0.0.1.evil.example"}, 421),
-    ({"Host": "localhost:1"}, 200),
-    ({"Host": "[::1]:80"}, 200),
-    ({"Host": "[::1"}, 421),
-    ({"Origin": "http://evil.example"}, 403),
-    ({"Origin": "null"}, 403),
-    ({"Origin": "http://localhost:5173"}, 200),
-    ({"Host": "evil.example", "Authorization": ""}, 421),
-])
-def test_the_gate_checks_host_origin_and_token(headers: dict[str, str], status: int, running: Running) -> None:
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": ""}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": f"Basic {TOKEN}"}, 401),
+        ({"Authorization": f"Bearer {TOKEN}x"}, 401),
+        ({"Authorization": f"bearer  {TOKEN}"}, 200),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example"}, 421),
+        ({"Host": "localhost:1"}, 200),
+        ({"Host": "[::1]:80"}, 200),
+        ({"Host": "[::1"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:5173"}, 200),
+        ({"Host": "evil.example", "Authorization": ""}, 421),
+    ],
+)
+def test_the_gate_checks_host_origin_and_token(
+    headers: dict[str, str], status: int, running: Running
+) -> None:
     assert running.request(**headers)[0] == status
 
 
@@ -62,13 +67,18 @@ def test_the_body_is_capped(running: Running) -> None:
     assert running.request(body=b'{"a": "' + b"x" * served.MAX_BODY + b'"}')[0] == 413
 
 
-@pytest.mark.parametrize("said", [b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", b"refused"])
-def test_a_connection_on_which_no_request_begins_is_closed(said: bytes, running: Running,
-                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "said", [b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", b"refused"]
+)
+def test_a_connection_on_which_no_request_begins_is_closed(
+    said: bytes, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(served, "HEAD", 0.2)
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as silent:
         if said == b"refused":  # whose body goes on and on
-            silent.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx")
+            silent.sendall(
+                b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx"
+            )
             answer = b""
             while not answer.endswith(b"is needed"):
                 answer += silent.recv(1000)
@@ -79,11 +89,16 @@ def test_a_connection_on_which_no_request_begins_is_closed(said: bytes, running:
     assert running.request()[0] == 200
 
 
-def test_a_request_that_is_under_way_may_take_its_time(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_is_under_way_may_take_its_time(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(served, "HEAD", 0.2)
     body = json.dumps(HELLO).encode()
-    head = (f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
-            f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n").encode()
+    head = (
+        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: "
+        f"application/json\r\n"
+        f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode()
     with socket.create_connection(("127.0.0.1", running.port), timeout=10) as slow:
         slow.sendall(head + body[:10])
         time.sleep(0.5)
@@ -103,8 +118,10 @@ def talk_http(running: Running, conversation: Any) -> Any:
     async def run() -> Any:
         url = f"http://127.0.0.1:{running.port}/mcp"
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        async with create_mcp_http_client(headers=headers) as web, Client(
-                streamable_http_client(url, http_client=web)) as client:
+        async with (
+            create_mcp_http_client(headers=headers) as web,
+            Client(streamable_http_client(url, http_client=web)) as client,
+        ):
             return await conversation(client)
 
     return anyio.run(run)
@@ -121,7 +138,9 @@ def test_the_official_client_calls_tools_over_sse() -> None:
     made = Running("sse", service(Shelf(), LITTLE))
 
     async def run() -> Any:
-        transport = sse_client(f"http://127.0.0.1:{made.port}/sse", headers={"Authorization": f"Bearer {TOKEN}"})
+        transport = sse_client(
+            f"http://127.0.0.1:{made.port}/sse", headers={"Authorization": f"Bearer {TOKEN}"}
+        )
         async with Client(transport) as client:
             return (await client.call_tool("add", {"note": "tea"})).structured_content
 
@@ -133,7 +152,9 @@ def test_the_official_client_calls_tools_over_sse() -> None:
         made.stop()
 
 
-def test_the_token_is_made_once_kept_private_and_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_token_is_made_once_kept_private_and_shown_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     token = served.token_for("127.0.0.1", None, tmp_path / "data")
     assert len(token) >= 32
     assert token in capsys.readouterr().err
@@ -156,9 +177,19 @@ def test_a_given_token_is_taken_and_an_empty_one_is_not(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("host", "local"), [
-    ("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True),
-    ("0.0.0.0", False), ("::", False), ("192.168.1.5", False), ("example.org", False)])
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.1.5", False),
+        ("example.org", False),
+    ],
+)
 def test_beyond_this_machine_a_token_must_be_given(host: str, local: bool, tmp_path: Path) -> None:
     assert served.is_loopback(host) is local
     if not local:
@@ -167,19 +198,33 @@ def test_beyond_this_machine_a_token_must_be_given(host: str, local: bool, tmp_p
 
 
 def test_a_port_in_use_is_a_clear_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(
-            InvalidInput, match=r"cannot listen on 127.0.0.1 port \d+: Address already in use"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(
+            InvalidInput, match=r"cannot listen on 127.0.0.1 port \d+: Address already in use"
+        ),
+    ):
         served.listen("127.0.0.1", taken.getsockname()[1])
 
 
-def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_when_told(tmp_path: Path) -> None:
+def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_when_told(
+    tmp_path: Path,
+) -> None:
     note = tmp_path / "in" / "tea.md"
     note.parent.mkdir()
     note.write_text("# Tea\n\nWater at 80 degrees.\n")
 
     def ask(*arguments: str) -> dict[str, Any]:
-        with Wire("--db", str(tmp_path / "a.db"), "--transport", "streamable-http", "--port", "0", *arguments,
-                  environ={"MCPVECTORDB_TOKEN": TOKEN}) as wire:
+        with Wire(
+            "--db",
+            str(tmp_path / "a.db"),
+            "--transport",
+            "streamable-http",
+            "--port",
+            "0",
+            *arguments,
+            environ={"MCPVECTORDB_TOKEN": TOKEN},
+        ) as wire:
             deadline = time.monotonic() + 30
             while "Listening on" not in wire.errors and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -188,7 +233,9 @@ def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_when_told(t
             fake.port = port
 
             async def conversation(client: Client) -> Any:
-                return (await client.call_tool("ingest_file", {"path": str(note)})).structured_content
+                return (
+                    await client.call_tool("ingest_file", {"path": str(note)})
+                ).structured_content
 
             reply: dict[str, Any] = talk_http(fake, conversation)
             wire.process.terminate()
@@ -198,6 +245,9 @@ def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_when_told(t
             assert "Traceback" not in wire.errors
             return reply
 
-    assert ask() == {"status": "error", "error": "Ingestion failed: files can be ingested over HTTP only from folders "
-                     "the server was started with (--root DIR)"}
+    assert ask() == {
+        "status": "error",
+        "error": "Ingestion failed: files can be ingested over HTTP only from folders "
+        "the server was started with (--root DIR)",
+    }
     assert ask("--root", str(note.parent))["status"] == "indexed"

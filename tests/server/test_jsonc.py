@@ -28,7 +28,9 @@ def test_comments_and_trailing_commas_are_understood() -> None:
 def test_a_new_entry_leaves_every_other_byte_as_it_was() -> None:
     changed = put(ZED, ("context_servers", "db"), {"command": "x"})
     assert changed == ZED.replace(
-        '"a"}, // keep me', '"a"},\n        "db": {\n            "command": "x"\n        } // keep me')
+        '"a"}, // keep me',
+        '"a"},\n        "db": {\n            "command": "x"\n        } // keep me',
+    )
 
 
 def test_an_entry_that_is_there_is_replaced_in_its_place() -> None:
@@ -36,7 +38,9 @@ def test_an_entry_that_is_there_is_replaced_in_its_place() -> None:
 
 
 def test_sections_on_the_way_are_made() -> None:
-    assert put('{\n\t"a": 1\n}\n', ("s", "db"), 5) == '{\n\t"a": 1,\n\t"s": {\n\t\t"db": 5\n\t}\n}\n'
+    assert (
+        put('{\n\t"a": 1\n}\n', ("s", "db"), 5) == '{\n\t"a": 1,\n\t"s": {\n\t\t"db": 5\n\t}\n}\n'
+    )
 
 
 @pytest.mark.parametrize("empty", ["", "  \n", "{}"])
@@ -46,15 +50,19 @@ def test_an_empty_file_becomes_one_with_the_entry(empty: str) -> None:
 
 def test_line_endings_and_byte_order_mark_stay() -> None:
     assert put('\ufeff{\r\n  "a": 1\r\n}', ("b",), {"c": 2}) == (
-        '\ufeff{\r\n  "a": 1,\r\n  "b": {\r\n    "c": 2\r\n  }\r\n}')
+        '\ufeff{\r\n  "a": 1,\r\n  "b": {\r\n    "c": 2\r\n  }\r\n}'
+    )
 
 
-@pytest.mark.parametrize(("text", "left"), [
-    ('{"s": {"db": 1, "z": 2}}', '{"s": { "z": 2}}'),
-    ('{"s": {"z": 2, "db": 1}}', '{"s": {"z": 2}}'),
-    ('{"s": {\n  "z": 2, // two\n  "db": 1\n}}', '{"s": {\n  "z": 2 // two\n}}'),
-    ('{"s": {"db": 1}}', '{"s": {}}'),
-])
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('{"s": {"db": 1, "z": 2}}', '{"s": { "z": 2}}'),
+        ('{"s": {"z": 2, "db": 1}}', '{"s": {"z": 2}}'),
+        ('{"s": {\n  "z": 2, // two\n  "db": 1\n}}', '{"s": {\n  "z": 2 // two\n}}'),
+        ('{"s": {"db": 1}}', '{"s": {}}'),
+    ],
+)
 def test_an_entry_goes_with_its_comma(text: str, left: str) -> None:
     assert drop(text, ("s", "db")) == left
 
@@ -65,7 +73,9 @@ def test_what_is_not_there_cannot_be_dropped_and_changes_nothing() -> None:
     assert drop(ZED, ("theme", "db")) == ZED
 
 
-@pytest.mark.parametrize("broken", ["{", '{"a": }', "[1]", "hello", '{"a": 1} {"b": 2}', '{"a": "unterminated}', "@"])
+@pytest.mark.parametrize(
+    "broken", ["{", '{"a": }', "[1]", "hello", '{"a": 1} {"b": 2}', '{"a": "unterminated}', "@"]
+)
 def test_what_cannot_be_read_is_refused(broken: str) -> None:
     with pytest.raises(InvalidInput):
         put(broken, ("s", "db"), 1)
@@ -80,7 +90,11 @@ def test_what_cannot_be_changed_safely_is_refused() -> None:
 
 objects = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=4), max_leaves=12)
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
 
 
 @given(st.dictionaries(st.text(max_size=4), objects, max_size=5), st.sampled_from([None, 2, "\t"]))

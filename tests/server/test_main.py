@@ -14,16 +14,27 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MCPVECTORDB_")}
-    return subprocess.run([sys.executable, "-m", "mcpvectordb_server", *arguments], cwd=ROOT, env={**clean, **environ},
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith("MCPVECTORDB_")
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "mcpvectordb_server", *arguments],
+        cwd=ROOT,
+        env={**clean, **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_a_misspelt_variable_is_one_line_on_stderr_and_exit_code_2() -> None:
     done = run(MCPVECTORDB_SURFCE="all")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "mcpvectordb-server: unknown environment variable MCPVECTORDB_SURFCE; did you mean MCPVECTORDB_SURFACE?\n")
+        "mcpvectordb-server: unknown environment variable MCPVECTORDB_SURFCE; did you mean "
+        "MCPVECTORDB_SURFACE?\n"
+    )
 
 
 def test_a_file_of_another_program_is_one_line_and_stays_as_it_is(tmp_path: Path) -> None:
@@ -36,21 +47,41 @@ def test_a_file_of_another_program_is_one_line_and_stays_as_it_is(tmp_path: Path
     assert other.read_text() == "not a database, but precious" * 100
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--disable-tool", "serach"], "there is no tool 'serach' to disable; did you mean search?"),
-    (["--transport", "streamable-http", "--host", "0.0.0.0"],
-     "to serve on 0.0.0.0, beyond this machine, set MCPVECTORDB_TOKEN to a token of your choice"),
-])
-def test_a_start_that_cannot_be_says_why(arguments: list[str], message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--disable-tool", "serach"],
+            "there is no tool 'serach' to disable; did you mean search?",
+        ),
+        (
+            ["--transport", "streamable-http", "--host", "0.0.0.0"],
+            "to serve on 0.0.0.0, beyond this machine, set MCPVECTORDB_TOKEN to a token of your "
+            "choice",
+        ),
+    ],
+)
+def test_a_start_that_cannot_be_says_why(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
     done = run("--db", str(tmp_path / "a.db"), *arguments)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"mcpvectordb-server: {message}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        f"mcpvectordb-server: {message}\n",
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_disabling_every_tool_leaves_nothing_to_serve(capsys: pytest.CaptureFixture[str]) -> None:
-    names = "ingest_file,ingest_url,search,list_documents,list_libraries,delete_document,get_document"
+    names = (
+        "ingest_file,ingest_url,search,list_documents,list_libraries,delete_document,get_document"
+    )
     assert main(["--list-tools", "--disable-tool", names]) == 2
-    assert capsys.readouterr().err == "mcpvectordb-server: no tool is left to offer: every one is disabled\n"
+    assert (
+        capsys.readouterr().err
+        == "mcpvectordb-server: no tool is left to offer: every one is disabled\n"
+    )
 
 
 def test_the_listing_names_every_tool_in_force(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,9 +93,14 @@ def test_the_listing_names_every_tool_in_force(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])
 def test_help_and_version_load_neither_the_sdk_nor_pydantic(flag: str) -> None:
-    code = (f"import sys\nfrom mcpvectordb_server.__main__ import main\ntry:\n    main([{flag!r}])\nexcept SystemExit:\n"
-            "    print([name for name in ('mcp', 'pydantic', 'anyio', 'numpy') if name in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    code = (
+        f"import sys\nfrom mcpvectordb_server.__main__ import main\ntry:\n    "
+        f"main([{flag!r}])\nexcept SystemExit:\n"
+        "    print([name for name in ('mcp', 'pydantic', 'anyio', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.endswith("[]\n")
 
 

@@ -13,23 +13,52 @@ def test_the_defaults_are_one_surface_over_stdio_in_the_data_folder() -> None:
     options = parse([], {})
     assert options.db == data_folder() / "notes.db"
     assert (options.surfaces, options.transport) == (("mcpvectordb",), "stdio")
-    assert (options.host, options.port, options.roots, options.token) == ("127.0.0.1", 8000, (), None)
+    assert (options.host, options.port, options.roots, options.token) == (
+        "127.0.0.1",
+        8000,
+        (),
+        None,
+    )
 
 
 def test_flags_win_over_variables_and_variables_over_defaults(tmp_path: Path) -> None:
-    environ = {"MCPVECTORDB_DB": "/env.db", "MCPVECTORDB_PORT": "9001", "MCPVECTORDB_TRANSPORT": "sse",
-               "MCPVECTORDB_ROOT": str(tmp_path), "MCPVECTORDB_DISABLE_TOOL": "search, get_document",
-               "MCPVECTORDB_TOKEN": "secret", "MCPVECTORDB_SURFACE": "all", "MCPVECTORDB_HOST": "localhost"}
+    environ = {
+        "MCPVECTORDB_DB": "/env.db",
+        "MCPVECTORDB_PORT": "9001",
+        "MCPVECTORDB_TRANSPORT": "sse",
+        "MCPVECTORDB_ROOT": str(tmp_path),
+        "MCPVECTORDB_DISABLE_TOOL": "search, get_document",
+        "MCPVECTORDB_TOKEN": "secret",
+        "MCPVECTORDB_SURFACE": "all",
+        "MCPVECTORDB_HOST": "localhost",
+    }
     options = parse([], environ)
     assert (options.db, options.port, options.transport) == (Path("/env.db"), 9001, "sse")
     assert (options.roots, options.disabled) == ((tmp_path,), ("search", "get_document"))
     assert (options.token, options.host) == ("secret", "localhost")
-    options = parse(["--db", "/flag.db", "--port", "9002", "--disable-tool", "search", "--disable-tool", "get_document"],
-                    environ)
-    assert (options.db, options.port, options.disabled) == (Path("/flag.db"), 9002, ("search", "get_document"))
+    options = parse(
+        [
+            "--db",
+            "/flag.db",
+            "--port",
+            "9002",
+            "--disable-tool",
+            "search",
+            "--disable-tool",
+            "get_document",
+        ],
+        environ,
+    )
+    assert (options.db, options.port, options.disabled) == (
+        Path("/flag.db"),
+        9002,
+        ("search", "get_document"),
+    )
 
 
-def test_paths_are_made_absolute_and_the_tilde_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_made_absolute_and_the_tilde_is_expanded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert parse(["--db", "~/a.db"], {}).db == tmp_path / "a.db"
@@ -47,21 +76,37 @@ def test_variables_of_the_library_reach_its_configuration() -> None:
     assert parse([], {"MCPVECTORDB_BUSY_TIMEOUT": "5"}).config.busy_timeout == 5.0
 
 
-@pytest.mark.parametrize(("arguments", "environ", "message"), [
-    (["--transport", "pigeon"], {}, "--transport must be stdio, streamable-http or sse, not 'pigeon'"),
-    (["--port", "many"], {}, "--port must be a port, 0 to 65535, not 'many'"),
-    (["--port", "65536"], {}, "--port must be a port, 0 to 65535, not '65536'"),
-    (["--surface", "nope"], {}, "--surface: there is no surface 'nope'"),
-    (["--root", "/no/such/folder"], {}, "--root: /no/such/folder is not a folder"),
-    (["--unknown"], {}, "unrecognized arguments: --unknown; see mcpvectordb-server --help"),
-    (["--db"], {}, "argument --db: expected one argument"),
-    ([], {"MCPVECTORDB_PORT": "x"}, "MCPVECTORDB_PORT must be a port, 0 to 65535, not 'x'"),
-    ([], {"MCPVECTORDB_TRANSPROT": "sse"},
-     "unknown environment variable MCPVECTORDB_TRANSPROT; did you mean MCPVECTORDB_TRANSPORT?"),
-    ([], {"MCPVECTORDB_BUSY_TIMEOUT": "long"}, "MCPVECTORDB_BUSY_TIMEOUT must be a number, not 'long'"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (
+            ["--transport", "pigeon"],
+            {},
+            "--transport must be stdio, streamable-http or sse, not 'pigeon'",
+        ),
+        (["--port", "many"], {}, "--port must be a port, 0 to 65535, not 'many'"),
+        (["--port", "65536"], {}, "--port must be a port, 0 to 65535, not '65536'"),
+        (["--surface", "nope"], {}, "--surface: there is no surface 'nope'"),
+        (["--root", "/no/such/folder"], {}, "--root: /no/such/folder is not a folder"),
+        (["--unknown"], {}, "unrecognized arguments: --unknown; see mcpvectordb-server --help"),
+        (["--db"], {}, "argument --db: expected one argument"),
+        ([], {"MCPVECTORDB_PORT": "x"}, "MCPVECTORDB_PORT must be a port, 0 to 65535, not 'x'"),
+        (
+            [],
+            {"MCPVECTORDB_TRANSPROT": "sse"},
+            "unknown environment variable MCPVECTORDB_TRANSPROT; did you mean "
+            "MCPVECTORDB_TRANSPORT?",
+        ),
+        (
+            [],
+            {"MCPVECTORDB_BUSY_TIMEOUT": "long"},
+            "MCPVECTORDB_BUSY_TIMEOUT must be a number, not 'long'",
+        ),
+    ],
+)
 def test_a_bad_value_is_named_with_where_it_came_from(
-        arguments: list[str], environ: dict[str, str], message: str) -> None:
+    arguments: list[str], environ: dict[str, str], message: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse(arguments, environ)
     assert str(caught.value).startswith(message)

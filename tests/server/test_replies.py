@@ -42,8 +42,10 @@ def test_a_long_list_loses_its_end_and_says_so() -> None:
     kept = len(fitted["results"])
     assert 30 < kept < 50
     assert fitted["count"] == kept
-    assert fitted["truncated"] == (f"only the first {kept} of 100 results are here, to keep this reply under "
-                                   "5,000 characters; lower the limit")
+    assert fitted["truncated"] == (
+        f"only the first {kept} of 100 results are here, to keep this reply under "
+        "5,000 characters; lower the limit"
+    )
     assert len(to_json(fitted)) <= 5000
 
 
@@ -51,7 +53,10 @@ def test_a_long_text_loses_its_end_and_says_so() -> None:
     fitted = fit({"content": "x" * 9000, "title": "short"}, 5000, "ask for less")
     assert fitted["title"] == "short"
     assert "more characters]" in fitted["content"]
-    assert fitted["truncated"] == "long texts were cut to keep this reply under 5,000 characters; ask for less"
+    assert (
+        fitted["truncated"]
+        == "long texts were cut to keep this reply under 5,000 characters; ask for less"
+    )
 
 
 def test_one_item_that_is_too_long_is_cut_rather_than_left_out() -> None:
@@ -65,31 +70,48 @@ def test_what_fits_is_left_alone() -> None:
     assert fit(value, 5000, "") is value
 
 
-@given(st.recursive(st.text(max_size=60) | st.integers() | st.none(), lambda inner: (
-    st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=20), inner, max_size=10)), max_leaves=60))
+@given(
+    st.recursive(
+        st.text(max_size=60) | st.integers() | st.none(),
+        lambda inner: (
+            st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=20), inner, max_size=10)
+        ),
+        max_leaves=60,
+    )
+)
 def test_whatever_is_fitted_fits(value: Any) -> None:
     assert len(to_json(fit({"value": value, "more": value}, 1500, "ask for less"))) <= 1500
 
 
 def test_a_long_plain_list_says_in_a_second_block_what_is_missing() -> None:
     reply = reply_of(["x" * 1000] * 1000, more="ask for fewer")
-    assert reply.content[1].text == f"[only the first {len(reply.structured['result'])} of 1000 are here]; ask for fewer"
+    assert (
+        reply.content[1].text
+        == f"[only the first {len(reply.structured['result'])} of 1000 are here]; ask for fewer"
+    )
     assert len(reply.content[0].text) <= MAX_REPLY
 
 
 def test_a_refusal_is_short_whatever_it_quotes() -> None:
     message = "there is no " + "x" * 9_000 + "; ask for less"
-    told, shown = refusal_of({"error": message, "code": 5}), refusal_of(Reply(content=(Text(text=message),), failed=True))
+    told, shown = (
+        refusal_of({"error": message, "code": 5}),
+        refusal_of(Reply(content=(Text(text=message),), failed=True)),
+    )
     assert told.structured is not None and shown.failed
     assert shown.content[0].text == told.structured["error"] and told.structured["code"] == 5
-    assert shown.content[0].text.startswith("there is no xxx") and shown.content[0].text.endswith("xxx; ask for less")
+    assert shown.content[0].text.startswith("there is no xxx") and shown.content[0].text.endswith(
+        "xxx; ask for less"
+    )
     assert "xxx [… 5,026 more characters …] xxx" in shown.content[0].text
     assert len(shown.content[0].text) < MAX_REFUSAL + 50
     assert refusal_of({"error": "no"}).structured == {"error": "no"}
 
 
 def test_blocks_of_text_are_bounded_together() -> None:
-    reply = reply_of(Reply(content=tuple(Text(text="x" * 90_000) for _ in range(5))), more="ask for fewer")
+    reply = reply_of(
+        Reply(content=tuple(Text(text="x" * 90_000) for _ in range(5))), more="ask for fewer"
+    )
     assert sum(len(block.text) for block in reply.content) < MAX_REPLY + 500
     assert "70,000 more characters; ask for fewer" in reply.content[2].text
     assert reply.content[3].text == "[… 2 more parts were left out; ask for fewer]"
@@ -97,7 +119,9 @@ def test_blocks_of_text_are_bounded_together() -> None:
 
 def test_a_failure_stays_a_failure_and_a_resource_a_resource() -> None:
     resource = Resource(uri="a://b", name="b", title="B", text="body")
-    assert reply_of(Reply(content=(resource,), failed=True)) == Reply(content=(resource,), failed=True)
+    assert reply_of(Reply(content=(resource,), failed=True)) == Reply(
+        content=(resource,), failed=True
+    )
 
 
 def test_half_a_surrogate_pair_never_reaches_the_wire() -> None:

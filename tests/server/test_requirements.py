@@ -12,8 +12,13 @@ from tests.server import (
     requirements_vector_store,
 )
 
-ROWS = (*requirements_mcpvectordb.REQUIREMENTS, *requirements_vector_store.REQUIREMENTS, *requirements_openrag.REQUIREMENTS,
-        *requirements_context_server.REQUIREMENTS, *requirements_qmd.REQUIREMENTS)
+ROWS = (
+    *requirements_mcpvectordb.REQUIREMENTS,
+    *requirements_vector_store.REQUIREMENTS,
+    *requirements_openrag.REQUIREMENTS,
+    *requirements_context_server.REQUIREMENTS,
+    *requirements_qmd.REQUIREMENTS,
+)
 HERE = Path(__file__).parent
 
 
@@ -23,7 +28,10 @@ def marks() -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
                 for decorator in node.decorator_list:
-                    if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.requirement":
+                    if (
+                        isinstance(decorator, ast.Call)
+                        and ast.unparse(decorator.func) == "pytest.mark.requirement"
+                    ):
                         yield from (ast.literal_eval(argument) for argument in decorator.args)
 
 

@@ -20,11 +20,21 @@ def test_every_tool_is_listed_with_schema_description_and_all_four_annotations()
         assert tool.title
         assert tool.input_schema["type"] == "object"
         hints = tool.annotations
-        assert None not in (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
+        assert None not in (
+            hints.read_only_hint,
+            hints.destructive_hint,
+            hints.idempotent_hint,
+            hints.open_world_hint,
+        )
 
 
 def test_a_description_names_its_neighbours_as_they_are_called_here() -> None:
-    tools = {tool.name: tool for tool in talk(service(Shelf(), FLAGGING, LITTLE), lambda client: client.list_tools()).tools}
+    tools = {
+        tool.name: tool
+        for tool in talk(
+            service(Shelf(), FLAGGING, LITTLE), lambda client: client.list_tools()
+        ).tools
+    }
     assert tools["add"].description == "Keep a note. See `little_find` for finding it."
 
 
@@ -57,17 +67,32 @@ def test_the_dialect_decides_whether_mcp_calls_it_an_error() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_embedded_resource_keeps_its_name_and_title_on_the_wire(version: str) -> None:
     made = service(Shelf(), LITTLE)
-    _, result = exchange(made, version, ("tools/call", {"name": "read", "arguments": {"file": "a.md"}}))
+    _, result = exchange(
+        made, version, ("tools/call", {"name": "read", "arguments": {"file": "a.md"}})
+    )
     assert result["content"] == [
         {"type": "text", "text": "first a notice"},
-        {"type": "resource", "resource": {"uri": "little://a.md", "name": "a.md", "title": "The a.md",
-                                          "mimeType": "text/markdown", "text": "1: body"}}]
+        {
+            "type": "resource",
+            "resource": {
+                "uri": "little://a.md",
+                "name": "a.md",
+                "title": "The a.md",
+                "mimeType": "text/markdown",
+                "text": "1: body",
+            },
+        },
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_protocol_version_with_a_handshake_is_served(version: str) -> None:
-    hello, listed, called = exchange(service(Shelf(), LITTLE), version, ("tools/list", {}),
-                                     ("tools/call", {"name": "add", "arguments": {"note": "tea"}}))
+    hello, listed, called = exchange(
+        service(Shelf(), LITTLE),
+        version,
+        ("tools/list", {}),
+        ("tools/call", {"name": "add", "arguments": {"note": "tea"}}),
+    )
     assert hello["protocolVersion"] == version
     assert hello["serverInfo"] == {"name": "mcpvectordb", "version": "9.9.9"}
     assert len(listed["tools"]) == len(LITTLE.tools)
@@ -82,20 +107,29 @@ def test_an_unknown_tool_is_a_protocol_error_that_lists_the_known_ones() -> None
 def test_an_unknown_argument_is_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     made = service(Shelf(), LITTLE)
     for _ in range(3):
-        assert ask(made, "add", {"note": "tea", "colour": "green"}).structured_content["status"] == "added"
+        assert (
+            ask(made, "add", {"note": "tea", "colour": "green"}).structured_content["status"]
+            == "added"
+        )
     assert caplog.text.count("add ignores the unknown argument 'colour'") == 1
 
 
 def test_a_tool_is_told_which_folders_are_granted(tmp_path: Path) -> None:
     assert ask(service(Shelf(), LITTLE), "roots").structured_content == {"roots": None}
-    assert ask(service(Shelf(), LITTLE, roots=(tmp_path,)), "roots").structured_content == {"roots": [str(tmp_path)]}
+    assert ask(service(Shelf(), LITTLE, roots=(tmp_path,)), "roots").structured_content == {
+        "roots": [str(tmp_path)]
+    }
 
 
 def test_a_template_reads_documents_and_none_are_listed() -> None:
     async def conversation(client: Client) -> Any:
         templates = await client.list_resource_templates()
         contents = await client.read_resource("little://a%20b/c.md")
-        return templates.resource_templates, contents.contents[0], (await client.list_resources()).resources
+        return (
+            templates.resource_templates,
+            contents.contents[0],
+            (await client.list_resources()).resources,
+        )
 
     templates, content, listed = talk(service(Shelf(), FLAGGING), conversation)
     assert [each.uri_template for each in templates] == ["little://{+path}"]

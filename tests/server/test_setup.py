@@ -34,8 +34,13 @@ def test_each_host_gets_an_entry_with_absolute_paths(name: str, home: Path) -> N
 
 def test_settings_lie_where_each_platform_keeps_them(home: Path) -> None:
     desktop = HOSTS["claude-desktop"]
-    assert desktop.settings(platform="darwin") == home / "Library/Application Support/Claude/claude_desktop_config.json"
-    assert desktop.settings(platform="win32", environ={"APPDATA": "/R"}) == Path("/R/Claude/claude_desktop_config.json")
+    assert (
+        desktop.settings(platform="darwin")
+        == home / "Library/Application Support/Claude/claude_desktop_config.json"
+    )
+    assert desktop.settings(platform="win32", environ={"APPDATA": "/R"}) == Path(
+        "/R/Claude/claude_desktop_config.json"
+    )
     assert desktop.settings(platform="linux") == home / ".config/Claude/claude_desktop_config.json"
 
 
@@ -82,7 +87,9 @@ def test_twice_is_as_good_as_once_and_remove_takes_it_out(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_a_host_that_is_not_here_gets_nothing_written_but_the_entry_shown(name: str, home: Path) -> None:
+def test_a_host_that_is_not_here_gets_nothing_written_but_the_entry_shown(
+    name: str, home: Path
+) -> None:
     said = set_up(name, home / "notes.db")
     assert f"{HOSTS[name].title} was not found on this machine" in said
     assert '"mcpvectordb": {' in said
@@ -92,7 +99,10 @@ def test_a_host_that_is_not_here_gets_nothing_written_but_the_entry_shown(name: 
 def test_claude_code_is_here_when_its_folder_is(home: Path) -> None:
     (home / ".claude").mkdir()
     set_up("claude-code", home / "notes.db")
-    assert json.loads((home / ".claude.json").read_text())["mcpServers"]["mcpvectordb"]["type"] == "stdio"
+    assert (
+        json.loads((home / ".claude.json").read_text())["mcpServers"]["mcpvectordb"]["type"]
+        == "stdio"
+    )
 
 
 def test_a_broken_file_is_refused_and_left_alone(home: Path) -> None:
@@ -130,11 +140,17 @@ def test_settings_kept_elsewhere_behind_a_link_stay_there(home: Path) -> None:
 
 
 def test_more_arguments_are_passed_on(home: Path) -> None:
-    assert entry(HOSTS["cursor"], home / "a.db", ["--surface", "all"])["args"][-2:] == ["--surface", "all"]
+    assert entry(HOSTS["cursor"], home / "a.db", ["--surface", "all"])["args"][-2:] == [
+        "--surface",
+        "all",
+    ]
 
 
 def test_an_unknown_host_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match="there is no host 'emacs'; known are claude-desktop, claude-code, cursor"):
+    with pytest.raises(
+        InvalidInput,
+        match="there is no host 'emacs'; known are claude-desktop, claude-code, cursor",
+    ):
         set_up("emacs", Path("a.db"))
 
 

@@ -37,53 +37,100 @@ def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
 
 
 def test_the_stateless_protocol_is_served_too(path: Path) -> None:
-    envelope = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
-                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}}
+    envelope = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    }
     with Wire("--db", str(path)) as wire:
         discovered = wire.request("server/discover", {"_meta": envelope})["result"]
         assert "2026-07-28" in discovered["supportedVersions"]
-        called = wire.request("tools/call", {"name": "list_libraries", "arguments": {}, "_meta": envelope})["result"]
+        called = wire.request(
+            "tools/call", {"name": "list_libraries", "arguments": {}, "_meta": envelope}
+        )["result"]
         assert called["structuredContent"] == {"libraries": []}
 
 
-def test_stdout_carries_only_protocol_and_stderr_nothing_to_worry_about(path: Path, tmp_path: Path) -> None:
+def test_stdout_carries_only_protocol_and_stderr_nothing_to_worry_about(
+    path: Path, tmp_path: Path
+) -> None:
     note = tmp_path / "tea.md"
     note.write_text("# Tea\n\nWater at 80 degrees.\n")
     with Wire("--db", str(path)) as wire:
         wire.handshake()
-        assert wire.call("ingest_file", {"path": str(note)})["structuredContent"]["status"] == "indexed"
-        assert wire.call("search", {"query": "water"})["structuredContent"]["results"][0]["title"] == "Tea"
+        assert (
+            wire.call("ingest_file", {"path": str(note)})["structuredContent"]["status"]
+            == "indexed"
+        )
+        assert (
+            wire.call("search", {"query": "water"})["structuredContent"]["results"][0]["title"]
+            == "Tea"
+        )
         wire.call("search", {"query": "water", "colour": "green"})
         assert wire.finish() == 0
         assert wire.process.stdout is not None
         assert wire.process.stdout.read() == ""
-        assert wire.errors == "WARNING mcpvectordb_server: search ignores the unknown argument 'colour'\n"
+        assert (
+            wire.errors
+            == "WARNING mcpvectordb_server: search ignores the unknown argument 'colour'\n"
+        )
 
 
-@pytest.mark.parametrize(("line", "id", "code"), [
-    ("hello", None, -32700),
-    ('{"jsonrpc":"2.0","id":7,"method":"ping"', 7, -32700),
-    ('{"method":"ping","params":{"deep":' + "[" * 3000 + "]" * 3000 + '},"jsonrpc":"2.0","id":"x"}', "x", -32700),
-    ("[]", None, -32600),
-    ('{"jsonrpc":"2.0","id":8}', 8, -32600),
-    ('{"jsonrpc":"1.0","id":9,"method":"ping"}', 9, -32600),
-])
+@pytest.mark.parametrize(
+    ("line", "id", "code"),
+    [
+        ("hello", None, -32700),
+        ('{"jsonrpc":"2.0","id":7,"method":"ping"', 7, -32700),
+        (
+            '{"method":"ping","params":{"deep":'
+            + "[" * 3000
+            + "]" * 3000
+            + '},"jsonrpc":"2.0","id":"x"}',
+            "x",
+            -32700,
+        ),
+        ("[]", None, -32600),
+        ('{"jsonrpc":"2.0","id":8}', 8, -32600),
+        ('{"jsonrpc":"1.0","id":9,"method":"ping"}', 9, -32600),
+    ],
+)
 def test_a_line_that_is_no_message_is_answered_under_its_id_and_the_server_lives_on(
-        line: str, id: Any, code: int, wire: Wire) -> None:
+    line: str, id: Any, code: int, wire: Wire
+) -> None:
     wire.send(line)
     answer = wire.receive()
     assert (answer["id"], answer["error"]["code"]) == (id, code)
     assert wire.request("ping")["result"] == {}
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ('{"query":"a\\ud800b"}', "query contains half of a surrogate pair, which is not a character"),
-    ('{"query":"a","top_k":NaN}', "top_k contains nan, which is not a number that can be stored"),
-    ('{"query":"a","top_k":1e999}', "top_k contains inf, which is not a number that can be stored"),
-    ('{"query":"a","filter":{"page":9223372036854775808}}', "filter contains an integer beyond 64 bits"),
-    ('{"query":"a","filter":' + '{"a":' * 40 + "1" + "}" * 40 + "}", "filter is nested deeper than 32 levels"),
-])
-def test_what_strict_json_has_not_is_answered_in_the_dialect(arguments: str, message: str, wire: Wire) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            '{"query":"a\\ud800b"}',
+            "query contains half of a surrogate pair, which is not a character",
+        ),
+        (
+            '{"query":"a","top_k":NaN}',
+            "top_k contains nan, which is not a number that can be stored",
+        ),
+        (
+            '{"query":"a","top_k":1e999}',
+            "top_k contains inf, which is not a number that can be stored",
+        ),
+        (
+            '{"query":"a","filter":{"page":9223372036854775808}}',
+            "filter contains an integer beyond 64 bits",
+        ),
+        (
+            '{"query":"a","filter":' + '{"a":' * 40 + "1" + "}" * 40 + "}",
+            "filter is nested deeper than 32 levels",
+        ),
+    ],
+)
+def test_what_strict_json_has_not_is_answered_in_the_dialect(
+    arguments: str, message: str, wire: Wire
+) -> None:
     wire.send(call_line("five", "search", arguments))
     answer = wire.receive()
     assert answer["id"] == "five"
@@ -92,11 +139,30 @@ def test_what_strict_json_has_not_is_answered_in_the_dialect(arguments: str, mes
 
 
 def test_calls_under_way_finish_when_the_client_closes_its_side(path: Path) -> None:
-    lines = [json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": VERSIONS[-1], "capabilities": {}, "clientInfo": {"name": "pipe", "version": "1"}}}),
-        '{"jsonrpc":"2.0","method":"notifications/initialized"}', call_line(2, "list_libraries", "{}")]
-    done = subprocess.run([sys.executable, "-m", "mcpvectordb_server", "--db", str(path)], cwd=ROOT, timeout=60,
-                          input="".join(line + "\n" for line in lines), capture_output=True, text=True)
+    lines = [
+        json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": VERSIONS[-1],
+                    "capabilities": {},
+                    "clientInfo": {"name": "pipe", "version": "1"},
+                },
+            }
+        ),
+        '{"jsonrpc":"2.0","method":"notifications/initialized"}',
+        call_line(2, "list_libraries", "{}"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "mcpvectordb_server", "--db", str(path)],
+        cwd=ROOT,
+        timeout=60,
+        input="".join(line + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+    )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"]["structuredContent"] == {"libraries": []}
@@ -105,12 +171,19 @@ def test_calls_under_way_finish_when_the_client_closes_its_side(path: Path) -> N
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="children are looked up in /proc")
 @pytest.mark.parametrize("end", ["eof", "terminate", "interrupt", "kill"])
-def test_no_process_is_left_behind_and_the_file_is_sound(end: str, path: Path, tmp_path: Path) -> None:
+def test_no_process_is_left_behind_and_the_file_is_sound(
+    end: str, path: Path, tmp_path: Path
+) -> None:
     note = tmp_path / "tea.txt"
-    note.write_bytes("Thé: water at 80 degrees.\n".encode("latin-1"))  # not UTF-8, so that a parser process is needed
+    note.write_bytes(
+        "Thé: water at 80 degrees.\n".encode("latin-1")
+    )  # not UTF-8, so that a parser process is needed
     with Wire("--db", str(path)) as wire:
         wire.handshake()
-        assert wire.call("ingest_file", {"path": str(note)})["structuredContent"]["status"] == "indexed"
+        assert (
+            wire.call("ingest_file", {"path": str(note)})["structuredContent"]["status"]
+            == "indexed"
+        )
         threads = Path(f"/proc/{wire.process.pid}/task").iterdir()
         children = [pid for thread in threads for pid in (thread / "children").read_text().split()]
         assert children
@@ -118,12 +191,18 @@ def test_no_process_is_left_behind_and_the_file_is_sound(end: str, path: Path, t
         if end == "eof":
             assert wire.finish() == 0
         else:
-            number = {"terminate": signal.SIGTERM, "interrupt": signal.SIGINT, "kill": signal.SIGKILL}[end]
+            number = {
+                "terminate": signal.SIGTERM,
+                "interrupt": signal.SIGINT,
+                "kill": signal.SIGKILL,
+            }[end]
             wire.process.send_signal(number)
             assert wire.process.wait(10) == -number
         assert "Traceback" not in wire.errors
     deadline = time.monotonic() + 10
-    while (left := [pid for pid in children if Path(f"/proc/{pid}").exists()]) and time.monotonic() < deadline:
+    while (
+        left := [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    ) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
     with Database(path) as db:
@@ -132,18 +211,29 @@ def test_no_process_is_left_behind_and_the_file_is_sound(end: str, path: Path, t
 
 
 def long_ingest(wire: Wire, tmp_path: Path) -> int:
-    """Begin an ingest that takes a while, and wait until it is well under way; the id of the call."""
+    """Begin an ingest that takes a while, and wait until it is well under way; the id of the
+    call.
+    """
     note = tmp_path / "long.md"
-    note.write_text("\n\n".join(f"# Part {number}\n\n" + f"leaves {number} and water " * 50 for number in range(800)))
+    note.write_text(
+        "\n\n".join(
+            f"# Part {number}\n\n" + f"leaves {number} and water " * 50 for number in range(800)
+        )
+    )
     wire.handshake()
-    number = wire.start("tools/call", {"name": "ingest_file", "arguments": {"path": str(note)}, "_meta": {"progressToken": 7}})
+    number = wire.start(
+        "tools/call",
+        {"name": "ingest_file", "arguments": {"path": str(note)}, "_meta": {"progressToken": 7}},
+    )
     heard = wire.receive()
     assert (heard["method"], heard["params"]["progressToken"]) == ("notifications/progress", 7)
     assert heard["params"]["progress"] < heard["params"]["total"]
     return number
 
 
-def test_a_cancelled_call_stops_is_not_answered_and_keeps_nobody_waiting(path: Path, tmp_path: Path) -> None:
+def test_a_cancelled_call_stops_is_not_answered_and_keeps_nobody_waiting(
+    path: Path, tmp_path: Path
+) -> None:
     with Wire("--db", str(path)) as wire:
         number = long_ingest(wire, tmp_path)
         wire.notify("notifications/cancelled", {"requestId": number, "reason": "enough"})
@@ -169,11 +259,30 @@ def test_a_long_call_does_not_outlive_its_client(path: Path, tmp_path: Path) -> 
 
 def test_a_client_that_was_killed_takes_its_server_with_it(path: Path) -> None:
     read, write = os.pipe()
-    server = subprocess.Popen([sys.executable, "-m", "mcpvectordb_server", "--db", str(path)], cwd=ROOT,
-                              stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mcpvectordb_server", "--db", str(path)],
+        cwd=ROOT,
+        stdin=read,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     os.close(read)
-    os.write(write, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": VERSIONS[-1], "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}).encode() + b"\n")
+    os.write(
+        write,
+        json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": VERSIONS[-1],
+                    "capabilities": {},
+                    "clientInfo": {"name": "x", "version": "1"},
+                },
+            }
+        ).encode()
+        + b"\n",
+    )
     assert server.stdout is not None
     assert server.stderr is not None
     server.stdout.readline()
@@ -197,6 +306,9 @@ def test_nothing_heavy_is_loaded_before_it_is_needed(path: Path) -> None:
         "    print([name for name in heavy if name in sys.modules])\n"
         "    sys.stdout.flush(); leave(code)\n"
         "os._exit = report\n"
-        f"m.main(['--db', {str(path)!r}])\n")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        f"m.main(['--db', {str(path)!r}])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout == "[]\n", done.stderr

@@ -16,8 +16,14 @@ def ask(name: str, *, db: Shelf | None = None, **raw: Any) -> Reply:
 
 
 def test_the_first_surface_keeps_its_names_and_a_later_clash_is_prefixed() -> None:
-    assert [name for name in publish([LITTLE, FLAGGING]) if "find" in name] == ["find", "flagging_find"]
-    assert [name for name in publish([FLAGGING, LITTLE]) if "find" in name] == ["find", "little_find"]
+    assert [name for name in publish([LITTLE, FLAGGING]) if "find" in name] == [
+        "find",
+        "flagging_find",
+    ]
+    assert [name for name in publish([FLAGGING, LITTLE]) if "find" in name] == [
+        "find",
+        "little_find",
+    ]
 
 
 def test_hiding_a_tool_never_renames_another() -> None:
@@ -39,7 +45,10 @@ def test_read_only_offers_only_what_changes_nothing() -> None:
 
 def test_names_in_force_are_by_surface() -> None:
     offered = publish([LITTLE, FLAGGING])
-    assert names_in_force(FLAGGING, offered) == {"find": "flagging_find", "broken": "flagging_broken"}
+    assert names_in_force(FLAGGING, offered) == {
+        "find": "flagging_find",
+        "broken": "flagging_broken",
+    }
     assert names_in_force(LITTLE, offered)["find"] == "find"
 
 
@@ -60,10 +69,14 @@ def test_every_failure_speaks_the_dialect_of_its_surface(raw: dict[str, Any]) ->
     assert flagged.content[0].text == plain.structured["error"]
 
 
-def test_a_defect_is_logged_in_full_and_answered_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_is_logged_in_full_and_answered_without_its_details(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     reply = ask("broken")
     assert json.loads(reply.content[0].text) == {
-        "status": "error", "error": "Internal error: something went wrong inside the server; its log has the details"}
+        "status": "error",
+        "error": "Internal error: something went wrong inside the server; its log has the details",
+    }
     assert "private.db" in caplog.text
     assert "Traceback" in caplog.text
     assert ask("flagging_broken").failed
@@ -72,10 +85,14 @@ def test_a_defect_is_logged_in_full_and_answered_without_its_details(caplog: pyt
 @pytest.mark.parametrize("tool", ["find", "flagging_find"])
 def test_a_failure_need_not_repeat_all_of_what_it_refuses(tool: str) -> None:
     reply = ask(tool, word="x" * 90_000)
-    assert "xxx [… 86," in reply.content[0].text and " more characters …] xxx" in reply.content[0].text
+    assert (
+        "xxx [… 86," in reply.content[0].text and " more characters …] xxx" in reply.content[0].text
+    )
     assert len(reply.content[0].text) < MAX_REFUSAL + 100
 
 
 def test_a_failure_that_is_too_long_itself_says_so() -> None:
     assert ask("find", word="x" * 100_001).structured == {
-        "status": "error", "error": "word is 100,001 characters long; 100,000 are allowed"}
+        "status": "error",
+        "error": "word is 100,001 characters long; 100,000 are allowed",
+    }

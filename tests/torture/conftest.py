@@ -13,7 +13,9 @@ PROMISES = pytest.StashKey[dict[str, Promise]]()
 
 @pytest.fixture
 def promise(request: pytest.FixtureRequest) -> Callable[..., Promise]:
-    """`promise("1 killed", full=500, short=6)`: as many rounds as this run is to have, and a row of the table."""
+    """`promise("1 killed", full=500, short=6)`: as many rounds as this run is to have, and a row of
+    the table.
+    """
     wanted = request.config.getoption("--rounds")
     kept = request.config.stash.setdefault(PROMISES, {})
 
@@ -25,14 +27,19 @@ def promise(request: pytest.FixtureRequest) -> Callable[..., Promise]:
     return give
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     kept = config.stash.get(PROMISES, {})
     if not kept:
         return
     width = max(len(name) for name in kept)
     terminalreporter.section("promises")
     terminalreporter.write_line(f"{'promise':<{width}}  {'rounds':>8}  failures")
-    for each in sorted(kept.values(), key=lambda promise: (int(promise.name.split()[0]), promise.name)):
+    for each in sorted(
+        kept.values(), key=lambda promise: (int(promise.name.split()[0]), promise.name)
+    ):
         terminalreporter.write_line(
             f"{each.name:<{width}}  {each.rounds:>8,}  {len(each.failures):>8}  {each.note}".rstrip(),
-            red=bool(each.failures))
+            red=bool(each.failures),
+        )

@@ -29,7 +29,9 @@ def made(path: Path) -> State:
     rng = random.Random("a file to be damaged")
     with Database(path, embedder=Letters()) as db:
         for number in range(60):
-            db.documents.ingest_text(some_text(rng), source=f"a{number}", embed=number % 7 > 0, metadata={"n": number})
+            db.documents.ingest_text(
+                some_text(rng), source=f"a{number}", embed=number % 7 > 0, metadata={"n": number}
+            )
             db.vectors.add(f"v{number}", [rng.uniform(-1, 1) for _ in range(4)])
             db.contexts.add(f"t{number}", "user", some_text(rng)) if number % 3 == 0 else None
         for document in db.documents.browse(limit=10):
@@ -79,30 +81,45 @@ def _flip_what_is_used(data: bytearray, rng: random.Random) -> None:
 
 def _noise(data: bytearray, rng: random.Random) -> None:
     place, length = rng.randrange(len(data)), rng.randint(1, 600)
-    data[place:place + length] = rng.randbytes(len(data[place:place + length]))
+    data[place : place + length] = rng.randbytes(len(data[place : place + length]))
 
 
 def _lost_sector(data: bytearray, rng: random.Random) -> None:
     place = rng.randrange(0, len(data), 512)
-    data[place:place + 512] = bytes(len(data[place:place + 512]))
+    data[place : place + 512] = bytes(len(data[place : place + 512]))
 
 
 def _swapped_pages(data: bytearray, rng: random.Random) -> None:
     one, other = (PAGE * rng.randrange(len(data) // PAGE) for _ in range(2))
-    data[one:one + PAGE], data[other:other + PAGE] = data[other:other + PAGE], data[one:one + PAGE]
+    data[one : one + PAGE], data[other : other + PAGE] = (
+        data[other : other + PAGE],
+        data[one : one + PAGE],
+    )
 
 
 def _cut(data: bytearray, rng: random.Random) -> None:
-    del data[rng.randrange(1, len(data)):]
+    del data[rng.randrange(1, len(data)) :]
 
 
 def _cut_at_page(data: bytearray, rng: random.Random) -> None:
-    del data[rng.randrange(PAGE, len(data), PAGE):]
+    del data[rng.randrange(PAGE, len(data), PAGE) :]
 
 
 SPOILERS: tuple[Spoiler, ...] = (
-    _flip_one, _flip_one, _flip_one, _flip_what_is_used, _flip_what_is_used, _flip_many, _flip_head_of_page,
-    _flip_head_of_page, _noise, _lost_sector, _swapped_pages, _cut, _cut_at_page)
+    _flip_one,
+    _flip_one,
+    _flip_one,
+    _flip_what_is_used,
+    _flip_what_is_used,
+    _flip_many,
+    _flip_head_of_page,
+    _flip_head_of_page,
+    _noise,
+    _lost_sector,
+    _swapped_pages,
+    _cut,
+    _cut_at_page,
+)
 
 
 def spoiled(base: Path, target: Path, number: int) -> None:
@@ -112,7 +129,9 @@ def spoiled(base: Path, target: Path, number: int) -> None:
         Path(f"{target}{part}").unlink(missing_ok=True)
         if Path(f"{base}{part}").exists():
             shutil.copyfile(f"{base}{part}", f"{target}{part}")
-    victim = Path(f"{target}-wal") if Path(f"{base}-wal").exists() and rng.random() < 0.5 else target
+    victim = (
+        Path(f"{target}-wal") if Path(f"{base}-wal").exists() and rng.random() < 0.5 else target
+    )
     data = bytearray(victim.read_bytes())
     rng.choice(SPOILERS)(data, rng)
     victim.write_bytes(data)
@@ -129,7 +148,9 @@ class Look:
 def looked_at(path: Path, before: State, *, save: bool = False, new: bool = False) -> Look:
     """Open a file that may be damaged, ask it everything, mend it and save what is left of it."""
     look, print_before = Look(), _print(path)
-    may_change = new or Path(f"{path}-wal").exists()  # a log of ours is written back when the file is closed
+    may_change = (
+        new or Path(f"{path}-wal").exists()
+    )  # a log of ours is written back when the file is closed
     try:
         with Database(path, embedder=Letters()) as db:
             told = [answer for answer in _asked(db, look) if answer]
@@ -142,7 +163,11 @@ def looked_at(path: Path, before: State, *, save: bool = False, new: bool = Fals
     if not may_change or look.answer.startswith("refused"):
         if _print(path) != print_before:
             look.wrong.append("reading changed the file")
-        left = [each.name for each in path.parent.iterdir() if each.name.startswith(path.name) and each != path]
+        left = [
+            each.name
+            for each in path.parent.iterdir()
+            if each.name.startswith(path.name) and each != path
+        ]
         if left and not may_change:
             look.wrong.append(f"reading left {left}")
     if look.answer != "sound" and save:
@@ -157,20 +182,30 @@ def _print(path: Path) -> object:
         info = path.stat()
     except OSError as error:
         return str(error)
-    return path.read_bytes() if path.is_file() and info.st_size < 1 << 30 else (info.st_mode, info.st_ino, info.st_size)
+    return (
+        path.read_bytes()
+        if path.is_file() and info.st_size < 1 << 30
+        else (info.st_mode, info.st_ino, info.st_size)
+    )
 
 
 def _asked(db: Database, look: Look) -> Iterator[str]:
     """What every way of reading says; only errors of ours may come back."""
     documents = db.documents
     questions: list[Callable[[], object]] = [
-        db.stats, documents.libraries, documents.count, lambda: db.contexts.search("harbour"),
+        db.stats,
+        documents.libraries,
+        documents.count,
+        lambda: db.contexts.search("harbour"),
         lambda: [documents.text(each.id) for each in documents.browse(limit=1_000)],
         lambda: documents.search("harbour lamp", mode="text", limit=20),
         lambda: documents.search("harbour lamp", mode="vector", limit=20),
         lambda: documents.search("harbour lamp", mode="hybrid", limit=20),
-        lambda: documents.search("tide", where={"metadata.n": {"gt": 3}, "source": {"starts_with": "a"}}),
-        lambda: db.vectors.search([1.0, 2.0, 3.0, 4.0]), lambda: db.contexts.browse(limit=50),
+        lambda: documents.search(
+            "tide", where={"metadata.n": {"gt": 3}, "source": {"starts_with": "a"}}
+        ),
+        lambda: db.vectors.search([1.0, 2.0, 3.0, 4.0]),
+        lambda: db.contexts.browse(limit=50),
     ]
     for question in (lambda: "; ".join(db.check()), *questions):
         try:
@@ -183,12 +218,19 @@ def _asked(db: Database, look: Look) -> Iterator[str]:
 
 
 def mended(path: Path, look: Look) -> None:
-    """Write to the damaged file: it may refuse, but it may neither hang nor raise what is not ours."""
+    """Write to the damaged file: it may refuse, but it may neither hang nor raise what is not
+    ours.
+    """
     try:
         with Database(path, embedder=Letters()) as db:
-            for deed in (lambda: db.documents.ingest_text("new harbour", source="new"),
-                         lambda: [db.documents.delete(each.id) for each in db.documents.browse(limit=5)],
-                         db.embed_pending, db.rebuild, db.compact, db.check):
+            for deed in (
+                lambda: db.documents.ingest_text("new harbour", source="new"),
+                lambda: [db.documents.delete(each.id) for each in db.documents.browse(limit=5)],
+                db.embed_pending,
+                db.rebuild,
+                db.compact,
+                db.check,
+            ):
                 with contextlib.suppress(MCPVectorDBError):
                     deed()
     except DatabaseError:
@@ -212,13 +254,22 @@ def _saved(path: Path, before: State, look: Look) -> None:
 
 def texts(db: Database) -> State:
     """The documents of a file."""
-    return {f"document {each.source}": db.documents.text(each.id) for each in db.documents.browse(limit=1_000)}
+    return {
+        f"document {each.source}": db.documents.text(each.id)
+        for each in db.documents.browse(limit=1_000)
+    }
 
 
 def _changed(found: State, before: State) -> list[str]:
-    """Texts that are not what they were although nobody said so; names and white space have nothing that could prove them."""
+    """Texts that are not what they were although nobody said so; names and white space have nothing
+    that could prove them.
+    """
     known = {"".join(content.split()) for content in before.values()}
-    return [f"{key} is {content[:40]!r}" for key, content in found.items() if "".join(content.split()) not in known]
+    return [
+        f"{key} is {content[:40]!r}"
+        for key, content in found.items()
+        if "".join(content.split()) not in known
+    ]
 
 
 # Many files in few children.
@@ -226,9 +277,12 @@ def _changed(found: State, before: State) -> list[str]:
 Job = Callable[[int], Look]
 
 
-def in_children(job: Callable[..., Look], arguments: Sequence[object], numbers: Sequence[int], children: int = 2) -> Iterator[
-        tuple[int, Look]]:
-    """Do a job for every number in processes of their own; a death or a hang is what that number's file has done."""
+def in_children(
+    job: Callable[..., Look], arguments: Sequence[object], numbers: Sequence[int], children: int = 2
+) -> Iterator[tuple[int, Look]]:
+    """Do a job for every number in processes of their own; a death or a hang is what that number's
+    file has done.
+    """
     waiting = list(reversed(numbers))
     running: dict[Connection, tuple[_Child, list[int]]] = {}
     while waiting or running:
@@ -248,7 +302,9 @@ def in_children(job: Callable[..., Look], arguments: Sequence[object], numbers: 
 
 
 class _Child:
-    def __init__(self, job: Callable[..., Look], arguments: Sequence[object], batch: Sequence[int]) -> None:
+    def __init__(
+        self, job: Callable[..., Look], arguments: Sequence[object], batch: Sequence[int]
+    ) -> None:
         self.answers, theirs = Pipe(duplex=False)
         self._process = start(_work_through, job, tuple(arguments), list(batch), theirs)
         theirs.close()
@@ -279,7 +335,9 @@ class _Child:
         self.answers.close()
 
 
-def _work_through(job: Callable[..., Look], arguments: tuple[object, ...], batch: list[int], answers: Connection) -> None:
+def _work_through(
+    job: Callable[..., Look], arguments: tuple[object, ...], batch: list[int], answers: Connection
+) -> None:
     chunks.LEASE_SECONDS = 0.3
     for number in batch:
         vector.EXACT_ROWS = 5_000 * (number % 2)  # every other file is searched by its vec0 tables

@@ -1,4 +1,6 @@
-"""Disks that fail, as SQLite sees them: one that forgets what was not synced, one that is full, one that is slow."""
+"""Disks that fail, as SQLite sees them: one that forgets what was not synced, one that is full, one
+that is slow.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ NOBODY = 65_534
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a file of the database, in order; "acknowledged" belongs to none."""
+    """Something that happened to a file of the database, in order; "acknowledged" belongs to
+    none.
+    """
 
     kind: str  # write, truncate, sync, delete, acknowledged
     name: str = ""
@@ -54,9 +58,13 @@ class Recorder(apsw.VFS):
 
 
 class RecordedFile(apsw.VFSFile):
-    def __init__(self, disk: Recorder, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+    def __init__(
+        self, disk: Recorder, name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> None:
         self._disk = disk
-        self._name = Path(name.filename() if isinstance(name, apsw.URIFilename) else name or "").name
+        self._name = Path(
+            name.filename() if isinstance(name, apsw.URIFilename) else name or ""
+        ).name
         super().__init__(disk.base, name, flags)
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
@@ -86,7 +94,9 @@ def recorded() -> Iterator[Recorder]:
 
 @dataclass
 class Stored:
-    """A file on a disk: what is sure to be there, and what was written since and may be there or not."""
+    """A file on a disk: what is sure to be there, and what was written since and may be there or
+    not.
+    """
 
     sure: bytearray = field(default_factory=bytearray)
     since: list[Event] = field(default_factory=list)
@@ -141,7 +151,15 @@ def _left(stored: Stored, survival: float, rng: random.Random) -> bytes:
         whole = rng.random() < 0.7
         for sector in range(0, len(event.data), SECTOR) if not whole else ():
             if rng.random() < survival:
-                _apply(content, Event("write", event.name, event.offset + sector, event.data[sector:sector + SECTOR]))
+                _apply(
+                    content,
+                    Event(
+                        "write",
+                        event.name,
+                        event.offset + sector,
+                        event.data[sector : sector + SECTOR],
+                    ),
+                )
         if whole and rng.random() < survival:
             _apply(content, event)
     return bytes(content)
@@ -149,23 +167,32 @@ def _left(stored: Stored, survival: float, rng: random.Random) -> bytes:
 
 def _apply(content: bytearray, event: Event) -> None:
     if event.kind == "truncate":
-        del content[event.offset:]
+        del content[event.offset :]
         content.extend(bytes(event.offset - len(content)))
     else:
         if len(content) < event.offset:
             content.extend(bytes(event.offset - len(content)))
-        content[event.offset:event.offset + len(event.data)] = event.data
+        content[event.offset : event.offset + len(event.data)] = event.data
 
 
 def moments(events: Sequence[Event]) -> list[int]:
     """The positions right before and right after every sync, where the power may be cut."""
-    return sorted({place for number, event in enumerate(events) if event.kind == "sync" for place in (number, number + 1)})
+    return sorted(
+        {
+            place
+            for number, event in enumerate(events)
+            if event.kind == "sync"
+            for place in (number, number + 1)
+        }
+    )
 
 
 class SlowFile(apsw.VFSFile):
     """A file on a disk far away."""
 
-    def __init__(self, base: str, name: str | apsw.URIFilename | None, flags: list[int], seconds: float) -> None:
+    def __init__(
+        self, base: str, name: str | apsw.URIFilename | None, flags: list[int], seconds: float
+    ) -> None:
         self._seconds = seconds
         super().__init__(base, name, flags)
 
@@ -184,7 +211,9 @@ class SlowFile(apsw.VFSFile):
     def xLock(self, level: int) -> None:  # noqa: N802
         try:
             super().xLock(level)
-        except apsw.IOError:  # a reader cannot lock exclusively; SQLite passes over that, but apsw would raise it
+        except (
+            apsw.IOError
+        ):  # a reader cannot lock exclusively; SQLite passes over that, but apsw would raise it
             raise apsw.BusyError from None
 
 
@@ -199,8 +228,14 @@ class Slow(apsw.VFS):
         return SlowFile(self._base, name, flags, self._seconds)
 
 
-def write_slowly(path: Path, owner: str, seed: str, journal: Path, kinds: Mapping[str, tuple[int, Operation]],
-                 count: int) -> None:
+def write_slowly(
+    path: Path,
+    owner: str,
+    seed: str,
+    journal: Path,
+    kinds: Mapping[str, tuple[int, Operation]],
+    count: int,
+) -> None:
     """A child's life on a slow disk."""
     slow = Slow(0.02)
     work(path, owner, seed, journal, kinds, count)
@@ -209,8 +244,11 @@ def write_slowly(path: Path, owner: str, seed: str, journal: Path, kinds: Mappin
 
 # Users and disks of the system.
 
+
 def unprivileged(target: Callable[..., None], *arguments: object) -> None:
-    """Do something in a new folder as a user who is not root; skips the test where such a one cannot run this Python."""
+    """Do something in a new folder as a user who is not root; skips the test where such a one
+    cannot run this Python.
+    """
     if os.geteuid() == 0 and not all(map(_open_to_all, (ROOT, Path(sys.prefix)))):
         pytest.skip("only root may read this installation")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # where everybody may enter
@@ -227,7 +265,9 @@ def _open_to_all(folder: Path) -> bool:
     return all(each.stat().st_mode & 0o005 == 0o005 for each in (folder, *folder.parents))
 
 
-def _as_nobody(target: Callable[..., None], folder: Path, arguments: Sequence[object], answer: Connection) -> None:
+def _as_nobody(
+    target: Callable[..., None], folder: Path, arguments: Sequence[object], answer: Connection
+) -> None:
     try:
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)
@@ -243,7 +283,9 @@ def _as_nobody(target: Callable[..., None], folder: Path, arguments: Sequence[ob
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
-    """A disk of so many megabytes in place of a folder; skips the test where that is not allowed."""
+    """A disk of so many megabytes in place of a folder; skips the test where that is not
+    allowed.
+    """
     folder.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder))
     try:

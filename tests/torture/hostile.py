@@ -1,4 +1,6 @@
-"""Calls that mean harm: arguments made after a tool's schema and then spoiled, and what every answer to them must be."""
+"""Calls that mean harm: arguments made after a tool's schema and then spoiled, and what every
+answer to them must be.
+"""
 
 from __future__ import annotations
 
@@ -28,30 +30,172 @@ for _ in range(200):
     DEEP = [DEEP]
 
 STRINGS = [
-    "", " ", "\x00", "a\x00b", "\ud800", "x\udfff", "\ufeff", "\uffff", "\u202egpj.exe", "e\u0301" * 50, "🫖" * 40,
-    "x" * 3_000, "x" * 100_001, "9" * 5_000, "-" * 500, "0x7f", "1e999", "NaN", "null", "true", "[]", "{}", '"', "'", "\\",
-    "\n\r\t", "数据库系统", "[" * 50_000, '{"a":' * 3_000, '"\\ud800"', '{"a": NaN}', '{"a": 1e999}',
+    "",
+    " ",
+    "\x00",
+    "a\x00b",
+    "\ud800",
+    "x\udfff",
+    "\ufeff",
+    "\uffff",
+    "\u202egpj.exe",
+    "e\u0301" * 50,
+    "🫖" * 40,
+    "x" * 3_000,
+    "x" * 100_001,
+    "9" * 5_000,
+    "-" * 500,
+    "0x7f",
+    "1e999",
+    "NaN",
+    "null",
+    "true",
+    "[]",
+    "{}",
+    '"',
+    "'",
+    "\\",
+    "\n\r\t",
+    "数据库系统",
+    "[" * 50_000,
+    '{"a":' * 3_000,
+    '"\\ud800"',
+    '{"a": NaN}',
+    '{"a": 1e999}',
     # other languages
-    "'; DROP TABLE documents; --", '" OR "1"="1', "1; PRAGMA writable_schema=1", "x' UNION SELECT sql FROM sqlite_schema--",
-    "a AND", "OR OR", "NOT", "NEAR(a b, 5)", "title:harbour", "^harbour", "{title text} : a", "a*", "*", "(((((", ")", '"a',
-    "-a -b", "a" + " OR a" * 300, "(" * 400 + "a" + ")" * 400, "NOT " * 400 + "a", "$.a", "$[0]", 'metadata."a', "a.b.c",
-    "__proto__", "%", "_", "${jndi:ldap://127.0.0.1/x}", "{{7*7}}", "{0.__class__}", "%s%n%n", "<script>alert(1)</script>",
-    "<!-- --> ]]>", "`id`", "$(id)", "[a-z", "{a,b", "{" * 50 + "a" + "}" * 50, "*a" * 200, "**/" * 200 + "x", "?" * 300,
-    "[!a]*" * 100, "\\",
+    "'; DROP TABLE documents; --",
+    '" OR "1"="1',
+    "1; PRAGMA writable_schema=1",
+    "x' UNION SELECT sql FROM sqlite_schema--",
+    "a AND",
+    "OR OR",
+    "NOT",
+    "NEAR(a b, 5)",
+    "title:harbour",
+    "^harbour",
+    "{title text} : a",
+    "a*",
+    "*",
+    "(((((",
+    ")",
+    '"a',
+    "-a -b",
+    "a" + " OR a" * 300,
+    "(" * 400 + "a" + ")" * 400,
+    "NOT " * 400 + "a",
+    "$.a",
+    "$[0]",
+    'metadata."a',
+    "a.b.c",
+    "__proto__",
+    "%",
+    "_",
+    "${jndi:ldap://127.0.0.1/x}",
+    "{{7*7}}",
+    "{0.__class__}",
+    "%s%n%n",
+    "<script>alert(1)</script>",
+    "<!-- --> ]]>",
+    "`id`",
+    "$(id)",
+    "[a-z",
+    "{a,b",
+    "{" * 50 + "a" + "}" * 50,
+    "*a" * 200,
+    "**/" * 200 + "x",
+    "?" * 300,
+    "[!a]*" * 100,
+    "\\",
     # places
-    "../../../../etc/passwd", "/etc/passwd", "/dev/zero", "/proc/self/environ", "/proc/self/mem", "~root/.ssh/id_rsa",
-    "~nobody_here/x", "file:///etc/passwd", "http://127.0.0.1:9/", "http://[::1]/", "https://2130706433/", "//server/share",
-    "C:\\Windows\\win.ini", "\\\\?\\C:\\x", "qmd://../../x", "qmd://%2e%2e%2fx", "%252e%252e%252f", "a/" * 2_000,
-    "x" * 300 + ".txt", "/", ".", "..", "#abcdef", "#000000", "a.md:1", "a.md:999999999:999999999", "a.md:" + "9" * 400,
-    "00000000-0000-4000-8000-000000000000#" + "9" * 5_000, "2026-01-01", "2026-13-45T99:99:99Z", "0000-00-00",
-    "9999-12-31T23:59:59.999999+14:00", "-1-1-1",
+    "../../../../etc/passwd",
+    "/etc/passwd",
+    "/dev/zero",
+    "/proc/self/environ",
+    "/proc/self/mem",
+    "~root/.ssh/id_rsa",
+    "~nobody_here/x",
+    "file:///etc/passwd",
+    "http://127.0.0.1:9/",
+    "http://[::1]/",
+    "https://2130706433/",
+    "//server/share",
+    "C:\\Windows\\win.ini",
+    "\\\\?\\C:\\x",
+    "qmd://../../x",
+    "qmd://%2e%2e%2fx",
+    "%252e%252e%252f",
+    "a/" * 2_000,
+    "x" * 300 + ".txt",
+    "/",
+    ".",
+    "..",
+    "#abcdef",
+    "#000000",
+    "a.md:1",
+    "a.md:999999999:999999999",
+    "a.md:" + "9" * 400,
+    "00000000-0000-4000-8000-000000000000#" + "9" * 5_000,
+    "2026-01-01",
+    "2026-13-45T99:99:99Z",
+    "0000-00-00",
+    "9999-12-31T23:59:59.999999+14:00",
+    "-1-1-1",
 ]
-NUMBERS = [0, -0.0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, 10**30, 10**400, 5e-324,
-           1e-45, 1e-24, 1e38, 1e308, -1e308, 0.1, 5.0, 2.5, math.nan, math.inf, -math.inf]
-ODD = [None, True, False, [], {}, [[]], [None], [{}], {"": ""}, {"a": {"b": {"c": None}}}, DEEP, {"deep": DEEP}, [0] * 20_000,
-       {str(each): each for each in range(2_000)}]
-WORDS = ["harbour", "lamp", "the keeper of the lamp", "tea", '"hot water"', "lamp -tea", "数据", "E-4021", "parseHTML",
-         "winter bread"]
+NUMBERS = [
+    0,
+    -0.0,
+    1,
+    -1,
+    2**31,
+    2**53 + 1,
+    2**63 - 1,
+    2**63,
+    -(2**63),
+    -(2**63) - 1,
+    2**64,
+    10**30,
+    10**400,
+    5e-324,
+    1e-45,
+    1e-24,
+    1e38,
+    1e308,
+    -1e308,
+    0.1,
+    5.0,
+    2.5,
+    math.nan,
+    math.inf,
+    -math.inf,
+]
+ODD = [
+    None,
+    True,
+    False,
+    [],
+    {},
+    [[]],
+    [None],
+    [{}],
+    {"": ""},
+    {"a": {"b": {"c": None}}},
+    DEEP,
+    {"deep": DEEP},
+    [0] * 20_000,
+    {str(each): each for each in range(2_000)},
+]
+WORDS = [
+    "harbour",
+    "lamp",
+    "the keeper of the lamp",
+    "tea",
+    '"hot water"',
+    "lamp -tea",
+    "数据",
+    "E-4021",
+    "parseHTML",
+    "winter bread",
+]
 
 
 def evil(rng: random.Random) -> Any:
@@ -65,7 +209,9 @@ def evil(rng: random.Random) -> Any:
 
 
 class Attacker:
-    """Makes calls to the tools of a server. `known` has values by the names of parameters that lead somewhere."""
+    """Makes calls to the tools of a server. `known` has values by the names of parameters that lead
+    somewhere.
+    """
 
     def __init__(self, tools: list[dict[str, Any]], known: Mapping[str, list[Any]]) -> None:
         self.tools, self.known = tools, known
@@ -86,19 +232,32 @@ class Attacker:
         if "enum" in schema or "const" in schema:
             return rng.choice(schema.get("enum") or [schema["const"]])
         makers: dict[str, Callable[[], Any]] = {
-            "string": lambda: rng.choice(WORDS + STRINGS), "boolean": lambda: rng.random() < 0.5, "null": lambda: None,
-            "integer": lambda: rng.choice([0, 1, 2, 3, 5, 10, 99, 100, 1000, -1]), "number": lambda: rng.choice(NUMBERS[:-3]),
-            "array": lambda: [self._value(schema.get("items", {}), rng, name) for _ in range(rng.choice([0, 1, 1, 2, 4, 30]))],
-            "object": lambda: self._object(schema, rng)}
+            "string": lambda: rng.choice(WORDS + STRINGS),
+            "boolean": lambda: rng.random() < 0.5,
+            "null": lambda: None,
+            "integer": lambda: rng.choice([0, 1, 2, 3, 5, 10, 99, 100, 1000, -1]),
+            "number": lambda: rng.choice(NUMBERS[:-3]),
+            "array": lambda: [
+                self._value(schema.get("items", {}), rng, name)
+                for _ in range(rng.choice([0, 1, 1, 2, 4, 30]))
+            ],
+            "object": lambda: self._object(schema, rng),
+        }
         return makers[schema["type"]]() if schema.get("type") in makers else evil(rng)
 
     def _object(self, schema: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         if "properties" not in schema:
-            keys = rng.sample(["n", "kind", "library", "source", "a.b", "metadata", "", *STRINGS[:20]], rng.randint(0, 4))
+            keys = rng.sample(
+                ["n", "kind", "library", "source", "a.b", "metadata", "", *STRINGS[:20]],
+                rng.randint(0, 4),
+            )
             return {key: rng.choice([1, "a", None, [1], {"n": 1}, evil(rng)]) for key in keys}
         required = schema.get("required", ())
-        return {name: self._value(each, rng, name) for name, each in schema["properties"].items()
-                if rng.random() < (0.97 if name in required else 0.4)}
+        return {
+            name: self._value(each, rng, name)
+            for name, each in schema["properties"].items()
+            if rng.random() < (0.97 if name in required else 0.4)
+        }
 
     def _spoil(self, value: Any, rng: random.Random) -> None:
         """Change one place of an object, or of an object or array in it."""
@@ -110,18 +269,40 @@ class Attacker:
             value[rng.randrange(len(value))] = evil(rng)
         elif value and rng.random() < 0.75:
             key = rng.choice(list(value))
-            value[key] = rng.choice([evil(rng), json.dumps(value[key]), [value[key]], {"x": value[key]}, str(value[key])])
+            value[key] = rng.choice(
+                [
+                    evil(rng),
+                    json.dumps(value[key]),
+                    [value[key]],
+                    {"x": value[key]},
+                    str(value[key]),
+                ]
+            )
         else:
             value[rng.choice(STRINGS)] = evil(rng)
 
 
 class Session:
-    """A server in memory, and bare messages to and from it, exactly as they would go onto the wire."""
+    """A server in memory, and bare messages to and from it, exactly as they would go onto the
+    wire.
+    """
 
     def __init__(self, made: Service, portal: Any, sends: Any, receives: Any) -> None:
-        self.made, self._portal, self._sends, self._receives, self._last = made, portal, sends, receives, 0
-        self.request("initialize", {"protocolVersion": VERSIONS[-1], "capabilities": {},
-                                    "clientInfo": {"name": "hostile", "version": "1"}})
+        self.made, self._portal, self._sends, self._receives, self._last = (
+            made,
+            portal,
+            sends,
+            receives,
+            0,
+        )
+        self.request(
+            "initialize",
+            {
+                "protocolVersion": VERSIONS[-1],
+                "capabilities": {},
+                "clientInfo": {"name": "hostile", "version": "1"},
+            },
+        )
         self.tools: list[dict[str, Any]] = self.request("tools/list", {})["result"]["tools"]
 
     @classmethod
@@ -131,7 +312,9 @@ class Session:
         with start_blocking_portal() as portal:
             sends, reads = anyio.create_memory_object_stream[Any](1)
             writes, receives = anyio.create_memory_object_stream[Any](1)
-            running = portal.start_task_soon(made.server.run, reads, writes, made.server.create_initialization_options())
+            running = portal.start_task_soon(
+                made.server.run, reads, writes, made.server.create_initialization_options()
+            )
             try:
                 yield cls(made, portal, sends, receives)
                 assert not running.done(), "the server is dead"
@@ -144,9 +327,15 @@ class Session:
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request, after a trip through the characters that a wire carries."""
         self._last += 1
-        answer = self._portal.call(self._exchange, types.JSONRPCRequest(
-            jsonrpc="2.0", id=self._last, method=method, params=params))
-        line = json.dumps(answer.model_dump(by_alias=True, exclude_unset=True), allow_nan=False, ensure_ascii=False).encode()
+        answer = self._portal.call(
+            self._exchange,
+            types.JSONRPCRequest(jsonrpc="2.0", id=self._last, method=method, params=params),
+        )
+        line = json.dumps(
+            answer.model_dump(by_alias=True, exclude_unset=True),
+            allow_nan=False,
+            ensure_ascii=False,
+        ).encode()
         found: dict[str, Any] = json.loads(line)
         assert found["id"] == self._last
         return found
@@ -191,7 +380,9 @@ class Defects(logging.Handler):
 
 
 def refusal_of(surface: str, tool: dict[str, Any], answer: dict[str, Any]) -> str:
-    """Check an answer against its schema and the dialect of its surface; the words of a refusal, "" for a result."""
+    """Check an answer against its schema and the dialect of its surface; the words of a refusal, ""
+    for a result.
+    """
     assert "error" not in answer, f"an error of the protocol: {answer['error']}"
     result = answer["result"]
     structured, failed = result.get("structuredContent"), result.get("isError", False)
@@ -200,7 +391,9 @@ def refusal_of(surface: str, tool: dict[str, Any], answer: dict[str, Any]) -> st
         jsonschema.validate(structured, tool["outputSchema"])
     refusal = DIALECTS[surface](result, structured, failed)
     assert "inside the server" not in refusal, refusal
-    assert len(refusal) <= MAX_REFUSAL + 50, f"a refusal of {len(refusal):,} characters: {refusal[:100]}"
+    assert len(refusal) <= MAX_REFUSAL + 50, (
+        f"a refusal of {len(refusal):,} characters: {refusal[:100]}"
+    )
     return refusal
 
 
@@ -218,15 +411,27 @@ def _vector_store(result: dict[str, Any], structured: dict[str, Any], failed: bo
     return str(structured.get("error", ""))
 
 
-CODES = ("file_not_found", "invalid_file_type", "file_too_large", "encoding_error", "empty_query", "empty_collection",
-         "document_not_found", "invalid_document_id", "validation_error", "ingestion_failed")
+CODES = (
+    "file_not_found",
+    "invalid_file_type",
+    "file_too_large",
+    "encoding_error",
+    "empty_query",
+    "empty_collection",
+    "document_not_found",
+    "invalid_document_id",
+    "validation_error",
+    "ingestion_failed",
+)
 
 
 def _openrag(result: dict[str, Any], structured: dict[str, Any], failed: bool) -> str:
     assert not failed and json.loads(result["content"][0]["text"]) == structured
     if structured["status"] == "success":
         return ""
-    assert set(structured) == {"status", "error", "message"} and structured["error"] in CODES, structured
+    assert set(structured) == {"status", "error", "message"} and structured["error"] in CODES, (
+        structured
+    )
     return str(structured["message"]) or "nothing"
 
 
@@ -240,7 +445,9 @@ def _error_of_mcp(result: dict[str, Any], structured: dict[str, Any] | None, fai
 def _context_server(result: dict[str, Any], structured: dict[str, Any] | None, failed: bool) -> str:
     refusal = _error_of_mcp(result, structured, failed)
     assert "\n" not in refusal and (failed or structured is not None)
-    if structured and "error" in structured:  # filters that cannot be used are told in a result without entries
+    if (
+        structured and "error" in structured
+    ):  # filters that cannot be used are told in a result without entries
         assert structured["results"] == [] and structured["validation_errors"]
         return str(structured["validation_errors"][0])
     if structured and structured.get("success") is False:  # what can be done of a batch is done
@@ -249,19 +456,34 @@ def _context_server(result: dict[str, Any], structured: dict[str, Any] | None, f
 
 
 DIALECTS: Mapping[str, Callable[[dict[str, Any], Any, bool], str]] = {
-    "mcpvectordb": _mcpvectordb, "vector_store": _vector_store, "openrag": _openrag, "qmd": _error_of_mcp,
-    "context_server": _context_server}
+    "mcpvectordb": _mcpvectordb,
+    "vector_store": _vector_store,
+    "openrag": _openrag,
+    "qmd": _error_of_mcp,
+    "context_server": _context_server,
+}
 
 
 def misfits(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
-    """The parameters whose argument is not what the schema asks for, once clients' ways of writing are undone."""
+    """The parameters whose argument is not what the schema asks for, once clients' ways of writing
+    are undone.
+    """
     schema, kinds = tool.arguments.schema, get_type_hints(tool.function, include_extras=True)
     required = schema.get("required", ())
-    given = {name: coerce(kinds[name], value) for name, value in arguments.items() if name in schema["properties"]}
-    given = {name: value for name, value in given.items()
-             if value is not None or name in required or accepts_null(kinds[name])}
+    given = {
+        name: coerce(kinds[name], value)
+        for name, value in arguments.items()
+        if name in schema["properties"]
+    }
+    given = {
+        name: value
+        for name, value in given.items()
+        if value is not None or name in required or accepts_null(kinds[name])
+    }
     missing = [name for name in required if name not in given]
-    return missing + [name for name, value in given.items() if not _fits(value, schema["properties"][name])]
+    return missing + [
+        name for name, value in given.items() if not _fits(value, schema["properties"][name])
+    ]
 
 
 def _fits(value: Any, schema: dict[str, Any]) -> bool:
@@ -273,10 +495,16 @@ def _is_valid(value: Any, schema: dict[str, Any]) -> bool:
 
 
 def _undone(value: Any, schema: dict[str, Any]) -> Any:
-    """Items of a batch may be written in clients' ways, too: what is inside of them as JSON texts, and 5.0 for 5."""
+    """Items of a batch may be written in clients' ways, too: what is inside of them as JSON texts,
+    and 5.0 for 5.
+    """
     if isinstance(value, list) and "properties" in (items := schema.get("items", {})):
-        return [{name: _undone(each, items["properties"].get(name, {})) for name, each in item.items()}
-                if isinstance(item, dict) else item for item in value]
+        return [
+            {name: _undone(each, items["properties"].get(name, {})) for name, each in item.items()}
+            if isinstance(item, dict)
+            else item
+            for item in value
+        ]
     if isinstance(value, str) and not _is_valid(value, schema):
         with suppress(ValueError, RecursionError):
             return _undone(json.loads(value), schema)

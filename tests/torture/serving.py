@@ -16,11 +16,17 @@ from tests.support import Letters
 from tests.torture.hostile import Session
 from tests.torture.support_torture import WORDS, Life, Taken, some_text
 
-FILES, VECTORS, ENTRIES = 8, 40, 40  # that there are at most at a time: what is written replaces what was there
+FILES, VECTORS, ENTRIES = (
+    8,
+    40,
+    40,
+)  # that there are at most at a time: what is written replaces what was there
 CLEARED = 500  # calls after which all documents are deleted
 
 
-def possible_calls(rng: random.Random, folder: Path, number: int) -> list[tuple[str, dict[str, Any]]]:
+def possible_calls(
+    rng: random.Random, folder: Path, number: int
+) -> list[tuple[str, dict[str, Any]]]:
     """One call of each kind, over all surfaces."""
     file, words = folder / f"{rng.randrange(FILES)}.txt", " ".join(rng.choices(WORDS, k=3))
     id, thread = f"v{rng.randrange(VECTORS)}", f"t{rng.randrange(ENTRIES)}"
@@ -28,19 +34,41 @@ def possible_calls(rng: random.Random, folder: Path, number: int) -> list[tuple[
     if rng.random() < 0.1 or not file.exists():
         file.write_text(some_text(rng))
     return [
-        ("ingest_file", {"path": str(file), "metadata": {"n": number}}), ("search", {"query": words, "top_k": 5}),
-        ("list_documents", {"limit": 5}), ("list_libraries", {}), ("get_stats", {}), ("get_document", {"doc_id": id}),
-        ("ingest_document", {"file_path": str(file)}), ("query_documents", {"query": words, "min_similarity": 0}),
-        ("vector_add", {"id": id, "embedding": embedding, "metadata": {"n": number}}), ("vector_count", {}),
-        ("vector_search", {"query": embedding, "k": 5, "metadata_filter": {"n": number}}), ("vector_delete", {"id": id}),
-        ("delete_context", {"thread_id": thread}), ("list_threads", {}), ("get_statistics", {}),
-        ("store_context", {"thread_id": thread, "source": "user", "text": words, "tags": [words[:5]]}),
-        ("fts_search_context", {"query": words, "highlight": True}), ("hybrid_search_context", {"query": words, "limit": 5}),
-        ("search_context", {"metadata": {"n": number}}), ("semantic_search_context", {"query": words}),
-        ("qmd_search", {"query": words}), ("vsearch", {"query": words}), ("status", {}),
-        ("query" if rng.random() < 0.1 else "qmd_search", {"query": words}),  # which reads again what it found, and takes long
-        ("get", {"file": file.name}), ("multi_get", {"pattern": "*.txt"}), ("get", {"file": "missing", "fromLine": "x"}),
-        ("vector_add", {"id": id, "embedding": "none"}), ("ingest_url", {"url": "http://127.0.0.1:9/"}),
+        ("ingest_file", {"path": str(file), "metadata": {"n": number}}),
+        ("search", {"query": words, "top_k": 5}),
+        ("list_documents", {"limit": 5}),
+        ("list_libraries", {}),
+        ("get_stats", {}),
+        ("get_document", {"doc_id": id}),
+        ("ingest_document", {"file_path": str(file)}),
+        ("query_documents", {"query": words, "min_similarity": 0}),
+        ("vector_add", {"id": id, "embedding": embedding, "metadata": {"n": number}}),
+        ("vector_count", {}),
+        ("vector_search", {"query": embedding, "k": 5, "metadata_filter": {"n": number}}),
+        ("vector_delete", {"id": id}),
+        ("delete_context", {"thread_id": thread}),
+        ("list_threads", {}),
+        ("get_statistics", {}),
+        (
+            "store_context",
+            {"thread_id": thread, "source": "user", "text": words, "tags": [words[:5]]},
+        ),
+        ("fts_search_context", {"query": words, "highlight": True}),
+        ("hybrid_search_context", {"query": words, "limit": 5}),
+        ("search_context", {"metadata": {"n": number}}),
+        ("semantic_search_context", {"query": words}),
+        ("qmd_search", {"query": words}),
+        ("vsearch", {"query": words}),
+        ("status", {}),
+        (
+            "query" if rng.random() < 0.1 else "qmd_search",
+            {"query": words},
+        ),  # which reads again what it found, and takes long
+        ("get", {"file": file.name}),
+        ("multi_get", {"pattern": "*.txt"}),
+        ("get", {"file": "missing", "fromLine": "x"}),
+        ("vector_add", {"id": id, "embedding": "none"}),
+        ("ingest_url", {"url": "http://127.0.0.1:9/"}),
     ]
 
 

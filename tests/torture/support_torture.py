@@ -1,4 +1,6 @@
-"""What the torture suite is made of: promises that count, operations and what they change, children that can be killed."""
+"""What the torture suite is made of: promises that count, operations and what they change, children
+that can be killed.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Promise:
         return range(self.first, self.first + self.planned)
 
     def holds(self, round: Callable[[int, random.Random], object]) -> None:
-        """Run all rounds, each with a number and the generator that belongs to it; a broken one does not end the others."""
+        """Run all rounds, each with a number and the generator that belongs to it; a broken one
+        does not end the others.
+        """
         for number in self.numbers:
             self.rounds += 1
             try:
@@ -57,11 +61,16 @@ class Promise:
         self.kept()
 
     def kept(self) -> None:
-        """Fail the test when anything broke the promise, with the rounds' numbers, which are their seeds."""
-        assert not self.failures, f"{self.name}: {len(self.failures)} of {self.rounds}\n" + "\n".join(self.failures)
+        """Fail the test when anything broke the promise, with the rounds' numbers, which are their
+        seeds.
+        """
+        assert not self.failures, (
+            f"{self.name}: {len(self.failures)} of {self.rounds}\n" + "\n".join(self.failures)
+        )
 
 
 # Operations: what a process may do to a file, and what that changes.
+
 
 @dataclass(frozen=True)
 class Step:
@@ -76,7 +85,10 @@ Operation = Callable[[Database, random.Random, str], Step]
 
 def _ingest(db: Database, rng: random.Random, owner: str, embed: bool = True) -> Step:
     source, text = f"{owner}-{rng.randrange(8)}", some_text(rng)
-    return Step({f"document {source}": text}, lambda: db.documents.ingest_text(text, source=source, embed=embed))
+    return Step(
+        {f"document {source}": text},
+        lambda: db.documents.ingest_text(text, source=source, embed=embed),
+    )
 
 
 def _ingest_later(db: Database, rng: random.Random, owner: str) -> Step:
@@ -86,7 +98,9 @@ def _ingest_later(db: Database, rng: random.Random, owner: str) -> Step:
 def _delete(db: Database, rng: random.Random, owner: str) -> Step:
     source = f"{owner}-{rng.randrange(8)}"
     found = db.documents.browse(where={"source": source})
-    return Step({f"document {source}": None}, lambda: [db.documents.delete(each.id) for each in found])
+    return Step(
+        {f"document {source}": None}, lambda: [db.documents.delete(each.id) for each in found]
+    )
 
 
 def _embed(db: Database, rng: random.Random, owner: str) -> Step:
@@ -98,7 +112,12 @@ def _compact(db: Database, rng: random.Random, owner: str) -> Step:
 
 
 def _search(db: Database, rng: random.Random, owner: str) -> Step:
-    return Step({}, lambda: db.documents.search(some_text(rng)[:40], mode=rng.choice(["hybrid", "text", "vector"])))
+    return Step(
+        {},
+        lambda: db.documents.search(
+            some_text(rng)[:40], mode=rng.choice(["hybrid", "text", "vector"])
+        ),
+    )
 
 
 def _read(db: Database, rng: random.Random, owner: str) -> Step:
@@ -111,7 +130,10 @@ def _read(db: Database, rng: random.Random, owner: str) -> Step:
 
 
 def _vector(db: Database, rng: random.Random, owner: str) -> Step:
-    id, values = f"{owner}-{rng.randrange(8)}", [rng.randint(-9, 9) + 0.5 for _ in range(rng.choice([4, 16]))]
+    id, values = (
+        f"{owner}-{rng.randrange(8)}",
+        [rng.randint(-9, 9) + 0.5 for _ in range(rng.choice([4, 16]))],
+    )
     return Step({f"vector {id}": str(values)}, lambda: db.vectors.add(id, values))
 
 
@@ -123,8 +145,14 @@ def _delete_vector(db: Database, rng: random.Random, owner: str) -> Step:
 def _context(db: Database, rng: random.Random, owner: str) -> Step:
     thread, text = f"{owner}-{rng.randrange(4)}", some_text(rng).strip()
     said = db.contexts.browse(thread=thread).items
-    return Step({f"context {thread}": text}, lambda: (
-        db.contexts.update(said[0].id, text=text) if said else db.contexts.add(thread, "user", text)))
+    return Step(
+        {f"context {thread}": text},
+        lambda: (
+            db.contexts.update(said[0].id, text=text)
+            if said
+            else db.contexts.add(thread, "user", text)
+        ),
+    )
 
 
 def _delete_context(db: Database, rng: random.Random, owner: str) -> Step:
@@ -133,15 +161,19 @@ def _delete_context(db: Database, rng: random.Random, owner: str) -> Step:
 
 
 def _sync(db: Database, rng: random.Random, owner: str) -> Step:
-    """Change some files of a folder, then bring its library in line with it: afterwards both are the same."""
+    """Change some files of a folder, then bring its library in line with it: afterwards both are
+    the same.
+    """
     folder = db.path.parent / f"{owner}-folder"
     folder.mkdir(exist_ok=True)
     files = [folder / f"{number}.txt" for number in range(4)]
     for file in rng.sample(files, 2):
         file.write_text(some_text(rng)) if rng.random() < 0.7 else file.unlink(missing_ok=True)
     db.documents.add_library(owner, folder)
-    return Step({f"document {file}": file.read_text() if file.exists() else None for file in files},
-                lambda: db.documents.sync(owner))
+    return Step(
+        {f"document {file}": file.read_text() if file.exists() else None for file in files},
+        lambda: db.documents.sync(owner),
+    )
 
 
 def _search_vectors(db: Database, rng: random.Random, owner: str) -> Step:
@@ -154,13 +186,21 @@ def _search_contexts(db: Database, rng: random.Random, owner: str) -> Step:
 
 # name: (weight, operation). A new shelf adds its operations here, and what it holds to `state`.
 WRITING: Mapping[str, tuple[int, Operation]] = {
-    "ingest": (8, _ingest), "ingest later": (5, _ingest_later), "delete": (5, _delete), "embed": (2, _embed),
-    "vector": (4, _vector), "delete vector": (2, _delete_vector),
-    "context": (4, _context), "delete context": (2, _delete_context),
-    "sync": (1, _sync), "compact": (1, _compact),
+    "ingest": (8, _ingest),
+    "ingest later": (5, _ingest_later),
+    "delete": (5, _delete),
+    "embed": (2, _embed),
+    "vector": (4, _vector),
+    "delete vector": (2, _delete_vector),
+    "context": (4, _context),
+    "delete context": (2, _delete_context),
+    "sync": (1, _sync),
+    "compact": (1, _compact),
 }
 READING: Mapping[str, tuple[int, Operation]] = {
-    "search": (3, _search), "read": (2, _read), "search vectors": (2, _search_vectors),
+    "search": (3, _search),
+    "read": (2, _read),
+    "search vectors": (2, _search_vectors),
     "search contexts": (2, _search_contexts),
 }
 
@@ -168,8 +208,14 @@ READING: Mapping[str, tuple[int, Operation]] = {
 def state(db: Database) -> State:
     """Everything that is in a file, by key."""
     held: list[tuple[str, str]] = [
-        *((f"document {each.source}", db.documents.text(each.id)) for each in db.documents.browse(limit=1_000_000)),
-        *((f"vector {each.id}", str(each.embedding.tolist())) for each in db.vectors.browse(limit=1_000_000)),
+        *(
+            (f"document {each.source}", db.documents.text(each.id))
+            for each in db.documents.browse(limit=1_000_000)
+        ),
+        *(
+            (f"vector {each.id}", str(each.embedding.tolist()))
+            for each in db.vectors.browse(limit=1_000_000)
+        ),
         *((f"context {each.thread}", each.text) for each in db.contexts.browse(limit=100).items),
     ]
     assert len(held) == len(dict(held)), "something is there twice"
@@ -183,11 +229,15 @@ def some_text(rng: random.Random) -> str:
     return f"# {rng.choice(WORDS)} {rng.randrange(10_000)}\n\n" + "\n\n".join(lines) + "\n"
 
 
-WORDS = ("harbour lamp keeper signal winter bread letter engine coast 数据库 naïve parseHTMLDocument E-4021 river stone "
-         "glass paper violet sudden quiet measure oil wick tide fog").split()
+WORDS = (
+    "harbour lamp keeper signal winter bread letter engine coast 数据库 naïve parseHTMLDocument "
+    "E-4021 river stone glass paper violet sudden quiet measure oil wick tide fog"
+).split()
 
 
-def steps(db: Database, rng: random.Random, owner: str, table: Mapping[str, tuple[int, Operation]]) -> Iterator[Step]:
+def steps(
+    db: Database, rng: random.Random, owner: str, table: Mapping[str, tuple[int, Operation]]
+) -> Iterator[Step]:
     """Operations without end, chosen by weight, on keys that no other owner touches."""
     operations = list(table.values())
     while True:
@@ -196,6 +246,7 @@ def steps(db: Database, rng: random.Random, owner: str, table: Mapping[str, tupl
 
 
 # Children: real processes that write down what they begin and what was acknowledged to them.
+
 
 class Journal:
     """A child's account; a line is there as soon as the call that it reports has returned."""
@@ -209,7 +260,9 @@ class Journal:
 
 @dataclass
 class Account:
-    """What a journal says: the acknowledged changes, the one that was under way, how long each took, what went wrong."""
+    """What a journal says: the acknowledged changes, the one that was under way, how long each
+    took, what went wrong.
+    """
 
     acknowledged: dict[str, str | None] = field(default_factory=dict)
     begun: dict[str, str | None] = field(default_factory=dict)
@@ -235,9 +288,18 @@ class Account:
         return account
 
 
-def work(path: Path, owner: str, seed: str, journal: Path, kinds: Mapping[str, tuple[int, Operation]], count: int) -> None:
+def work(
+    path: Path,
+    owner: str,
+    seed: str,
+    journal: Path,
+    kinds: Mapping[str, tuple[int, Operation]],
+    count: int,
+) -> None:
     """A child's life: open the file, do `count` operations, close it."""
-    chunks.LEASE_SECONDS = 0.3  # the dead leave their leases behind, and a round should not wait long for them
+    chunks.LEASE_SECONDS = (
+        0.3  # the dead leave their leases behind, and a round should not wait long for them
+    )
     rng, account = random.Random(seed), Journal(journal)
     try:
         with Database(path, embedder=Letters()) as db:
@@ -247,7 +309,10 @@ def work(path: Path, owner: str, seed: str, journal: Path, kinds: Mapping[str, t
                 step.call()
                 account.write(done=time.perf_counter() - started)
     except Exception as error:
-        account.write(error=f"{type(error).__name__}: {error} ({getattr(error.__cause__, 'extendedresult', '')})")
+        account.write(
+            error=f"{type(error).__name__}: {error} "
+            f"({getattr(error.__cause__, 'extendedresult', '')})"
+        )
 
 
 def append(path: Path, owner: str, journal: Path) -> None:
@@ -282,7 +347,9 @@ class Taken:
 
 @dataclass(frozen=True)
 class Life:
-    """What a process held on its way, and how large its file was before and after it was compacted."""
+    """What a process held on its way, and how large its file was before and after it was
+    compacted.
+    """
 
     looks: list[Taken]
     before: int
@@ -290,10 +357,14 @@ class Life:
 
 
 def live(path: Path, count: int, looks: int, answer: Connection) -> None:
-    """A child's life: `count` operations of every kind on one open file, counted from time to time."""
+    """A child's life: `count` operations of every kind on one open file, counted from time to
+    time.
+    """
     rng, taken = random.Random("a long life"), []
     with Database(path, embedder=Letters()) as db:
-        for number, step in zip(range(count), steps(db, rng, "life", {**WRITING, **READING}), strict=False):
+        for number, step in zip(
+            range(count), steps(db, rng, "life", {**WRITING, **READING}), strict=False
+        ):
             step.call()
             if number % (count // looks) == 0:
                 taken.append(Taken.now())
@@ -304,7 +375,9 @@ def live(path: Path, count: int, looks: int, answer: Connection) -> None:
 
 
 def start(target: Callable[..., None], *arguments: object) -> ForkServerProcess:
-    """A new process of its own, forked from a server that has the library loaded but never opened a file."""
+    """A new process of its own, forked from a server that has the library loaded but never opened a
+    file.
+    """
     process = _server().Process(target=target, args=arguments, daemon=True)
     process.start()
     return process
@@ -312,7 +385,9 @@ def start(target: Callable[..., None], *arguments: object) -> ForkServerProcess:
 
 def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.torture.support_torture", "numpy", "tokenizers", "mcpvectordb.recovery.salvage"])
+    context.set_forkserver_preload(
+        ["tests.torture.support_torture", "numpy", "tokenizers", "mcpvectordb.recovery.salvage"]
+    )
     return context
 
 
@@ -325,14 +400,20 @@ def wait_for(condition: Callable[[], object], seconds: float = 60, what: str = "
 
 
 def disagreements(found: State, before: State, accounts: Iterable[Account]) -> list[str]:
-    """Where a file differs from what was acknowledged; what was under way may have come in or not."""
+    """Where a file differs from what was acknowledged; what was under way may have come in or
+    not.
+    """
     expected: dict[str, set[str | None]] = {key: {content} for key, content in before.items()}
     for account in accounts:
         expected |= {key: {content} for key, content in account.acknowledged.items()}
         for key, content in account.begun.items():
             expected.setdefault(key, {None}).add(content)
-    return [f"{key} is {_short(found.get(key))} instead of {' or '.join(map(_short, expected.get(key, {None})))}"
-            for key in sorted(expected.keys() | found.keys()) if found.get(key) not in expected.get(key, {None})]
+    return [
+        f"{key} is {_short(found.get(key))} instead of "
+        f"{' or '.join(map(_short, expected.get(key, {None})))}"
+        for key in sorted(expected.keys() | found.keys())
+        if found.get(key) not in expected.get(key, {None})
+    ]
 
 
 def _short(content: str | None) -> str:

@@ -1,4 +1,6 @@
-"""Copies under live writers: each complete, equal, one file, and readable where nothing can be written."""
+"""Copies under live writers: each complete, equal, one file, and readable where nothing can be
+written.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ WRITERS = ("one", "two")
 TRUTH = ("documents", "document_chunks", "document_embeddings")
 
 
-def test_a_copy_is_one_moment_of_a_file_that_others_write_to(promise: Callable[..., Promise], tmp_path: Path,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)  # a copy has the leases of those who go on without it
+def test_a_copy_is_one_moment_of_a_file_that_others_write_to(
+    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        chunks, "LEASE_SECONDS", 0.1
+    )  # a copy has the leases of those who go on without it
     kept = promise("6 copies under live writers", full=100, short=4)
     for begin in range(0, kept.planned, ROUNDS_PER_FILE):
         folder = tmp_path / str(begin)
@@ -43,18 +48,26 @@ def test_a_copy_is_one_moment_of_a_file_that_others_write_to(promise: Callable[.
 
 
 def copied(folder: Path, numbers: range) -> list[str]:
-    """Copy a file again and again while two processes write to it; what is wrong with the copies."""
+    """Copy a file again and again while two processes write to it; what is wrong with the
+    copies.
+    """
     path, wrong = folder / "live.db", []
     journals = {name: folder / f"{name}.journal" for name in WRITERS}
     writers = [start(append, path, name, journal) for name, journal in journals.items()]
     try:
-        wait_for(lambda: all(appended(journal)[0] > 2 for journal in journals.values()), what="the writers")
+        wait_for(
+            lambda: all(appended(journal)[0] > 2 for journal in journals.values()),
+            what="the writers",
+        )
         with Database(path, embedder=Letters()) as db:
             for number in numbers:
                 least = {name: appended(journal)[0] for name, journal in journals.items()}
                 copy = db.copy_to(folder / f"copy{number}.db")
                 most = {name: appended(journal)[1] for name, journal in journals.items()}
-                wrong += [f"round {number}: {each}" for each in (*gaps(copy, least, most), *differences(copy, db))]
+                wrong += [
+                    f"round {number}: {each}"
+                    for each in (*gaps(copy, least, most), *differences(copy, db))
+                ]
     finally:
         for writer in writers:
             writer.kill()
@@ -71,13 +84,22 @@ def gaps(copy: Path, least: dict[str, int], most: dict[str, int]) -> list[str]:
     for name in WRITERS:
         numbers = sorted(int(number) for owner, number in sources if owner == name)
         if numbers != list(range(len(numbers))) or not least[name] <= len(numbers) <= most[name]:
-            wrong.append(f"{len(numbers)} documents of {name}, not {least[name]} to {most[name]} without a gap")
+            wrong.append(
+                f"{len(numbers)} documents of {name}, not {least[name]} to {most[name]} without a "
+                f"gap"
+            )
     return wrong
 
 
 def differences(copy: Path, original: Database) -> list[str]:
-    """Rows and ranks of a copy that are not those of the original, to which rows have only been added since."""
-    wrong = [f"{table} has other rows" for table in TRUTH if not rows(copy, table) <= rows(original.path, table)]
+    """Rows and ranks of a copy that are not those of the original, to which rows have only been
+    added since.
+    """
+    wrong = [
+        f"{table} has other rows"
+        for table in TRUTH
+        if not rows(copy, table) <= rows(original.path, table)
+    ]
     with Database(copy, embedder=Letters()) as db:
         db.embed_pending()
         held = [each.id for each in db.documents.browse(limit=1_000_000)]
@@ -113,14 +135,22 @@ def filled(path: Path) -> Database:
     rng = random.Random("a file to be copied")
     db = Database(path, embedder=Letters())
     for number in range(40):
-        db.documents.ingest_text(some_text(rng), source=str(number), metadata={"n": number}, embed=number % 5 > 0)
+        db.documents.ingest_text(
+            some_text(rng), source=str(number), metadata={"n": number}, embed=number % 5 > 0
+        )
         db.vectors.add(str(number), [rng.uniform(-1, 1) for _ in range(8)])
     return db
 
 
 def answers(db: Database) -> list[Any]:
-    documents = [[(hit.item, hit.score, hit.scores) for hit in db.documents.search(query, mode=mode, limit=10)]
-                 for query in ("harbour lamp", "数据库", "sudden quiet winter") for mode in ("hybrid", "text", "vector")]
+    documents = [
+        [
+            (hit.item, hit.score, hit.scores)
+            for hit in db.documents.search(query, mode=mode, limit=10)
+        ]
+        for query in ("harbour lamp", "数据库", "sudden quiet winter")
+        for mode in ("hybrid", "text", "vector")
+    ]
     return [documents, [(hit.item, hit.score) for hit in db.vectors.search([1.0] * 8, limit=10)]]
 
 
@@ -128,14 +158,22 @@ def test_a_copy_of_a_quiet_file_is_equal_in_every_table_and_answer(tmp_path: Pat
     with filled(tmp_path / "quiet.db") as db:
         copy = db.copy_to(tmp_path / "copy.db")
         expected = answers(db)
-        tables = [name for (name,) in apsw.Connection(str(copy)).execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0")]
-        assert len(tables) > 10 and all(rows(copy, table) == rows(db.path, table) for table in tables)
+        tables = [
+            name
+            for (name,) in apsw.Connection(str(copy)).execute(
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
+            )
+        ]
+        assert len(tables) > 10 and all(
+            rows(copy, table) == rows(db.path, table) for table in tables
+        )
     with Database(copy, embedder=Letters()) as other:
         assert answers(other) == expected and other.check() == []
 
 
-def test_a_copy_and_a_closed_file_open_where_nothing_can_be_written(promise: Callable[..., Promise], tmp_path: Path) -> None:
+def test_a_copy_and_a_closed_file_open_where_nothing_can_be_written(
+    promise: Callable[..., Promise], tmp_path: Path
+) -> None:
     with filled(tmp_path / "closed.db") as db:
         copy, expected = db.copy_to(tmp_path / "copy.db"), answers(db)
     with read_only_disk(tmp_path / "disk", copy, tmp_path / "closed.db"):
@@ -148,15 +186,31 @@ def test_a_copy_and_a_closed_file_open_where_nothing_can_be_written(promise: Cal
 
 
 def test_the_advice_on_moving_files_works_as_it_is_written(tmp_path: Path) -> None:
-    advice = re.search(r"\*\*Moving a file:\*\*.*?(?=\n- )", (ROOT / "README.md").read_text(), re.DOTALL)
+    advice = re.search(
+        r"\*\*Moving a file:\*\*.*?(?=\n- )", (ROOT / "README.md").read_text(), re.DOTALL
+    )
     assert advice is not None
     said = " ".join(advice[0].split())
     assert "`mcpvectordb copy TARGET`" in said and "`db.copy_to(path)`" in said
     assert "may be copied by any means" in said and "read-only media" in said
     with filled(tmp_path / "notes.db") as db:
         expected = answers(db)
-        command = [sys.executable, "-m", "mcpvectordb", "--db", str(db.path), "copy", str(tmp_path / "shell.db")]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env={**os.environ, "MCPVECTORDB_MODEL": ""})
+        command = [
+            sys.executable,
+            "-m",
+            "mcpvectordb",
+            "--db",
+            str(db.path),
+            "copy",
+            str(tmp_path / "shell.db"),
+        ]
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            env={**os.environ, "MCPVECTORDB_MODEL": ""},
+        )
     shutil.copy(tmp_path / "notes.db", tmp_path / "any-means.db")
     for name in ("shell.db", "any-means.db"):
         with Database(tmp_path / name, embedder=Letters()) as moved:

@@ -1,4 +1,6 @@
-"""Damaged and foreign files: no crash, no change by reading, an error that says what it is, and what is left is saved."""
+"""Damaged and foreign files: no crash, no change by reading, an error that says what it is, and
+what is left is saved.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,16 @@ def count(promise: Promise, base: Path, folder: Path, before: State) -> None:
     promise.kept()
 
 
-def test_a_damaged_file_neither_ends_the_process_nor_lies(promise: Callable[..., Promise], tmp_path: Path) -> None:
+def test_a_damaged_file_neither_ends_the_process_nor_lies(
+    promise: Callable[..., Promise], tmp_path: Path
+) -> None:
     before = made(tmp_path / "base.db")
     count(promise("4 damaged files", full=9_000, short=30), tmp_path / "base.db", tmp_path, before)
 
 
-def test_a_damaged_file_with_a_damaged_log_neither_ends_the_process_nor_lies(promise: Callable[..., Promise],
-                                                                            tmp_path: Path) -> None:
+def test_a_damaged_file_with_a_damaged_log_neither_ends_the_process_nor_lies(
+    promise: Callable[..., Promise], tmp_path: Path
+) -> None:
     made(tmp_path / "base.db")
     start(forked, die_while_writing, tmp_path / "base.db").join()
     shutil.copytree(tmp_path, tmp_path / "copy")
@@ -45,7 +50,9 @@ def test_a_damaged_file_with_a_damaged_log_neither_ends_the_process_nor_lies(pro
     count(promise("4 damaged logs", full=1_000, short=10), tmp_path / "base.db", tmp_path, before)
 
 
-def test_neither_vec0_nor_fts5_ends_the_process_over_rows_that_nobody_wrote(promise: Callable[..., Promise]) -> None:
+def test_neither_vec0_nor_fts5_ends_the_process_over_rows_that_nobody_wrote(
+    promise: Callable[..., Promise],
+) -> None:
     kept = promise("4 damaged indexes", full=1_000, short=10)
     for number, look in in_children(shadows.craft_and_ask, (), kept.numbers):
         kept.rounds += 1
@@ -54,7 +61,9 @@ def test_neither_vec0_nor_fts5_ends_the_process_over_rows_that_nobody_wrote(prom
     kept.kept()
 
 
-def test_a_crafted_file_is_received_as_it_should_be(promise: Callable[..., Promise], tmp_path: Path) -> None:
+def test_a_crafted_file_is_received_as_it_should_be(
+    promise: Callable[..., Promise], tmp_path: Path
+) -> None:
     made(tmp_path / "base.db")
     cases = list(crafted.CASES)
     kept = promise("4 crafted files", full=len(cases), short=len(cases))

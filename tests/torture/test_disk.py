@@ -1,4 +1,6 @@
-"""Disks that are full, slow or gone, files that may not be touched: a clear error, nothing lost, and on it goes after."""
+"""Disks that are full, slow or gone, files that may not be touched: a clear error, nothing lost,
+and on it goes after.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ from tests.torture.support_torture import (
 pytestmark = pytest.mark.torture
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(promise: Callable[..., Promise], tmp_path: Path,
-                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_and_nothing_is_lost(
+    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)
 
     def round(number: int, rng: random.Random) -> None:
@@ -75,6 +78,7 @@ def filled_up(db: Database, rng: random.Random, account: Account) -> bool:
 
 # Files and folders that may not be touched. Root may touch everything, so these run as nobody.
 
+
 def _may_not_be_written(path: Path) -> None:
     path.chmod(0o400)
     path.parent.chmod(0o500)
@@ -103,10 +107,13 @@ def _folder_may_not_be_written(path: Path) -> None:
         Database(path.with_name("another.db"))
 
 
-@pytest.mark.parametrize("forbid", [_may_not_be_written, _may_not_be_read, _folder_may_not_be_entered,
-                                    _folder_may_not_be_written])
+@pytest.mark.parametrize(
+    "forbid",
+    [_may_not_be_written, _may_not_be_read, _folder_may_not_be_entered, _folder_may_not_be_written],
+)
 def test_what_may_not_be_touched_is_told_and_goes_on_when_it_may(
-        promise: Callable[..., Promise], tmp_path: Path, forbid: Callable[[Path], None]) -> None:
+    promise: Callable[..., Promise], tmp_path: Path, forbid: Callable[[Path], None]
+) -> None:
     promise("5 no permission", full=4, short=4).rounds += 1
     unprivileged(_forbidden, forbid)
 
@@ -128,9 +135,11 @@ def _forbidden(folder: Path, forbid: Callable[[Path], None]) -> None:
 
 # Files that go away while they are open.
 
+
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_vanished_file_is_told_and_goes_on_when_it_is_back(promise: Callable[..., Promise], tmp_path: Path,
-                                                             what: str) -> None:
+def test_a_vanished_file_is_told_and_goes_on_when_it_is_back(
+    promise: Callable[..., Promise], tmp_path: Path, what: str
+) -> None:
     promise("5 vanished files", full=3, short=3).rounds += 1
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -139,7 +148,12 @@ def test_a_vanished_file_is_told_and_goes_on_when_it_is_back(promise: Callable[.
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("harbour", source="a")
         place.rename(elsewhere)
-        for question in (lambda: db.documents.ingest_text("lost?", source="b"), db.stats, db.check, db.compact):
+        for question in (
+            lambda: db.documents.ingest_text("lost?", source="b"),
+            db.stats,
+            db.check,
+            db.compact,
+        ):
             with pytest.raises(Unwritable, match="moved or deleted"):
                 question()
         elsewhere.rename(place)
@@ -149,7 +163,9 @@ def test_a_vanished_file_is_told_and_goes_on_when_it_is_back(promise: Callable[.
         assert state(db) == {"document a": "harbour", "document c": "lamp"} and db.check() == []
 
 
-def test_a_file_that_another_took_the_place_of_is_told(promise: Callable[..., Promise], tmp_path: Path) -> None:
+def test_a_file_that_another_took_the_place_of_is_told(
+    promise: Callable[..., Promise], tmp_path: Path
+) -> None:
     promise("5 vanished files", full=3, short=3).rounds += 1
     path = tmp_path / "here.db"
     with Database(path, embedder=Letters()) as db:
@@ -163,7 +179,10 @@ def test_a_file_that_another_took_the_place_of_is_told(promise: Callable[..., Pr
 
 # Other ways to the same file, and disks far away.
 
-def test_processes_that_come_by_a_link_and_by_the_name_share_one_file(promise: Callable[..., Promise], tmp_path: Path) -> None:
+
+def test_processes_that_come_by_a_link_and_by_the_name_share_one_file(
+    promise: Callable[..., Promise], tmp_path: Path
+) -> None:
     kept = promise("5 linked files", full=5, short=1)
     (tmp_path / "links").mkdir()
 
@@ -180,16 +199,35 @@ def test_a_slow_disk_is_waited_for(promise: Callable[..., Promise], tmp_path: Pa
 
     def round(number: int, rng: random.Random) -> None:
         path = tmp_path / f"{number}.db"
-        crowd(tmp_path, [(path, write_slowly), (path, work), (path, write_slowly)], 6, f"{kept.name} {number}")
+        crowd(
+            tmp_path,
+            [(path, write_slowly), (path, work), (path, write_slowly)],
+            6,
+            f"{kept.name} {number}",
+        )
 
     kept.holds(round)
 
 
-def crowd(folder: Path, ways: list[tuple[Path, Callable[..., None]]], count: int, seed: str) -> None:
-    """Let processes work on one file, each in its way and with its name for it, and compare the file with what they say."""
+def crowd(
+    folder: Path, ways: list[tuple[Path, Callable[..., None]]], count: int, seed: str
+) -> None:
+    """Let processes work on one file, each in its way and with its name for it, and compare the
+    file with what they say.
+    """
     journals = [folder / f"{seed} {number}.journal" for number, _ in enumerate(ways)]
-    children = [start(way, path, f"p{number}", f"{seed} {number}", journals[number], {**WRITING, **READING}, count)
-                for number, (path, way) in enumerate(ways)]
+    children = [
+        start(
+            way,
+            path,
+            f"p{number}",
+            f"{seed} {number}",
+            journals[number],
+            {**WRITING, **READING},
+            count,
+        )
+        for number, (path, way) in enumerate(ways)
+    ]
     for child in children:
         child.join()
     accounts = [Account.read(journal) for journal in journals]

@@ -1,4 +1,6 @@
-"""Whatever a client sends: an answer in the surface's own words, nothing broken, and a server that lives on."""
+"""Whatever a client sends: an answer in the surface's own words, nothing broken, and a server that
+lives on.
+"""
 
 from __future__ import annotations
 
@@ -33,31 +35,67 @@ CPU_SECONDS = 2.0  # that a query may take on 100,000 chunks
 
 
 def furnished(db: Database, folder: Path) -> dict[str, list[Any]]:
-    """Fill a file with a little of everything; what leads to it, by the names that parameters have."""
+    """Fill a file with a little of everything; what leads to it, by the names that parameters
+    have.
+    """
     rng = random.Random("what is there")
     files = [folder / f"{name}.txt" for name in ("harbour", "lamp", "tea")]
     for file in files:
         file.write_text(some_text(rng))
-    documents = [db.documents.ingest_text(some_text(rng), source=f"{name}.md", library=library, metadata={"n": 1}).document
-                 for name in ("harbour", "notes/lamp", "tea") for library in ("default", "mine")]
+    documents = [
+        db.documents.ingest_text(
+            some_text(rng), source=f"{name}.md", library=library, metadata={"n": 1}
+        ).document
+        for name in ("harbour", "notes/lamp", "tea")
+        for library in ("default", "mine")
+    ]
     for number in range(12):
-        db.vectors.add(f"v{number}", [rng.uniform(-1, 1) for _ in range(3)], store="s", namespace="n", metadata={"n": number})
-    contexts = [db.contexts.add(f"t{number % 3}", "user", some_text(rng), tags=["lamp"], metadata={"n": number}).id
-                for number in range(9)]
+        db.vectors.add(
+            f"v{number}",
+            [rng.uniform(-1, 1) for _ in range(3)],
+            store="s",
+            namespace="n",
+            metadata={"n": number},
+        )
+    contexts = [
+        db.contexts.add(
+            f"t{number % 3}", "user", some_text(rng), tags=["lamp"], metadata={"n": number}
+        ).id
+        for number in range(9)
+    ]
     ids = [document.id for document in documents]
     return {
-        "doc_id": [*ids, f"{ids[0]}#5", f"{ids[0]}#{'9' * 5_000}"], "document_id": ids,
-        "library": ["default", "mine", None], "collection": ["mine", None],
-        "query": WORDS, "file": ["harbour.md", "mine/notes/lamp.md:2", f"#{documents[0].hash[:6]}"],
+        "doc_id": [*ids, f"{ids[0]}#5", f"{ids[0]}#{'9' * 5_000}"],
+        "document_id": ids,
+        "library": ["default", "mine", None],
+        "collection": ["mine", None],
+        "query": WORDS,
+        "file": ["harbour.md", "mine/notes/lamp.md:2", f"#{documents[0].hash[:6]}"],
         "pattern": ["*.md", "tea.md, x"],
-        "path": [str(file) for file in files], "file_path": [str(file) for file in files],
+        "path": [str(file) for file in files],
+        "file_path": [str(file) for file in files],
         "url": [url for url in HOSTILE if ".test" not in url and "router" not in url],
-        "store_name": ["s", "default"], "namespace": ["n", "", None], "id": ["v1", "v2"], "text": WORDS,
-        "embedding": [[1, 0, 0], [0.5, -0.25, 1e-30]], "metadata": [{"n": 1}, {"a": {"b": [1]}}, None],
-        "filter": [{"file_type": "md"}, {"page": 0}, {"content": "x"}, {"metadata": {"n": 1}}, {"metadata": "[" * 50_000},
-                   {"id": f"{ids[0]}:0"}, {"id": f"x:{'9' * 5_000}"}, {"metadata": '{"a": NaN}'}],
+        "store_name": ["s", "default"],
+        "namespace": ["n", "", None],
+        "id": ["v1", "v2"],
+        "text": WORDS,
+        "embedding": [[1, 0, 0], [0.5, -0.25, 1e-30]],
+        "metadata": [{"n": 1}, {"a": {"b": [1]}}, None],
+        "filter": [
+            {"file_type": "md"},
+            {"page": 0},
+            {"content": "x"},
+            {"metadata": {"n": 1}},
+            {"metadata": "[" * 50_000},
+            {"id": f"{ids[0]}:0"},
+            {"id": f"x:{'9' * 5_000}"},
+            {"metadata": '{"a": NaN}'},
+        ],
         "metadata_filter": [{"n": 1}, {"n": None}, {"a.b": 1}],
-        "context_id": contexts, "context_ids": [contexts[:2], [99]], "thread_id": ["t0", "t1"], "thread_ids": [["t2"]],
+        "context_id": contexts,
+        "context_ids": [contexts[:2], [99]],
+        "thread_id": ["t0", "t1"],
+        "thread_ids": [["t2"]],
         "tags": [["lamp"], ["Tea ", "lamp"]],
     }
 
@@ -78,8 +116,9 @@ def attacked(surface: Surface, folder: Path) -> Iterator[tuple[Session, Attacker
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_call_is_answered_in_the_surfaces_own_words(name: str, promise: Callable[..., Promise], tmp_path: Path,
-                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_call_is_answered_in_the_surfaces_own_words(
+    name: str, promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(urls, "_system_resolver", no_names)
     kept, surface = promise(f"7 hostile calls, {name}", full=10_000, short=150), load(name)
     functions = {tool.name: tool for tool in surface.tools}
@@ -92,12 +131,16 @@ def test_every_call_is_answered_in_the_surfaces_own_words(name: str, promise: Ca
             nonlocal session, attacker, refused
             if number % CALLS_PER_FILE == 0:
                 stack.close()
-                session, attacker, _ = stack.enter_context(attacked(surface, tmp_path / str(number)))
+                session, attacker, _ = stack.enter_context(
+                    attacked(surface, tmp_path / str(number))
+                )
             if surface.template and rng.random() < 0.05:
                 read_resource(session, surface.template.prefix + str(evil(rng)))
             tool, arguments = attacker.call(rng)
             answer = session.request("tools/call", {"name": tool, "arguments": arguments})
-            refusal = refusal_of(name, next(each for each in session.tools if each["name"] == tool), answer)
+            refusal = refusal_of(
+                name, next(each for each in session.tools if each["name"] == tool), answer
+            )
             defects.none()
             refused += bool(refusal)
             if wrong := misfits(functions[tool], arguments):
@@ -117,18 +160,41 @@ def clear(schema: dict[str, Any], refusal: str) -> bool:
     """Whether a refusal names a parameter."""
     names = list(schema.get("properties", ()))
     inner = [each.get("items", {}) for each in schema.get("properties", {}).values()]
-    return any(name.casefold() in refusal.casefold() for name in names) or any(clear(each, refusal) for each in inner)
+    return any(name.casefold() in refusal.casefold() for name in names) or any(
+        clear(each, refusal) for each in inner
+    )
 
 
-GARBAGE = ["hello", "[]", "{}", "null", '{"jsonrpc":"2.0","id":7,"method":"ping"', '{"jsonrpc":"2.0","id":8}', '"\\ud800"',
-           "\x01", '{"jsonrpc":"1.0","id":9,"method":"ping"}', "[" * 20_000, '{"a":' * 5_000 + "1" + "}" * 5_000, "9" * 6_000]
+GARBAGE = [
+    "hello",
+    "[]",
+    "{}",
+    "null",
+    '{"jsonrpc":"2.0","id":7,"method":"ping"',
+    '{"jsonrpc":"2.0","id":8}',
+    '"\\ud800"',
+    "\x01",
+    '{"jsonrpc":"1.0","id":9,"method":"ping"}',
+    "[" * 20_000,
+    '{"a":' * 5_000 + "1" + "}" * 5_000,
+    "9" * 6_000,
+]
 
 
-def test_a_server_process_lives_through_all_of_it(promise: Callable[..., Promise], path: Path, tmp_path: Path) -> None:
+def test_a_server_process_lives_through_all_of_it(
+    promise: Callable[..., Promise], path: Path, tmp_path: Path
+) -> None:
     kept = promise("7 hostile calls, a process", full=5_000, short=60)
     with Database(path) as db:
         known = furnished(db, tmp_path)
-    with Wire("--db", str(path), "--surface", "all", environ={"MCPVECTORDB_FETCH_TIMEOUT": "1"}, patience=20_000) as wire:
+    with Wire(
+        "--db",
+        str(path),
+        "--surface",
+        "all",
+        environ={"MCPVECTORDB_FETCH_TIMEOUT": "1"},
+        patience=20_000,
+    ) as wire:
         wire.handshake()
         tools = wire.request("tools/list")["result"]["tools"]
         attacker = Attacker(tools, known)
@@ -139,7 +205,9 @@ def test_a_server_process_lives_through_all_of_it(promise: Callable[..., Promise
                 assert "error" in wire.receive()
             tool, arguments = attacker.call(rng)
             answer = wire.request("tools/call", {"name": tool, "arguments": arguments})
-            refusal_of(surface_of(tool), next(each for each in tools if each["name"] == tool), answer)
+            refusal_of(
+                surface_of(tool), next(each for each in tools if each["name"] == tool), answer
+            )
 
         kept.holds(round)
         assert wire.request("ping")["result"] == {}
@@ -160,14 +228,20 @@ def surface_of(tool: str) -> str:
 # Vectors that poison ranking
 
 
-def test_no_vector_is_ranked_where_it_does_not_belong(promise: Callable[..., Promise], tmp_path: Path) -> None:
+def test_no_vector_is_ranked_where_it_does_not_belong(
+    promise: Callable[..., Promise], tmp_path: Path
+) -> None:
     kept = promise("7 poisoned vectors", full=200, short=4)
 
     def round(number: int, rng: random.Random) -> None:
-        size = 6_000 if kept.long and number % 20 == 0 else 60  # above 5,000 an index chooses the candidates
+        size = (
+            6_000 if kept.long and number % 20 == 0 else 60
+        )  # above 5,000 an index chooses the candidates
         stored = {f"v{each}": [rng.gauss(0, 1) for _ in range(4)] for each in range(size)}
-        with Database(tmp_path / f"{number}.db", embedder=Letters()) as db, Session.with_server(
-                service(db, load("vector_store"))) as session:
+        with (
+            Database(tmp_path / f"{number}.db", embedder=Letters()) as db,
+            Session.with_server(service(db, load("vector_store"))) as session,
+        ):
             db.vectors.add_many(stored, list(stored.values()))
             for each in range(60):
                 poison = poisoned(rng)
@@ -175,7 +249,10 @@ def test_no_vector_is_ranked_where_it_does_not_belong(promise: Callable[..., Pro
                 if "error" not in reply:
                     stored[f"p{each}"] = poison
                 else:
-                    assert any(not is_number(value) for value in poison) or not 0 < len(poison) <= 16_384, poison[:4]
+                    assert (
+                        any(not is_number(value) for value in poison)
+                        or not 0 < len(poison) <= 16_384
+                    ), poison[:4]
             for query in ([rng.gauss(0, 1) for _ in range(4)], poisoned(rng)):
                 reply = told(session, "vector_search", query=query, k=30)
                 if "error" not in reply:
@@ -187,43 +264,70 @@ def test_no_vector_is_ranked_where_it_does_not_belong(promise: Callable[..., Pro
 
 def poisoned(rng: random.Random) -> list[Any]:
     """Numbers of which some are too small, too large or none at all; and now and then too many."""
-    scale = rng.choice([0.0, 5e-324, 1e-310, 1e-160, 1e-45, 1e-24, 1e-7, 1.0, 1e7, 1e19, 1e38, 1e154, 1e300])
+    scale = rng.choice(
+        [0.0, 5e-324, 1e-310, 1e-160, 1e-45, 1e-24, 1e-7, 1.0, 1e7, 1e19, 1e38, 1e154, 1e300]
+    )
     dimension = rng.choice([4, 4, 4, 4, 4, 4, 4, 1, 3, 5, 20_000])
-    values: list[Any] = [rng.choice([-1, 0, 1, rng.uniform(-1, 1)]) * scale for _ in range(dimension)]
-    for odd in ([1e308, 5e-324], [float("nan"), float("inf"), float("-inf"), 2**70, None, "1", True, [1]]):
+    values: list[Any] = [
+        rng.choice([-1, 0, 1, rng.uniform(-1, 1)]) * scale for _ in range(dimension)
+    ]
+    for odd in (
+        [1e308, 5e-324],
+        [float("nan"), float("inf"), float("-inf"), 2**70, None, "1", True, [1]],
+    ):
         if rng.random() < 0.2:
             values[rng.randrange(dimension)] = rng.choice(odd)
     return values
 
 
 def is_number(value: Any) -> bool:
-    return (type(value) is int and abs(value) < 2**63) or (type(value) is float and math.isfinite(value))
+    return (type(value) is int and abs(value) < 2**63) or (
+        type(value) is float and math.isfinite(value)
+    )
 
 
 def told(session: Session, tool: str, **arguments: Any) -> dict[str, Any]:
-    reply: dict[str, Any] = session.request("tools/call", {"name": tool, "arguments": arguments})["result"]["structuredContent"]
+    reply: dict[str, Any] = session.request("tools/call", {"name": tool, "arguments": arguments})[
+        "result"
+    ]["structuredContent"]
     return reply
 
 
 def cosine(one: list[float], other: list[float]) -> float:
-    """The cosine by fractions, which neither overflow nor vanish; 0 where there is no direction or another dimension."""
+    """The cosine by fractions, which neither overflow nor vanish; 0 where there is no direction or
+    another dimension.
+    """
     if len(one) != len(other) or not any(one) or not any(other):
         return 0.0
-    first, second = [Fraction(each) / Fraction(max(map(abs, one))) for each in one], [
-        Fraction(each) / Fraction(max(map(abs, other))) for each in other]
+    first, second = (
+        [Fraction(each) / Fraction(max(map(abs, one))) for each in one],
+        [Fraction(each) / Fraction(max(map(abs, other))) for each in other],
+    )
     dot = sum(a * b for a, b in zip(first, second, strict=True))
-    return float(dot) / (float(sum(a * a for a in first)) * float(sum(b * b for b in second))) ** 0.5
+    return (
+        float(dot) / (float(sum(a * a for a in first)) * float(sum(b * b for b in second))) ** 0.5
+    )
 
 
-def judge(query: list[float], stored: dict[str, list[float]], results: list[dict[str, Any]]) -> None:
-    """Every score is the true cosine, and nobody who is left out is nearer than one who is shown."""
+def judge(
+    query: list[float], stored: dict[str, list[float]], results: list[dict[str, Any]]
+) -> None:
+    """Every score is the true cosine, and nobody who is left out is nearer than one who is
+    shown.
+    """
     for each in results:
         assert abs(each["score"] - cosine(query, stored[each["id"]])) < 1e-6, each
     same = {each["id"]: each["score"] for each in results if len(stored[each["id"]]) == len(query)}
-    assert list(same) == [each["id"] for each in results[:len(same)]], "another dimension is in front"
+    assert list(same) == [each["id"] for each in results[: len(same)]], (
+        "another dimension is in front"
+    )
     assert list(same.values()) == sorted(same.values(), reverse=True)
     if len(stored) < 5_000 and same:
-        outside = [cosine(query, values) for id, values in stored.items() if id not in same and len(values) == len(query)]
+        outside = [
+            cosine(query, values)
+            for id, values in stored.items()
+            if id not in same and len(values) == len(query)
+        ]
         assert not outside or max(outside) <= min(same.values()) + 1e-6
 
 
@@ -231,23 +335,93 @@ def judge(query: list[float], stored: dict[str, list[float]], results: list[dict
 
 
 SECRET = "the treasure lies under the third stone"
-KEYS = ["library", "metadata.library", "store", "namespace", "thread", "owner", "key", "d.library", "1", "*", "$", "$.x",
-        "a' OR 1=1 --", '" OR "1"="1', "x') OR ('1'='1", "library) OR (1", "__proto__", "metadata", "id", "rowid", "source",
-        "a.b", "", "\x00", "%", "_"]
-PLACES = ["mine", "mine' OR 'a'='a", "mine\x00theirs", "mine%", "%", "*", "mine OR theirs", "mine,theirs", "MINE", "mine ",
-          "mine/../theirs", "mine\ntheirs", '["mine","theirs"]', "mine--", "mine;theirs", "m_ne", "null", "None", "thei%", "*s"]
+KEYS = [
+    "library",
+    "metadata.library",
+    "store",
+    "namespace",
+    "thread",
+    "owner",
+    "key",
+    "d.library",
+    "1",
+    "*",
+    "$",
+    "$.x",
+    "a' OR 1=1 --",
+    '" OR "1"="1',
+    "x') OR ('1'='1",
+    "library) OR (1",
+    "__proto__",
+    "metadata",
+    "id",
+    "rowid",
+    "source",
+    "a.b",
+    "",
+    "\x00",
+    "%",
+    "_",
+]
+PLACES = [
+    "mine",
+    "mine' OR 'a'='a",
+    "mine\x00theirs",
+    "mine%",
+    "%",
+    "*",
+    "mine OR theirs",
+    "mine,theirs",
+    "MINE",
+    "mine ",
+    "mine/../theirs",
+    "mine\ntheirs",
+    '["mine","theirs"]',
+    "mine--",
+    "mine;theirs",
+    "m_ne",
+    "null",
+    "None",
+    "thei%",
+    "*s",
+]
 
 
-def test_no_filter_and_no_name_reaches_what_belongs_elsewhere(promise: Callable[..., Promise], path: Path) -> None:
+def test_no_filter_and_no_name_reaches_what_belongs_elsewhere(
+    promise: Callable[..., Promise], path: Path
+) -> None:
     kept = promise("7 reaching across", full=2_000, short=80)
-    with Database(path, embedder=Letters(), config=Config(rerank_contexts=False)) as db, ExitStack() as stack:
-        db.documents.ingest_text("a lamp of mine", source="mine.md", library="mine", metadata={"library": "theirs", "n": 1})
-        db.documents.ingest_text(SECRET, source="theirs.md", library="theirs", metadata={"library": "mine", "n": 1})
+    with (
+        Database(path, embedder=Letters(), config=Config(rerank_contexts=False)) as db,
+        ExitStack() as stack,
+    ):
+        db.documents.ingest_text(
+            "a lamp of mine",
+            source="mine.md",
+            library="mine",
+            metadata={"library": "theirs", "n": 1},
+        )
+        db.documents.ingest_text(
+            SECRET, source="theirs.md", library="theirs", metadata={"library": "mine", "n": 1}
+        )
         for place, text in (("mine", "a lamp"), ("theirs", SECRET)):
-            db.vectors.add("v", [1.0, 0.5], store=place, metadata={"said": text, "store": "mine", "n": 1})
-            db.vectors.add("w", [1.0, 0.5], store="mine", namespace=place, metadata={"said": text, "namespace": "mine", "n": 1})
-            db.contexts.add(place, "user", text, metadata={"thread": "mine", "thread_id": "mine", "n": 1})
-        sessions = {name: stack.enter_context(Session.with_server(service(db, load(name)))) for name in NAMES}
+            db.vectors.add(
+                "v", [1.0, 0.5], store=place, metadata={"said": text, "store": "mine", "n": 1}
+            )
+            db.vectors.add(
+                "w",
+                [1.0, 0.5],
+                store="mine",
+                namespace=place,
+                metadata={"said": text, "namespace": "mine", "n": 1},
+            )
+            db.contexts.add(
+                place, "user", text, metadata={"thread": "mine", "thread_id": "mine", "n": 1}
+            )
+        sessions = {
+            name: stack.enter_context(Session.with_server(service(db, load(name))))
+            for name in NAMES
+        }
 
         def round(number: int, rng: random.Random) -> None:
             name, tool, arguments = rng.choice(REACHES)(rng)
@@ -261,36 +435,96 @@ def test_no_filter_and_no_name_reaches_what_belongs_elsewhere(promise: Callable[
 
 
 def odd_filter(rng: random.Random) -> dict[str, Any]:
-    values = [1, "theirs", "mine", None, True, {"ne": "mine"}, {"$ne": 1}, ["mine", "theirs"], "' OR 1=1 --", {"or": [1]}]
+    values = [
+        1,
+        "theirs",
+        "mine",
+        None,
+        True,
+        {"ne": "mine"},
+        {"$ne": 1},
+        ["mine", "theirs"],
+        "' OR 1=1 --",
+        {"or": [1]},
+    ]
     return {rng.choice(KEYS): rng.choice(values) for _ in range(rng.randint(1, 3))}
 
 
 def place(rng: random.Random) -> str:
-    """A name of what is mine, or one that may be taken for it, but not the one of what is theirs."""
+    """A name of what is mine, or one that may be taken for it, but not the one of what is
+    theirs.
+    """
     return rng.choice(["mine", *PLACES])
 
 
 def conditions(rng: random.Random) -> list[dict[str, Any]]:
-    operators = ["eq", "ne", "not_in", "not_exists", "exists", "contains", "gt", "OR 1=1", "array_contains"]
-    return [{"key": key, "operator": rng.choice(operators), "value": value} for key, value in odd_filter(rng).items()]
+    operators = [
+        "eq",
+        "ne",
+        "not_in",
+        "not_exists",
+        "exists",
+        "contains",
+        "gt",
+        "OR 1=1",
+        "array_contains",
+    ]
+    return [
+        {"key": key, "operator": rng.choice(operators), "value": value}
+        for key, value in odd_filter(rng).items()
+    ]
 
 
 REACHES: list[Callable[[random.Random], tuple[str, str, dict[str, Any]]]] = [
-    lambda rng: ("mcpvectordb", "search", {"query": SECRET, "library": place(rng), "filter": odd_filter(rng)}),
+    lambda rng: (
+        "mcpvectordb",
+        "search",
+        {"query": SECRET, "library": place(rng), "filter": odd_filter(rng)},
+    ),
     lambda rng: ("mcpvectordb", "list_documents", {"library": place(rng)}),
     lambda rng: ("mcpvectordb", "get_document", {"doc_id": rng.choice([*PLACES, *KEYS])}),
     lambda rng: ("qmd", "search", {"query": "treasure stone", "collection": place(rng)}),
     lambda rng: ("qmd", "query", {"query": SECRET[:20], "collection": place(rng)}),
-    lambda rng: ("vector_store", "vector_search", {
-        "query": [1, 0.5], "store_name": place(rng), "namespace": "mine", "metadata_filter": odd_filter(rng)}),
-    lambda rng: ("vector_store", "vector_search", {
-        "query": [1, 0.5], "store_name": "mine", "namespace": place(rng), "metadata_filter": odd_filter(rng)}),
-    lambda rng: ("context_server", "search_context", {
-        "thread_id": place(rng), "metadata": odd_filter(rng), "metadata_filters": conditions(rng)}),
-    lambda rng: ("context_server", "hybrid_search_context", {
-        "query": "treasure", "thread_id": place(rng), "metadata_filters": conditions(rng)}),
-    lambda rng: ("context_server", "fts_search_context", {
-        "query": 'lamp OR thread:theirs OR "treasure', "mode": "boolean", "thread_id": place(rng), "tags": None}),
+    lambda rng: (
+        "vector_store",
+        "vector_search",
+        {
+            "query": [1, 0.5],
+            "store_name": place(rng),
+            "namespace": "mine",
+            "metadata_filter": odd_filter(rng),
+        },
+    ),
+    lambda rng: (
+        "vector_store",
+        "vector_search",
+        {
+            "query": [1, 0.5],
+            "store_name": "mine",
+            "namespace": place(rng),
+            "metadata_filter": odd_filter(rng),
+        },
+    ),
+    lambda rng: (
+        "context_server",
+        "search_context",
+        {"thread_id": place(rng), "metadata": odd_filter(rng), "metadata_filters": conditions(rng)},
+    ),
+    lambda rng: (
+        "context_server",
+        "hybrid_search_context",
+        {"query": "treasure", "thread_id": place(rng), "metadata_filters": conditions(rng)},
+    ),
+    lambda rng: (
+        "context_server",
+        "fts_search_context",
+        {
+            "query": 'lamp OR thread:theirs OR "treasure',
+            "mode": "boolean",
+            "thread_id": place(rng),
+            "tags": None,
+        },
+    ),
 ]
 
 
@@ -300,13 +534,21 @@ REACHES: list[Callable[[random.Random], tuple[str, str, dict[str, Any]]]] = [
 def test_no_query_burns_more_than_it_may(promise: Callable[..., Promise], tmp_path: Path) -> None:
     kept = promise("7 queries that burn CPU", full=len(BURNERS), short=30)
     slowest: tuple[float, str] = (0.0, "")
-    with large_file(tmp_path / "large.db", chunks=100_000 if kept.long else 200) as db, ExitStack() as stack:
+    with (
+        large_file(tmp_path / "large.db", chunks=100_000 if kept.long else 200) as db,
+        ExitStack() as stack,
+    ):
         chunks = db.stats().chunks
-        sessions = {name: stack.enter_context(Session.with_server(service(db, load(name)))) for name in NAMES}
+        sessions = {
+            name: stack.enter_context(Session.with_server(service(db, load(name))))
+            for name in NAMES
+        }
         assert math.gcd(STRIDE, len(BURNERS)) == 1, "some would be left out"
         for _ in range(2):  # what is loaded once is not what a query costs
             told(sessions["mcpvectordb"], "search", query="time")
-            sessions["qmd"].request("tools/call", {"name": "search", "arguments": {"query": "time"}})
+            sessions["qmd"].request(
+                "tools/call", {"name": "search", "arguments": {"query": "time"}}
+            )
             told(sessions["context_server"], "hybrid_search_context", query="time")
 
         def round(number: int, rng: random.Random) -> None:
@@ -315,7 +557,11 @@ def test_no_query_burns_more_than_it_may(promise: Callable[..., Promise], tmp_pa
             started = time.process_time()
             answer = sessions[surface].request("tools/call", {"name": tool, "arguments": arguments})
             seconds = time.process_time() - started
-            refusal_of(surface, next(each for each in sessions[surface].tools if each["name"] == tool), answer)
+            refusal_of(
+                surface,
+                next(each for each in sessions[surface].tools if each["name"] == tool),
+                answer,
+            )
             slowest = max(slowest, (seconds, f"{surface} {tool}, {what}"))
             if kept.long and seconds > CPU_SECONDS:
                 raise AssertionError(f"{surface} {tool}, {what}: {seconds:.1f} s")

@@ -1,4 +1,6 @@
-"""kill -9 of processes that write: nothing acknowledged is lost, nothing deleted comes back, waiting work goes on."""
+"""kill -9 of processes that write: nothing acknowledged is lost, nothing deleted comes back,
+waiting work goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,26 @@ import pytest
 from mcpvectordb import Database
 from mcpvectordb.index import chunks
 from tests.support import Letters
-from tests.torture.support_torture import WRITING, Account, Promise, State, disagreements, start, state, wait_for, work
+from tests.torture.support_torture import (
+    WRITING,
+    Account,
+    Promise,
+    State,
+    disagreements,
+    start,
+    state,
+    wait_for,
+    work,
+)
 
 pytestmark = pytest.mark.torture
 
 ROUNDS_PER_FILE = 25
 
 
-def test_what_was_acknowledged_outlives_kill_9(promise: Callable[..., Promise], tmp_path: Path,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_acknowledged_outlives_kill_9(
+    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.3)
     path, before = tmp_path / "killed.db", State()
 
@@ -50,10 +63,14 @@ def fresh(folder: Path) -> State:
 
 
 def killed(path: Path, rng: random.Random, number: int) -> list[Account]:
-    """Start one to four writers, let them work for a moment, and kill them one by one or all at once."""
+    """Start one to four writers, let them work for a moment, and kill them one by one or all at
+    once.
+    """
     journals = [path.with_name(f"{number}-{child}.journal") for child in range(rng.randint(1, 4))]
-    children = [start(work, path, f"writer{child}", f"{number} {child}", journal, WRITING, 1_000_000)
-                for child, journal in enumerate(journals)]
+    children = [
+        start(work, path, f"writer{child}", f"{number} {child}", journal, WRITING, 1_000_000)
+        for child, journal in enumerate(journals)
+    ]
     wait_for(lambda: all(journal.exists() for journal in journals), what="the writers")
     for child in children:
         time.sleep(rng.uniform(0.0, 0.4))

@@ -1,4 +1,6 @@
-"""Files of earlier formats: each is brought up to date, and a kill meanwhile leaves it old or new, never between."""
+"""Files of earlier formats: each is brought up to date, and a kill meanwhile leaves it old or new,
+never between.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("version-*.db
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("version", range(1, VERSION + 1))
-def test_an_old_file_is_brought_up_to_date(promise: Callable[..., Promise], tmp_path: Path, fixture: Path,
-                                           version: int) -> None:
+def test_an_old_file_is_brought_up_to_date(
+    promise: Callable[..., Promise], tmp_path: Path, fixture: Path, version: int
+) -> None:
     """From the format that it was made in, and from each that lies between that one and ours."""
     kept = promise("11 old files", full=VERSION, short=VERSION)
     kept.rounds += 1
@@ -46,8 +49,9 @@ def migrated(fixture: Path, path: Path) -> State:
         return state(db)
 
 
-def test_a_kill_leaves_a_file_old_or_new(promise: Callable[..., Promise], tmp_path: Path,
-                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_leaves_a_file_old_or_new(
+    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = [migrated(fixture, tmp_path / f"{fixture.stem}.expected") for fixture in FIXTURES]
     kept = promise("11 killed migrations", full=200, short=6)
     seen: list[int] = []
@@ -60,7 +64,10 @@ def test_a_kill_leaves_a_file_old_or_new(promise: Callable[..., Promise], tmp_pa
         for path in paths:
             shutil.copy(fixture, path)
         child = start(open_all, paths, folder)
-        wait_for(lambda: Path(f"{paths[0]}-wal").exists() or not child.is_alive(), what="the first migration")
+        wait_for(
+            lambda: Path(f"{paths[0]}-wal").exists() or not child.is_alive(),
+            what="the first migration",
+        )
         time.sleep(rng.uniform(0, 0.15))
         child.kill()
         child.join()
@@ -74,14 +81,20 @@ def test_a_kill_leaves_a_file_old_or_new(promise: Callable[..., Promise], tmp_pa
 
 
 def format_of(path: Path) -> int:
-    """The format that a reader sees, with everything that belongs to it and nothing that does not."""
+    """The format that a reader sees, with everything that belongs to it and nothing that does
+    not.
+    """
     sql = apsw.Connection(str(path))
     version = int(sql.execute("PRAGMA user_version").get)
     assert sql.execute("PRAGMA integrity_check").get == "ok"
     tables = {name for (name,) in sql.execute("SELECT name FROM sqlite_schema")}
-    assert ({"torture", "torture_by_text"} <= tables) == (version == VERSION + 1), "between two formats"
+    assert ({"torture", "torture_by_text"} <= tables) == (version == VERSION + 1), (
+        "between two formats"
+    )
     if version == VERSION + 1:
-        assert sql.execute("SELECT count(*), min(torture), max(torture) FROM torture, documents").get[1:] == (ROWS, ROWS)
+        assert sql.execute(
+            "SELECT count(*), min(torture), max(torture) FROM torture, documents"
+        ).get[1:] == (ROWS, ROWS)
     sql.close()
     return version
 

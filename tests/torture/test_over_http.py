@@ -1,4 +1,6 @@
-"""A server on loopback among strangers: who has no token gets nowhere, and nobody keeps others from being served."""
+"""A server on loopback among strangers: who has no token gets nowhere, and nobody keeps others from
+being served.
+"""
 
 from __future__ import annotations
 
@@ -27,35 +29,88 @@ pytestmark = pytest.mark.torture
 
 CLIENTS = 8
 
-TOKENS = ["", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN.upper()}",
-          "Bearer ", "Bearer " + "x" * 8_000, f"Bearer {TOKEN}, Bearer x"]
-HOSTS = ["evil.example", "127.0.0.1.evil.example", "evil.example:80", "[::1", "@localhost@x", "localhost.evil.example",
-         "0.0.0.0", "evil.example#localhost", "2130706433"]
-ORIGINS = ["http://evil.example", "null", "http://localhost.evil.example", "file://", "http://evil.example/localhost",
-           "http://localhost@evil.example", "javascript:localhost"]
-REFUSED = [*({"Authorization": each} for each in TOKENS), *({"Host": each} for each in HOSTS),
-           *({"Origin": each} for each in ORIGINS)]
-HEAD = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nAccept: application/json, text/event-stream\r\n"
+TOKENS = [
+    "",
+    "Bearer wrong",
+    f"Basic {TOKEN}",
+    TOKEN,
+    f"Bearer {TOKEN}x",
+    f"Bearer {TOKEN[:-1]}",
+    f"Bearer {TOKEN.upper()}",
+    "Bearer ",
+    "Bearer " + "x" * 8_000,
+    f"Bearer {TOKEN}, Bearer x",
+]
+HOSTS = [
+    "evil.example",
+    "127.0.0.1.evil.example",
+    "evil.example:80",
+    "[::1",
+    "@localhost@x",
+    "localhost.evil.example",
+    "0.0.0.0",
+    "evil.example#localhost",
+    "2130706433",
+]
+ORIGINS = [
+    "http://evil.example",
+    "null",
+    "http://localhost.evil.example",
+    "file://",
+    "http://evil.example/localhost",
+    "http://localhost@evil.example",
+    "javascript:localhost",
+]
+REFUSED = [
+    *({"Authorization": each} for each in TOKENS),
+    *({"Host": each} for each in HOSTS),
+    *({"Origin": each} for each in ORIGINS),
+]
+HEAD = (
+    f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nAccept: application/json, "
+    f"text/event-stream\r\n"
+)
 MALFORMED = [
-    b"\r\n\r\n", b"hello\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00" * 20, bytes(2_000),
-    b"POST /mcp HTTP/1.1\r\n\r\n", b"POST /mcp HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+    b"\r\n\r\n",
+    b"hello\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"\x16\x03\x01\x02\x00" * 20,
+    bytes(2_000),
+    b"POST /mcp HTTP/1.1\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
     b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000,
     b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
     b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\nzz\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n",
-    b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"POST /mcp HTTP/1.1\nHost: local\x00host\n\n",
-    *(f"POST /mcp HTTP/1.1\r\n{HEAD}{extra}\r\n".encode() + body for extra, body in (
-        ("Content-Type: text/plain\r\nContent-Length: 2\r\n", b"{}"),
-        ("Content-Type: application/json\r\nContent-Length: 2\r\n", b"[]"),
-        ("Content-Type: application/json\r\nContent-Length: 3\r\n", b"{\"a"), ("Content-Length: 0\r\n", b""),
-        ("Content-Type: application/json\r\nContent-Length: 20000\r\n", b"[" * 20_000),
-        ("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", b"zz\r\n"),
-        (f"Content-Type: application/json\r\nContent-Length: {MAX_BODY + 1}\r\n", b"{"),
-        ("Content-Type: application/json\r\nMcp-Session-Id: ../../x\r\nContent-Length: 2\r\n", b"{}"))),
-    f"DELETE /mcp HTTP/1.1\r\n{HEAD}\r\n".encode(), f"PUT /mcp HTTP/1.1\r\n{HEAD}Content-Length: 0\r\n\r\n".encode(),
-    f"GET /../../etc/passwd HTTP/1.1\r\n{HEAD}\r\n".encode(), f"GET /%2e%2e/x HTTP/1.1\r\n{HEAD}\r\n".encode(),
+    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+    b"5\r\n\r\nzz\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    b"POST /mcp HTTP/1.1\nHost: local\x00host\n\n",
+    *(
+        f"POST /mcp HTTP/1.1\r\n{HEAD}{extra}\r\n".encode() + body
+        for extra, body in (
+            ("Content-Type: text/plain\r\nContent-Length: 2\r\n", b"{}"),
+            ("Content-Type: application/json\r\nContent-Length: 2\r\n", b"[]"),
+            ("Content-Type: application/json\r\nContent-Length: 3\r\n", b'{"a'),
+            ("Content-Length: 0\r\n", b""),
+            ("Content-Type: application/json\r\nContent-Length: 20000\r\n", b"[" * 20_000),
+            ("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", b"zz\r\n"),
+            (f"Content-Type: application/json\r\nContent-Length: {MAX_BODY + 1}\r\n", b"{"),
+            (
+                "Content-Type: application/json\r\nMcp-Session-Id: ../../x\r\nContent-Length: "
+                "2\r\n",
+                b"{}",
+            ),
+        )
+    ),
+    f"DELETE /mcp HTTP/1.1\r\n{HEAD}\r\n".encode(),
+    f"PUT /mcp HTTP/1.1\r\n{HEAD}Content-Length: 0\r\n\r\n".encode(),
+    f"GET /../../etc/passwd HTTP/1.1\r\n{HEAD}\r\n".encode(),
+    f"GET /%2e%2e/x HTTP/1.1\r\n{HEAD}\r\n".encode(),
 ]
 
 
@@ -69,16 +124,22 @@ def served(path: Path) -> Iterator[Running]:
             running.stop()
 
 
-def test_strangers_are_turned_away_and_broken_requests_break_nothing(promise: Callable[..., Promise], path: Path) -> None:
+def test_strangers_are_turned_away_and_broken_requests_break_nothing(
+    promise: Callable[..., Promise], path: Path
+) -> None:
     cases = len(REFUSED) + len(MALFORMED)
     kept = promise("9 requests to be refused", full=2_000, short=cases)
     with served(path) as running:
+
         def round(number: int, rng: random.Random) -> None:
             place = number % cases
             if place < len(REFUSED):
                 asked = rng.choice(["/mcp", "/", "/sse", "/messages/", "/mcp/../mcp"])
                 status, text = running.request(path=asked, **REFUSED[place])
-                assert status in (400, 401, 403, 421) and "serverInfo" not in text, (REFUSED[place], status)
+                assert status in (400, 401, 403, 421) and "serverInfo" not in text, (
+                    REFUSED[place],
+                    status,
+                )
             else:
                 malformed(running.port, MALFORMED[place - len(REFUSED)])
             if number % 5 == 0:
@@ -89,7 +150,9 @@ def test_strangers_are_turned_away_and_broken_requests_break_nothing(promise: Ca
 
 
 def malformed(port: int, request: bytes) -> None:
-    """Send bytes that are no proper request: the answer is a refusal, or the end of the connection."""
+    """Send bytes that are no proper request: the answer is a refusal, or the end of the
+    connection.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         try:
             connection.sendall(request)
@@ -100,18 +163,29 @@ def malformed(port: int, request: bytes) -> None:
     assert answer == b"" or answer.split(b" ")[1][:1] == b"4", (request[:60], answer)
 
 
-def test_whoever_keeps_connections_open_keeps_nobody_out(promise: Callable[..., Promise], path: Path) -> None:
-    """Idle ones, ones that drip a head, a refused body or a body with the right token, and bodies without end."""
+def test_whoever_keeps_connections_open_keeps_nobody_out(
+    promise: Callable[..., Promise], path: Path
+) -> None:
+    """Idle ones, ones that drip a head, a refused body or a body with the right token, and bodies
+    without end.
+    """
     kept = promise("9 connections that are kept open", full=200, short=40)
     body = f"POST /mcp HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\n"
-    begun = [b"", b"POST /mcp HTTP/1.1\r\nHost: local", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
-             f"{body}Content-Length: 1000\r\n\r\n".encode(), f"{body}Transfer-Encoding: chunked\r\n\r\n".encode()]
+    begun = [
+        b"",
+        b"POST /mcp HTTP/1.1\r\nHost: local",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+        f"{body}Content-Length: 1000\r\n\r\n".encode(),
+        f"{body}Transfer-Encoding: chunked\r\n\r\n".encode(),
+    ]
     waits: list[float] = []
     with served(path) as running, ExitStack() as stack:
         dripping: list[socket.socket] = []
 
         def round(number: int, rng: random.Random) -> None:
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=30))
+            connection = stack.enter_context(
+                socket.create_connection(("127.0.0.1", running.port), timeout=30)
+            )
             connection.sendall(begun[number % len(begun)])
             dripping.append(connection)
             for each in rng.sample(dripping, min(5, len(dripping))):
@@ -126,7 +200,10 @@ def test_whoever_keeps_connections_open_keeps_nobody_out(promise: Callable[..., 
         kept.holds(round)
         endless(running.port, body)
         assert running.request()[0] == 200
-    kept.note = f"others waited {1000 * sorted(waits)[len(waits) // 2]:.0f} ms, at most {1000 * max(waits):.0f}"
+    kept.note = (
+        f"others waited {1000 * sorted(waits)[len(waits) // 2]:.0f} ms, at most "
+        f"{1000 * max(waits):.0f}"
+    )
 
 
 def endless(port: int, head: str) -> None:
@@ -147,14 +224,29 @@ def test_a_server_process_serves_many_at_once(promise: Callable[..., Promise], p
     kept = promise("9 load over HTTP", full=4_000, short=64)
     with Database(path) as db:
         for number in range(20):
-            db.documents.ingest_text(f"# {number}\n\nThe keeper lights the lamp of harbour {number}.", source=f"{number}.md")
-    with Wire("--db", str(path), "--transport", "streamable-http", "--port", "0", environ={"MCPVECTORDB_TOKEN": TOKEN},
-              patience=20_000) as wire:
+            db.documents.ingest_text(
+                f"# {number}\n\nThe keeper lights the lamp of harbour {number}.",
+                source=f"{number}.md",
+            )
+    with Wire(
+        "--db",
+        str(path),
+        "--transport",
+        "streamable-http",
+        "--port",
+        "0",
+        environ={"MCPVECTORDB_TOKEN": TOKEN},
+        patience=20_000,
+    ) as wire:
         wait_for(lambda: "Listening on" in wire.errors, what="the server")
         port = int(wire.errors.split("http://127.0.0.1:")[1].split("/")[0])
         seconds: list[float] = []
-        clients = [threading.Thread(target=client, args=[port, kept.planned // CLIENTS, number, seconds, kept.failures])
-                   for number in range(CLIENTS)]
+        clients = [
+            threading.Thread(
+                target=client, args=[port, kept.planned // CLIENTS, number, seconds, kept.failures]
+            )
+            for number in range(CLIENTS)
+        ]
         for each in clients:
             each.start()
         for each in clients:
@@ -164,15 +256,20 @@ def test_a_server_process_serves_many_at_once(promise: Callable[..., Promise], p
         assert "Traceback" not in wire.errors
     kept.rounds = len(seconds)
     ordered = sorted(seconds)
-    kept.note = (f"{CLIENTS} clients, p50 {1000 * ordered[len(ordered) // 2]:.0f} ms, "
-                 f"p99 {1000 * ordered[len(ordered) * 99 // 100]:.0f} ms, {len(kept.failures)} errors")
+    kept.note = (
+        f"{CLIENTS} clients, p50 {1000 * ordered[len(ordered) // 2]:.0f} ms, "
+        f"p99 {1000 * ordered[len(ordered) * 99 // 100]:.0f} ms, {len(kept.failures)} errors"
+    )
     kept.kept()
 
 
 CALLS: list[dict[str, Any]] = [
-    {"name": "search", "arguments": {"query": "lamp"}}, {"name": "search", "arguments": {"query": "who lights it?"}},
-    {"name": "list_documents", "arguments": {"limit": 5}}, {"name": "list_libraries", "arguments": {}},
-    {"name": "get_document", "arguments": {"doc_id": "x"}}]
+    {"name": "search", "arguments": {"query": "lamp"}},
+    {"name": "search", "arguments": {"query": "who lights it?"}},
+    {"name": "list_documents", "arguments": {"limit": 5}},
+    {"name": "list_libraries", "arguments": {}},
+    {"name": "get_document", "arguments": {"doc_id": "x"}},
+]
 
 
 def client(port: int, count: int, seed: int, seconds: list[float], failures: list[str]) -> None:
@@ -184,16 +281,26 @@ def client(port: int, count: int, seed: int, seconds: list[float], failures: lis
             for number in range(start, min(count, start + 50)):
                 call = rng.choice(CALLS)
                 started = time.monotonic()
-                answer, _ = post(connection, {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": call}, session)
+                answer, _ = post(
+                    connection,
+                    {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": call},
+                    session,
+                )
                 seconds.append(time.monotonic() - started)
                 if answer.get("id") != number or "result" not in answer:
                     failures.append(f"{call}: {answer}")
 
 
-def post(connection: HTTPConnection, message: dict[str, Any], session: str = "") -> tuple[dict[str, Any], str]:
+def post(
+    connection: HTTPConnection, message: dict[str, Any], session: str = ""
+) -> tuple[dict[str, Any], str]:
     """Send a message; the answer, or what was wrong, and the session it belongs to."""
-    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json",
-               "Accept": "application/json, text/event-stream", **({"Mcp-Session-Id": session} if session else {})}
+    headers = {
+        "Authorization": f"Bearer {TOKEN}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        **({"Mcp-Session-Id": session} if session else {}),
+    }
     try:
         connection.request("POST", "/mcp", json.dumps(message), headers)
         response = connection.getresponse()

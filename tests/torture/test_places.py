@@ -1,4 +1,6 @@
-"""Files and pages that an agent may name: what it must not read is refused with a reason, however it is named."""
+"""Files and pages that an agent may name: what it must not read is refused with a reason, however
+it is named.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ from tests.support_web import (
 from tests.torture.hostile import Defects, Session, refusal_of
 from tests.torture.support_torture import Promise
 
-pytestmark = [pytest.mark.torture, pytest.mark.skipif(os.name != "posix", reason="needs links, pipes and sockets")]
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.skipif(os.name != "posix", reason="needs links, pipes and sockets"),
+]
 
 SECRET = "the treasure lies under the third stone"
 TOOLS = (("mcpvectordb", "ingest_file", "path"), ("openrag", "ingest_document", "file_path"))
@@ -50,17 +55,24 @@ TOOLS = (("mcpvectordb", "ingest_file", "path"), ("openrag", "ingest_document", 
 @contextmanager
 def offered(db: Database, roots: tuple[Path, ...] | None = None) -> Iterator[dict[str, Session]]:
     """A session with each surface that reads files."""
-    with Defects.watched() as defects, Session.with_server(service(db, load("mcpvectordb"), roots=roots)) as one, \
-            Session.with_server(service(db, load("openrag"), roots=roots)) as other:
+    with (
+        Defects.watched() as defects,
+        Session.with_server(service(db, load("mcpvectordb"), roots=roots)) as one,
+        Session.with_server(service(db, load("openrag"), roots=roots)) as other,
+    ):
         yield {"mcpvectordb": one, "openrag": other}
         defects.none()
 
 
-def answered(sessions: dict[str, Session], surface: str, tool: str, arguments: dict[str, Any]) -> str:
+def answered(
+    sessions: dict[str, Session], surface: str, tool: str, arguments: dict[str, Any]
+) -> str:
     """The words of a refusal, "" when there was none."""
     session = sessions[surface]
     described = next(each for each in session.tools if each["name"] == tool)
-    return refusal_of(surface, described, session.request("tools/call", {"name": tool, "arguments": arguments}))
+    return refusal_of(
+        surface, described, session.request("tools/call", {"name": tool, "arguments": arguments})
+    )
 
 
 def told(db: Database) -> str:
@@ -72,13 +84,24 @@ def told(db: Database) -> str:
 
 
 def world(folder: Path) -> tuple[list[str], list[str]]:
-    """A folder that may be read and much around it that may not: paths refused where it is a root, and paths refused always."""
+    """A folder that may be read and much around it that may not: paths refused where it is a root,
+    and paths refused always.
+    """
     inside, outside = folder / "inside", folder / "outside"
     make(inside / "sub" / "note.txt", b"harmless")
     make(outside / "secret.txt", SECRET.encode())
-    links = {"link.txt": outside / "secret.txt", "folder": outside, "absolute": Path("/"), "dangling.txt": outside / "none.txt",
-             "up": Path(".."), "chain.txt": inside / "folder" / "secret.txt", "loop": inside / "loop",
-             "device.txt": Path("/dev/zero"), "kernel.txt": Path("/proc/self/environ"), "database.txt": folder / "x.db"}
+    links = {
+        "link.txt": outside / "secret.txt",
+        "folder": outside,
+        "absolute": Path("/"),
+        "dangling.txt": outside / "none.txt",
+        "up": Path(".."),
+        "chain.txt": inside / "folder" / "secret.txt",
+        "loop": inside / "loop",
+        "device.txt": Path("/dev/zero"),
+        "kernel.txt": Path("/proc/self/environ"),
+        "database.txt": folder / "x.db",
+    }
     for name, target in links.items():
         (inside / name).symlink_to(target)
     os.link(folder / "x.db", inside / "hard.txt")
@@ -90,20 +113,66 @@ def world(folder: Path) -> tuple[list[str], list[str]]:
         server.bind("socket.txt")
         os.chdir(here)
     escapes = [
-        "../outside/secret.txt", "sub/../../outside/secret.txt", "link.txt", "folder/secret.txt", "up/outside/secret.txt",
-        "chain.txt", "absolute/etc/passwd", f"absolute{outside}/secret.txt", "dangling.txt", "sub//..//..//outside//secret.txt"]
+        "../outside/secret.txt",
+        "sub/../../outside/secret.txt",
+        "link.txt",
+        "folder/secret.txt",
+        "up/outside/secret.txt",
+        "chain.txt",
+        "absolute/etc/passwd",
+        f"absolute{outside}/secret.txt",
+        "dangling.txt",
+        "sub//..//..//outside//secret.txt",
+    ]
     outward = [
-        *(str(inside / each) for each in escapes), str(outside / "secret.txt"), "/etc/passwd", "/etc/hostname", "~/x.txt",
-        "~root/x", f"{inside}-not/x.txt", str(folder), f"{inside}/./../outside/secret.txt"]
-    odd = ["hard.txt", "hard-wal.txt", "pipe.txt", "socket.txt", "device.txt", "kernel.txt", "loop", "database.txt", "sub",
-           "missing.txt", "sub/note.txt/x", "a\x00b", "x" * 5_000]
+        *(str(inside / each) for each in escapes),
+        str(outside / "secret.txt"),
+        "/etc/passwd",
+        "/etc/hostname",
+        "~/x.txt",
+        "~root/x",
+        f"{inside}-not/x.txt",
+        str(folder),
+        f"{inside}/./../outside/secret.txt",
+    ]
+    odd = [
+        "hard.txt",
+        "hard-wal.txt",
+        "pipe.txt",
+        "socket.txt",
+        "device.txt",
+        "kernel.txt",
+        "loop",
+        "database.txt",
+        "sub",
+        "missing.txt",
+        "sub/note.txt/x",
+        "a\x00b",
+        "x" * 5_000,
+    ]
     always = [
-        *(str(inside / name) for name in odd), "/dev/zero", "/dev/null", "/dev/tty", "/dev/stdin", "/proc/self/mem",
-        "/proc/self/environ", "/proc/self/fd/0", "/proc/1/root/etc/passwd", "/sys/kernel/profiling", "/dev/../proc/version",
-        "/proc/self/root/etc/passwd", "", " ", "/",
-        *(f"{folder / 'x.db'}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))]
+        *(str(inside / name) for name in odd),
+        "/dev/zero",
+        "/dev/null",
+        "/dev/tty",
+        "/dev/stdin",
+        "/proc/self/mem",
+        "/proc/self/environ",
+        "/proc/self/fd/0",
+        "/proc/1/root/etc/passwd",
+        "/sys/kernel/profiling",
+        "/dev/../proc/version",
+        "/proc/self/root/etc/passwd",
+        "",
+        " ",
+        "/",
+        *(f"{folder / 'x.db'}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
+    ]
     always += [str(make(inside / "home" / each, SECRET.encode())) for each in SECRETS]
-    always += [str(make(inside / f"key{number}.txt", head + SECRET.encode())) for number, head in enumerate(KEYS)]
+    always += [
+        str(make(inside / f"key{number}.txt", head + SECRET.encode()))
+        for number, head in enumerate(KEYS)
+    ]
     return outward, always
 
 
@@ -111,10 +180,15 @@ def test_no_path_leads_where_it_should_not(promise: Callable[..., Promise], tmp_
     with Database(tmp_path / "x.db", embedder=Letters()) as db:
         db.documents.ingest_text("so that there is a log", source="x")
         outward, always = world(tmp_path)
-        cases = [(tool, path, rooted) for tool in TOOLS for paths, rooted in ((outward, True), (always, True), (always, False))
-                 for path in paths]
+        cases = [
+            (tool, path, rooted)
+            for tool in TOOLS
+            for paths, rooted in ((outward, True), (always, True), (always, False))
+            for path in paths
+        ]
         kept = promise("8 paths", full=len(cases), short=len(cases))
         with offered(db) as free, offered(db, (tmp_path / "inside",)) as bound:
+
             def round(number: int, rng: random.Random) -> None:
                 (surface, tool, parameter), path, rooted = cases[number % len(cases)]
                 reason = answered(bound if rooted else free, surface, tool, {parameter: path})
@@ -122,11 +196,18 @@ def test_no_path_leads_where_it_should_not(promise: Callable[..., Promise], tmp_
                 assert SECRET not in reason and SECRET not in told(db)
 
             kept.holds(round)
-            assert answered(bound, *TOOLS[0][:2], {"path": str(tmp_path / "inside" / "sub" / "note.txt")}) == ""
+            assert (
+                answered(
+                    bound, *TOOLS[0][:2], {"path": str(tmp_path / "inside" / "sub" / "note.txt")}
+                )
+                == ""
+            )
         assert db.check() == []
 
 
-def test_no_race_between_check_and_open_is_won(promise: Callable[..., Promise], tmp_path: Path) -> None:
+def test_no_race_between_check_and_open_is_won(
+    promise: Callable[..., Promise], tmp_path: Path
+) -> None:
     kept = promise("8 races between check and open", full=5_000, short=150)
     inside, over = tmp_path / "inside", threading.Event()
     make(inside / "sub" / "note.txt", b"public")
@@ -134,15 +215,25 @@ def test_no_race_between_check_and_open_is_won(promise: Callable[..., Promise], 
     secret = make(tmp_path / "outside" / "note.txt", SECRET.encode())
     outcomes: dict[str, int] = {}
     with Database(tmp_path / "x.db", embedder=Letters()) as db, offered(db, (inside,)) as sessions:
+
         def round(number: int, rng: random.Random) -> None:
             surface, tool, parameter = TOOLS[number % 2]
-            reason = answered(sessions, surface, tool, {parameter: str(inside / rng.choice(["sub/note.txt", "file.txt"]))})
-            outcomes["refused" if reason else "read"] = outcomes.get("refused" if reason else "read", 0) + 1
+            reason = answered(
+                sessions,
+                surface,
+                tool,
+                {parameter: str(inside / rng.choice(["sub/note.txt", "file.txt"]))},
+            )
+            outcomes["refused" if reason else "read"] = (
+                outcomes.get("refused" if reason else "read", 0) + 1
+            )
             if number % 50 == 0:
                 assert SECRET not in told(db)
 
-        swappers = [threading.Thread(target=swap, args=[inside / name, target, over])
-                    for name, target in (("sub", secret.parent), ("file.txt", secret))]
+        swappers = [
+            threading.Thread(target=swap, args=[inside / name, target, over])
+            for name, target in (("sub", secret.parent), ("file.txt", secret))
+        ]
         for swapper in swappers:
             swapper.start()
         try:
@@ -170,14 +261,19 @@ def swap(path: Path, target: Path, over: threading.Event) -> None:
 # URLs
 
 
-def test_no_url_leads_where_it_should_not(promise: Callable[..., Promise], tmp_path: Path,
-                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_url_leads_where_it_should_not(
+    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dialled: list[object] = []
     monkeypatch.setattr(socket, "create_connection", lambda *given, **_: dialled.append(given))
     monkeypatch.setattr(urls, "_system_resolver", lambda host, port: NAMES.get(host, ["10.0.0.1"]))
     calls = [("mcpvectordb", "ingest_url", "url"), *TOOLS]
     kept = promise("8 URLs", full=len(HOSTILE) * len(calls), short=len(HOSTILE) * len(calls))
-    with Database(tmp_path / "x.db", embedder=Letters(), config=Config(host_interval=0)) as db, offered(db) as sessions:
+    with (
+        Database(tmp_path / "x.db", embedder=Letters(), config=Config(host_interval=0)) as db,
+        offered(db) as sessions,
+    ):
+
         def round(number: int, rng: random.Random) -> None:
             place, which = divmod(number % (len(HOSTILE) * len(calls)), len(calls))
             surface, tool, parameter = calls[which]
@@ -203,27 +299,63 @@ def endless(handler: Handler) -> None:
 
 
 PAGES: dict[str, Callable[[Handler], None]] = {
-    **{f"a redirect to {location}": redirect(location) for location in (
-        "http://10.0.0.1/", "//10.0.0.1/x", "http://inner.test/", "http://user@127.0.0.1/", "file:///etc/passwd",
-        "http://localhost/", "http://2130706433/", "http://[::1", "javascript:alert(1)",
-        "http://169.254.169.254/latest/meta-data/", "ftp://10.0.0.1/")},
-    "a redirect in a circle": redirect("/"), "a bomb": bomb, "without end": endless, "huge": page(b"x" * 200_000),
-    "gone": page(status=404), "no text": page(b"\x00\x01\x02" * 100, Content_Type="application/octet-stream"),
-    "slow body": slow_body, "slow open body": slow_open_body, "slow status": slow_status, "slow headers": slow_headers,
-    "endless continue": endless_continue, "silence": silence, "cut off": short, "no HTTP": no_http,
-    "wrong chunks": wrong_chunks, "nothing": nothing, "huge header": huge_header,
+    **{
+        f"a redirect to {location}": redirect(location)
+        for location in (
+            "http://10.0.0.1/",
+            "//10.0.0.1/x",
+            "http://inner.test/",
+            "http://user@127.0.0.1/",
+            "file:///etc/passwd",
+            "http://localhost/",
+            "http://2130706433/",
+            "http://[::1",
+            "javascript:alert(1)",
+            "http://169.254.169.254/latest/meta-data/",
+            "ftp://10.0.0.1/",
+        )
+    },
+    "a redirect in a circle": redirect("/"),
+    "a bomb": bomb,
+    "without end": endless,
+    "huge": page(b"x" * 200_000),
+    "gone": page(status=404),
+    "no text": page(b"\x00\x01\x02" * 100, Content_Type="application/octet-stream"),
+    "slow body": slow_body,
+    "slow open body": slow_open_body,
+    "slow status": slow_status,
+    "slow headers": slow_headers,
+    "endless continue": endless_continue,
+    "silence": silence,
+    "cut off": short,
+    "no HTTP": no_http,
+    "wrong chunks": wrong_chunks,
+    "nothing": nothing,
+    "huge header": huge_header,
 }
 
 
-def test_no_site_gets_more_than_it_may(promise: Callable[..., Promise], tmp_path: Path,
-                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback is taken for public here, so that the first hop is allowed; whatever else it leads to is not."""
-    monkeypatch.setattr(urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private")
+def test_no_site_gets_more_than_it_may(
+    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loopback is taken for public here, so that the first hop is allowed; whatever else it leads
+    to is not.
+    """
+    monkeypatch.setattr(
+        urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
+    )
     answers = {"inner.test": ["10.0.0.1"], "localhost": ["10.0.0.1"]}
-    monkeypatch.setattr(urls, "_system_resolver", lambda host, port: answers.get(host, ["127.0.0.1"]))
+    monkeypatch.setattr(
+        urls, "_system_resolver", lambda host, port: answers.get(host, ["127.0.0.1"])
+    )
     kept = promise("8 hostile sites", full=5 * len(PAGES), short=len(PAGES))
     config = Config(host_interval=0, fetch_timeout=0.3, max_source_bytes=100_000)
-    with closing(Site()) as site, Database(tmp_path / "x.db", embedder=Letters(), config=config) as db, offered(db) as sessions:
+    with (
+        closing(Site()) as site,
+        Database(tmp_path / "x.db", embedder=Letters(), config=config) as db,
+        offered(db) as sessions,
+    ):
+
         def round(number: int, rng: random.Random) -> None:
             what = list(PAGES)[number % len(PAGES)]
             site.pages["/"] = PAGES[what]
@@ -235,19 +367,30 @@ def test_no_site_gets_more_than_it_may(promise: Callable[..., Promise], tmp_path
         kept.holds(round)
 
 
-def test_a_name_that_changes_its_address_gains_nothing(promise: Callable[..., Promise], tmp_path: Path,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    """The public address of a name is another loopback one, where nobody answers; its private one has the secret."""
-    monkeypatch.setattr(urls, "blocked", lambda address, **_: "" if address == "127.0.0.9" else "private")
+def test_a_name_that_changes_its_address_gains_nothing(
+    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The public address of a name is another loopback one, where nobody answers; its private one
+    has the secret.
+    """
+    monkeypatch.setattr(
+        urls, "blocked", lambda address, **_: "" if address == "127.0.0.9" else "private"
+    )
     kept = promise("8 rebinding", full=500, short=20)
     config = Config(host_interval=0, fetch_timeout=5)
-    with closing(Site()) as site, Database(tmp_path / "x.db", embedder=Letters(), config=config) as db, offered(db) as sessions:
+    with (
+        closing(Site()) as site,
+        Database(tmp_path / "x.db", embedder=Letters(), config=config) as db,
+        offered(db) as sessions,
+    ):
         site.pages["/"] = page(SECRET.encode(), Content_Type="text/plain")
 
         def round(number: int, rng: random.Random) -> None:
             asked = iter([["127.0.0.9"], *[["127.0.0.1"]] * 5])
             monkeypatch.setattr(urls, "_system_resolver", lambda host, port: next(asked))
-            reason = answered(sessions, "mcpvectordb", "ingest_url", {"url": site.url("/", f"name{number}.test")})
+            reason = answered(
+                sessions, "mcpvectordb", "ingest_url", {"url": site.url("/", f"name{number}.test")}
+            )
             assert reason and site.seen == [] and db.documents.count() == 0
             with suppress(StopIteration):
                 assert next(asked) == ["127.0.0.1"]

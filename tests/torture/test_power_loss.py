@@ -1,4 +1,6 @@
-"""The power fails, and what was written but not synced is lost or torn: what was acknowledged is there all the same."""
+"""The power fails, and what was written but not synced is lost or torn: what was acknowledged is
+there all the same.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from mcpvectordb import Database
 from mcpvectordb.index import chunks
 from tests.support import Letters
 from tests.torture.disks import Disk, Event, moments, recorded
-from tests.torture.support_torture import WRITING, Account, Promise, State, Step, disagreements, state, steps
+from tests.torture.support_torture import (
+    WRITING,
+    Account,
+    Promise,
+    State,
+    Step,
+    disagreements,
+    state,
+    steps,
+)
 
 pytestmark = pytest.mark.torture
 
@@ -23,7 +34,9 @@ CUTS = 100  # power cuts tried on one life
 
 
 def lived(path: Path, rng: random.Random) -> tuple[list[Event], list[Step]]:
-    """A file is made, written to, closed and opened again; everything that happened to the disk, and what was done."""
+    """A file is made, written to, closed and opened again; everything that happened to the disk,
+    and what was done.
+    """
     done: list[Step] = []
     with recorded() as disk:
         while len(done) < STEPS:
@@ -35,8 +48,9 @@ def lived(path: Path, rng: random.Random) -> tuple[list[Event], list[Step]]:
     return disk.events, done
 
 
-def test_what_was_acknowledged_outlives_a_power_cut(promise: Callable[..., Promise], tmp_path: Path,
-                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_acknowledged_outlives_a_power_cut(
+    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)
     events: list[Event] = []
     done: list[Step] = []
@@ -56,7 +70,9 @@ def test_what_was_acknowledged_outlives_a_power_cut(promise: Callable[..., Promi
         for event in events[:place]:
             disk.happen(event)
         disk.cut(folder, rng)
-        verify(folder / "lived.db", done, sum(event.kind == "acknowledged" for event in events[:place]))
+        verify(
+            folder / "lived.db", done, sum(event.kind == "acknowledged" for event in events[:place])
+        )
         shutil.rmtree(folder)
 
     promise("2 power loss", full=1_000, short=20).holds(round)

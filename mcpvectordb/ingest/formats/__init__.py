@@ -1,7 +1,8 @@
 """THE table of formats, and how a source's format is found.
 
-A format is one line in `FORMATS` and one module in this folder with `parse(source: Source) -> Parsed`. The module is
-loaded when its first source arrives. What the bytes say beats the media type, which beats the file's extension.
+A format is one line in `FORMATS` and one module in this folder with `parse(source: Source) ->
+Parsed`. The module is loaded when its first source arrives. What the bytes say beats the media
+type, which beats the file's extension.
 """
 
 from __future__ import annotations
@@ -18,16 +19,23 @@ from mcpvectordb.ingest.formats.charset import bom
 from mcpvectordb.records import Parsed, Source
 
 _CODE = """
-    py pyi pyx js mjs cjs jsx ts mts cts tsx java c h cc cpp cxx hh hpp hxx ino m mm cs fs fsx vb go rs rb php swift kt
-    kts scala groovy gradle dart lua r jl pl pm hs elm ex exs erl hrl clj cljs cljc lisp scm el ml mli nim zig d pas f90
-    asm s sol v sv vhd vhdl cu glsl wgsl sh bash zsh fish ps1 psm1 bat cmd awk sed tcl sql graphql gql proto thrift tf
-    hcl nix vue svelte astro css scss sass less toml yaml yml ini cfg conf properties env editorconfig cmake mk make
-    makefile gnumakefile dockerfile containerfile jenkinsfile justfile rakefile gemfile procfile vagrantfile
+    py pyi pyx js mjs cjs jsx ts mts cts tsx java c h cc cpp cxx hh hpp hxx ino m mm cs fs fsx vb go
+    rs rb php swift kt kts scala groovy gradle dart lua r jl pl pm hs elm ex exs erl hrl clj cljs
+    cljc lisp scm el ml mli nim zig d pas f90 asm s sol v sv vhd vhdl cu glsl wgsl sh bash zsh fish
+    ps1 psm1 bat cmd awk sed tcl sql graphql gql proto thrift tf hcl nix vue svelte astro css scss
+    sass less toml yaml yml ini cfg conf properties env editorconfig cmake mk make makefile
+    gnumakefile dockerfile containerfile jenkinsfile justfile rakefile gemfile procfile vagrantfile
     cmakelists.txt
 """
-_CODE_TYPES = "text/css text/javascript application/javascript text/x-python text/x-c application/yaml application/toml"
+_CODE_TYPES = (
+    "text/css text/javascript application/javascript text/x-python text/x-c "
+    "application/yaml application/toml"
+)
 
-_JSON_TYPES = "application/json application/x-ndjson application/jsonl application/ld+json application/geo+json"
+_JSON_TYPES = (
+    "application/json application/x-ndjson application/jsonl application/ld+json "
+    "application/geo+json"
+)
 _XML = "xml xsd xsl xslt rss atom opml wsdl kml gpx xlf xliff dbk docbook tei"
 _XML_TYPES = "application/xml text/xml application/rss+xml application/atom+xml"
 _OOXML = "application/vnd.openxmlformats-officedocument."
@@ -43,7 +51,8 @@ _CUE = rb"WEBVTT\b|\d+\s*\n\d+:\d\d:\d\d[,.]\d+ --> "
 
 
 class Format(NamedTuple):
-    """One kind of source. Several words in one string are separated by white space; a regular expression is anchored.
+    """One kind of source. Several words in one string are separated by white space; a regular
+    expression is anchored.
 
     name         as people call it, for messages
     module       the module in this folder whose `parse` reads it
@@ -65,21 +74,74 @@ class Format(NamedTuple):
     inline: bool = False
 
 
-# The first line whose magic, member or hint fits decides, so a special case stands before the general one.
+# The first line whose magic, member or hint fits decides, so a special case stands before the
+# general one.
 FORMATS = (
-    Format("plain text", "text", "txt text log readme license licence changelog authors notice", "text/plain", inline=True),
-    Format("Markdown", "markdown", "md markdown mdown mkd mkdn mdx qmd rmd", "text/markdown text/x-markdown", inline=True),
+    Format(
+        "plain text",
+        "text",
+        "txt text log readme license licence changelog authors notice",
+        "text/plain",
+        inline=True,
+    ),
+    Format(
+        "Markdown",
+        "markdown",
+        "md markdown mdown mkd mkdn mdx qmd rmd",
+        "text/markdown text/x-markdown",
+        inline=True,
+    ),
     Format("source code", "code", _CODE, _CODE_TYPES, inline=True),
     Format("PDF", "pdf", "pdf", "application/pdf", magic=rb"\s*%PDF-"),
     Format("EPUB", "ebook", "epub", "application/epub+zip", member="META-INF/container.xml"),
-    Format("MOBI", "ebook", "mobi prc azw", "application/x-mobipocket-ebook", magic=rb".{60}(BOOKMOBI|TEXtREAd)"),
-    Format("FB2", "ebook", "fb2", "application/x-fictionbook+xml", hint=rb"\s*(<\?xml[^>]*>\s*)?<FictionBook\b"),
-    Format("XPS", "ebook", "xps oxps", "application/vnd.ms-xpsdocument", member="FixedDocumentSequence.fdseq"),
-    Format("DOCX", "docx", "docx docm dotx", _OOXML + "wordprocessingml.document", member="word/document.xml"),
-    Format("PPTX", "pptx", "pptx pptm ppsx", _OOXML + "presentationml.presentation", member="ppt/presentation.xml"),
-    Format("XLSX", "xlsx", "xlsx xlsm xltx", _OOXML + "spreadsheetml.sheet", member="xl/workbook.xml"),
-    Format("XLSB", "xlsx", "xlsb", "application/vnd.ms-excel.sheet.binary.macroenabled.12", member="xl/workbook.bin"),
-    Format("XLS", "xls", "xls", "application/vnd.ms-excel", magic=rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+    Format(
+        "MOBI",
+        "ebook",
+        "mobi prc azw",
+        "application/x-mobipocket-ebook",
+        magic=rb".{60}(BOOKMOBI|TEXtREAd)",
+    ),
+    Format(
+        "FB2",
+        "ebook",
+        "fb2",
+        "application/x-fictionbook+xml",
+        hint=rb"\s*(<\?xml[^>]*>\s*)?<FictionBook\b",
+    ),
+    Format(
+        "XPS",
+        "ebook",
+        "xps oxps",
+        "application/vnd.ms-xpsdocument",
+        member="FixedDocumentSequence.fdseq",
+    ),
+    Format(
+        "DOCX",
+        "docx",
+        "docx docm dotx",
+        _OOXML + "wordprocessingml.document",
+        member="word/document.xml",
+    ),
+    Format(
+        "PPTX",
+        "pptx",
+        "pptx pptm ppsx",
+        _OOXML + "presentationml.presentation",
+        member="ppt/presentation.xml",
+    ),
+    Format(
+        "XLSX", "xlsx", "xlsx xlsm xltx", _OOXML + "spreadsheetml.sheet", member="xl/workbook.xml"
+    ),
+    Format(
+        "XLSB",
+        "xlsx",
+        "xlsb",
+        "application/vnd.ms-excel.sheet.binary.macroenabled.12",
+        member="xl/workbook.bin",
+    ),
+    Format(
+        "XLS", "xls", "xls", "application/vnd.ms-excel", magic=rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+    ),
     Format("ODS", "odt", "ods", _ODF + "spreadsheet", magic=_ODF_MAGIC + rb"spreadsheet"),
     Format("ODT", "odt", "odt", _ODF + "text", magic=_ODF_MAGIC + rb"text"),
     Format("ODP", "odt", "odp", _ODF + "presentation", magic=_ODF_MAGIC + rb"presentation"),
@@ -89,10 +151,22 @@ FORMATS = (
     Format("JSON", "json", "json jsonl ndjson geojson jsonld webmanifest", _JSON_TYPES),
     Format("XML", "xml", _XML, _XML_TYPES, hint=rb"\s*<\?xml\s"),
     Format("CSV", "csv", "csv tsv tab", "text/csv text/tab-separated-values"),
-    Format("mail", "email", "eml mbox mht mhtml", "message/rfc822 application/mbox multipart/related", hint=_MAIL),
+    Format(
+        "mail",
+        "email",
+        "eml mbox mht mhtml",
+        "message/rfc822 application/mbox multipart/related",
+        hint=_MAIL,
+    ),
     Format("reStructuredText", "rst", "rst rest", "text/x-rst text/prs.fallenstein.rst"),
     Format("Org", "org", "org", "text/org text/x-org"),
-    Format("LaTeX", "latex", "tex ltx latex", "application/x-tex text/x-tex", hint=rb"\s*\\documentclass\b"),
+    Format(
+        "LaTeX",
+        "latex",
+        "tex ltx latex",
+        "application/x-tex text/x-tex",
+        hint=rb"\s*\\documentclass\b",
+    ),
     Format("subtitles", "subtitles", "srt vtt", "text/vtt application/x-subrip", hint=_CUE),
 )
 
@@ -124,7 +198,8 @@ _FOREIGN = {
     rb"\x7fELF|MZ.{58,}?PE\0\0|\xcf\xfa\xed\xfe|\xca\xfe\xba\xbe|\0asm": "a program",
     rb"SQLite format 3\0": "an SQLite database",
     rb"wOF[F2][\0\x01]|\0\x01\0\0\0|OTTO\0": "a font",
-    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an Office file that is encrypted or in the old binary format",
+    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an Office file that is encrypted or in the old binary "
+    "format",
 }
 
 
@@ -143,7 +218,9 @@ def parse(source: Source) -> Parsed:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ParseFailed(f"{source.name} cannot be read as {found.name}: {reason}") from error
     if not parsed.text.lstrip("\ufeff").strip():
-        raise NoText(f"No text found in {source.name}; if you know what it says, supply the text directly")
+        raise NoText(
+            f"No text found in {source.name}; if you know what it says, supply the text directly"
+        )
     return parsed
 
 
@@ -169,7 +246,7 @@ def detect(source: Source) -> Format:
 def _head(raw: bytes) -> bytes:
     """The first bytes as UTF-8 without byte order mark, for expressions written in ASCII."""
     mark, encoding = bom(raw)
-    return raw[len(mark):4096].decode(encoding, "ignore").encode() if mark else raw[:4096]
+    return raw[len(mark) : 4096].decode(encoding, "ignore").encode() if mark else raw[:4096]
 
 
 def _matches(expression: bytes, head: bytes) -> bool:
@@ -179,7 +256,11 @@ def _matches(expression: bytes, head: bytes) -> bool:
 def _by_content(raw: bytes, head: bytes) -> Format | None:
     members = _members(raw)
     for each in FORMATS:
-        if _matches(each.magic, head) or _matches(each.hint, head) or (each.member and each.member in members):
+        if (
+            _matches(each.magic, head)
+            or _matches(each.hint, head)
+            or (each.member and each.member in members)
+        ):
             return each
     return None
 

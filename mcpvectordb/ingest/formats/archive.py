@@ -22,12 +22,21 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(BytesIO(source.raw))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError):
-            raise ParseFailed(f"{source.name} is damaged: it is cut off or no ZIP archive, as its type demands") from None
+            raise ParseFailed(
+                f"{source.name} is damaged: it is cut off or no ZIP archive, as its type demands"
+            ) from None
         members = self._zip.infolist()
-        if len(members) > MOST_MEMBERS or sum(member.file_size for member in members) > MOST_UNPACKED:
-            raise ParseFailed(f"{source.name} would unpack to more than {MOST_UNPACKED // 10**6} MB")
+        if (
+            len(members) > MOST_MEMBERS
+            or sum(member.file_size for member in members) > MOST_UNPACKED
+        ):
+            raise ParseFailed(
+                f"{source.name} would unpack to more than {MOST_UNPACKED // 10**6} MB"
+            )
         if any(member.flag_bits & 1 for member in members):
-            raise ParseFailed(f"{source.name} is encrypted; save a copy without its password and add that")
+            raise ParseFailed(
+                f"{source.name} is encrypted; save a copy without its password and add that"
+            )
         self.members = frozenset(member.filename for member in members)
 
     def read(self, member: str) -> bytes:
@@ -37,14 +46,20 @@ class Archive:
         try:
             return self._zip.read(member)
         except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError) as error:
-            raise ParseFailed(f"{self.name} is damaged: {member} cannot be unpacked ({error})") from None
+            raise ParseFailed(
+                f"{self.name} is damaged: {member} cannot be unpacked ({error})"
+            ) from None
 
     def xml(self, member: str) -> Any:
-        """A member's root element; None if it is not there. Entities stay unresolved, so none can swell or reach out."""
+        """A member's root element; None if it is not there. Entities stay unresolved, so none can
+        swell or reach out.
+        """
         from lxml import etree
 
         raw = self.read(member)
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+        parser = etree.XMLParser(
+            resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+        )
         try:
             return etree.fromstring(raw, parser) if raw.strip() else None
         except etree.XMLSyntaxError as error:

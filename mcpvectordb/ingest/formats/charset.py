@@ -1,4 +1,6 @@
-"""Bytes to text, without loss: what cannot be decoded is an error, never a replacement character."""
+"""Bytes to text, without loss: what cannot be decoded is an error, never a replacement
+character.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape"}
 
 
 def bom(raw: bytes) -> tuple[bytes, str]:
-    """The byte order mark at the start and the encoding that it stands for; (b"", "") where there is none."""
+    """The byte order mark at the start and the encoding that it stands for; (b"", "") where there
+    is none.
+    """
     return next(((mark, encoding) for mark, encoding in _BOMS if raw.startswith(mark)), (b"", ""))
 
 
@@ -32,10 +36,11 @@ def charset(media_type: str) -> str:
 
 
 def decode(raw: bytes, *, declared: str = "") -> str:
-    """The text of these bytes: by byte order mark, as UTF-8, by the declared charset, else by what they look like.
+    """The text of these bytes: by byte order mark, as UTF-8, by the declared charset, else by what
+    they look like.
 
-    Encoding the text again gives the same bytes: line ends stay, and a byte order mark stays as U+FEFF.
-    Raises ParseFailed where no encoding fits.
+    Encoding the text again gives the same bytes: line ends stay, and a byte order mark stays as
+    U+FEFF. Raises ParseFailed where no encoding fits.
     """
     _, marked = bom(raw)
     for encoding in (marked or "utf-8", "" if marked else declared):
@@ -46,7 +51,9 @@ def decode(raw: bytes, *, declared: str = "") -> str:
     text = _decoded(raw, guess)
     if text is None:
         tried = marked or declared or "utf-8"
-        raise ParseFailed(f"the text is not valid {tried}, and no other encoding fits; save it as UTF-8")
+        raise ParseFailed(
+            f"the text is not valid {tried}, and no other encoding fits; save it as UTF-8"
+        )
     return text
 
 

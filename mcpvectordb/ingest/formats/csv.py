@@ -1,4 +1,6 @@
-"""CSV and TSV: each row as lines of "column: value", so that a passage tells what its figures are."""
+"""CSV and TSV: each row as lines of "column: value", so that a passage tells what its figures
+are.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def parse(source: Source) -> Parsed:
     names, records = _header(rows)
     written = "\n\n".join(filter(None, (_record(names, row) for row in records)))
     told = {"columns": names, "rows": len(records)}
-    return markdown_writer.finish(source, [written], title=markdown_writer.title(source), metadata=told, paged=False)
+    return markdown_writer.finish(
+        source, [written], title=markdown_writer.title(source), metadata=told, paged=False
+    )
 
 
 def _rows(text: str, character: str) -> Iterator[list[str]]:
@@ -38,7 +42,9 @@ def _rows(text: str, character: str) -> Iterator[list[str]]:
 
 
 def delimiter(text: str) -> str:
-    """The character that divides the first rows most evenly into more than one cell, a comma where none does."""
+    """The character that divides the first rows most evenly into more than one cell, a comma where
+    none does.
+    """
 
     def evenness(character: str) -> tuple[float, int]:
         rows = [row for row in islice(_rows(text, character), 50) if row]
@@ -49,14 +55,22 @@ def delimiter(text: str) -> str:
 
 
 def _header(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
-    """The names of the columns, which are the first row if it reads like names, and the rows below."""
+    """The names of the columns, which are the first row if it reads like names, and the rows
+    below.
+    """
     width = max(map(len, rows), default=0)
     first = [markdown_writer.line(cell) for cell in rows[0]] if rows else []
     named = [name for name in first if name]
-    is_header = len(rows) > 1 and named and len(set(named)) == len(named) and not any(map(_NUMBER.fullmatch, named))
+    is_header = (
+        len(rows) > 1
+        and named
+        and len(set(named)) == len(named)
+        and not any(map(_NUMBER.fullmatch, named))
+    )
     names = first if is_header else []
-    return [names[at] if at < len(names) and names[at] else f"column {at + 1}" for at in range(width)], (
-        rows[1:] if is_header else rows)
+    return [
+        names[at] if at < len(names) and names[at] else f"column {at + 1}" for at in range(width)
+    ], (rows[1:] if is_header else rows)
 
 
 def _record(names: Sequence[str], row: Sequence[str]) -> str:

@@ -1,4 +1,6 @@
-"""DOCX: paragraphs by their styles, lists, tables and notes; what tracked changes deleted is left out."""
+"""DOCX: paragraphs by their styles, lists, tables and notes; what tracked changes deleted is left
+out.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +10,40 @@ from typing import Any
 
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.ooxml import children, find, local, main_part, properties, relations, value
+from mcpvectordb.ingest.formats.ooxml import (
+    children,
+    find,
+    local,
+    main_part,
+    properties,
+    relations,
+    value,
+)
 from mcpvectordb.records import Parsed, Source
 
-SKIPPED = frozenset(["del", "moveFrom", "Fallback", "instrText", "pPr", "rPr", "sectPr", "tblPr", "trPr", "tcPr"])
+SKIPPED = frozenset(
+    ["del", "moveFrom", "Fallback", "instrText", "pPr", "rPr", "sectPr", "tblPr", "trPr", "tcPr"]
+)
 
 
 def parse(source: Source) -> Parsed:
     """The text of a Word document as Markdown."""
     archive = Archive(source)
     part = main_part(archive, "word/document.xml")
-    parts = {kind: archive.xml(target) for kind, target in relations(archive, part).values() if kind in (
-        "styles", "numbering", "footnotes", "endnotes")}
+    parts = {
+        kind: archive.xml(target)
+        for kind, target in relations(archive, part).values()
+        if kind in ("styles", "numbering", "footnotes", "endnotes")
+    }
     reader = _Reader(_Styles(parts.get("styles")), _numberings(parts.get("numbering")))
     reader.read(archive.xml(part))
     for kind in ("footnotes", "endnotes"):
         reader.read_notes(parts.get(kind))
     text = markdown_writer.with_lists(reader.blocks)
     told = properties(archive)
-    title = markdown_writer.title(source, told.pop("title", ""), reader.title, markdown_writer.first_heading(text))
+    title = markdown_writer.title(
+        source, told.pop("title", ""), reader.title, markdown_writer.first_heading(text)
+    )
     return markdown_writer.finish(source, [text], title=title, metadata=told, paged=False)
 
 
@@ -64,7 +81,10 @@ class _Styles:
 
     def number(self, key: str) -> Any:
         """The numbering that paragraphs of this style have, None for none."""
-        return next((number for each in self._line(key) if (number := self.numbers.get(each)) is not None), None)
+        return next(
+            (number for each in self._line(key) if (number := self.numbers.get(each)) is not None),
+            None,
+        )
 
     def _line(self, key: str) -> Iterator[str]:
         """A style and those that it is based on."""
@@ -79,9 +99,15 @@ def _numberings(root: Any) -> dict[str, dict[str, str]]:
         return {}
     formats = {
         value(abstract, "abstractNumId"): {
-            value(level, "ilvl"): value(find(level, "numFmt")) for level in children(abstract, "lvl")}
-        for abstract in children(root, "abstractNum")}
-    return {value(each, "numId"): formats.get(value(find(each, "abstractNumId")), {}) for each in children(root, "num")}
+            value(level, "ilvl"): value(find(level, "numFmt"))
+            for level in children(abstract, "lvl")
+        }
+        for abstract in children(root, "abstractNum")
+    }
+    return {
+        value(each, "numId"): formats.get(value(find(each, "abstractNumId")), {})
+        for each in children(root, "num")
+    }
 
 
 class _Reader:
@@ -92,7 +118,9 @@ class _Reader:
         self.counts: dict[tuple[str, int], int] = {}
         self.blocks: list[tuple[str, bool]] = []  # text, and whether it is an item of a list
         self.title = ""
-        self.words: list[list[str]] = []  # of each open paragraph: a text box is a paragraph inside another
+        self.words: list[
+            list[str]
+        ] = []  # of each open paragraph: a text box is a paragraph inside another
         self.tables: list[list[list[str]]] = []
 
     def read(self, root: Any) -> None:
@@ -145,7 +173,11 @@ class _Reader:
         if name.startswith("toc ") and name[4:].isdigit():
             return  # the table of contents repeats the headings
         level = value(find(properties, "outlineLvl"))
-        if depth := int(level) + 1 if level.isdigit() and level != "9" else self.styles.level(style):
+        if (
+            depth := int(level) + 1
+            if level.isdigit() and level != "9"
+            else self.styles.level(style)
+        ):
             self.title = self.title or (text if name == "title" else "")
             self.blocks.append((markdown_writer.heading(depth, text), False))
         elif marker := self._marker(properties, style):

@@ -1,4 +1,6 @@
-"""EPUB, MOBI, FB2 and XPS through the library that reads PDF; a chapter is a page where the file has chapters."""
+"""EPUB, MOBI, FB2 and XPS through the library that reads PDF; a chapter is a page where the file
+has chapters.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,19 @@ def parse(source: Source) -> Parsed:
         _check_archive(Archive(source))
     document = open_document(source, kind)
     try:
-        pages = list(_chapters(document)) if document.is_reflowable else list(map(read_page, document))
+        pages = (
+            list(_chapters(document)) if document.is_reflowable else list(map(read_page, document))
+        )
         texts = markdown_pages(pages, outline(document))
     except (RuntimeError, ValueError) as error:
         raise ParseFailed(f"{source.name} is damaged: {markdown_writer.line(str(error))}") from None
     told = document.metadata
-    title = markdown_writer.title(source, told.get("title"), *map(markdown_writer.first_heading, texts[:3]))
-    return markdown_writer.finish(source, texts, title=title, metadata={"author": told.get("author")}, paged=len(texts) > 1)
+    title = markdown_writer.title(
+        source, told.get("title"), *map(markdown_writer.first_heading, texts[:3])
+    )
+    return markdown_writer.finish(
+        source, texts, title=title, metadata={"author": told.get("author")}, paged=len(texts) > 1
+    )
 
 
 def _kind(source: Source) -> str:
@@ -38,11 +46,18 @@ def _kind(source: Source) -> str:
         return "mobi"
     if not source.raw.startswith(b"PK"):
         return "fb2"
-    return "epub" if b"mimetypeapplication/epub+zip" in source.raw[:200] or b"META-INF/container.xml" in source.raw else "xps"
+    return (
+        "epub"
+        if b"mimetypeapplication/epub+zip" in source.raw[:200]
+        or b"META-INF/container.xml" in source.raw
+        else "xps"
+    )
 
 
 def _check_archive(archive: Archive) -> None:
-    if "META-INF/rights.xml" in archive.members or b"xmlenc#aes" in archive.read("META-INF/encryption.xml"):
+    if "META-INF/rights.xml" in archive.members or b"xmlenc#aes" in archive.read(
+        "META-INF/encryption.xml"
+    ):
         raise ParseFailed(f"{archive.name} is encrypted (DRM) and cannot be read")
 
 
@@ -50,5 +65,7 @@ def _chapters(document: Any) -> Iterator[list[Block]]:
     """The blocks of each chapter."""
     document.layout(width=WIDTH, height=HEIGHT, fontsize=11)
     for chapter in range(document.chapter_count):
-        pages = (document.load_page((chapter, at)) for at in range(document.chapter_page_count(chapter)))
+        pages = (
+            document.load_page((chapter, at)) for at in range(document.chapter_page_count(chapter))
+        )
         yield [block for page in pages for block in text_blocks(page)]

@@ -1,4 +1,6 @@
-"""EML and MBOX: who wrote what to whom and when, the text of the body, the names of attachments; a message is a page."""
+"""EML and MBOX: who wrote what to whom and when, the text of the body, the names of attachments; a
+message is a page.
+"""
 
 from __future__ import annotations
 
@@ -23,39 +25,61 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 def parse(source: Source) -> Parsed:
     """One message, or all messages of a mailbox."""
     try:
-        messages = [email.message_from_bytes(raw, policy=email.policy.default) for raw in _messages(source.raw)]
-        pages = [_page(message, source.name) for message in messages if isinstance(message, EmailMessage)]
+        messages = [
+            email.message_from_bytes(raw, policy=email.policy.default)
+            for raw in _messages(source.raw)
+        ]
+        pages = [
+            _page(message, source.name) for message in messages if isinstance(message, EmailMessage)
+        ]
     except RecursionError:
         raise ParseFailed(f"{source.name} has parts nested too deeply") from None
     if not any(message.keys() for message in messages):
-        raise ParseFailed(f"{source.name} is no mail: it has no header lines such as From: and Subject:")
+        raise ParseFailed(
+            f"{source.name} is no mail: it has no header lines such as From: and Subject:"
+        )
     if len(messages) > 1:
-        return markdown_writer.finish(source, pages, title=markdown_writer.title(source), metadata={"messages": len(pages)})
+        return markdown_writer.finish(
+            source, pages, title=markdown_writer.title(source), metadata={"messages": len(pages)}
+        )
     title = markdown_writer.title(source, _header(messages[0], "Subject"))
-    return markdown_writer.finish(source, pages, title=title, metadata=_metadata(messages[0]), paged=False)
+    return markdown_writer.finish(
+        source, pages, title=title, metadata=_metadata(messages[0]), paged=False
+    )
 
 
 def _messages(raw: bytes) -> Iterator[bytes]:
-    """The messages of a mailbox, which lines of "From", sender and date divide; a single message as it is."""
+    """The messages of a mailbox, which lines of "From", sender and date divide; a single message as
+    it is.
+    """
     first = _ENVELOPE.match(raw)
-    starts = [found for found in _ENVELOPE.finditer(raw)
-              if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())] if first else []
+    starts = (
+        [
+            found
+            for found in _ENVELOPE.finditer(raw)
+            if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())
+        ]
+        if first
+        else []
+    )
     if not starts:
         yield raw
     for at, start in enumerate(starts):
         end = starts[at + 1].start() if at + 1 < len(starts) else len(raw)
-        yield _QUOTED_FROM.sub(rb"\1", raw[start.end():end])
+        yield _QUOTED_FROM.sub(rb"\1", raw[start.end() : end])
 
 
 def _page(message: EmailMessage, name: str) -> str:
     about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
     attached = _attachments(message)
-    return markdown_writer.blocks([
-        markdown_writer.heading(1, _header(message, "Subject")),
-        "\n".join(about),
-        _body(message, name),
-        f"Attachments: {', '.join(attached)}" if attached else "",
-    ])
+    return markdown_writer.blocks(
+        [
+            markdown_writer.heading(1, _header(message, "Subject")),
+            "\n".join(about),
+            _body(message, name),
+            f"Attachments: {', '.join(attached)}" if attached else "",
+        ]
+    )
 
 
 def _header(message: Any, key: str) -> str:
@@ -69,7 +93,9 @@ def _header(message: Any, key: str) -> str:
 def _body(message: EmailMessage, name: str) -> str:
     part = message.get_body(preferencelist=("plain", "html"))
     if part is None:  # none at all, or one that says it has parts and has none
-        whole = message.get_payload() if message.get_content_maintype() in ("text", "multipart") else ""
+        whole = (
+            message.get_payload() if message.get_content_maintype() in ("text", "multipart") else ""
+        )
         return markdown_writer.prose(whole.strip()) if isinstance(whole, str) else ""
     try:
         text = part.get_content()
@@ -78,7 +104,11 @@ def _body(message: EmailMessage, name: str) -> str:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     text = markdown_writer.clean(str(text))
-    return html.to_markdown(text, name) if part.get_content_subtype() == "html" else markdown_writer.prose(text.strip())
+    return (
+        html.to_markdown(text, name)
+        if part.get_content_subtype() == "html"
+        else markdown_writer.prose(text.strip())
+    )
 
 
 def _attachments(message: EmailMessage) -> list[str]:
@@ -87,7 +117,9 @@ def _attachments(message: EmailMessage) -> list[str]:
 
 
 def _metadata(message: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {key.lower(): _header(message, key) for key in ("From", "To", "Cc", "Subject")}
+    told: dict[str, Any] = {
+        key.lower(): _header(message, key) for key in ("From", "To", "Cc", "Subject")
+    }
     told["message_id"] = _header(message, "Message-ID")
     told["date"] = _date(_header(message, "Date"))
     told["attachments"] = _attachments(message)

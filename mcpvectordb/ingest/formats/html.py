@@ -1,4 +1,6 @@
-"""HTML: the main content as Markdown; title, description, language, address and dates from what the page tells of itself."""
+"""HTML: the main content as Markdown; title, description, language, address and dates from what the
+page tells of itself.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,47 @@ from mcpvectordb.ingest.formats.html_markdown import markdown
 from mcpvectordb.records import Parsed, Source
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
-_WEB_CHARSETS = {"iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
+_WEB_CHARSETS = {
+    "iso-8859-1": "cp1252",
+    "latin1": "cp1252",
+    "us-ascii": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+}
 _META = {
     "description": ("description", "og:description", "twitter:description", "dc.description"),
     "language": ("content-language", "og:locale", "dc.language"),
     "author": ("author", "article:author", "dc.creator", "citation_author"),
-    "published": ("article:published_time", "date", "dc.date", "dcterms.date", "datepublished", "citation_date", "pubdate"),
-    "modified": ("article:modified_time", "last-modified", "og:updated_time", "dcterms.modified", "datemodified"),
+    "published": (
+        "article:published_time",
+        "date",
+        "dc.date",
+        "dcterms.date",
+        "datepublished",
+        "citation_date",
+        "pubdate",
+    ),
+    "modified": (
+        "article:modified_time",
+        "last-modified",
+        "og:updated_time",
+        "dcterms.modified",
+        "datemodified",
+    ),
 }
 _TITLES = ("og:title", "twitter:title", "dc.title", "citation_title")
 _LINKED_DATA = {
-    "datePublished": "published", "dateModified": "modified", "description": "description", "inLanguage": "language"}
+    "datePublished": "published",
+    "dateModified": "modified",
+    "description": "description",
+    "inLanguage": "language",
+}
 
 
 def parse(source: Source) -> Parsed:
-    """The main content of a page; a page whose markup does not say what is main is taken whole, less its menus."""
+    """The main content of a page; a page whose markup does not say what is main is taken whole,
+    less its menus.
+    """
     root = tree(_decoded(source), source.name)
     told = _metadata(root)
     content = main_content(root)
@@ -46,15 +74,22 @@ def to_markdown(html: str, name: str) -> str:
 
 
 def tree(html: str, name: str) -> Any:
-    """The parsed page; libxml2 closes what authors left open and gives up on elements nested thousands deep."""
+    """The parsed page; libxml2 closes what authors left open and gives up on elements nested
+    thousands deep.
+    """
     from lxml import etree
 
-    parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
+    parser = etree.HTMLParser(
+        encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
+    )
     try:
         root = etree.fromstring(markdown_writer.clean(html).encode(), parser)
     except etree.XMLSyntaxError:
         root = None
-    if any(entry.type_name == "ERR_RESOURCE_LIMIT" or "xcessive depth" in entry.message for entry in parser.error_log):
+    if any(
+        entry.type_name == "ERR_RESOURCE_LIMIT" or "xcessive depth" in entry.message
+        for entry in parser.error_log
+    ):
         raise ParseFailed(f"{name} has elements nested more than two thousand deep")
     if root is None:
         raise markdown_writer.no_text(name)
@@ -62,9 +97,13 @@ def tree(html: str, name: str) -> Any:
 
 
 def _decoded(source: Source) -> str:
-    """The page's text; a stray byte in a page that is declared as UTF-8 does not make it something else."""
+    """The page's text; a stray byte in a page that is declared as UTF-8 does not make it something
+    else.
+    """
     in_page = _CHARSET.search(source.raw[:4096])
-    declared = charset(source.media_type) or (in_page[1].decode("ascii", "replace") if in_page else "")
+    declared = charset(source.media_type) or (
+        in_page[1].decode("ascii", "replace") if in_page else ""
+    )
     if declared.lower() in ("utf-8", "utf8") and not bom(source.raw)[0]:
         return source.raw.decode("utf-8", "replace")
     return decode(source.raw, declared=_WEB_CHARSETS.get(declared.lower(), declared))
@@ -73,12 +112,26 @@ def _decoded(source: Source) -> str:
 def _metadata(root: Any) -> dict[str, str]:
     """What the page tells of itself, from <html lang>, <title>, <meta>, <link> and linked data."""
     meta = _meta(root)
-    told = {key: value for key, names in _META.items() if (value := _first(meta.get(name) for name in names))}
+    told = {
+        key: value
+        for key, names in _META.items()
+        if (value := _first(meta.get(name) for name in names))
+    }
     for key, value in _linked_data(root):
         told.setdefault(key, value)
     told["title"] = _first([_text(root.find(".//title")), *(meta.get(name) for name in _TITLES)])
-    told["language"] = _first([root.get("lang"), root.get("{http://www.w3.org/XML/1998/namespace}lang"), told.get("language")])
-    links = (link.get("href") for link in root.iter("link") if (link.get("rel") or "").lower() == "canonical")
+    told["language"] = _first(
+        [
+            root.get("lang"),
+            root.get("{http://www.w3.org/XML/1998/namespace}lang"),
+            told.get("language"),
+        ]
+    )
+    links = (
+        link.get("href")
+        for link in root.iter("link")
+        if (link.get("rel") or "").lower() == "canonical"
+    )
     told["canonical_url"] = _first([*links, meta.get("og:url")])
     if "published" not in told:
         told["published"] = _first(time.get("datetime") for time in root.iter("time"))
@@ -88,7 +141,12 @@ def _metadata(root: Any) -> dict[str, str]:
 def _meta(root: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for element in root.iter("meta"):
-        name = element.get("name") or element.get("property") or element.get("itemprop") or element.get("http-equiv")
+        name = (
+            element.get("name")
+            or element.get("property")
+            or element.get("itemprop")
+            or element.get("http-equiv")
+        )
         if name and element.get("content"):
             found.setdefault(name.lower(), element.get("content"))
     return found
@@ -106,7 +164,11 @@ def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
             continue
         for item in data if isinstance(data, list) else [data]:
             if isinstance(item, Mapping):
-                yield from ((key, item[name]) for name, key in _LINKED_DATA.items() if isinstance(item.get(name), str))
+                yield from (
+                    (key, item[name])
+                    for name, key in _LINKED_DATA.items()
+                    if isinstance(item.get(name), str)
+                )
 
 
 def _first(values: Iterable[str | None]) -> str:

@@ -1,4 +1,6 @@
-"""Which part of a web page is its content, and which parts of that are menus, banners and other furniture."""
+"""Which part of a web page is its content, and which parts of that are menus, banners and other
+furniture.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +11,27 @@ from typing import Any, NamedTuple
 
 SILENT = frozenset(
     "script style noscript template svg iframe object embed canvas audio video map head link meta "
-    "button select textarea input datalist option progress meter".split())
+    "button select textarea input datalist option progress meter".split()
+)
 FURNITURE = frozenset("nav aside footer form dialog menu".split())
 ROLES = frozenset(
-    "navigation search banner contentinfo complementary dialog alertdialog menu menubar toolbar tablist".split())
+    "navigation search banner contentinfo complementary dialog alertdialog menu menubar toolbar "
+    "tablist".split()
+)
 MARKED = re.compile(
     r"(?:^|[\s_-])(?:cookies?|consent|gdpr|nav|navbar|navigation|breadcrumbs?|sidebar|side-bar|menu|footer|masthead|"
     r"social|share|sharing|share-buttons|newsletter|subscribe|signup|related|recommended|promo|advert|advertisement|ads?|"
     r"popup|modal|skip-link|skiplink|skip-to-content|headerlink|anchor-link|linenos?|linenodiv|toc|pagination|pager|"
     r"sr-only|visually-hidden|screen-reader-text|noprint|mw-editsection|sphinxsidebar|navbox|catlinks)"
-    r"(?:$|[\s_-])", re.IGNORECASE)
+    r"(?:$|[\s_-])",
+    re.IGNORECASE,
+)
 HEADING = re.compile("h[1-6]")
 CONTENT = re.compile(
     r"^(?:content|main|main-content|maincontent|post-content|entry-content|article-body|articlebody|post-body|"
-    r"page-content|markdown-body|mw-parser-output|mw-content-text|story-body|docs-content|documentwrapper)$", re.IGNORECASE)
+    r"page-content|markdown-body|mw-parser-output|mw-content-text|story-body|docs-content|documentwrapper)$",
+    re.IGNORECASE,
+)
 FURNITURE_SHARE = 0.5
 """Share of a page's text above which nothing is taken for furniture, whatever it is called."""
 CONTENT_SHARE = 0.25
@@ -32,7 +41,9 @@ FEWEST_LINKS = 4
 
 
 class Content(NamedTuple):
-    """The element to read, what to leave out of it, and the page's headline if it stands outside, else None."""
+    """The element to read, what to leave out of it, and the page's headline if it stands outside,
+    else None.
+    """
 
     root: Any
     skip: frozenset[Any]
@@ -49,7 +60,11 @@ def main_content(root: Any) -> Content:
     chosen = _marked_content(elements, kept, body)
     if chosen is None:
         linked = set(_link_lists(elements, kept, body))
-        skip |= linked if sum(kept[element] for element in linked) < FURNITURE_SHARE * kept[body] else set()
+        skip |= (
+            linked
+            if sum(kept[element] for element in linked) < FURNITURE_SHARE * kept[body]
+            else set()
+        )
     content = body if chosen is None else chosen
     return Content(content, frozenset(skip), _headline_outside(elements, content))
 
@@ -61,7 +76,9 @@ def _headline_outside(elements: list[Any], content: Any) -> Any:
 
 
 def _sizes(elements: list[Any], skip: frozenset[Any] | set[Any] = frozenset()) -> Counter[Any]:
-    """Characters of text in each element, without what is skipped; elements must be in the document's order."""
+    """Characters of text in each element, without what is skipped; elements must be in the
+    document's order.
+    """
     sizes: Counter[Any] = Counter()
     for element in reversed(elements):
         if element.tag in SILENT or element in skip:
@@ -78,23 +95,33 @@ def _is_furniture(element: Any, size: int, whole: int) -> bool:
         return True
     if element.tag in ("html", "body", "main", "article") or size > FURNITURE_SHARE * whole:
         return False
-    return ((element.tag in FURNITURE and not _quoted(element))
-            or (element.tag == "header" and _of_page(element))
-            or (element.get("role") or "").lower() in ROLES
-            or _is_hidden(element)
-            or _is_marked(element))
+    return (
+        (element.tag in FURNITURE and not _quoted(element))
+        or (element.tag == "header" and _of_page(element))
+        or (element.get("role") or "").lower() in ROLES
+        or _is_hidden(element)
+        or _is_marked(element)
+    )
 
 
 def _is_marked(element: Any) -> bool:
-    """Whether names tell of furniture; but the id of a section often is its heading, which may be about cookies."""
+    """Whether names tell of furniture; but the id of a section often is its heading, which may be
+    about cookies.
+    """
     if HEADING.fullmatch(element.tag):
         return False
     names = element.get("class") or ""
     if MARKED.search(names):
         return True
-    return (element.tag in ("div", "ul", "ol", "table") and "section" not in names.split()
-            and MARKED.search(element.get("id") or "") is not None
-            and not any(each.tag in ("main", "article") or each.get("role") == "main" for each in element.iterancestors()))
+    return (
+        element.tag in ("div", "ul", "ol", "table")
+        and "section" not in names.split()
+        and MARKED.search(element.get("id") or "") is not None
+        and not any(
+            each.tag in ("main", "article") or each.get("role") == "main"
+            for each in element.iterancestors()
+        )
+    )
 
 
 def _quoted(element: Any) -> bool:
@@ -105,17 +132,25 @@ def _quoted(element: Any) -> bool:
 
 def _of_page(header: Any) -> bool:
     """Whether a header is the page's own rather than that of an article or a section."""
-    return not any(element.tag in ("article", "main", "section") for element in header.iterancestors())
+    return not any(
+        element.tag in ("article", "main", "section") for element in header.iterancestors()
+    )
 
 
 def _is_hidden(element: Any) -> bool:
     style = (element.get("style") or "").replace(" ", "").lower()
-    return ("hidden" in element.attrib or element.get("aria-hidden") == "true"
-            or "display:none" in style or "visibility:hidden" in style)
+    return (
+        "hidden" in element.attrib
+        or element.get("aria-hidden") == "true"
+        or "display:none" in style
+        or "visibility:hidden" in style
+    )
 
 
 def _marked_content(elements: list[Any], sizes: Counter[Any], body: Any) -> Any:
-    """The largest element that is marked as the content, by tag and role first, then by name; None if none is."""
+    """The largest element that is marked as the content, by tag and role first, then by name; None
+    if none is.
+    """
     articles = [element for element in elements if element.tag == "article"]
     for marked in (
         [each for each in elements if each.tag == "main" or each.get("role") == "main"],
@@ -130,11 +165,16 @@ def _marked_content(elements: list[Any], sizes: Counter[Any], body: Any) -> Any:
 
 
 def _is_named_content(element: Any) -> bool:
-    return any(CONTENT.match(name) for name in f"{element.get('class') or ''} {element.get('id') or ''}".split())
+    return any(
+        CONTENT.match(name)
+        for name in f"{element.get('class') or ''} {element.get('id') or ''}".split()
+    )
 
 
 def _link_lists(elements: list[Any], sizes: Counter[Any], body: Any) -> Iterator[Any]:
-    """Lists, tables and divisions that are little more than links: menus without the markup of menus."""
+    """Lists, tables and divisions that are little more than links: menus without the markup of
+    menus.
+    """
     links: Counter[Any] = Counter()
     linked: Counter[Any] = Counter()
     for element in reversed(elements):
@@ -144,6 +184,13 @@ def _link_lists(elements: list[Any], sizes: Counter[Any], body: Any) -> Iterator
             links[parent] += links[element]
             linked[parent] += linked[element]
     for element in elements:
-        listing = element.tag in ("ul", "ol", "div", "table", "td", "section", "p") and links[element] >= FEWEST_LINKS
-        if listing and linked[element] > LINKED_SHARE * sizes[element] and sizes[element] < FURNITURE_SHARE * sizes[body]:
+        listing = (
+            element.tag in ("ul", "ol", "div", "table", "td", "section", "p")
+            and links[element] >= FEWEST_LINKS
+        )
+        if (
+            listing
+            and linked[element] > LINKED_SHARE * sizes[element]
+            and sizes[element] < FURNITURE_SHARE * sizes[body]
+        ):
             yield element

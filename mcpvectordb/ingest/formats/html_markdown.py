@@ -9,18 +9,23 @@ from typing import Any
 from mcpvectordb.ingest.formats import markdown_writer
 
 INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr q rp rt ruby s samp small "
-    "span strike strong sub sup time tt u var wbr br".split())
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark "
+    "nobr q rp rt ruby s samp small span strike strong sub sup time tt u var wbr br".split()
+)
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 LAYOUT = frozenset(["table", "pre", *HEADINGS])
-"""Elements that a table of data does not hold: a table with one of them only places things on the page."""
+"""Elements that a table of data does not hold: a table with one of them only places things on the
+page.
+"""
 DEEPEST_INDENT = 8
 WIDEST_SPAN = 20
 TALLEST_SPAN = 200
 
 _SPACE = re.compile(r"[ \t\n]+")
 _BREAK = re.compile(r" ?\v ?")
-_LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight|brush|sourceCode)[-: ]\s*([\w+#-]+)", re.IGNORECASE)
+_LANGUAGE = re.compile(
+    r"(?:^|\s)(?:language|lang|highlight|brush|sourceCode)[-: ]\s*([\w+#-]+)", re.IGNORECASE
+)
 
 
 def markdown(root: Any, *, skip: Set[Any]) -> str:
@@ -64,7 +69,9 @@ class _Writer:
         self.layout = layout
         self.blocks: list[tuple[str, bool]] = []  # text, and whether it is an item of a list
         self.inline: list[str] = []
-        self.lists: list[int | None] = []  # the next number of each open list, None for one with bullets
+        self.lists: list[
+            int | None
+        ] = []  # the next number of each open list, None for one with bullets
         self.marker = ""
         self.quotes = 0
         self.code: Any = None
@@ -115,7 +122,9 @@ class _Writer:
         elif tag in HEADINGS:
             self.add(markdown_writer.heading(HEADINGS[tag], self.taken().replace("\n", " ")))
         elif element is self.code:
-            self.add(markdown_writer.fence("".join(self.inline).replace("\v", "\n"), _language(element)))
+            self.add(
+                markdown_writer.fence("".join(self.inline).replace("\v", "\n"), _language(element))
+            )
             self.inline, self.code = [], None
         elif tag not in INLINE:
             self.flush()
@@ -171,7 +180,9 @@ class _Table:
     def __init__(self, element: Any) -> None:
         self.element = element
         self.rows: list[list[str]] = []
-        self.below: dict[int, tuple[int, str]] = {}  # column -> rows that its cell still reaches down, and its text
+        self.below: dict[
+            int, tuple[int, str]
+        ] = {}  # column -> rows that its cell still reaches down, and its text
 
     def start(self, element: Any, writer: _Writer) -> None:
         if element.tag == "tr":
@@ -216,13 +227,26 @@ class _Table:
 
 
 def _number(value: str | None, default: int, most: int) -> int:
-    return min(max(int(value), 1), most) if value and value.isascii() and value.isdigit() and len(value) < 10 else default
+    return (
+        min(max(int(value), 1), most)
+        if value and value.isascii() and value.isdigit() and len(value) < 10
+        else default
+    )
 
 
 def _language(pre: Any) -> str:
     """The language that a class of the element, its parent or its code names, or ""."""
     code = pre.find("code")
-    for element in (pre, code, pre.getparent(), None if pre.getparent() is None else pre.getparent().getparent()):
+    for element in (
+        pre,
+        code,
+        pre.getparent(),
+        None if pre.getparent() is None else pre.getparent().getparent(),
+    ):
         if element is not None and (found := _LANGUAGE.search(element.get("class") or "")):
-            return "" if found[1].lower() in ("default", "none", "text", "plaintext") else found[1].lower()
+            return (
+                ""
+                if found[1].lower() in ("default", "none", "text", "plaintext")
+                else found[1].lower()
+            )
     return ""

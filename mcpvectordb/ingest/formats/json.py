@@ -16,10 +16,14 @@ DEEPEST_HEADING = 2
 
 def parse(source: Source) -> Parsed:
     """The values of a JSON document, or of one document per line."""
-    value = load(decode(source.raw, declared=charset(source.media_type)).lstrip("\ufeff"), source.name)
+    value = load(
+        decode(source.raw, declared=charset(source.media_type)).lstrip("\ufeff"), source.name
+    )
     named = (value.get("title"), value.get("name")) if isinstance(value, dict) else ()
     text = markdown_writer.blocks(_section(value, 1))
-    return markdown_writer.finish(source, [text], title=markdown_writer.title(source, *named), paged=False)
+    return markdown_writer.finish(
+        source, [text], title=markdown_writer.title(source, *named), paged=False
+    )
 
 
 def load(text: str, name: str) -> Any:
@@ -48,7 +52,9 @@ def _load_lines(text: str, name: str, whole: ValueError) -> list[Any]:
 
 
 def _section(value: Any, level: int) -> Iterator[str]:
-    """Plain values first, then each key that holds more under a heading; records of a list one by one."""
+    """Plain values first, then each key that holds more under a heading; records of a list one by
+    one.
+    """
     if isinstance(value, dict) and level <= DEEPEST_HEADING:
         nested = {key: each for key, each in value.items() if _is_nested(each)}
         yield _lines({key: each for key, each in value.items() if key not in nested})
@@ -63,7 +69,9 @@ def _section(value: Any, level: int) -> Iterator[str]:
 
 def _is_nested(value: Any) -> bool:
     """Whether a value takes more than a line: a list of plain values does not."""
-    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict | list) for each in value))
+    return isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(each, dict | list) for each in value)
+    )
 
 
 def _lines(value: Any) -> str:
@@ -73,7 +81,9 @@ def _lines(value: Any) -> str:
     while waiting:
         path, each = waiting.pop()
         if isinstance(each, dict):
-            waiting += [(f"{path}.{key}" if path else key, inner) for key, inner in reversed(each.items())]
+            waiting += [
+                (f"{path}.{key}" if path else key, inner) for key, inner in reversed(each.items())
+            ]
         elif _is_nested(each):
             waiting += [(f"{path}[{at}]", each[at]) for at in reversed(range(len(each)))]
         elif text := _plain(each):

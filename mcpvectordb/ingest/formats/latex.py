@@ -1,4 +1,6 @@
-"""LaTeX source: sections as headings, lists, tables, code and formulas; other commands leave their text."""
+"""LaTeX source: sections as headings, lists, tables, code and formulas; other commands leave their
+text.
+"""
 
 from __future__ import annotations
 
@@ -10,47 +12,186 @@ from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
-SECTIONS = ("part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph")
+SECTIONS = (
+    "part",
+    "chapter",
+    "section",
+    "subsection",
+    "subsubsection",
+    "paragraph",
+    "subparagraph",
+)
 DROPPED = {
     # how many arguments in braces go with the command
-    "label": 1, "ref": 1, "pageref": 1, "eqref": 1, "autoref": 1, "cref": 1, "Cref": 1, "includegraphics": 1, "input": 1,
-    "include": 1, "bibliography": 1, "bibliographystyle": 1, "vspace": 1, "hspace": 1, "index": 1, "usepackage": 1,
-    "documentclass": 1, "newcommand": 2, "renewcommand": 2, "providecommand": 2, "newenvironment": 3, "def": 1,
-    "setlength": 2, "setcounter": 2, "addtocounter": 2, "pagestyle": 1, "thispagestyle": 1, "graphicspath": 1,
-    "hypersetup": 1, "definecolor": 3, "color": 1, "textcolor": 1, "colorbox": 1, "fontsize": 2, "multicolumn": 2,
-    "multirow": 2, "cline": 1, "cmidrule": 1, "rule": 2, "title": 1, "author": 1, "date": 1, "thanks": 1, "nocite": 1,
-    "newtheorem": 2, "pagenumbering": 1, "addcontentsline": 3, "raisebox": 1, "scalebox": 1, "resizebox": 2, "href": 1,
-    "bibitem": 1, "vskip": 0, "affil": 0, "email": 0, "marginpar": 1, "hyphenation": 1, "PassOptionsToPackage": 2,
+    "label": 1,
+    "ref": 1,
+    "pageref": 1,
+    "eqref": 1,
+    "autoref": 1,
+    "cref": 1,
+    "Cref": 1,
+    "includegraphics": 1,
+    "input": 1,
+    "include": 1,
+    "bibliography": 1,
+    "bibliographystyle": 1,
+    "vspace": 1,
+    "hspace": 1,
+    "index": 1,
+    "usepackage": 1,
+    "documentclass": 1,
+    "newcommand": 2,
+    "renewcommand": 2,
+    "providecommand": 2,
+    "newenvironment": 3,
+    "def": 1,
+    "setlength": 2,
+    "setcounter": 2,
+    "addtocounter": 2,
+    "pagestyle": 1,
+    "thispagestyle": 1,
+    "graphicspath": 1,
+    "hypersetup": 1,
+    "definecolor": 3,
+    "color": 1,
+    "textcolor": 1,
+    "colorbox": 1,
+    "fontsize": 2,
+    "multicolumn": 2,
+    "multirow": 2,
+    "cline": 1,
+    "cmidrule": 1,
+    "rule": 2,
+    "title": 1,
+    "author": 1,
+    "date": 1,
+    "thanks": 1,
+    "nocite": 1,
+    "newtheorem": 2,
+    "pagenumbering": 1,
+    "addcontentsline": 3,
+    "raisebox": 1,
+    "scalebox": 1,
+    "resizebox": 2,
+    "href": 1,
+    "bibitem": 1,
+    "vskip": 0,
+    "affil": 0,
+    "email": 0,
+    "marginpar": 1,
+    "hyphenation": 1,
+    "PassOptionsToPackage": 2,
 }
-CITED = frozenset(["cite", "citep", "citet", "parencite", "textcite", "autocite", "citeauthor", "citeyear", "footcite"])
+CITED = frozenset(
+    [
+        "cite",
+        "citep",
+        "citet",
+        "parencite",
+        "textcite",
+        "autocite",
+        "citeauthor",
+        "citeyear",
+        "footcite",
+    ]
+)
 SIGNS = {
-    "ldots": "…", "dots": "…", "textellipsis": "…", "textbackslash": "\\", "textasciitilde": "~", "textasciicircum": "^",
-    "LaTeX": "LaTeX", "TeX": "TeX", "ss": "ß", "o": "ø", "O": "Ø", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "aa": "å",
-    "AA": "Å", "l": "ł", "L": "Ł", "i": "ı", "j": "ȷ", "S": "§", "P": "¶", "copyright": "©", "textregistered": "®",
-    "texttrademark": "™", "pounds": "£", "euro": "€", "textdegree": "°", "textbullet": "•", "textendash": "–",
-    "textemdash": "—", "textquotedblleft": "“", "textquotedblright": "”", "quad": " ", "qquad": " ", "newline": "\n",
-    "textgreater": ">", "textless": "<", "textbar": "|", "dag": "†", "ddag": "‡", "par": "\n\n", "appendix": "",
+    "ldots": "…",
+    "dots": "…",
+    "textellipsis": "…",
+    "textbackslash": "\\",
+    "textasciitilde": "~",
+    "textasciicircum": "^",
+    "LaTeX": "LaTeX",
+    "TeX": "TeX",
+    "ss": "ß",
+    "o": "ø",
+    "O": "Ø",
+    "ae": "æ",
+    "AE": "Æ",
+    "oe": "œ",
+    "OE": "Œ",
+    "aa": "å",
+    "AA": "Å",
+    "l": "ł",
+    "L": "Ł",
+    "i": "ı",
+    "j": "ȷ",
+    "S": "§",
+    "P": "¶",
+    "copyright": "©",
+    "textregistered": "®",
+    "texttrademark": "™",
+    "pounds": "£",
+    "euro": "€",
+    "textdegree": "°",
+    "textbullet": "•",
+    "textendash": "–",
+    "textemdash": "—",
+    "textquotedblleft": "“",
+    "textquotedblright": "”",
+    "quad": " ",
+    "qquad": " ",
+    "newline": "\n",
+    "textgreater": ">",
+    "textless": "<",
+    "textbar": "|",
+    "dag": "†",
+    "ddag": "‡",
+    "par": "\n\n",
+    "appendix": "",
 }
 ACCENTS = {
-    "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304", ".": "\u0307", "u": "\u0306",
-    "v": "\u030c", "H": "\u030b", "c": "\u0327", "k": "\u0328", "r": "\u030a", "d": "\u0323", "b": "\u0331",
+    "'": "\u0301",
+    "`": "\u0300",
+    "^": "\u0302",
+    '"': "\u0308",
+    "~": "\u0303",
+    "=": "\u0304",
+    ".": "\u0307",
+    "u": "\u0306",
+    "v": "\u030c",
+    "H": "\u030b",
+    "c": "\u0327",
+    "k": "\u0328",
+    "r": "\u030a",
+    "d": "\u0323",
+    "b": "\u0331",
 }
 CODE = ("verbatim", "Verbatim", "lstlisting", "minted", "alltt", "listing")
-MATHS = ("equation", "align", "gather", "multline", "eqnarray", "displaymath", "math", "flalign", "alignat")
+MATHS = (
+    "equation",
+    "align",
+    "gather",
+    "multline",
+    "eqnarray",
+    "displaymath",
+    "math",
+    "flalign",
+    "alignat",
+)
 PICTURES = ("tikzpicture", "picture", "comment", "filecontents", "pgfpicture", "axis")
 TABLES = ("tabular", "tabularx", "longtable", "array", "tabulary", "tabu")
 
 _CODE = re.compile(
     rf"\\begin\{{(?P<env>(?:{'|'.join(CODE)})\*?)\}}.*?\\end\{{(?P=env)\}}|\\verb\*?(?P<mark>[^\w\s*]).*?(?P=mark)",
-    re.DOTALL)
+    re.DOTALL,
+)
 _MATHS = re.compile(
     rf"\\begin\{{(?P<env>(?:{'|'.join([*MATHS, *PICTURES])})\*?)\}}.*?\\end\{{(?P=env)\}}"
-    r"|(?<!\\)\$\$.+?\$\$|(?<!\\)\$(?:[^$\\\n]|\\.|\n(?!\s*\n))+\$|\\\[.+?\\\]|\\\(.+?\\\)", re.DOTALL)
+    r"|(?<!\\)\$\$.+?\$\$|(?<!\\)\$(?:[^$\\\n]|\\.|\n(?!\s*\n))+\$|\\\[.+?\\\]|\\\(.+?\\\)",
+    re.DOTALL,
+)
 _COMMENT = re.compile(r"^[ \t]*%.*\n?|(?<!\\)((?:\\\\)*)%.*", re.MULTILINE)
 _TOKEN = re.compile(
-    r"\\(?P<edge>begin|end)\s*\{(?P<env>[^{}]*)\}|\\(?P<word>[a-zA-Z@]+)\*?[ \t]*|\\(?P<sign>.)|(?P<brace>[{}])"
-    r"|(?P<cell>&)|(?P<dashes>-{2,3})|(?P<quotes>``|'')|(?P<tie>~)|(?P<text>[^\\{}&~`'-]+|[`'-])", re.DOTALL)
-_ACCENT = re.compile(r"\\(?:(['`^\"~=.])\s*|([uvHckrdb])(?:\s+|(?=\{)))(?:\{\\?([A-Za-z])\}|\\?([A-Za-z]))")
+    r"\\(?P<edge>begin|end)\s*\{(?P<env>[^{}]*)\}|\\(?P<word>[a-zA-Z@]+)\*?[ "
+    r"\t]*|\\(?P<sign>.)|(?P<brace>[{}])"
+    r"|(?P<cell>&)|(?P<dashes>-{2,3})|(?P<quotes>``|'')|(?P<tie>~)|(?P<text>[^\\{}&~`'-]+|[`'-])",
+    re.DOTALL,
+)
+_ACCENT = re.compile(
+    r"\\(?:(['`^\"~=.])\s*|([uvHckrdb])(?:\s+|(?=\{)))(?:\{\\?([A-Za-z])\}|\\?([A-Za-z]))"
+)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _OPTION = re.compile(r"\s*\[[^\[\]]{0,500}\]")
 _ARGUMENT = re.compile(r"\s*\{")
@@ -62,16 +203,24 @@ def parse(source: Source) -> Parsed:
     raw: list[str] = []
     text = _COMMENT.sub(lambda found: found[1] or "", _CODE.sub(_keeper(raw), text))
     text = _ACCENT.sub(_accented, _MATHS.sub(_keeper(raw), text))
-    told = {key: _plain(found) for key in ("title", "author", "date") if (found := _argument_of(text, key))}
+    told = {
+        key: _plain(found)
+        for key in ("title", "author", "date")
+        if (found := _argument_of(text, key))
+    }
     begin, end = text.find("\\begin{document}"), text.rfind("\\end{document}")
-    reader = _Reader(text[begin + 16 if begin >= 0 else 0:end if end > begin else len(text)], raw)
+    reader = _Reader(text[begin + 16 if begin >= 0 else 0 : end if end > begin else len(text)], raw)
     written = reader.read()
-    title = markdown_writer.title(source, told.pop("title", ""), markdown_writer.first_heading(written))
+    title = markdown_writer.title(
+        source, told.pop("title", ""), markdown_writer.first_heading(written)
+    )
     return markdown_writer.finish(source, [written], title=title, metadata=told, paged=False)
 
 
 def _keeper(raw: list[str]) -> Callable[[re.Match[str]], str]:
-    """Puts a mark in the place of code, formulas and pictures, whose text is not to be read as LaTeX."""
+    """Puts a mark in the place of code, formulas and pictures, whose text is not to be read as
+    LaTeX.
+    """
 
     def keep(found: re.Match[str]) -> str:
         raw.append(_kept(found))
@@ -88,7 +237,9 @@ def _kept(found: re.Match[str]) -> str:
     if environment in PICTURES:
         return ""
     if environment in CODE:
-        inner = re.sub(r"\A\\begin\{[^}]*\}(?:\[[^\]]*\])?(?:\{(\w+)\})?", "", text).rpartition("\\end")[0]
+        inner = re.sub(r"\A\\begin\{[^}]*\}(?:\[[^\]]*\])?(?:\{(\w+)\})?", "", text).rpartition(
+            "\\end"
+        )[0]
         return f"\n\n{markdown_writer.fence(inner)}\n\n"
     return f"\n\n$$\n{text}\n$$\n\n" if environment else text
 
@@ -110,11 +261,13 @@ def _balanced(text: str, at: int) -> int:
 
 def _argument_of(text: str, command: str) -> str:
     found = re.search(rf"\\{command}\s*(?:\[[^\]]*\])?\s*\{{", text)
-    return text[found.end():_balanced(text, found.end() - 1) - 1] if found else ""
+    return text[found.end() : _balanced(text, found.end() - 1) - 1] if found else ""
 
 
 def _plain(text: str) -> str:
-    return markdown_writer.line(_Reader(text.replace("\\\\", " ").replace("\\and", ", "), []).read())
+    return markdown_writer.line(
+        _Reader(text.replace("\\\\", " ").replace("\\and", ", "), []).read()
+    )
 
 
 class _Reader:
@@ -124,7 +277,9 @@ class _Reader:
         self.text, self.raw = text, raw
         self.out: list[str] = []
         self.braces: list[str] = []
-        self.lists: list[tuple[bool, int]] = []  # whether an open list counts, and how many items it has
+        self.lists: list[
+            tuple[bool, int]
+        ] = []  # whether an open list counts, and how many items it has
         self.rows: list[list[str]] = []
         self.tables = 0
         self.cell_start = 0
@@ -135,7 +290,9 @@ class _Reader:
         at = 0
         while found := _TOKEN.match(self.text, at):
             at = self._take(found)
-        text = re.sub("\ue000(\\d+)\ue001", lambda found: self.raw[int(found[1])], "".join(self.out))
+        text = re.sub(
+            "\ue000(\\d+)\ue001", lambda found: self.raw[int(found[1])], "".join(self.out)
+        )
         lines = "\n".join(map(str.rstrip, _unwrapped(text).split("\n")))
         return re.sub(r"\n{3,}", "\n\n", lines).strip()
 
@@ -182,7 +339,7 @@ class _Reader:
         opens = _ARGUMENT.match(self.text, at)
         if word in CITED and opens:
             end = _balanced(self.text, opens.end() - 1)
-            self.out.append(f"[{self.text[opens.end():end - 1]}]")
+            self.out.append(f"[{self.text[opens.end() : end - 1]}]")
             return end
         if word in DROPPED:
             return self._drop(DROPPED[word], at)
@@ -216,7 +373,10 @@ class _Reader:
         self.lists.append((counts, items + 1))
         label = _OPTION.match(self.text, at)
         self._trim()
-        self.out += ["\n\n" if items == 0 and len(self.lists) == 1 else "\n", "  " * min(len(self.lists) - 1, 8)]
+        self.out += [
+            "\n\n" if items == 0 and len(self.lists) == 1 else "\n",
+            "  " * min(len(self.lists) - 1, 8),
+        ]
         self.out += [f"{items + 1}. " if counts else "- ", label[0].strip()[1:-1] if label else ""]
         return label.end() if label else at
 
@@ -238,7 +398,11 @@ class _Reader:
         self.out.append("\n\n")
         while begins and (found := _OPTION.match(self.text, at)):
             at = found.end()
-        return self._drop(1, at) if begins and name in ("minipage", "thebibliography", "multicols", "wrapfigure") else at
+        return (
+            self._drop(1, at)
+            if begins and name in ("minipage", "thebibliography", "multicols", "wrapfigure")
+            else at
+        )
 
     def _table(self, begins: bool, at: int) -> int:
         self.tables += 1 if begins else -1
@@ -251,8 +415,8 @@ class _Reader:
         return self._drop(2, at) if begins else at
 
     def _end_cell(self) -> None:
-        self.rows[-1].append("".join(self.out[self.cell_start:]))
-        del self.out[self.cell_start:]
+        self.rows[-1].append("".join(self.out[self.cell_start :]))
+        del self.out[self.cell_start :]
 
     def _end_row(self) -> None:
         self._end_cell()
@@ -262,5 +426,8 @@ class _Reader:
 def _unwrapped(text: str) -> str:
     """Lines of a paragraph joined, except in code, formulas, lists and tables."""
     fenced = re.split(r"(^`{3,}.*?^`{3,}$|^\$\$$.*?^\$\$$)", text, flags=re.DOTALL | re.MULTILINE)
-    joined = [re.sub(r"(?<=[^\n|])[ \t]*\n(?![\n|#]|[ \t]*(?:- |\d+\. ))[ \t]*(?=\S)", " ", part) for part in fenced[::2]]
+    joined = [
+        re.sub(r"(?<=[^\n|])[ \t]*\n(?![\n|#]|[ \t]*(?:- |\d+\. ))[ \t]*(?=\S)", " ", part)
+        for part in fenced[::2]
+    ]
     return "".join(part for pair in zip(joined, [*fenced[1::2], ""], strict=True) for part in pair)

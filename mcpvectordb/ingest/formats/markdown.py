@@ -1,4 +1,6 @@
-"""Markdown: text as it is, titled by its front matter or first heading; front matter becomes metadata."""
+"""Markdown: text as it is, titled by its front matter or first heading; front matter becomes
+metadata.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,25 @@ _LONGEST_FRONT_MATTER = 32_000  # the YAML parser takes up to a second for this
 
 
 def parse(source: Source) -> Parsed:
-    """The decoded text with its title and metadata; front matter that is not sound YAML is only text."""
+    """The decoded text with its title and metadata; front matter that is not sound YAML is only
+    text.
+    """
     text = decode(source.raw, declared=charset(source.media_type))
     metadata = _metadata(front_matter(text)[0])
     given = metadata.get("title")
     title = plain(str(given)) if isinstance(given, str | float) or type(given) is int else ""
-    return Parsed(text=text, title=title or _first_heading(text) or source.name, kind="markdown", metadata=metadata)
+    return Parsed(
+        text=text,
+        title=title or _first_heading(text) or source.name,
+        kind="markdown",
+        metadata=metadata,
+    )
 
 
 def _first_heading(text: str) -> str:
-    """The first heading of a Markdown text, or "". "Notes" says nothing, so then it is the next heading of level 2."""
+    """The first heading of a Markdown text, or "". "Notes" says nothing, so then it is the next
+    heading of level 2.
+    """
     headings = [each for each in outline(text, "markdown").headings if each.path[-1]]
     if headings and headings[0].path[-1].removeprefix("📝").strip() == "Notes":
         headings = [each for each in headings[1:] if each.level == 2] or headings
@@ -41,13 +52,17 @@ def _metadata(front: str) -> dict[str, Any]:
             return {}
         metadata = _json(yaml.safe_load(front))
         encode(metadata)
-    except Exception:  # also what cannot be stored; the parser lets ValueError, KeyError and others through
+    except (
+        Exception
+    ):  # also what cannot be stored; the parser lets ValueError, KeyError and others through
         return {}
     return metadata if isinstance(metadata, dict) else {}
 
 
 def _harmless(events: Iterable[Any]) -> bool:
-    """A few aliases of aliases unfold to gigabytes, and the parser's time grows with the square of the depth."""
+    """A few aliases of aliases unfold to gigabytes, and the parser's time grows with the square of
+    the depth.
+    """
     depth = 0
     for event in events:
         kind = type(event).__name__

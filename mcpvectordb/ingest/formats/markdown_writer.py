@@ -1,4 +1,6 @@
-"""How the readers of rich formats write what they found: clean text, Markdown blocks, pages, titles."""
+"""How the readers of rich formats write what they found: clean text, Markdown blocks, pages,
+titles.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,23 @@ from mcpvectordb.records import Parsed, Source
 
 LONGEST_TITLE = 200
 TABLE_PART = 500
-"""Characters after which a table starts anew with its header, so that a passage of a long one knows its columns."""
+"""Characters after which a table starts anew with its header, so that a passage of a long one knows
+its columns.
+"""
 LONGEST_NOTE = 1000
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\u00ad\u200b\ufdd0-\ufdef\ufeff\ufffe\uffff]")
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\u00ad\u200b\ufdd0-\ufdef\ufeff\ufffe\uffff]"
+)
 _NEWLINES = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _BLOCK_START = re.compile(r"^(?=[ ]{0,3}(?:#{1,6}(?:\s|$)|```|~~~|=+[ ]*$|-+[ ]*$))", re.MULTILINE)
 _BACKTICKS = re.compile(r"`{3,}")
 
 
 def clean(text: str) -> str:
-    """The text with newlines as "\\n" and without control characters, lone surrogates and characters of no width."""
+    """The text with newlines as "\\n" and without control characters, lone surrogates and
+    characters of no width.
+    """
     text = _NEWLINES.sub("\n", text).replace("\u00a0", " ")
     return _CONTROLS.sub("", text)
 
@@ -54,9 +62,11 @@ def fence(code: str, language: str = "") -> str:
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table whose first row is the header; columns and rows without any text are left out.
+    """A Markdown table whose first row is the header; columns and rows without any text are left
+    out.
 
-    A long one is written in parts that each repeat the header. A single row or column becomes a line or lines.
+    A long one is written in parts that each repeat the header. A single row or column becomes a
+    line or lines.
     """
     cells = [[line(cell) for cell in row] for row in rows]
     cells = [row for row in cells if any(row)]
@@ -90,7 +100,9 @@ def blocks(parts: Iterable[str]) -> str:
 
 
 def with_lists(parts: Iterable[tuple[str, bool]]) -> str:
-    """The parts, a blank line between them, but none between two that are marked as items of a list."""
+    """The parts, a blank line between them, but none between two that are marked as items of a
+    list.
+    """
     written: list[str] = []
     after_item = False
     for text, item in parts:
@@ -101,7 +113,9 @@ def with_lists(parts: Iterable[tuple[str, bool]]) -> str:
 
 
 def title(source: Source, *candidates: object) -> str:
-    """The first candidate with text in it, else the source's name; on one line of at most 200 characters."""
+    """The first candidate with text in it, else the source's name; on one line of at most 200
+    characters.
+    """
     for candidate in candidates:
         if isinstance(candidate, str) and (found := line(candidate)):
             return found[:LONGEST_TITLE].rstrip()
@@ -110,12 +124,16 @@ def title(source: Source, *candidates: object) -> str:
 
 def first_heading(text: str) -> str:
     """The first Markdown heading without its inline markup, or ""."""
-    return next((each.path[-1] for each in outline(text[:20_000], "markdown").headings if each.path[-1]), "")
+    return next(
+        (each.path[-1] for each in outline(text[:20_000], "markdown").headings if each.path[-1]), ""
+    )
 
 
 def no_text(name: str, why: str = "") -> NoText:
     """The error for a source without any text, with the way out."""
-    return NoText(f"No text found in {name}; {why or 'if you know what it says, supply the text directly'}")
+    return NoText(
+        f"No text found in {name}; {why or 'if you know what it says, supply the text directly'}"
+    )
 
 
 def finish(
@@ -127,7 +145,9 @@ def finish(
     paged: bool = True,
     nothing: str = "",
 ) -> Parsed:
-    """The parsed Markdown of the pages, which a blank line separates; `nothing` explains a source without text."""
+    """The parsed Markdown of the pages, which a blank line separates; `nothing` explains a source
+    without text.
+    """
     offsets, written, at = [], list[str](), 0
     for page in pages:
         offsets.append(at)
@@ -142,12 +162,18 @@ def finish(
         title=title,
         kind="markdown",
         pages=tuple(min(offset, len(text)) for offset in offsets) if paged else (),
-        metadata={key: short for key, value in (metadata or {}).items() if (short := _note(value)) not in ("", None, [])},
+        metadata={
+            key: short
+            for key, value in (metadata or {}).items()
+            if (short := _note(value)) not in ("", None, [])
+        },
     )
 
 
 def _note(value: Any) -> Any:
-    """A value of the metadata: text on one line of at most a thousand characters, at most a hundred items in a list."""
+    """A value of the metadata: text on one line of at most a thousand characters, at most a hundred
+    items in a list.
+    """
     if isinstance(value, str):
         return line(value)[:LONGEST_NOTE].rstrip()
     return [_note(item) for item in value[:100]] if isinstance(value, list) else value

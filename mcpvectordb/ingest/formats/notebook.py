@@ -1,4 +1,6 @@
-"""Jupyter notebooks: Markdown cells as they are, code cells and the text of their outputs in fences."""
+"""Jupyter notebooks: Markdown cells as they are, code cells and the text of their outputs in
+fences.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,16 @@ def parse(source: Source) -> Parsed:
     if not cells:
         raise ParseFailed(f"{source.name} is no notebook: it has no cells")
     about = _dictionary(_dictionary(book).get("metadata"))
-    language = str(_dictionary(about.get("language_info")).get("name")
-                   or _dictionary(about.get("kernelspec")).get("language") or "python")
+    language = str(
+        _dictionary(about.get("language_info")).get("name")
+        or _dictionary(about.get("kernelspec")).get("language")
+        or "python"
+    )
     text = markdown_writer.blocks(block for cell in cells for block in _cell(cell, language))
     title = markdown_writer.title(source, about.get("title"), markdown_writer.first_heading(text))
-    return markdown_writer.finish(source, [text], title=title, metadata={"language": language}, paged=False)
+    return markdown_writer.finish(
+        source, [text], title=title, metadata={"language": language}, paged=False
+    )
 
 
 def _dictionary(value: Any) -> dict[str, Any]:
@@ -45,7 +52,9 @@ def _list(value: Any) -> list[Any]:
 def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     source = _text(cell.get("source", cell.get("input")))
     if cell.get("cell_type") == "heading":
-        yield markdown_writer.heading(cell["level"] if isinstance(cell.get("level"), int) else 1, source)
+        yield markdown_writer.heading(
+            cell["level"] if isinstance(cell.get("level"), int) else 1, source
+        )
     elif cell.get("cell_type") != "code":
         yield markdown_writer.clean(source).strip("\n")
     else:
@@ -64,8 +73,11 @@ def _output(output: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     """Text that may be kept as a list of lines."""
-    return "".join(line for line in value if isinstance(line, str)) if isinstance(value, list) else (
-        value if isinstance(value, str) else "")
+    return (
+        "".join(line for line in value if isinstance(line, str))
+        if isinstance(value, list)
+        else (value if isinstance(value, str) else "")
+    )
 
 
 def _shortened(text: str) -> str:

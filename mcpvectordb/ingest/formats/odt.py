@@ -1,4 +1,6 @@
-"""OpenDocument: headings, lists, tables and notes of ODT; the slides of ODP as pages; the sheets of ODS as sections."""
+"""OpenDocument: headings, lists, tables and notes of ODT; the slides of ODP as pages; the sheets of
+ODS as sections.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +12,50 @@ from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import local, value
 from mcpvectordb.records import Parsed, Source
 
-SKIPPED = frozenset(["annotation", "tracked-changes", "table-of-content", "forms", "sequence-decls", "desc", "note-citation"])
+SKIPPED = frozenset(
+    [
+        "annotation",
+        "tracked-changes",
+        "table-of-content",
+        "forms",
+        "sequence-decls",
+        "desc",
+        "note-citation",
+    ]
+)
 WIDEST_REPEAT = 50
-_TOLD = {"title": "title", "creator": "author", "initial-creator": "author", "subject": "subject", "language": "language",
-         "description": "description", "keyword": "keywords", "creation-date": "created", "date": "modified"}
+_TOLD = {
+    "title": "title",
+    "creator": "author",
+    "initial-creator": "author",
+    "subject": "subject",
+    "language": "language",
+    "description": "description",
+    "keyword": "keywords",
+    "creation-date": "created",
+    "date": "modified",
+}
 
 
 def parse(source: Source) -> Parsed:
     """The text of a document, the slides of a presentation, or the sheets of a workbook."""
     archive = Archive(source)
     if b"encryption-data" in archive.read("META-INF/manifest.xml"):
-        raise ParseFailed(f"{source.name} is encrypted; save a copy without its password and add that")
+        raise ParseFailed(
+            f"{source.name} is encrypted; save a copy without its password and add that"
+        )
     root = archive.xml("content.xml")
     if root is None:
         raise ParseFailed(f"{source.name} is damaged: its part content.xml is missing")
     slides = [page for page in root.iter() if local(page) == "page"]
     pages = [_text(page) for page in slides] or [_text(root)]
     told = _metadata(archive.xml("meta.xml"))
-    headed = any(local(element) == "h" for element in root.iter()) or bool(slides)  # the name of a sheet is no title
-    title = markdown_writer.title(source, told.pop("title", ""), headed and markdown_writer.first_heading(pages[0]))
+    headed = any(local(element) == "h" for element in root.iter()) or bool(
+        slides
+    )  # the name of a sheet is no title
+    title = markdown_writer.title(
+        source, told.pop("title", ""), headed and markdown_writer.first_heading(pages[0])
+    )
     return markdown_writer.finish(source, pages, title=title, metadata=told, paged=bool(slides))
 
 
@@ -110,7 +137,9 @@ class _Reader:
             row[-1:] = [f"{row[-1]} {text}".strip() if row else text]
         elif name == "h" or self.titles > 0:
             level = value(element, "outline-level")
-            self.blocks.append((markdown_writer.heading(int(level) if level.isdigit() else 1, text), False))
+            self.blocks.append(
+                (markdown_writer.heading(int(level) if level.isdigit() else 1, text), False)
+            )
         elif self.lists > 0:
             indent = "  " * (min(self.lists, 8) - 1)
             self.blocks.append((f"{indent}{'- ' if self.marked else '  '}{text}", True))

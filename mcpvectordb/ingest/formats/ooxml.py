@@ -1,4 +1,6 @@
-"""What the Office formats have in common: parts, the relations between them, and what a document tells of itself."""
+"""What the Office formats have in common: parts, the relations between them, and what a document
+tells of itself.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,14 @@ from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats.archive import Archive
 
 _PROPERTIES = {
-    "title": "title", "creator": "author", "subject": "subject", "keywords": "keywords", "description": "description",
-    "created": "created", "modified": "modified", "language": "language",
+    "title": "title",
+    "creator": "author",
+    "subject": "subject",
+    "keywords": "keywords",
+    "description": "description",
+    "created": "created",
+    "modified": "modified",
+    "language": "language",
 }
 
 
@@ -48,7 +56,10 @@ def relations(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
     for relation in root if root is not None else ():
         if relation.get("TargetMode") != "External":
             target = posixpath.normpath(posixpath.join("/", folder, relation.get("Target") or ""))
-            found[relation.get("Id")] = ((relation.get("Type") or "").rpartition("/")[2], target.lstrip("/"))
+            found[relation.get("Id")] = (
+                (relation.get("Type") or "").rpartition("/")[2],
+                target.lstrip("/"),
+            )
     return found
 
 
@@ -65,6 +76,9 @@ def properties(archive: Archive) -> dict[str, str]:
     """Title, author, dates and the like."""
     part = dict(relations(archive, "").values()).get("core-properties", "docProps/core.xml")
     root = archive.xml(part)
-    told = {_PROPERTIES.get(local(child), ""): child.text or "" for child in (root if root is not None else ())}
+    told = {
+        _PROPERTIES.get(local(child), ""): child.text or ""
+        for child in (root if root is not None else ())
+    }
     told.pop("", None)
     return told

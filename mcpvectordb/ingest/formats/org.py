@@ -1,4 +1,6 @@
-"""Org mode: headings, blocks of code, tables and links as Markdown; drawers and comments are left out."""
+"""Org mode: headings, blocks of code, tables and links as Markdown; drawers and comments are left
+out.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
-TOLD = {"author": "author", "date": "date", "description": "description", "language": "language", "filetags": "tags"}
+TOLD = {
+    "author": "author",
+    "date": "date",
+    "description": "description",
+    "language": "language",
+    "filetags": "tags",
+}
 CODE = frozenset(["src", "example", "export", "verse"])
 
 _HEADING = re.compile(r"(\*+)\s+(.*?)(?:\s+:[\w@#%:]+:)?\s*$")
@@ -25,9 +33,13 @@ _INLINE = (
 
 def parse(source: Source) -> Parsed:
     """The text of an Org file, titled by its #+TITLE."""
-    reader = _Reader(markdown_writer.clean(decode(source.raw, declared=charset(source.media_type))).split("\n"))
+    reader = _Reader(
+        markdown_writer.clean(decode(source.raw, declared=charset(source.media_type))).split("\n")
+    )
     text = markdown_writer.blocks(reader.read())
-    title = markdown_writer.title(source, reader.told.pop("title", ""), markdown_writer.first_heading(text))
+    title = markdown_writer.title(
+        source, reader.told.pop("title", ""), markdown_writer.first_heading(text)
+    )
     return markdown_writer.finish(source, [text], title=title, metadata=reader.told, paged=False)
 
 
@@ -56,7 +68,9 @@ class _Reader:
             self._block(begin[1].lower(), begin[2])
         elif keyword := _KEYWORD.match(line):
             self._keyword(keyword[1].lower(), keyword[2])
-        elif _DRAWER.match(line) and any(re.match(r"\s*:end:\s*$", each, re.I) for each in self.lines[-100:]):
+        elif _DRAWER.match(line) and any(
+            re.match(r"\s*:end:\s*$", each, re.I) for each in self.lines[-100:]
+        ):
             self._until(r"\s*:end:\s*$")
         elif line.lstrip().startswith("|"):
             self._end()
@@ -97,9 +111,13 @@ class _Reader:
     def _block(self, kind: str, language: str) -> None:
         body = self._until(rf"\s*#\+end_{re.escape(kind)}\b")
         if kind in CODE:
-            self.blocks.append(markdown_writer.fence("\n".join(body), language if kind == "src" else ""))
+            self.blocks.append(
+                markdown_writer.fence("\n".join(body), language if kind == "src" else "")
+            )
         elif kind == "quote":
-            self.blocks.append("\n".join(f"> {_inline(line.strip())}" for line in body if line.strip()))
+            self.blocks.append(
+                "\n".join(f"> {_inline(line.strip())}" for line in body if line.strip())
+            )
         elif kind != "comment":
             self.lines += body[::-1]
 
@@ -107,8 +125,11 @@ class _Reader:
         rows = [line]
         while self.lines and self.lines[-1].lstrip().startswith("|"):
             rows.append(self.lines.pop())
-        cells = ([_inline(cell.strip()) for cell in row.strip().strip("|").split("|")] for row in rows
-                 if not row.lstrip().startswith("|-"))
+        cells = (
+            [_inline(cell.strip()) for cell in row.strip().strip("|").split("|")]
+            for row in rows
+            if not row.lstrip().startswith("|-")
+        )
         self.blocks.append(markdown_writer.table(cells))
 
 

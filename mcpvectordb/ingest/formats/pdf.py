@@ -1,4 +1,6 @@
-"""PDF: text in reading order with headings by size of type, code and ruled tables; a page of the file is a page."""
+"""PDF: text in reading order with headings by size of type, code and ruled tables; a page of the
+file is a page.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,20 @@ LONGEST_TITLE_ROWS = 4
 MARGIN = 0.09
 """Share of a page's height at its top and bottom in which running titles and page numbers stand."""
 
-_BULLET = re.compile(r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*")  # in private fonts bullets are private characters
+_BULLET = re.compile(
+    r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*"
+)  # in private fonts bullets are private characters
 _NUMBERED = re.compile(r"^\(?\d{1,3}[.)]\s")
-_EMPTY_TITLE = re.compile(r"^(untitled|title|microsoft (word|powerpoint) - .*|.*\.(docx?|dvi|tex|indd|pptx?|qxd))$", re.I)
+_EMPTY_TITLE = re.compile(
+    r"^(untitled|title|microsoft (word|powerpoint) - .*|.*\.(docx?|dvi|tex|indd|pptx?|qxd))$", re.I
+)
 _OCR = "run OCR over it first (ocrmypdf in.pdf out.pdf) or supply the text directly"
 
 
 def parse(source: Source) -> Parsed:
-    """The text of a PDF; fails clearly on one that needs a password or has only pictures of text."""
+    """The text of a PDF; fails clearly on one that needs a password or has only pictures of
+    text.
+    """
     document = open_document(source, "pdf")
     try:
         pages = [(page.rect.height, read_page(page)) for page in document]
@@ -39,14 +47,18 @@ def parse(source: Source) -> Parsed:
     blocks = _without_running_titles(pages)
     if _unreadable(blocks):
         raise markdown_writer.no_text(
-            source.name, f"its fonts do not say which letters they show, so treat it as if scanned: {_OCR}")
+            source.name,
+            f"its fonts do not say which letters they show, so treat it as if scanned: {_OCR}",
+        )
     texts = markdown_pages(blocks, listed)
     if document.is_repaired and not any(texts):
         raise ParseFailed(f"{source.name} is damaged: what is left of it has no text")
     named = "" if _EMPTY_TITLE.match(named.strip()) else named
     title = markdown_writer.title(source, named, *map(markdown_writer.first_heading, texts[:3]))
     told["pages"] = len(texts)
-    return markdown_writer.finish(source, texts, title=title, metadata=told, nothing=f"it looks scanned: {_OCR}")
+    return markdown_writer.finish(
+        source, texts, title=title, metadata=told, nothing=f"it looks scanned: {_OCR}"
+    )
 
 
 def open_document(source: Source, kind: str) -> Any:
@@ -59,9 +71,13 @@ def open_document(source: Source, kind: str) -> Any:
     try:
         document = library.open(stream=source.raw, filetype=kind)
     except (RuntimeError, ValueError) as error:
-        raise ParseFailed(f"{source.name} cannot be opened as {kind.upper()}: {markdown_writer.line(str(error))}") from None
+        raise ParseFailed(
+            f"{source.name} cannot be opened as {kind.upper()}: {markdown_writer.line(str(error))}"
+        ) from None
     if document.needs_pass:
-        raise ParseFailed(f"{source.name} is encrypted; save a copy without its password and add that")
+        raise ParseFailed(
+            f"{source.name} is encrypted; save a copy without its password and add that"
+        )
     return document
 
 
@@ -89,10 +105,16 @@ def _unreadable(pages: Sequence[Sequence[Block]]) -> bool:
 
 
 def markdown_pages(pages: Sequence[Sequence[Block]], listed: dict[str, int]) -> list[str]:
-    """Each page's Markdown; `listed` gives the levels of headings that the document's outline lists."""
+    """Each page's Markdown; `listed` gives the levels of headings that the document's outline
+    lists.
+    """
     style = Style(pages, listed)
-    return [markdown_writer.blocks(part for block in style.joined(blocks) for part in style.markdown(block))
-            for blocks in pages]
+    return [
+        markdown_writer.blocks(
+            part for block in style.joined(blocks) for part in style.markdown(block)
+        )
+        for blocks in pages
+    ]
 
 
 def _body_size(pages: Iterable[Sequence[Block]]) -> float:
@@ -104,15 +126,22 @@ def _body_size(pages: Iterable[Sequence[Block]]) -> float:
 
 
 def _without_running_titles(pages: Sequence[tuple[float, list[Block]]]) -> list[list[Block]]:
-    """The pages without their numbers, and without what stands in margins of three pages but for its first time."""
+    """The pages without their numbers, and without what stands in margins of three pages but for
+    its first time.
+    """
     body = _body_size(blocks for _, blocks in pages)
     keys = [[_margin(block, height, body) for block in blocks] for height, blocks in pages]
     places = Counter(key for page in keys for key in set(page))
     seen = {key for key in places if not key.strip("#ivxlcdm-–/ ")}
     kept = []
     for page, (_, blocks) in zip(keys, pages, strict=True):
-        kept.append([block for key, block in zip(page, blocks, strict=True)
-                     if not key or places[key] < 3 or key not in seen])
+        kept.append(
+            [
+                block
+                for key, block in zip(page, blocks, strict=True)
+                if not key or places[key] < 3 or key not in seen
+            ]
+        )
         seen.update(page)
     return kept
 
@@ -130,8 +159,13 @@ class Style:
 
     def __init__(self, pages: Sequence[Sequence[Block]], listed: dict[str, int]) -> None:
         self.body, self.listed = _body_size(pages), listed
-        large = {rows[0].size for blocks in pages for block in blocks for rows in self._runs(block)
-                 if self._large(rows[0]) and len(_paragraph(rows)) <= LONGEST_HEADING}
+        large = {
+            rows[0].size
+            for blocks in pages
+            for block in blocks
+            for rows in self._runs(block)
+            if self._large(rows[0]) and len(_paragraph(rows)) <= LONGEST_HEADING
+        }
         self.levels = {size: level for level, size in enumerate(sorted(large, reverse=True), 1)}
 
     def joined(self, blocks: Iterable[Block]) -> list[Block]:
@@ -147,9 +181,15 @@ class Style:
 
     def _continues(self, title: Block, block: Block) -> bool:
         rows = title.rows + block.rows
-        return bool(title.rows and block.rows) and len(rows) <= LONGEST_TITLE_ROWS and self._large(rows[0]) and (
-            {row.size for row in rows} == {rows[0].size}
-            and 0 <= block.box.y0 - title.box.y1 + rows[0].size / 2 <= 2 * rows[0].size)
+        return (
+            bool(title.rows and block.rows)
+            and len(rows) <= LONGEST_TITLE_ROWS
+            and self._large(rows[0])
+            and (
+                {row.size for row in rows} == {rows[0].size}
+                and 0 <= block.box.y0 - title.box.y1 + rows[0].size / 2 <= 2 * rows[0].size
+            )
+        )
 
     def markdown(self, block: Block) -> Iterable[str]:
         """The block's headings, code and paragraphs."""
@@ -165,7 +205,9 @@ class Style:
                 yield _items(rows)
 
     def _runs(self, block: Block) -> Iterable[list[Row]]:
-        for _, rows in groupby(block.rows, lambda row: (row.mono, self._large(row) and row.size, self._is_listed(row))):
+        for _, rows in groupby(
+            block.rows, lambda row: (row.mono, self._large(row) and row.size, self._is_listed(row))
+        ):
             yield list(rows)
 
     def _is_listed(self, row: Row) -> bool:
@@ -176,9 +218,15 @@ class Style:
 
     def _level(self, rows: Sequence[Row], text: str, *, alone: bool) -> int:
         """The heading's level, or 0 for what is no heading."""
-        if len(text) > LONGEST_HEADING or len(rows) > LONGEST_TITLE_ROWS or not re.search(r"[^\W\d_]{2}", text):
+        if (
+            len(text) > LONGEST_HEADING
+            or len(rows) > LONGEST_TITLE_ROWS
+            or not re.search(r"[^\W\d_]{2}", text)
+        ):
             return 0
-        if (listed := self.listed.get(_key(text))) and (rows[0].bold or (alone and rows[0].size > self.body)):
+        if (listed := self.listed.get(_key(text))) and (
+            rows[0].bold or (alone and rows[0].size > self.body)
+        ):
             return listed
         if rows[0].size in self.levels:
             return self.levels[rows[0].size]
@@ -187,8 +235,12 @@ class Style:
 
 def _stands_out(rows: Sequence[Row], text: str) -> bool:
     """Whether short bold rows read like a heading."""
-    return all(row.bold and not row.mono for row in rows) and len(text) <= 80 and text[-1] not in ".,;:" and (
-        text[0].isupper() or text[0].isdigit())
+    return (
+        all(row.bold and not row.mono for row in rows)
+        and len(text) <= 80
+        and text[-1] not in ".,;:"
+        and (text[0].isupper() or text[0].isdigit())
+    )
 
 
 def _key(text: str) -> str:
@@ -206,7 +258,9 @@ def _paragraph(rows: Sequence[Row]) -> str:
 
 
 def _items(rows: Sequence[Row]) -> str:
-    """A paragraph, a list where rows begin with bullets or numbers, or rows as they are where they have cells."""
+    """A paragraph, a list where rows begin with bullets or numbers, or rows as they are where they
+    have cells.
+    """
     if sum("\t" in row.text for row in rows) > len(rows) / 2:
         return markdown_writer.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
     parts = [list(rows[:1])]

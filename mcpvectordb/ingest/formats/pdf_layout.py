@@ -31,7 +31,12 @@ class Box(NamedTuple):
 
     def around(self, other: Box) -> Box:
         """The smallest box that holds both."""
-        return Box(min(self.x0, other.x0), min(self.y0, other.y0), max(self.x1, other.x1), max(self.y1, other.y1))
+        return Box(
+            min(self.x0, other.x0),
+            min(self.y0, other.y0),
+            max(self.x1, other.x1),
+            max(self.y1, other.y1),
+        )
 
 
 class Row(NamedTuple):
@@ -83,24 +88,36 @@ def _row(line: dict[str, Any]) -> Row | None:
     if not letters:
         return None
     fixed = mono > 0.8 * letters
-    return Row(Box(*line["bbox"]), text.rstrip() if fixed else text.strip(), round(size * 2) / 2, bold > 0.8 * letters, fixed)
+    return Row(
+        Box(*line["bbox"]),
+        text.rstrip() if fixed else text.strip(),
+        round(size * 2) / 2,
+        bold > 0.8 * letters,
+        fixed,
+    )
 
 
 def _joined(rows: list[Row]) -> list[Row]:
-    """Pieces of one line that the file sets apart, as a section's number and its title, become one row."""
+    """Pieces of one line that the file sets apart, as a section's number and its title, become one
+    row.
+    """
     joined = rows[:1]
     for row in rows[1:]:
         last = joined[-1]
         if _same_line(last.box, row.box):
             wider = last if len(last.text) >= len(row.text) else row
-            joined[-1] = wider._replace(box=last.box.around(row.box), text=last.text + _gap(last, row) + row.text)
+            joined[-1] = wider._replace(
+                box=last.box.around(row.box), text=last.text + _gap(last, row) + row.text
+            )
         else:
             joined.append(row)
     return joined
 
 
 def _gap(left: Row, right: Row) -> str:
-    """White space between two pieces of a line: what it measures in code, a tab where it divides cells."""
+    """White space between two pieces of a line: what it measures in code, a tab where it divides
+    cells.
+    """
     gap = right.box.x0 - left.box.x1
     if left.mono and right.mono:
         return " " * max(1, round(gap / _width(left)))
@@ -123,7 +140,9 @@ def code_lines(rows: Sequence[Row]) -> str:
 
 
 def reading_order(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks from top to bottom, column by column where white space runs down between columns of text."""
+    """Blocks from top to bottom, column by column where white space runs down between columns of
+    text.
+    """
     if len(blocks) > MOST_BLOCKS:
         return list(blocks)
     ordered: list[Block] = []
@@ -163,15 +182,23 @@ def _gutters(blocks: Sequence[Block]) -> list[float]:
 
 def _split(blocks: Sequence[Block], edges: Sequence[float]) -> list[list[Block]]:
     bounds = [float("-inf"), *edges, float("inf")]
-    return [[block for block in blocks if left <= block.box.x0 < right] for left, right in pairwise(bounds)]
+    return [
+        [block for block in blocks if left <= block.box.x0 < right]
+        for left, right in pairwise(bounds)
+    ]
 
 
 def _is_column(blocks: Sequence[Block]) -> bool:
     lengths = [len(row.text) for block in blocks for row in block.rows]
     return any(block.markdown for block in blocks) or (
-        sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths))
+        sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths)
+    )
 
 
 def _columns(blocks: list[Block]) -> list[Block]:
     columns = _split(blocks, _gutters(blocks))
-    return [block for column in columns for block in sorted(column, key=lambda each: (each.box.y0, each.box.x0))]
+    return [
+        block
+        for column in columns
+        for block in sorted(column, key=lambda each: (each.box.y0, each.box.x0))
+    ]

@@ -40,13 +40,17 @@ def find_tables(page: Any) -> list[Block]:
     for area, columns, rows in [*_grids(across, down), *_stacks(across, down)]:
         inside = [word for word in words if area.holds(word[0])]
         cells = _cells(inside, columns or _white_columns(inside, area), rows or _lines(inside))
-        if _tabular(cells, ruled=bool(columns)) and not any(other.box.holds(area) for other in found):
+        if _tabular(cells, ruled=bool(columns)) and not any(
+            other.box.holds(area) for other in found
+        ):
             found.append(Block(area, markdown=table(cells)))
     return found
 
 
 def _rules(page: Any) -> tuple[set[Rule], set[Rule]]:
-    """The horizontal and the vertical lines of a page, an edge of a box being one; none where they make no table."""
+    """The horizontal and the vertical lines of a page, an edge of a box being one; none where they
+    make no table.
+    """
     across: set[Rule] = set()
     down: set[Rule] = set()
     if not _may_have_tables(page):
@@ -60,10 +64,14 @@ def _rules(page: Any) -> tuple[set[Rule], set[Rule]]:
 
 
 def _may_have_tables(page: Any) -> bool:
-    """Whether a page draws a few lines or boxes, told by its operators, which is much faster than to have it drawn."""
+    """Whether a page draws a few lines or boxes, told by its operators, which is much faster than
+    to have it drawn.
+    """
     operators = page.read_contents() if page.parent.is_pdf else b" Do "
     paths = len(_PATH.findall(operators))
-    return FEWEST_PATHS <= paths <= MOST_PATHS or (paths <= MOST_PATHS and _FORM.search(operators) is not None)
+    return FEWEST_PATHS <= paths <= MOST_PATHS or (
+        paths <= MOST_PATHS and _FORM.search(operators) is not None
+    )
 
 
 def _boxes(drawings: Iterable[dict[str, Any]]) -> Iterable[tuple[float, float, float, float]]:
@@ -99,14 +107,18 @@ def _crossing(across: set[Rule], down: set[Rule]) -> Iterable[tuple[set[Rule], s
             more = {each for each in waiting_down if any(_touch(row, each) for row in fresh)}
             waiting_down -= more
             columns |= more
-            fresh = {each for each in waiting_across if any(_touch(each, column) for column in more)}
+            fresh = {
+                each for each in waiting_across if any(_touch(each, column) for column in more)
+            }
             waiting_across -= fresh
             rows |= fresh
         yield rows, columns
 
 
 def _touch(row: Rule, column: Rule) -> bool:
-    return (row.start - NEAR <= column.at <= row.end + NEAR) and (column.start - NEAR <= row.at <= column.end + NEAR)
+    return (row.start - NEAR <= column.at <= row.end + NEAR) and (
+        column.start - NEAR <= row.at <= column.end + NEAR
+    )
 
 
 def _places(values: Iterable[float]) -> list[float]:
@@ -122,7 +134,9 @@ Words = Sequence[tuple[Box, str]]
 
 
 def _stacks(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
-    """Areas between three or more horizontal lines of one width with no vertical ones: a printer's table."""
+    """Areas between three or more horizontal lines of one width with no vertical ones: a printer's
+    table.
+    """
     widths: dict[tuple[int, int], list[Rule]] = {}
     for rule in sorted(across):
         if rule.end - rule.start > 60:
@@ -170,7 +184,9 @@ def _slot(bounds: Sequence[float], value: float) -> int:
 
 
 def _tabular(cells: Sequence[Sequence[str]], *, ruled: bool) -> bool:
-    """Whether there are two rows and two columns with text, and the text is short where only white space divides it."""
+    """Whether there are two rows and two columns with text, and the text is short where only white
+    space divides it.
+    """
     rows = sum(any(row) for row in cells)
     columns = sum(any(column) for column in zip(*cells, strict=True))
     texts = [len(cell) for row in cells for cell in row if cell]

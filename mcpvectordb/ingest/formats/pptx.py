@@ -1,4 +1,6 @@
-"""PPTX: a slide is a page, its title a heading; bullets, tables, diagrams and the speaker's notes follow."""
+"""PPTX: a slide is a page, its title a heading; bullets, tables, diagrams and the speaker's notes
+follow.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from typing import Any
 
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.ooxml import children, find, local, main_part, properties, relations, value
+from mcpvectordb.ingest.formats.ooxml import (
+    children,
+    find,
+    local,
+    main_part,
+    properties,
+    relations,
+    value,
+)
 from mcpvectordb.records import Parsed, Source
 
 TITLES = ("title", "ctrTitle")
@@ -19,19 +29,30 @@ def parse(source: Source) -> Parsed:
     part = main_part(archive, "ppt/presentation.xml")
     targets = {key: target for key, (_, target) in relations(archive, part).items()}
     order = find(archive.xml(part), "sldIdLst")
-    slides = [targets.get(_relation_id(slide), "") for slide in (order if order is not None else ())]
+    slides = [
+        targets.get(_relation_id(slide), "") for slide in (order if order is not None else ())
+    ]
     pages = [_slide(archive, slide) for slide in slides]
     told = properties(archive)
     title = told.pop("title", "")
-    if title.lower() == "powerpoint presentation":  # what programs write into it when nobody says otherwise
+    if (
+        title.lower() == "powerpoint presentation"
+    ):  # what programs write into it when nobody says otherwise
         title = ""
     title = markdown_writer.title(source, title, *map(markdown_writer.first_heading, pages[:1]))
-    return markdown_writer.finish(source, pages, title=title, metadata={**told, "slides": len(pages)},
-                          nothing="its slides hold pictures only; supply the text directly")
+    return markdown_writer.finish(
+        source,
+        pages,
+        title=title,
+        metadata={**told, "slides": len(pages)},
+        nothing="its slides hold pictures only; supply the text directly",
+    )
 
 
 def _relation_id(slide: Any) -> str:
-    """The id of the relation; the slide's own id is an attribute of the same name without namespace."""
+    """The id of the relation; the slide's own id is an attribute of the same name without
+    namespace.
+    """
     return next((text for key, text in slide.items() if key.endswith("}id")), "")
 
 
@@ -44,7 +65,9 @@ def _slide(archive: Archive, part: str) -> str:
     shapes.sort(key=lambda shape: _placeholder(shape) not in TITLES)
     blocks = [_shape(shape) for shape in shapes]
     blocks += [_bullets(archive.xml(target)) for kind, target in linked if kind == "diagramData"]
-    notes = markdown_writer.blocks(_notes(archive.xml(target)) for kind, target in linked if kind == "notesSlide")
+    notes = markdown_writer.blocks(
+        _notes(archive.xml(target)) for kind, target in linked if kind == "notesSlide"
+    )
     return markdown_writer.blocks([*blocks, notes and f"Notes: {notes}"])
 
 
@@ -62,12 +85,18 @@ def _shape(shape: Any) -> str:
         return markdown_writer.heading(1, " ".join(text for _, text in _paragraphs(shape)))
     if local(shape) == "graphicFrame":
         return markdown_writer.blocks(_table(each) for each in shape.iter() if local(each) == "tbl")
-    return _bullets(shape) if kind else markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape)))
+    return (
+        _bullets(shape)
+        if kind
+        else markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape)))
+    )
 
 
 def _table(table: Any) -> str:
     rows = (children(row, "tc") for row in children(table, "tr"))
-    return markdown_writer.table([[" ".join(text for _, text in _paragraphs(cell)) for cell in row] for row in rows])
+    return markdown_writer.table(
+        [[" ".join(text for _, text in _paragraphs(cell)) for cell in row] for row in rows]
+    )
 
 
 def _bullets(element: Any) -> str:
@@ -78,7 +107,9 @@ def _bullets(element: Any) -> str:
 
 
 def _notes(root: Any) -> str:
-    bodies = (shape for shape in root.iter() if local(shape) == "sp" and _placeholder(shape) == "body")
+    bodies = (
+        shape for shape in root.iter() if local(shape) == "sp" and _placeholder(shape) == "body"
+    )
     return "\n\n".join(text for body in bodies for _, text in _paragraphs(body))
 
 
@@ -86,7 +117,11 @@ def _paragraphs(element: Any) -> list[tuple[int, str]]:
     """The paragraphs with text in an element, each with its level."""
     found = []
     for paragraph in (each for each in element.iter() if local(each) == "p"):
-        words = (each.text or "" if local(each) == "t" else " " for each in paragraph.iter() if local(each) in ("t", "br"))
+        words = (
+            each.text or "" if local(each) == "t" else " "
+            for each in paragraph.iter()
+            if local(each) in ("t", "br")
+        )
         if text := markdown_writer.line("".join(words)):
             level = value(find(paragraph, "pPr"), "lvl")
             found.append((min(int(level), 8) if level.isdigit() else 0, text))

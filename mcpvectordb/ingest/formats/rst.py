@@ -1,4 +1,6 @@
-"""reStructuredText: sections, lists, code and tables as Markdown; roles and directives keep what a reader would see."""
+"""reStructuredText: sections, lists, code and tables as Markdown; roles and directives keep what a
+reader would see.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,26 @@ from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
-CODE = frozenset(["code", "code-block", "sourcecode", "literalinclude", "parsed-literal", "math", "csv-table", "prompt"])
+CODE = frozenset(
+    [
+        "code",
+        "code-block",
+        "sourcecode",
+        "literalinclude",
+        "parsed-literal",
+        "math",
+        "csv-table",
+        "prompt",
+    ]
+)
 SILENT = frozenset(
-    "toctree contents index include raw meta highlight default-role role currentmodule module image sectnum "
-    "automodule autoclass autofunction autosummary tabularcolumns".split())
-NAMED = frozenset("note warning tip hint important caution danger error attention seealso versionadded versionchanged "
-                  "deprecated versionremoved".split())
+    "toctree contents index include raw meta highlight default-role role currentmodule "
+    "module image sectnum automodule autoclass autofunction autosummary tabularcolumns".split()
+)
+NAMED = frozenset(
+    "note warning tip hint important caution danger error attention seealso versionadded "
+    "versionchanged deprecated versionremoved".split()
+)
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\s*")
 _DIRECTIVE = re.compile(r"\.\.\s+(?:\|[^|]*\|\s+)?([\w:.+-]+?)::(?:\s+(.*))?$")
@@ -22,21 +38,28 @@ _ITEM = re.compile(r"(?:[-*+•]|\(?(?:\d{1,9}|[a-zA-Z#])[.)])\s+")
 _FIELD = re.compile(r":([A-Za-z][^:\n]{0,40}):(?:\s+(.*))?$")
 _INLINE = re.compile(
     r"``(?P<code>.+?)``|:(?P<role>[\w:.+-]+):`(?P<named>[^`]+)`|`(?P<link>[^`]+)`__?|`(?P<plain>[^`]+)`"
-    r"|(?<=[\w\]])__?(?=[\s.,;:!?)]|$)")
+    r"|(?<=[\w\]])__?(?=[\s.,;:!?)]|$)"
+)
 _TARGET = re.compile(r"\s*<[^<>]*>$")
 
 
 def parse(source: Source) -> Parsed:
     """The text of a document as its readers see it."""
-    text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type))).expandtabs(8)
+    text = markdown_writer.clean(
+        decode(source.raw, declared=charset(source.media_type))
+    ).expandtabs(8)
     reader = _Reader(text.split("\n"))
     written = markdown_writer.blocks(reader.read())
     title = markdown_writer.title(source, markdown_writer.first_heading(written))
-    return markdown_writer.finish(source, [written], title=title, metadata=reader.fields, paged=False)
+    return markdown_writer.finish(
+        source, [written], title=title, metadata=reader.fields, paged=False
+    )
 
 
 class _Reader:
-    """Goes through the lines from the top; the body of a directive is put in its place and read on."""
+    """Goes through the lines from the top; the body of a directive is put in its place and read
+    on.
+    """
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines[::-1]  # a stack: the next line is the last
@@ -49,7 +72,13 @@ class _Reader:
         while self.lines:
             if not self._next().strip():
                 self.lines.pop()
-            elif not (self._section() or self._markup() or self._table() or self._doctest() or self._field()):
+            elif not (
+                self._section()
+                or self._markup()
+                or self._table()
+                or self._doctest()
+                or self._field()
+            ):
                 self._paragraph()
         return self.blocks
 
@@ -60,13 +89,25 @@ class _Reader:
         return [self.lines.pop() for _ in range(min(count, len(self.lines)))]
 
     def _section(self) -> bool:
-        """A title with a line of marks below it, or below and above; a line of marks alone divides."""
+        """A title with a line of marks below it, or below and above; a line of marks alone
+        divides.
+        """
         above, title = self._next(), self._next(1)
-        if _is_adornment(above) and title.strip() and self._next(2).strip() == above.strip() and not _is_columns(above):
+        if (
+            _is_adornment(above)
+            and title.strip()
+            and self._next(2).strip() == above.strip()
+            and not _is_columns(above)
+        ):
             self._add_title(self._take(3)[1], above[0] * 2)
         elif above[:1].strip() and _underlines(title, above):
             self._add_title(self._take(2)[0], title[0])
-        elif _is_adornment(above) and len(above.strip()) > 3 and not title.strip() and not _is_columns(above):
+        elif (
+            _is_adornment(above)
+            and len(above.strip()) > 3
+            and not title.strip()
+            and not _is_columns(above)
+        ):
             self.lines.pop()
         else:
             return False
@@ -95,7 +136,9 @@ class _Reader:
     def _indented(self, indent: int) -> list[str]:
         """The following lines that are indented more than this, without their indentation."""
         body: list[str] = []
-        while self.lines and (not self._next().strip() or len(self._next()) - len(self._next().lstrip()) > indent):
+        while self.lines and (
+            not self._next().strip() or len(self._next()) - len(self._next().lstrip()) > indent
+        ):
             body.append(self.lines.pop())
         left = min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
         return [line[left:].rstrip() for line in body]
@@ -107,7 +150,11 @@ class _Reader:
             language = argument if name in ("code", "code-block", "sourcecode") else ""
             self.blocks.append(markdown_writer.fence("\n".join(body), language.strip()))
         elif name not in SILENT:
-            shown = "" if name in ("figure", "list-table", "replace", "container", "class", "only") else argument
+            shown = (
+                ""
+                if name in ("figure", "list-table", "replace", "container", "class", "only")
+                else argument
+            )
             label = f"{name.capitalize()}: " if name in NAMED else ""
             self.lines += [*body[::-1], *([] if label and not shown else [""]), label + shown]
 
@@ -130,7 +177,11 @@ class _Reader:
                 rows.append([])
             elif rows:
                 cells = [cell.strip() for cell in line.strip("|").split("|")]
-                rows[-1] = [" ".join(filter(None, pair)) for pair in zip(rows[-1], cells, strict=False)] if rows[-1] else cells
+                rows[-1] = (
+                    [" ".join(filter(None, pair)) for pair in zip(rows[-1], cells, strict=False)]
+                    if rows[-1]
+                    else cells
+                )
         self.blocks.append(markdown_writer.table([[_inline(cell) for cell in row] for row in rows]))
 
     def _columns(self) -> None:
@@ -159,7 +210,9 @@ class _Reader:
         return True
 
     def _field(self) -> bool:
-        """A line such as ":Author: Ann", which tells about the document where nothing but a title stands before."""
+        """A line such as ":Author: Ann", which tells about the document where nothing but a title
+        stands before.
+        """
         field = _FIELD.match(self._next().strip())
         if not field:
             return False
@@ -172,7 +225,9 @@ class _Reader:
         return True
 
     def _paragraph(self) -> None:
-        """Lines up to a blank one; items of lists begin anew, and two colons at the end introduce code."""
+        """Lines up to a blank one; items of lists begin anew, and two colons at the end introduce
+        code.
+        """
         parts: list[str] = []
         indent = len(self._next()) - len(self._next().lstrip())
         while (line := self._next()).strip():
@@ -184,8 +239,11 @@ class _Reader:
             else:
                 parts[-1] += " " + line.strip()
         literal = parts[-1].endswith("::")
-        parts[-1] = re.sub(r"(?:^|(?<=\s))::$", "", parts[-1]) if re.search(r"(?:^|\s)::$", parts[-1]) else (
-            parts[-1][:-1] if literal else parts[-1])
+        parts[-1] = (
+            re.sub(r"(?:^|(?<=\s))::$", "", parts[-1])
+            if re.search(r"(?:^|\s)::$", parts[-1])
+            else (parts[-1][:-1] if literal else parts[-1])
+        )
         self.blocks.append(markdown_writer.prose("\n".join(filter(None, map(_inline, parts)))))
         if literal and (body := self._indented(indent)):
             self.blocks.append(markdown_writer.fence("\n".join(body)))
@@ -200,8 +258,12 @@ def _is_columns(line: str) -> bool:
 
 
 def _underlines(line: str, title: str) -> bool:
-    return (_is_adornment(line) and bool(title[:1].strip()) and not _is_adornment(title)
-            and len(line.strip()) >= min(len(title.strip()), 4))
+    return (
+        _is_adornment(line)
+        and bool(title[:1].strip())
+        and not _is_adornment(title)
+        and len(line.strip()) >= min(len(title.strip()), 4)
+    )
 
 
 def _inline(text: str) -> str:
@@ -215,7 +277,11 @@ def _shown(found: re.Match[str]) -> str:
         text = _TARGET.sub("", found["named"].lstrip("~!"))
         if role in ("pep", "rfc"):
             return f"{role.upper()} {text}"
-        return text if role in ("ref", "doc", "term", "sub", "sup") or text != found["named"].lstrip("~!") else f"`{text}`"
+        return (
+            text
+            if role in ("ref", "doc", "term", "sub", "sup") or text != found["named"].lstrip("~!")
+            else f"`{text}`"
+        )
     if found["code"]:
         return f"`{found['code']}`"
     return _TARGET.sub("", found["link"] or found["plain"] or "")

@@ -12,21 +12,58 @@ from mcpvectordb.records import Parsed, Source
 
 DEEPEST = 10_000
 SILENT = frozenset(
-    "colortbl pict object header headerl headerr headerf footer footerl footerr footerf generator listtable "
-    "listoverridetable rsidtbl themedata datastore latentstyles xmlnstbl fldinst filetbl revtbl bkmkstart bkmkend "
-    "nonshppict shpinst pntext listtext datafield objdata mmathPr userprops wgrffmtfilter private xe tc".split())
+    "colortbl pict object header headerl headerr headerf footer footerl footerr footerf "
+    "generator listtable listoverridetable rsidtbl themedata datastore latentstyles "
+    "xmlnstbl fldinst filetbl revtbl bkmkstart bkmkend nonshppict shpinst pntext listtext "
+    "datafield objdata mmathPr userprops wgrffmtfilter private xe tc".split()
+)
 HEARD = frozenset(["fonttbl", "stylesheet", "title", "author", "subject", "keywords", "info"])
 """Groups that are not shown but tell something."""
 SIGNS = {
-    "par": "\n", "sect": "\n", "page": "\n", "line": "\v", "tab": "\t", "emdash": "—", "endash": "–", "bullet": "•",
-    "lquote": "‘", "rquote": "’", "ldblquote": "“", "rdblquote": "”", "emspace": " ", "enspace": " ", "~": " ", "_": "-",
-    "{": "{", "}": "}", "\\": "\\", "\n": "\n", "\r": "\n",
+    "par": "\n",
+    "sect": "\n",
+    "page": "\n",
+    "line": "\v",
+    "tab": "\t",
+    "emdash": "—",
+    "endash": "–",
+    "bullet": "•",
+    "lquote": "‘",
+    "rquote": "’",
+    "ldblquote": "“",
+    "rdblquote": "”",
+    "emspace": " ",
+    "enspace": " ",
+    "~": " ",
+    "_": "-",
+    "{": "{",
+    "}": "}",
+    "\\": "\\",
+    "\n": "\n",
+    "\r": "\n",
 }
 CHARSETS = {
-    0: "cp1252", 77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "big5", 161: "cp1253",
-    162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250",
+    0: "cp1252",
+    77: "mac_roman",
+    128: "cp932",
+    129: "cp949",
+    130: "johab",
+    134: "gbk",
+    136: "big5",
+    161: "cp1253",
+    162: "cp1254",
+    163: "cp1258",
+    177: "cp1255",
+    178: "cp1256",
+    186: "cp1257",
+    204: "cp1251",
+    222: "cp874",
+    238: "cp1250",
 }
-_TOKEN = re.compile(rb"\\([a-zA-Z]{1,32})(-?\d{1,9})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z'])|([{}])|([^\\{}\r\n]+)|[\r\n\\]")
+_TOKEN = re.compile(
+    rb"\\([a-zA-Z]{1,32})(-?\d{1,9})? "
+    rb"?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z'])|([{}])|([^\\{}\r\n]+)|[\r\n\\]"
+)
 
 
 @dataclass(slots=True)
@@ -58,7 +95,10 @@ def parse(source: Source) -> Parsed:
         raise ParseFailed(f"{source.name} is damaged: it closes more groups than it opens")
     reader.end_paragraph()
     reader.end_table()
-    told = {key: markdown_writer.line(reader.heard.get(key, "")) for key in ("title", "author", "subject", "keywords")}
+    told = {
+        key: markdown_writer.line(reader.heard.get(key, ""))
+        for key in ("title", "author", "subject", "keywords")
+    }
     text = markdown_writer.blocks(reader.blocks)
     title = markdown_writer.title(source, told.pop("title"), markdown_writer.first_heading(text))
     return markdown_writer.finish(source, [text], title=title, metadata=told, paged=False)
@@ -84,7 +124,12 @@ class _Reader:
     blocks: list[str] = field(default_factory=list)
 
     def take(
-        self, word: bytes | None, number: bytes | None, code: bytes | None, sign: bytes | None, brace: bytes | None,
+        self,
+        word: bytes | None,
+        number: bytes | None,
+        code: bytes | None,
+        sign: bytes | None,
+        brace: bytes | None,
         text: bytes | None,
     ) -> int:
         """Take a token; returns how many bytes after it belong to it too."""
@@ -113,13 +158,17 @@ class _Reader:
 
     def _close(self) -> None:
         group = self.groups.pop()
-        if group.kind == "stylesheet" and (named := re.search(r"heading (\d)", self.heard.get("stylesheet", ""), re.I)):
+        if group.kind == "stylesheet" and (
+            named := re.search(r"heading (\d)", self.heard.get("stylesheet", ""), re.I)
+        ):
             self.styles[self.style] = int(named[1])
         if group.kind in ("stylesheet", "fonttbl"):
             self.heard[group.kind] = ""
             self.style = 0
         if not self.groups:
-            self.groups.append(_Group(kind="silent"))  # what follows the last brace is not part of the document
+            self.groups.append(
+                _Group(kind="silent")
+            )  # what follows the last brace is not part of the document
 
     def _control(self, word: str, number: int | None) -> int:
         group = self.groups[-1]
@@ -202,7 +251,9 @@ class _Reader:
 
     def _taken(self) -> str:
         """The words so far, with surrogate pairs joined."""
-        text = "".join(self.words).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        text = (
+            "".join(self.words).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        )
         self.words = []
         return "\n".join(map(markdown_writer.line, text.split("\v"))).strip()
 

@@ -15,7 +15,9 @@ from mcpvectordb.records import Parsed, Source
 PARAGRAPH_SECONDS = 30
 PAUSE_SECONDS = 5
 
-_TIMES = re.compile(r"^\s*(?:(\d+):)?(\d{1,2}):(\d{1,2})[.,]\d{1,3}\s*-->\s*(?:(\d+):)?(\d{1,2}):(\d{1,2})")
+_TIMES = re.compile(
+    r"^\s*(?:(\d+):)?(\d{1,2}):(\d{1,2})[.,]\d{1,3}\s*-->\s*(?:(\d+):)?(\d{1,2}):(\d{1,2})"
+)
 _VOICE = re.compile(r"<v(?:\.[\w.-]*)?\s+([^>]{1,100})>")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<\d[\d:.]*>|\{\\[^{}]{0,200}\}")
 
@@ -33,9 +35,16 @@ def parse(source: Source) -> Parsed:
     text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
     cues = list(_cues(text))
     if not cues:
-        raise ParseFailed(f"{source.name} has no lines such as 00:00:01,000 --> 00:00:02,000, as subtitles do")
-    return markdown_writer.finish(source, ["\n\n".join(_paragraphs(cues))], title=markdown_writer.title(source),
-                          metadata={"duration": _clock(max(cue.end for cue in cues))}, paged=False)
+        raise ParseFailed(
+            f"{source.name} has no lines such as 00:00:01,000 --> 00:00:02,000, as subtitles do"
+        )
+    return markdown_writer.finish(
+        source,
+        ["\n\n".join(_paragraphs(cues))],
+        title=markdown_writer.title(source),
+        metadata={"duration": _clock(max(cue.end for cue in cues))},
+        paged=False,
+    )
 
 
 def _cues(text: str) -> Iterator[Cue]:
@@ -44,8 +53,10 @@ def _cues(text: str) -> Iterator[Cue]:
         at = next((at for at, line in enumerate(lines[:2]) if _TIMES.match(line)), None)
         if at is not None and (found := _TIMES.match(lines[at])):
             numbers = [int(number or 0) for number in found.groups()]
-            spoken = _TAG.sub("", _VOICE.sub(r"\1: ", " ".join(lines[at + 1:])))
-            yield Cue(_seconds(numbers[:3]), _seconds(numbers[3:]), markdown_writer.line(unescape(spoken)))
+            spoken = _TAG.sub("", _VOICE.sub(r"\1: ", " ".join(lines[at + 1 :])))
+            yield Cue(
+                _seconds(numbers[:3]), _seconds(numbers[3:]), markdown_writer.line(unescape(spoken))
+            )
 
 
 def _seconds(numbers: list[int]) -> int:
@@ -56,10 +67,16 @@ def _paragraphs(cues: list[Cue]) -> Iterator[str]:
     """Cues joined until half a minute has passed at the end of a sentence, or there is a pause."""
     start, said = cues[0].start, list[str]()
     for at, cue in enumerate(cues):
-        if cue.text and cue.text != (said[-1] if said else ""):  # scrolling captions say the same twice
+        if cue.text and cue.text != (
+            said[-1] if said else ""
+        ):  # scrolling captions say the same twice
             said.append(cue.text)
         following = cues[at + 1].start if at + 1 < len(cues) else None
-        if following is None or following - cue.end >= PAUSE_SECONDS or _is_full(said, following - start):
+        if (
+            following is None
+            or following - cue.end >= PAUSE_SECONDS
+            or _is_full(said, following - start)
+        ):
             if said:
                 yield f"[{_clock(start)}] {' '.join(said)}"
             start, said = following or 0, []

@@ -1,4 +1,6 @@
-"""The binary Office formats of 1997 to 2003: workbooks are read, the others are told apart and refused with a way out."""
+"""The binary Office formats of 1997 to 2003: workbooks are read, the others are told apart and
+refused with a way out.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,15 @@ _OLD = {
 def parse(source: Source) -> Parsed:
     """The sheets of an old workbook."""
     if _has(source, "EncryptedPackage"):
-        raise ParseFailed(f"{source.name} is encrypted; save a copy without its password and add that")
+        raise ParseFailed(
+            f"{source.name} is encrypted; save a copy without its password and add that"
+        )
     for stream, (program, better) in _OLD.items():
         if _has(source, stream):
-            raise UnsupportedFormat(f"Unsupported format of {source.name}: the old binary format of {program}; "
-                                    f"save it as {better} and add that")
+            raise UnsupportedFormat(
+                f"Unsupported format of {source.name}: the old binary format of {program}; "
+                f"save it as {better} and add that"
+            )
     return workbook(source)
 
 

@@ -23,9 +23,14 @@ def parse(source: Source) -> Parsed:
 
 def workbook(source: Source, title: str = "", metadata: dict[str, Any] | None = None) -> Parsed:
     """The sheets of any workbook that the reader knows."""
-    sheets = [markdown_writer.blocks([markdown_writer.heading(1, name), *tables])
-              for name, tables in _sheets(source) if any(tables)]
-    return markdown_writer.finish(source, sheets, title=markdown_writer.title(source, title), metadata=metadata, paged=False)
+    sheets = [
+        markdown_writer.blocks([markdown_writer.heading(1, name), *tables])
+        for name, tables in _sheets(source)
+        if any(tables)
+    ]
+    return markdown_writer.finish(
+        source, sheets, title=markdown_writer.title(source, title), metadata=metadata, paged=False
+    )
 
 
 def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
@@ -36,16 +41,24 @@ def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
         for name in book.sheet_names:
             sheet = book.get_sheet_by_name(name)
             yield name, _tables(sheet.iter_rows() if sheet.height else ())
-    except BaseException as error:  # what the reader does not expect is a "panic", which is no Exception
+    except (
+        BaseException
+    ) as error:  # what the reader does not expect is a "panic", which is no Exception
         if not isinstance(error, CalamineError) and type(error).__name__ != "PanicException":
             raise
-        raise ParseFailed(f"{source.name} cannot be read as a workbook: {markdown_writer.line(str(error))}") from None
+        raise ParseFailed(
+            f"{source.name} cannot be read as a workbook: {markdown_writer.line(str(error))}"
+        ) from None
 
 
 def _tables(rows: Iterable[Sequence[Any]]) -> list[str]:
     """Rows between empty rows are a table."""
     texts = ([_text(cell) for cell in row] for row in rows)
-    return [table for filled, group in groupby(texts, any) if filled and (table := markdown_writer.table(group))]
+    return [
+        table
+        for filled, group in groupby(texts, any)
+        if filled and (table := markdown_writer.table(group))
+    ]
 
 
 def _text(cell: Any) -> str:

@@ -1,4 +1,6 @@
-"""XML: the text with its structure as "element: text" lines and headings; entities and their bombs are refused."""
+"""XML: the text with its structure as "element: text" lines and headings; entities and their bombs
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ def parse(source: Source) -> Parsed:
     except expat.ExpatError as error:
         raise ParseFailed(f"{source.name} is no well-formed XML: {error}") from None
     return markdown_writer.finish(
-        source, [markdown_writer.blocks(reader.blocks)], title=markdown_writer.title(source, reader.title), paged=False)
+        source,
+        [markdown_writer.blocks(reader.blocks)],
+        title=markdown_writer.title(source, reader.title),
+        paged=False,
+    )
 
 
 @dataclass(slots=True)
@@ -42,7 +48,9 @@ class _Open:
 
 
 class _Reader:
-    """Builds blocks as elements close; an element with text between its children is one paragraph."""
+    """Builds blocks as elements close; an element with text between its children is one
+    paragraph.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,8 +59,10 @@ class _Reader:
         self.blocks: list[str] = []
 
     def refuse(self, *_: object) -> None:
-        raise ParseFailed(f"{self.name} declares XML entities, which can be made to swell or to read files; "
-                          "save it without a document type definition")
+        raise ParseFailed(
+            f"{self.name} declares XML entities, which can be made to swell or to read files; "
+            "save it without a document type definition"
+        )
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if len(self.open) >= DEEPEST:
@@ -61,7 +71,11 @@ class _Reader:
             self.open[-1].leaf = False
         if self.open and self.open[0].name == "svg":
             attributes = {}  # the shapes of a drawing; its words are text
-        plain = [f"{_local(key)}: {text}" for key, value in attributes.items() if (text := markdown_writer.line(value))]
+        plain = [
+            f"{_local(key)}: {text}"
+            for key, value in attributes.items()
+            if (text := markdown_writer.line(value))
+        ]
         self.open.append(_Open(_local(tag), plain))
 
     def text(self, text: str) -> None:
@@ -86,7 +100,9 @@ class _Reader:
             return [markdown_writer.heading(len(self.open), text)]
         if element.leaf or element.mixed:
             about = f" ({', '.join(element.attributes)})" if element.attributes else ""
-            return [markdown_writer.prose(f"{element.name}{about}: {text}")] if text or about else []
+            return (
+                [markdown_writer.prose(f"{element.name}{about}: {text}")] if text or about else []
+            )
         return _gathered([*element.attributes, *element.blocks])
 
 

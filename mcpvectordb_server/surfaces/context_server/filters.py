@@ -1,4 +1,6 @@
-"""What the tools of context_server narrow a search by, and what is wrong with it, one message for each bad filter."""
+"""What the tools of context_server narrow a search by, and what is wrong with it, one message for
+each bad filter.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,30 @@ from pydantic import Field, WithJsonSchema
 
 from mcpvectordb import Condition, Database
 
-OPERATORS = ("eq", "ne", "gt", "gte", "lt", "lte", "in", "not_in", "exists", "not_exists", "contains", "starts_with",
-             "ends_with", "is_null", "is_not_null", "array_contains")
-VALUELESS = ("exists", "not_exists", "is_null", "is_not_null")  # whatever value a client sends along means nothing
+OPERATORS = (
+    "eq",
+    "ne",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+    "in",
+    "not_in",
+    "exists",
+    "not_exists",
+    "contains",
+    "starts_with",
+    "ends_with",
+    "is_null",
+    "is_not_null",
+    "array_contains",
+)
+VALUELESS = (
+    "exists",
+    "not_exists",
+    "is_null",
+    "is_not_null",
+)  # whatever value a client sends along means nothing
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
 
 Name = Annotated[str, Field(min_length=1)]
@@ -23,19 +46,52 @@ Ids = Annotated[list[int], Field(min_length=1)]
 InThread = Annotated[Name | None, "Only entries of this thread"]
 BySource = Annotated[Source | None, "Only entries by 'user' or by 'agent'"]
 WithTags = Annotated[list[str] | None, "Only entries that have at least one of these tags"]
-OfType = Annotated[Literal["text", "multimodal"] | None, "'multimodal' entries have images, 'text' entries have none"]
-Since = Annotated[str | None, "Created on or after this ISO 8601 date or time, such as 2025-11-29 or 2025-11-29T10:00:00Z"]
-Until = Annotated[str | None, "Created on or before this ISO 8601 date or time; a date means the end of that day"]
-Equal = Annotated[dict[str, Any] | None, (
-    "Metadata that must be equal, all of it, case-sensitive; a dot in a key descends. Example: {\"status\": \"active\"}")]
-Filter = Annotated[dict[str, Any], WithJsonSchema({
-    "type": "object", "required": ["key"], "properties": {
-        "key": {"type": "string", "description": "Metadata key; a dot descends into an object"},
-        "operator": {"enum": list(OPERATORS), "default": "eq"},
-        "value": {"description": "What to compare with; a list for in and not_in, none for exists, is_null …"},
-        "case_sensitive": {"type": "boolean", "default": False}}})]
-Filters = Annotated[list[Filter] | None, (
-    "Metadata conditions, all of which must hold. Example: [{\"key\": \"priority\", \"operator\": \"gte\", \"value\": 7}]")]
+OfType = Annotated[
+    Literal["text", "multimodal"] | None,
+    "'multimodal' entries have images, 'text' entries have none",
+]
+Since = Annotated[
+    str | None,
+    "Created on or after this ISO 8601 date or time, such as 2025-11-29 or 2025-11-29T10:00:00Z",
+]
+Until = Annotated[
+    str | None, "Created on or before this ISO 8601 date or time; a date means the end of that day"
+]
+Equal = Annotated[
+    dict[str, Any] | None,
+    (
+        "Metadata that must be equal, all of it, case-sensitive; a dot in a key descends. Example: "
+        '{"status": "active"}'
+    ),
+]
+Filter = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "required": ["key"],
+            "properties": {
+                "key": {
+                    "type": "string",
+                    "description": "Metadata key; a dot descends into an object",
+                },
+                "operator": {"enum": list(OPERATORS), "default": "eq"},
+                "value": {
+                    "description": "What to compare with; a list for in and not_in, none for "
+                    "exists, is_null …"
+                },
+                "case_sensitive": {"type": "boolean", "default": False},
+            },
+        }
+    ),
+]
+Filters = Annotated[
+    list[Filter] | None,
+    (
+        'Metadata conditions, all of which must hold. Example: [{"key": "priority", "operator": '
+        '"gte", "value": 7}]'
+    ),
+]
 PageSize = Annotated[int, Field(ge=1, le=100), "Most entries to return"]
 Offset = Annotated[int, Field(ge=0), "How many entries to skip, for the next page"]
 
@@ -50,17 +106,38 @@ class Wanted:
     in_all: int
 
 
-def wanted(db: Database, *, thread_id: str | None, source: str | None, tags: list[str] | None, content_type: str | None,
-           start_date: str | None, end_date: str | None, metadata: dict[str, Any] | None,
-           metadata_filters: list[dict[str, Any]] | None) -> Wanted:
+def wanted(
+    db: Database,
+    *,
+    thread_id: str | None,
+    source: str | None,
+    tags: list[str] | None,
+    content_type: str | None,
+    start_date: str | None,
+    end_date: str | None,
+    metadata: dict[str, Any] | None,
+    metadata_filters: list[dict[str, Any]] | None,
+) -> Wanted:
     """Read the filters that all four searching tools have."""
     read = [*_equalities(metadata or {}), *_conditions(metadata_filters or [])]
     conditions = [condition for _, condition in read if isinstance(condition, Condition)]
-    problems = [f"{place}: {problem}" for place, condition in read for problem in _problems(db, condition)]
-    which = {"thread": thread_id, "source": source, "tags": [tag for tag in tags or () if tag.strip()] or None,
-             "content_type": content_type, "start": start_date, "end": end_date}
-    return Wanted(which={**which, "where": conditions}, problems=problems or db.contexts.problems(conditions),
-                  on_metadata=len(read), in_all=len(read) + sum(value is not None for value in which.values()))
+    problems = [
+        f"{place}: {problem}" for place, condition in read for problem in _problems(db, condition)
+    ]
+    which = {
+        "thread": thread_id,
+        "source": source,
+        "tags": [tag for tag in tags or () if tag.strip()] or None,
+        "content_type": content_type,
+        "start": start_date,
+        "end": end_date,
+    }
+    return Wanted(
+        which={**which, "where": conditions},
+        problems=problems or db.contexts.problems(conditions),
+        on_metadata=len(read),
+        in_all=len(read) + sum(value is not None for value in which.values()),
+    )
 
 
 def _equalities(metadata: dict[str, Any]) -> Iterator[tuple[str, Condition | str]]:
@@ -70,9 +147,14 @@ def _equalities(metadata: dict[str, Any]) -> Iterator[tuple[str, Condition | str
 
 def _conditions(filters: list[dict[str, Any]]) -> Iterator[tuple[str, Condition | str]]:
     for place, item in enumerate(filters):
-        given = {"operator": "eq", "case_sensitive": False} | {name: each for name, each in item.items() if each is not None}
+        given = {"operator": "eq", "case_sensitive": False} | {
+            name: each for name, each in item.items() if each is not None
+        }
         value = None if given["operator"] in VALUELESS else given.get("value")
-        yield f"metadata_filters[{place}]", _condition(given.get("key"), given["operator"], value, given["case_sensitive"])
+        yield (
+            f"metadata_filters[{place}]",
+            _condition(given.get("key"), given["operator"], value, given["case_sensitive"]),
+        )
 
 
 def _condition(key: Any, operator: Any, value: Any, case_sensitive: Any) -> Condition | str:

@@ -1,4 +1,6 @@
-"""How the surface context_server writes entries, scores and statistics, and reads and writes images."""
+"""How the surface context_server writes entries, scores and statistics, and reads and writes
+images.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,23 @@ from mcpvectordb_server.replies import MAX_REPLY
 PREVIEW = 150
 SHORTEST_PREVIEW = PREVIEW * 7 // 10
 IMAGES = MAX_REPLY // 4
-"""Characters of images in the reply of a search; what does not fit is left to `get_context_by_ids`."""
+"""Characters of images in the reply of a search; what does not fit is left to `get_context_by_ids`.
+"""
 
-GivenImage = Annotated[dict[str, Any], WithJsonSchema({
-    "type": "object", "required": ["data"], "properties": {
-        "data": {"type": "string", "description": "The image in base64"},
-        "mime_type": {"type": "string", "default": "image/png"},
-        "metadata": {"type": "object"}}})]
+GivenImage = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "required": ["data"],
+            "properties": {
+                "data": {"type": "string", "description": "The image in base64"},
+                "mime_type": {"type": "string", "default": "image/png"},
+                "metadata": {"type": "object"},
+            },
+        }
+    ),
+]
 
 
 class Picture(TypedDict, total=False):
@@ -48,7 +60,9 @@ class Picture(TypedDict, total=False):
 
 
 class Scored(TypedDict, total=False):
-    """Why an entry was found: ranks count from 1, distances are better when low, scores when high."""
+    """Why an entry was found: ranks count from 1, distances are better when low, scores when
+    high.
+    """
 
     rrf: float | None
     fts_rank: int | None
@@ -77,7 +91,9 @@ class Entry(TypedDict, total=False):
 
 
 class Refusal(TypedDict, total=False):
-    """What every searching tool can also answer: filters that cannot be used, and what else there is to say."""
+    """What every searching tool can also answer: filters that cannot be used, and what else there
+    is to say.
+    """
 
     error: str
     validation_errors: list[str]
@@ -129,10 +145,17 @@ class HybridReply(Refusal, total=False):
 
 def entry(context: Context, *, text: str | None = None) -> Entry:
     """A context as all tools show it."""
-    return Entry(id=context.id, thread_id=context.thread, source=context.source, content_type=context.content_type,
-                 text_content=context.text if text is None else text,
-                 metadata=None if context.metadata is None else dict(context.metadata), tags=list(context.tags),
-                 created_at=context.created_at, updated_at=context.updated_at)
+    return Entry(
+        id=context.id,
+        thread_id=context.thread,
+        source=context.source,
+        content_type=context.content_type,
+        text_content=context.text if text is None else text,
+        metadata=None if context.metadata is None else dict(context.metadata),
+        tags=list(context.tags),
+        created_at=context.created_at,
+        updated_at=context.updated_at,
+    )
 
 
 def whole(context: Context) -> Entry:
@@ -148,7 +171,9 @@ def previews(contexts: Iterable[Context]) -> list[Entry]:
     made = []
     for context in contexts:
         text = preview(context.text)
-        made.append((context, Entry(**entry(context, text=text), is_truncated=text != context.text)))
+        made.append(
+            (context, Entry(**entry(context, text=text), is_truncated=text != context.text))
+        )
     return _illustrated(made)
 
 
@@ -163,7 +188,7 @@ def preview(text: str) -> str:
     if len(text) <= PREVIEW:
         return text
     space = text.rfind(" ", 0, PREVIEW)
-    return text[:space if space > SHORTEST_PREVIEW else PREVIEW] + "..."
+    return text[: space if space > SHORTEST_PREVIEW else PREVIEW] + "..."
 
 
 def _hit(hit: Hit[Context], legs: Sequence[str], reranked: bool) -> Entry:
@@ -176,39 +201,68 @@ def _hit(hit: Hit[Context], legs: Sequence[str], reranked: bool) -> Entry:
 def scores(found: Scores, legs: Sequence[str], reranked: bool) -> Scored:
     """Scores as the tools name them; ranks compare legs, so a tool with a single one has none."""
     if len(legs) > 1:
-        return Scored(rrf=found.rrf, fts_rank=found.text_rank, semantic_rank=found.vector_rank, fts_score=found.text,
-                      semantic_distance=found.distance, rerank_score=found.rerank)
-    made = (Scored(fts_score=found.text, fts_rank=None) if "fts" in legs else
-            Scored(semantic_distance=found.distance, semantic_rank=None))
+        return Scored(
+            rrf=found.rrf,
+            fts_rank=found.text_rank,
+            semantic_rank=found.vector_rank,
+            fts_score=found.text,
+            semantic_distance=found.distance,
+            rerank_score=found.rerank,
+        )
+    made = (
+        Scored(fts_score=found.text, fts_rank=None)
+        if "fts" in legs
+        else Scored(semantic_distance=found.distance, semantic_rank=None)
+    )
     return Scored(**made, rerank_score=found.rerank) if reranked else made
 
 
 def stats(explained: Explained, filters: int) -> dict[str, Any]:
     """What `explain_query` asks for."""
-    return {"execution_time_ms": round(explained.milliseconds, 2), "filters_applied": filters,
-            "rows_returned": explained.rows, "backend": "sqlite", "query_plan": explained.plan}
+    return {
+        "execution_time_ms": round(explained.milliseconds, 2),
+        "filters_applied": filters,
+        "rows_returned": explained.rows,
+        "backend": "sqlite",
+        "query_plan": explained.plan,
+    }
 
 
-def hybrid_stats(results: Results[Context], explained: Explained, rrf_k: int, filters: int) -> dict[str, Any]:
+def hybrid_stats(
+    results: Results[Context], explained: Explained, rrf_k: int, filters: int
+) -> dict[str, Any]:
     """What `explain_query` asks for, of both legs and of their fusion."""
     legs = {leg: stats(part, filters) for leg, part in explained.legs.items()}
     counts = results.counts
-    return {"execution_time_ms": round(explained.milliseconds, 2), "fts_stats": legs.get("text"),
-            "semantic_stats": legs.get("vector"), "fusion_stats": {
-                "rrf_k": rrf_k, "total_unique_documents": counts["total"], "documents_in_both": counts["both"],
-                "documents_fts_only": counts["text"] - counts["both"],
-                "documents_semantic_only": counts["vector"] - counts["both"]}}
+    return {
+        "execution_time_ms": round(explained.milliseconds, 2),
+        "fts_stats": legs.get("text"),
+        "semantic_stats": legs.get("vector"),
+        "fusion_stats": {
+            "rrf_k": rrf_k,
+            "total_unique_documents": counts["total"],
+            "documents_in_both": counts["both"],
+            "documents_fts_only": counts["text"] - counts["both"],
+            "documents_semantic_only": counts["vector"] - counts["both"],
+        },
+    }
 
 
 # Errors
 
 
-_OURS = ((r"^thread\b", "thread_id"), (r"^start\b", "start_date"), (r"^end\b", "end_date"),
-         (r" lies after end\b", " lies after end_date"))
+_OURS = (
+    (r"^thread\b", "thread_id"),
+    (r"^start\b", "start_date"),
+    (r"^end\b", "end_date"),
+    (r" lies after end\b", " lies after end_date"),
+)
 
 
 def said(error: MCPVectorDBError) -> str:
-    """An error in words, in which parameters have the names of these tools and not those of the library."""
+    """An error in words, in which parameters have the names of these tools and not those of the
+    library.
+    """
     message = str(error)
     for theirs, ours in _OURS:
         message = re.sub(theirs, ours, message)
@@ -220,7 +274,11 @@ def said(error: MCPVectorDBError) -> str:
 
 def images_of(given: Sequence[dict[str, Any]] | None) -> list[Image] | None:
     """Images out of base64; what is wrong with one is said with its index."""
-    return None if given is None else [_image(f"images[{place}]", item) for place, item in enumerate(given)]
+    return (
+        None
+        if given is None
+        else [_image(f"images[{place}]", item) for place, item in enumerate(given)]
+    )
 
 
 def _image(name: str, item: dict[str, Any]) -> Image:
@@ -229,7 +287,9 @@ def _image(name: str, item: dict[str, Any]) -> Image:
         raise InvalidInput(f"{name} has no data: give the image in base64")
     if mime_type is not None and not isinstance(mime_type, str):
         raise InvalidInput(f"{name}.mime_type must be text such as image/png")
-    return Image(data=_bytes(name, data), mime_type=mime_type or "image/png", metadata=item.get("metadata"))
+    return Image(
+        data=_bytes(name, data), mime_type=mime_type or "image/png", metadata=item.get("metadata")
+    )
 
 
 def _bytes(name: str, data: str) -> bytes:
@@ -253,8 +313,13 @@ def _illustrated(made: Sequence[tuple[Context, Entry]]) -> list[Entry]:
         pictures = [_picture(image) for image in context.images]
         for place, picture in enumerate(pictures):
             if len(picture["data"]) > room:
-                pictures[place] = Picture(mime_type=picture["mime_type"], omitted=(
-                    f"{len(context.images[place].data):,} bytes; call get_context_by_ids with {context.id} to get them"))
+                pictures[place] = Picture(
+                    mime_type=picture["mime_type"],
+                    omitted=(
+                        f"{len(context.images[place].data):,} bytes; call get_context_by_ids with "
+                        f"{context.id} to get them"
+                    ),
+                )
             else:
                 room -= len(picture["data"])
         if pictures:
@@ -292,19 +357,48 @@ def statistics(db: Database) -> StatisticsReply:
     shelf, file = db.contexts.statistics(), db.stats()
     total = shelf.contexts
     return StatisticsReply(
-        total_entries=total, by_source=dict(shelf.by_source), by_content_type=dict(shelf.by_content_type),
-        total_images=shelf.images, unique_tags=shelf.tags, database_size_mb=round(file.bytes / 2**20, 2),
-        total_threads=shelf.threads, avg_entries_per_thread=round(total / shelf.threads, 2) if total else 0.0,
-        most_active_threads=[{"thread_id": name, "count": count} for name, count in shelf.most_active_threads],
+        total_entries=total,
+        by_source=dict(shelf.by_source),
+        by_content_type=dict(shelf.by_content_type),
+        total_images=shelf.images,
+        unique_tags=shelf.tags,
+        database_size_mb=round(file.bytes / 2**20, 2),
+        total_threads=shelf.threads,
+        avg_entries_per_thread=round(total / shelf.threads, 2) if total else 0.0,
+        most_active_threads=[
+            {"thread_id": name, "count": count} for name, count in shelf.most_active_threads
+        ],
         top_tags=[{"tag": tag, "count": count} for tag, count in shelf.top_tags],
-        backend="sqlite", connection_metrics={"read_only": db.read_only, "busy_timeout_seconds": db.config.busy_timeout},
-        semantic_search={**_available(shelf, "vector"), "model": file.model, "dimensions": file.dimension,
-                         "context_count": total, "embedding_count": shelf.embedded, "chunk_count": shelf.chunks,
-                         "coverage_percentage": round(100 * shelf.embedded / total, 2) if total else 0.0},
-        fts={"enabled": True, "available": True, "engine": "fts5", "language": db.config.language, "indexed_entries": total},
-        chunking={"enabled": True, "available": True, "chunk_size": file.chunk_size, "chunk_overlap": file.chunk_overlap,
-                  "aggregation": "max"},
-        reranking={**_available(shelf, "rerank"), "enabled": db.config.rerank_contexts})
+        backend="sqlite",
+        connection_metrics={
+            "read_only": db.read_only,
+            "busy_timeout_seconds": db.config.busy_timeout,
+        },
+        semantic_search={
+            **_available(shelf, "vector"),
+            "model": file.model,
+            "dimensions": file.dimension,
+            "context_count": total,
+            "embedding_count": shelf.embedded,
+            "chunk_count": shelf.chunks,
+            "coverage_percentage": round(100 * shelf.embedded / total, 2) if total else 0.0,
+        },
+        fts={
+            "enabled": True,
+            "available": True,
+            "engine": "fts5",
+            "language": db.config.language,
+            "indexed_entries": total,
+        },
+        chunking={
+            "enabled": True,
+            "available": True,
+            "chunk_size": file.chunk_size,
+            "chunk_overlap": file.chunk_overlap,
+            "aggregation": "max",
+        },
+        reranking={**_available(shelf, "rerank"), "enabled": db.config.rerank_contexts},
+    )
 
 
 def _available(shelf: ContextStats, leg: str) -> dict[str, Any]:

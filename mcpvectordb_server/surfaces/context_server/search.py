@@ -1,4 +1,6 @@
-"""The tools of context_server that read: lists, statistics, and searches by words, by meaning and by both."""
+"""The tools of context_server that read: lists, statistics, and searches by words, by meaning and
+by both.
+"""
 
 from __future__ import annotations
 
@@ -61,96 +63,212 @@ class ThreadsReply(TypedDict, total=False):
     truncated: str
 
 
-def search_context(db: Database, *, thread_id: InThread = None, source: BySource = None, tags: WithTags = None,
-                   content_type: OfType = None, metadata: Equal = None, metadata_filters: Filters = None,
-                   start_date: Since = None, end_date: Until = None, limit: PageSize = 30, offset: Offset = 0,
-                   include_images: IncludeImages = False, explain_query: Explain = False) -> SearchReply:
+def search_context(
+    db: Database,
+    *,
+    thread_id: InThread = None,
+    source: BySource = None,
+    tags: WithTags = None,
+    content_type: OfType = None,
+    metadata: Equal = None,
+    metadata_filters: Filters = None,
+    start_date: Since = None,
+    end_date: Until = None,
+    limit: PageSize = 30,
+    offset: Offset = 0,
+    include_images: IncludeImages = False,
+    explain_query: Explain = False,
+) -> SearchReply:
     """List the entries that fulfil all filters, newest first, with the beginning of each text.
 
     Use this to see what is there or to go through a thread; to find something by what it says use
     `hybrid_search_context`. `get_context_by_ids` returns whole texts.
     """
-    asked = wanted(db, thread_id=thread_id, source=source, tags=tags, content_type=content_type, start_date=start_date,
-                   end_date=end_date, metadata=metadata, metadata_filters=metadata_filters)
+    asked = wanted(
+        db,
+        thread_id=thread_id,
+        source=source,
+        tags=tags,
+        content_type=content_type,
+        start_date=start_date,
+        end_date=end_date,
+        metadata=metadata,
+        metadata_filters=metadata_filters,
+    )
     if asked.problems:
         return SearchReply(results=[], count=0, **_refused(asked))
-    page = db.contexts.browse(limit=limit, offset=offset, images=include_images, explain=explain_query, **asked.which)
+    page = db.contexts.browse(
+        limit=limit, offset=offset, images=include_images, explain=explain_query, **asked.which
+    )
     reply = SearchReply(results=replies.previews(page), count=len(page))
     if page.explained:
         reply["stats"] = replies.stats(page.explained, asked.on_metadata)
     return reply
 
 
-def get_context_by_ids(db: Database, *, context_ids: Annotated[Ids, "Ids that a search or a store returned"],
-                       include_images: IncludeImages = True) -> list[replies.Entry]:
+def get_context_by_ids(
+    db: Database,
+    *,
+    context_ids: Annotated[Ids, "Ids that a search or a store returned"],
+    include_images: IncludeImages = True,
+) -> list[replies.Entry]:
     """Return entries with their whole text and their images, newest first.
 
     Use this after a search. Ids that do not exist are left out.
     """
-    return [replies.whole(each) for each in db.contexts.get(possible(context_ids), images=include_images)]
+    return [
+        replies.whole(each)
+        for each in db.contexts.get(possible(context_ids), images=include_images)
+    ]
 
 
 def list_threads(db: Database) -> ThreadsReply:
-    """List all threads with the number of their entries and the times of the first and the last, newest first.
+    """List all threads with the number of their entries and the times of the first and the last,
+    newest first.
 
     Use this to learn which threads there are before narrowing a search by one.
     """
-    threads = [Thread(thread_id=each.name, entry_count=each.contexts, source_types=each.sources,
-                      multimodal_count=each.multimodal, first_entry=each.first_at, last_entry=each.last_at,
-                      last_id=each.last_id) for each in db.contexts.threads()]
+    threads = [
+        Thread(
+            thread_id=each.name,
+            entry_count=each.contexts,
+            source_types=each.sources,
+            multimodal_count=each.multimodal,
+            first_entry=each.first_at,
+            last_entry=each.last_at,
+            last_id=each.last_id,
+        )
+        for each in db.contexts.threads()
+    ]
     return ThreadsReply(threads=threads, total_threads=len(threads))
 
 
 def get_statistics(db: Database) -> StatisticsReply:
-    """Tell how many entries, threads, tags and images there are, how large the file is, and which searches are available."""
+    """Tell how many entries, threads, tags and images there are, how large the file is, and which
+    searches are available.
+    """
     return replies.statistics(db)
 
 
 def semantic_search_context(
-        db: Database, *, query: Query, limit: PageSize = 5, offset: Offset = 0, thread_id: InThread = None,
-        source: BySource = None, tags: WithTags = None, content_type: OfType = None, start_date: Since = None,
-        end_date: Until = None, metadata: Equal = None, metadata_filters: Filters = None,
-        include_images: IncludeImages = False, explain_query: Explain = False) -> SemanticReply:
-    """Find the entries whose meaning is nearest to a question or description, whatever words they use.
+    db: Database,
+    *,
+    query: Query,
+    limit: PageSize = 5,
+    offset: Offset = 0,
+    thread_id: InThread = None,
+    source: BySource = None,
+    tags: WithTags = None,
+    content_type: OfType = None,
+    start_date: Since = None,
+    end_date: Until = None,
+    metadata: Equal = None,
+    metadata_filters: Filters = None,
+    include_images: IncludeImages = False,
+    explain_query: Explain = False,
+) -> SemanticReply:
+    """Find the entries whose meaning is nearest to a question or description, whatever words they
+    use.
 
-    Use `hybrid_search_context` unless only meaning should count. The filters apply before the ranking.
+    Use `hybrid_search_context` unless only meaning should count. The filters apply before the
+    ranking.
     """
-    asked = wanted(db, thread_id=thread_id, source=source, tags=tags, content_type=content_type, start_date=start_date,
-                   end_date=end_date, metadata=metadata, metadata_filters=metadata_filters)
+    asked = wanted(
+        db,
+        thread_id=thread_id,
+        source=source,
+        tags=tags,
+        content_type=content_type,
+        start_date=start_date,
+        end_date=end_date,
+        metadata=metadata,
+        metadata_filters=metadata_filters,
+    )
     _not_blank(query)
     if asked.problems:
-        return SemanticReply(query=query, results=[], count=0, model=db.contexts.model(), **_refused(asked))
-    found = db.contexts.search(query, mode="vector", limit=limit, offset=offset, images=include_images,
-                               explain=explain_query, rerank=db.config.rerank_contexts, **asked.which)
+        return SemanticReply(
+            query=query, results=[], count=0, model=db.contexts.model(), **_refused(asked)
+        )
+    found = db.contexts.search(
+        query,
+        mode="vector",
+        limit=limit,
+        offset=offset,
+        images=include_images,
+        explain=explain_query,
+        rerank=db.config.rerank_contexts,
+        **asked.which,
+    )
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
-    reply = SemanticReply(query=query, results=replies.hits(found, ["semantic"]), count=len(found), model=db.contexts.model())
+    reply = SemanticReply(
+        query=query,
+        results=replies.hits(found, ["semantic"]),
+        count=len(found),
+        model=db.contexts.model(),
+    )
     if found.explained:
         reply["stats"] = replies.stats(found.explained, asked.in_all)
     return reply
 
 
 def fts_search_context(
-        db: Database, *, query: Query,
-        mode: Annotated[Literal["match", "prefix", "phrase", "boolean"], (
-            "match: all words, or any if none has all; prefix: beginnings of words; phrase: the words in this order; "
-            "boolean: AND, OR, NOT, parentheses and \"phrases\"")] = "match",
-        limit: PageSize = 5, offset: Offset = 0, thread_id: InThread = None, source: BySource = None, tags: WithTags = None,
-        content_type: OfType = None, start_date: Since = None, end_date: Until = None, metadata: Equal = None,
-        metadata_filters: Filters = None, highlight: Annotated[bool, "Return texts with <mark> around what was found"] = False,
-        include_images: IncludeImages = False, explain_query: Explain = False) -> FtsReply:
+    db: Database,
+    *,
+    query: Query,
+    mode: Annotated[
+        Literal["match", "prefix", "phrase", "boolean"],
+        (
+            "match: all words, or any if none has all; prefix: beginnings of words; phrase: the "
+            "words in this order; "
+            'boolean: AND, OR, NOT, parentheses and "phrases"'
+        ),
+    ] = "match",
+    limit: PageSize = 5,
+    offset: Offset = 0,
+    thread_id: InThread = None,
+    source: BySource = None,
+    tags: WithTags = None,
+    content_type: OfType = None,
+    start_date: Since = None,
+    end_date: Until = None,
+    metadata: Equal = None,
+    metadata_filters: Filters = None,
+    highlight: Annotated[bool, "Return texts with <mark> around what was found"] = False,
+    include_images: IncludeImages = False,
+    explain_query: Explain = False,
+) -> FtsReply:
     """Find the entries that have certain words: names, codes, error messages, exact phrases.
 
     Use `hybrid_search_context` for questions. The filters apply before the ranking.
     """
-    asked = wanted(db, thread_id=thread_id, source=source, tags=tags, content_type=content_type, start_date=start_date,
-                   end_date=end_date, metadata=metadata, metadata_filters=metadata_filters)
+    asked = wanted(
+        db,
+        thread_id=thread_id,
+        source=source,
+        tags=tags,
+        content_type=content_type,
+        start_date=start_date,
+        end_date=end_date,
+        metadata=metadata,
+        metadata_filters=metadata_filters,
+    )
     _not_blank(query)
     reply = FtsReply(query=query, mode=mode, results=[], count=0, language=db.config.language)
     if asked.problems:
         return FtsReply(**reply, **_refused(asked, explain=explain_query))
-    found = db.contexts.search(query, mode="text", words=mode, limit=limit, offset=offset, images=include_images,
-                               highlight=highlight, explain=explain_query, rerank=db.config.rerank_contexts, **asked.which)
+    found = db.contexts.search(
+        query,
+        mode="text",
+        words=mode,
+        limit=limit,
+        offset=offset,
+        images=include_images,
+        highlight=highlight,
+        explain=explain_query,
+        rerank=db.config.rerank_contexts,
+        **asked.which,
+    )
     reply["results"], reply["count"] = replies.hits(found, ["fts"]), len(found)
     if note := found.note or found.reasons.get("text"):
         reply["note"] = note
@@ -160,36 +278,82 @@ def fts_search_context(
 
 
 def hybrid_search_context(
-        db: Database, *, query: Query, limit: PageSize = 5, offset: Offset = 0,
-        search_modes: Annotated[list[Literal["fts", "semantic"]] | None, Field(min_length=1), (
-            "By words (fts), by meaning (semantic), or both")] = None,
-        fusion_method: Annotated[Literal["rrf"], "Reciprocal rank fusion"] = "rrf",
-        rrf_k: Annotated[int, Field(ge=1, le=1000), "The larger, the less the first ranks of each mode stand out"] = 60,
-        thread_id: InThread = None, source: BySource = None, tags: WithTags = None, content_type: OfType = None,
-        start_date: Since = None, end_date: Until = None, metadata: Equal = None, metadata_filters: Filters = None,
-        include_images: IncludeImages = False, explain_query: Explain = False) -> HybridReply:
+    db: Database,
+    *,
+    query: Query,
+    limit: PageSize = 5,
+    offset: Offset = 0,
+    search_modes: Annotated[
+        list[Literal["fts", "semantic"]] | None,
+        Field(min_length=1),
+        ("By words (fts), by meaning (semantic), or both"),
+    ] = None,
+    fusion_method: Annotated[Literal["rrf"], "Reciprocal rank fusion"] = "rrf",
+    rrf_k: Annotated[
+        int, Field(ge=1, le=1000), "The larger, the less the first ranks of each mode stand out"
+    ] = 60,
+    thread_id: InThread = None,
+    source: BySource = None,
+    tags: WithTags = None,
+    content_type: OfType = None,
+    start_date: Since = None,
+    end_date: Until = None,
+    metadata: Equal = None,
+    metadata_filters: Filters = None,
+    include_images: IncludeImages = False,
+    explain_query: Explain = False,
+) -> HybridReply:
     """Find the entries that answer a question best, by words and by meaning together.
 
-    Use this first whenever something may have been remembered. The filters apply before the ranking. `scores` tells why
-    each entry was found.
+    Use this first whenever something may have been remembered. The filters apply before the
+    ranking. `scores` tells why each entry was found.
     """
-    asked = wanted(db, thread_id=thread_id, source=source, tags=tags, content_type=content_type, start_date=start_date,
-                   end_date=end_date, metadata=metadata, metadata_filters=metadata_filters)
+    asked = wanted(
+        db,
+        thread_id=thread_id,
+        source=source,
+        tags=tags,
+        content_type=content_type,
+        start_date=start_date,
+        end_date=end_date,
+        metadata=metadata,
+        metadata_filters=metadata_filters,
+    )
     _not_blank(query)
-    reply = HybridReply(query=query, results=[], count=0, fusion_method=fusion_method, search_modes_used=[], fts_count=0,
-                        semantic_count=0)
+    reply = HybridReply(
+        query=query,
+        results=[],
+        count=0,
+        fusion_method=fusion_method,
+        search_modes_used=[],
+        fts_count=0,
+        semantic_count=0,
+    )
     if asked.problems:
         return HybridReply(**reply, **_refused(asked))
     modes = {_LEGS[each] for each in search_modes or _LEGS}
-    found = db.contexts.search(query, mode=modes.pop() if len(modes) == 1 else "hybrid", limit=limit, offset=offset,
-                               rrf_k=rrf_k, images=include_images, explain=explain_query,
-                               rerank=db.config.rerank_contexts, **asked.which)
+    found = db.contexts.search(
+        query,
+        mode=modes.pop() if len(modes) == 1 else "hybrid",
+        limit=limit,
+        offset=offset,
+        rrf_k=rrf_k,
+        images=include_images,
+        explain=explain_query,
+        rerank=db.config.rerank_contexts,
+        **asked.which,
+    )
     used = [name for name, leg in _LEGS.items() if leg in found.legs]
     reason = _unavailable(db, found.reasons)
     if reason and not used:
         raise ModelMissing(f"No search mode is available: {reason}")
-    reply |= HybridReply(results=replies.hits(found, ["fts", "semantic"]), count=len(found), search_modes_used=used,
-                         fts_count=found.counts["text"], semantic_count=found.counts["vector"])
+    reply |= HybridReply(
+        results=replies.hits(found, ["fts", "semantic"]),
+        count=len(found),
+        search_modes_used=used,
+        fts_count=found.counts["text"],
+        semantic_count=found.counts["vector"],
+    )
     if reason or found.note:
         reply["note"] = f"not searched by meaning: {reason}" if reason else found.note
     if found.explained:
@@ -198,11 +362,20 @@ def hybrid_search_context(
 
 
 def _refused(asked: Wanted, *, explain: bool = False) -> replies.Refusal:
-    """The part of a reply that says that filters cannot be used; the only failure of these tools that is no error."""
-    refusal = replies.Refusal(error="Metadata filter validation failed", validation_errors=asked.problems)
+    """The part of a reply that says that filters cannot be used; the only failure of these tools
+    that is no error.
+    """
+    refusal = replies.Refusal(
+        error="Metadata filter validation failed", validation_errors=asked.problems
+    )
     if explain:
-        refusal["stats"] = {"execution_time_ms": 0.0, "filters_applied": 0, "rows_returned": 0, "backend": "sqlite",
-                            "query_plan": ""}
+        refusal["stats"] = {
+            "execution_time_ms": 0.0,
+            "filters_applied": 0,
+            "rows_returned": 0,
+            "backend": "sqlite",
+            "query_plan": "",
+        }
     return refusal
 
 

@@ -1,4 +1,6 @@
-"""The surface qmd: a knowledge base of Markdown files in collections, as its specification 1.0.0 has it."""
+"""The surface qmd: a knowledge base of Markdown files in collections, as its specification 1.0.0
+has it.
+"""
 
 from __future__ import annotations
 
@@ -83,58 +85,90 @@ Limit = Annotated[int, "Maximum number of results (default: 10)"]
 Only = Annotated[str | None, "Only this collection, by its name"]
 
 
-def search(db: Database, *, query: Annotated[str, "Words to look for; \"a phrase\" must stand together, -word must not occur"],
-           limit: Limit = 10, minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
-           collection: Only = None) -> Annotated[Reply, FoundReply]:
+def search(
+    db: Database,
+    *,
+    query: Annotated[
+        str, 'Words to look for; "a phrase" must stand together, -word must not occur'
+    ],
+    limit: Limit = 10,
+    minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
+    collection: Only = None,
+) -> Annotated[Reply, FoundReply]:
     """Find documents that have all given words, anywhere in title, text or path. Fast.
 
-    Use this for names, codes and a few telling words; each may be the beginning of a longer one. For whole questions use
-    `vsearch` or `query`. Each result quotes the line that fits best with its neighbours and their line numbers.
+    Use this for names, codes and a few telling words; each may be the beginning of a longer one.
+    For whole questions use `vsearch` or `query`. Each result quotes the line that fits best with
+    its neighbours and their line numbers.
     """
     found = _asked(db, query, limit, collection, "text")
     hits = [hit for hit in found if hit.score >= minScore]
     return _reply(query, [_found(db, hit, query, whole=True) for hit in hits])
 
 
-def vsearch(db: Database, *, query: Annotated[str, "What to look for, in natural language"], limit: Limit = 10,
-            minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0.3)"] = 0.3,
-            collection: Only = None) -> Annotated[Reply, FoundReply]:
+def vsearch(
+    db: Database,
+    *,
+    query: Annotated[str, "What to look for, in natural language"],
+    limit: Limit = 10,
+    minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0.3)"] = 0.3,
+    collection: Only = None,
+) -> Annotated[Reply, FoundReply]:
     """Find documents by meaning, also where they share no word with the query.
 
-    Use this for questions and descriptions; for exact words use `search`. Needs embeddings: `status` shows if there are any.
+    Use this for questions and descriptions; for exact words use `search`. Needs embeddings:
+    `status` shows if there are any.
     """
     found = _asked(db, query, limit, collection, "vector")
     if reason := found.reasons.get("vector"):
-        raise ModelMissing(f"Meaning cannot be searched: {reason}" if db.documents.coverage().embedded else
-                           "Vector index not found. Run 'qmd embed' first to create embeddings.")
+        raise ModelMissing(
+            f"Meaning cannot be searched: {reason}"
+            if db.documents.coverage().embedded
+            else "Vector index not found. Run 'qmd embed' first to create embeddings."
+        )
     hits = [hit for hit in found if hit.score >= minScore]
     return _reply(query, [_found(db, hit, query) for hit in hits], found.verdict)
 
 
-def query(db: Database, *, query: Annotated[str, "What to look for, in natural language"], limit: Limit = 10,
-          minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
-          collection: Only = None) -> Annotated[Reply, QueryReply]:
-    """Find documents as well as possible: by words and meaning, by what the first results have in common, read again.
+def query(
+    db: Database,
+    *,
+    query: Annotated[str, "What to look for, in natural language"],
+    limit: Limit = 10,
+    minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
+    collection: Only = None,
+) -> Annotated[Reply, QueryReply]:
+    """Find documents as well as possible: by words and meaning, by what the first results have in
+    common, read again.
 
-    Use this when it matters; it takes a second or more. The end of the reply says which steps were taken: without
-    embeddings it goes by words only, without the reranking model by ranks. Scores are made of ranks: compare them within
-    this reply only.
+    Use this when it matters; it takes a second or more. The end of the reply says which steps were
+    taken: without embeddings it goes by words only, without the reranking model by ranks. Scores
+    are made of ranks: compare them within this reply only.
     """
     found = _asked(db, query, limit, collection, "hybrid")
     items = [item for hit in found if (item := _found(db, hit, query))["score"] >= minScore]
     reply = _reply(query, items, found.verdict)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
-    return Reply(content=(*reply.content, Text(text=_steps(found))), structured={"results": items, **extra})
+    return Reply(
+        content=(*reply.content, Text(text=_steps(found))), structured={"results": items, **extra}
+    )
 
 
-def get(db: Database, *, file: Annotated[str, "Path, end of a path, or docid (#abc123), as in results; file.md:100 starts at "
-                                              "line 100"],
-        fromLine: Annotated[int | None, "Start at this line (1-indexed)"] = None,
-        maxLines: Annotated[int | None, "Maximum number of lines"] = None,
-        lineNumbers: Annotated[bool, "Put its number before every line: 'N: content'"] = False) -> Reply:
+def get(
+    db: Database,
+    *,
+    file: Annotated[
+        str,
+        "Path, end of a path, or docid (#abc123), as in results; file.md:100 starts at line 100",
+    ],
+    fromLine: Annotated[int | None, "Start at this line (1-indexed)"] = None,
+    maxLines: Annotated[int | None, "Maximum number of lines"] = None,
+    lineNumbers: Annotated[bool, "Put its number before every line: 'N: content'"] = False,
+) -> Reply:
     """Read one document, or a part of it, by its path or docid.
 
-    Use this after a search, with the `file` or `docid` of a result. A name that is not known is answered with similar ones.
+    Use this after a search, with the `file` or `docid` of a result. A name that is not known is
+    answered with similar ones.
     """
     place = _place(db, file)
     line = place.line if place.line is not None else fromLine
@@ -143,13 +177,18 @@ def get(db: Database, *, file: Annotated[str, "Path, end of a path, or docid (#a
     return Reply(content=(_resource(db, place.document, _fitting(body, max(1, line or 1))),))
 
 
-def multi_get(db: Database, *, pattern: Annotated[str, "Glob pattern (journals/2025-05*.md), or names with commas between"],
-              maxLines: Annotated[int | None, "Maximum number of lines of each document"] = None,
-              maxBytes: Annotated[int, "Skip documents larger than this (default: 10240)"] = 10240,
-              lineNumbers: Annotated[bool, "Put its number before every line: 'N: content'"] = False) -> Reply:
+def multi_get(
+    db: Database,
+    *,
+    pattern: Annotated[str, "Glob pattern (journals/2025-05*.md), or names with commas between"],
+    maxLines: Annotated[int | None, "Maximum number of lines of each document"] = None,
+    maxBytes: Annotated[int, "Skip documents larger than this (default: 10240)"] = 10240,
+    lineNumbers: Annotated[bool, "Put its number before every line: 'N: content'"] = False,
+) -> Reply:
     """Read several documents at once, by a pattern or a list of names.
 
-    Use this when you know which documents you need. Those that are too large are named and left out: read them with `get`.
+    Use this when you know which documents you need. Those that are too large are named and left
+    out: read them with `get`.
     """
     _not_negative("maxLines", maxLines)
     documents, missing = _chosen(db, pattern)
@@ -157,41 +196,81 @@ def multi_get(db: Database, *, pattern: Annotated[str, "Glob pattern (journals/2
         raise NotFound("\n\n".join(missing) or f"No files matched pattern: {pattern}")
     sizes = {each.id: db.documents.text_bytes(each.id) for each in documents}
     notices = [Text(text="\n\n".join(missing))] if missing else []
-    notices += [Text(text=_too_large(each, sizes[each.id])) for each in documents if sizes[each.id] > maxBytes]
+    notices += [
+        Text(text=_too_large(each, sizes[each.id]))
+        for each in documents
+        if sizes[each.id] > maxBytes
+    ]
     resources: list[Resource] = []
     small = [each for each in documents if sizes[each.id] <= maxBytes]
     for number, document in enumerate(small):
         if sum(len(each.text) for each in resources) > MAX_REPLY:
-            notices.append(Text(text=f"[SKIPPED: {len(small) - number} more files, to keep this reply short. Ask for fewer.]"))
+            notices.append(
+                Text(
+                    text=f"[SKIPPED: {len(small) - number} more files, to keep this reply short. "
+                    f"Ask for fewer.]"
+                )
+            )
             break
         text = db.documents.text(document.id)
         left_out = 0 if maxLines is None else max(0, len(_lines(text)) - maxLines)
         body = _part(text, None, maxLines, lineNumbers)
-        resources.append(_resource(db, document, body + (f"\n\n[... truncated {left_out} more lines]" if left_out else "")))
+        resources.append(
+            _resource(
+                db,
+                document,
+                body + (f"\n\n[... truncated {left_out} more lines]" if left_out else ""),
+            )
+        )
     return Reply(content=(*notices, *resources))
 
 
 def status(db: Database) -> Annotated[Reply, StatusReply]:
-    """Show the collections, how many documents they have, and whether they can be searched by meaning."""
+    """Show the collections, how many documents they have, and whether they can be searched by
+    meaning.
+    """
     coverage = db.documents.coverage()
     libraries = db.documents.libraries()
-    collections = sorted((_collection(db, each) for each in libraries), key=lambda each: each["lastUpdated"], reverse=True)
+    collections = sorted(
+        (_collection(db, each) for each in libraries),
+        key=lambda each: each["lastUpdated"],
+        reverse=True,
+    )
     total = sum(each["documents"] for each in collections)
-    lines = ["QMD Index Status:", f"  Total documents: {total}", f"  Needs embedding: {coverage.waiting}",
-             f"  Vector index: {'yes' if coverage.embedded else 'no'}", f"  Collections: {len(collections)}"]
-    lines += [f"    - {each['path'] or each['name']} ({each['documents']} docs)" for each in collections]
-    return Reply(content=(Text(text="\n".join(lines)),), structured={
-        "totalDocuments": total, "needsEmbedding": coverage.waiting, "hasVectorIndex": coverage.embedded > 0,
-        "collections": collections})
+    lines = [
+        "QMD Index Status:",
+        f"  Total documents: {total}",
+        f"  Needs embedding: {coverage.waiting}",
+        f"  Vector index: {'yes' if coverage.embedded else 'no'}",
+        f"  Collections: {len(collections)}",
+    ]
+    lines += [
+        f"    - {each['path'] or each['name']} ({each['documents']} docs)" for each in collections
+    ]
+    return Reply(
+        content=(Text(text="\n".join(lines)),),
+        structured={
+            "totalDocuments": total,
+            "needsEmbedding": coverage.waiting,
+            "hasVectorIndex": coverage.embedded > 0,
+            "collections": collections,
+        },
+    )
 
 
 def read(db: Database, path: str) -> str:
-    """What `qmd://path` gives: the document with line numbers, or a text that says that there is none."""
+    """What `qmd://path` gives: the document with line numbers, or a text that says that there is
+    none.
+    """
     try:
         place = _place(db, path)
     except NotFound as error:
         return str(error)
-    return _with_context(db, place.document, _part(db.documents.text(place.document.id), place.line, place.lines, True))
+    return _with_context(
+        db,
+        place.document,
+        _part(db.documents.text(place.document.id), place.line, place.lines, True),
+    )
 
 
 def failure(tool: str, error: MCPVectorDBError) -> Reply:
@@ -202,9 +281,13 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
 # Searching
 
 
-def _asked(db: Database, query: str, limit: int, collection: str | None, mode: str) -> Results[Chunk]:
+def _asked(
+    db: Database, query: str, limit: int, collection: str | None, mode: str
+) -> Results[Chunk]:
     if not 0 <= limit <= MOST_RESULTS:
-        raise InvalidInput(f"limit must be 0 to {MOST_RESULTS}, not {limit}: more would not fit into a reply")
+        raise InvalidInput(
+            f"limit must be 0 to {MOST_RESULTS}, not {limit}: more would not fit into a reply"
+        )
     if not query.strip():
         return Results(hits=(), legs=())
     return db.documents.query(query, mode=mode, library=collection or None, limit=limit)
@@ -212,8 +295,14 @@ def _asked(db: Database, query: str, limit: int, collection: str | None, mode: s
 
 def _found(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> Found:
     document = hit.item.document
-    return Found(docid=f"#{document.hash[:6]}", file=document.path, title=_title(document), score=_percent(hit.score) / 100,
-                 context=_context(db, document), snippet=db.documents.snippet(hit.item, query, whole=whole))
+    return Found(
+        docid=f"#{document.hash[:6]}",
+        file=document.path,
+        title=_title(document),
+        score=_percent(hit.score) / 100,
+        context=_context(db, document),
+        snippet=db.documents.snippet(hit.item, query, whole=whole),
+    )
 
 
 def _percent(score: float) -> int:
@@ -222,20 +311,37 @@ def _percent(score: float) -> int:
 
 def _reply(query: str, items: list[Found], verdict: str = "") -> Reply:
     if not items:
-        return Reply(content=(Text(text=f'No results found for "{query}"'),), structured={"results": []})
+        return Reply(
+            content=(Text(text=f'No results found for "{query}"'),), structured={"results": []}
+        )
     head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
-    lines = [f"{each['docid']} {_percent(each['score'])}% {each['file']} - {each['title']}" for each in items]
+    lines = [
+        f"{each['docid']} {_percent(each['score'])}% {each['file']} - {each['title']}"
+        for each in items
+    ]
     told = ["", verdict] if verdict else []
-    return Reply(content=(Text(text="\n".join([head, "", *lines, *told])),), structured={"results": items})
+    return Reply(
+        content=(Text(text="\n".join([head, "", *lines, *told])),), structured={"results": items}
+    )
 
 
-_STEPS = {"text": "by words", "vector": "by meaning", "expansion": "for what the first results have in common",
-          "rerank": "by reading the best passages again", "common words": "by common words"}
+_STEPS = {
+    "text": "by words",
+    "vector": "by meaning",
+    "expansion": "for what the first results have in common",
+    "rerank": "by reading the best passages again",
+    "common words": "by common words",
+}
 
 
 def _steps(found: Results[Chunk]) -> str:
     taken = ", ".join(_STEPS[leg] for leg in found.legs) or "not at all"
-    return "\n".join([f"Searched {taken}.", *(f"Not {_STEPS[leg]}: {reason}." for leg, reason in found.reasons.items())])
+    return "\n".join(
+        [
+            f"Searched {taken}.",
+            *(f"Not {_STEPS[leg]}: {reason}." for leg, reason in found.reasons.items()),
+        ]
+    )
 
 
 # Reading
@@ -258,11 +364,15 @@ def _place(db: Database, name: str, *, suggest: bool = True) -> Place:
 
 def _not_found(name: str, paths: list[str]) -> str:
     similar = "".join(f"\n  - {path}" for path in paths)
-    return f"Document not found: {name}" + (f"\n\nDid you mean one of these?{similar}" if similar else "")
+    return f"Document not found: {name}" + (
+        f"\n\nDid you mean one of these?{similar}" if similar else ""
+    )
 
 
 def _chosen(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
-    """The documents that a pattern or a list of names means, each once, and what to say about names that nothing has."""
+    """The documents that a pattern or a list of names means, each once, and what to say about names
+    that nothing has.
+    """
     if not pattern.strip():
         raise InvalidInput("pattern must not be blank")
     is_glob = any(sign in pattern for sign in "*?[{")
@@ -272,7 +382,9 @@ def _chosen(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
     if len(names) > MOST_NAMES:
         if is_glob:
             return [], []
-        raise InvalidInput(f"pattern lists {len(names):,} names; at most {MOST_NAMES} are read at once")
+        raise InvalidInput(
+            f"pattern lists {len(names):,} names; at most {MOST_NAMES} are read at once"
+        )
     chosen: dict[str, Document] = {}
     missing: list[str] = []
     for name in names:
@@ -285,8 +397,10 @@ def _chosen(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
 
 
 def _too_large(document: Document, size: int) -> str:
-    return (f"[SKIPPED: {document.path} - File too large ({math.floor(size / 1024 + 0.5)}KB). "
-            f"Use 'qmd get' with file=\"{document.path}\" to retrieve.]")
+    return (
+        f"[SKIPPED: {document.path} - File too large ({math.floor(size / 1024 + 0.5)}KB). "
+        f"Use 'qmd get' with file=\"{document.path}\" to retrieve.]"
+    )
 
 
 def _lines(text: str) -> list[str]:
@@ -299,8 +413,11 @@ def _part(text: str, line: int | None, most: int | None, numbers: bool) -> str:
     if line is None and most is None and not numbers:
         return text
     first = max(1, line or 1)
-    chosen = _lines(text)[first - 1:][:most]
-    return "\n".join(f"{number}: {each.rstrip()}" if numbers else each for number, each in enumerate(chosen, first))
+    chosen = _lines(text)[first - 1 :][:most]
+    return "\n".join(
+        f"{number}: {each.rstrip()}" if numbers else each
+        for number, each in enumerate(chosen, first)
+    )
 
 
 def _fitting(body: str, first: int) -> str:
@@ -309,12 +426,19 @@ def _fitting(body: str, first: int) -> str:
         return body
     kept = body[:_ROOM].rpartition("\n")[0] or body[:_ROOM]
     after = kept.count("\n") + 1
-    return f"{kept}\n\n[... {body.count(chr(10)) + 1 - after} more lines; ask again with fromLine={first + after}]"
+    return (
+        f"{kept}\n\n[... {body.count(chr(10)) + 1 - after} more lines; ask again with "
+        f"fromLine={first + after}]"
+    )
 
 
 def _resource(db: Database, document: Document, body: str) -> Resource:
-    return Resource(uri=SCHEME + _encoded(document.path), name=document.path, title=_title(document),
-                    text=_with_context(db, document, body))
+    return Resource(
+        uri=SCHEME + _encoded(document.path),
+        name=document.path,
+        title=_title(document),
+        text=_with_context(db, document, body),
+    )
 
 
 def _encoded(path: str) -> str:
@@ -339,9 +463,16 @@ def _title(document: Document) -> str:
 
 def _collection(db: Database, library: Library) -> Collection:
     newest = db.documents.browse(library=library.name, limit=1)
-    updated = datetime.fromisoformat(newest[0].created_at if newest else library.created_at).astimezone(UTC)
-    return Collection(name=library.name, path=library.root, pattern=library.pattern, documents=library.documents,
-                      lastUpdated=f"{updated.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z")
+    updated = datetime.fromisoformat(
+        newest[0].created_at if newest else library.created_at
+    ).astimezone(UTC)
+    return Collection(
+        name=library.name,
+        path=library.root,
+        pattern=library.pattern,
+        documents=library.documents,
+        lastUpdated=f"{updated.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z",
+    )
 
 
 def _not_negative(name: str, value: int | None) -> int | None:
@@ -357,16 +488,57 @@ SURFACE = Surface(
     version=VERSION,
     instructions=INSTRUCTIONS,
     tools=(
-        Tool(function=search, title="Search by words", hints=_READS, more="lower limit, or raise minScore"),
-        Tool(function=vsearch, title="Search by meaning", hints=_READS, more="lower limit, or raise minScore"),
-        Tool(function=query, title="Search thoroughly", hints=_READS, more="lower limit, or raise minScore"),
-        Tool(function=get, title="Read a document", hints=_READS, more="ask for the rest with fromLine and maxLines"),
-        Tool(function=multi_get, title="Read several documents", hints=_READS, more="ask for fewer, or set maxLines"),
-        Tool(function=status, title="Index status", hints=_READS, more="search each collection by its name"),
+        Tool(
+            function=search,
+            title="Search by words",
+            hints=_READS,
+            more="lower limit, or raise minScore",
+        ),
+        Tool(
+            function=vsearch,
+            title="Search by meaning",
+            hints=_READS,
+            more="lower limit, or raise minScore",
+        ),
+        Tool(
+            function=query,
+            title="Search thoroughly",
+            hints=_READS,
+            more="lower limit, or raise minScore",
+        ),
+        Tool(
+            function=get,
+            title="Read a document",
+            hints=_READS,
+            more="ask for the rest with fromLine and maxLines",
+        ),
+        Tool(
+            function=multi_get,
+            title="Read several documents",
+            hints=_READS,
+            more="ask for fewer, or set maxLines",
+        ),
+        Tool(
+            function=status,
+            title="Index status",
+            hints=_READS,
+            more="search each collection by its name",
+        ),
     ),
     failure=failure,
     template=Template(
-        prefix=SCHEME, name="document", title="QMD Document",
-        description="A markdown document from your QMD knowledge base. Use search tools to discover documents.", read=read),
-    prompt=Prompt(name="query", title="Query guide", description="How to search this knowledge base effectively", text=GUIDE),
+        prefix=SCHEME,
+        name="document",
+        title="QMD Document",
+        description="A markdown document from your QMD knowledge base. Use search tools to "
+        "discover "
+        "documents.",
+        read=read,
+    ),
+    prompt=Prompt(
+        name="query",
+        title="Query guide",
+        description="How to search this knowledge base effectively",
+        text=GUIDE,
+    ),
 )

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb.bench.advice import FEWEST_QUERIES, SURE, WORTH, Tried, better, compared, comparison
+from mcpvectordb.bench.advice import (
+    FEWEST_QUERIES,
+    SURE,
+    WORTH,
+    Tried,
+    better,
+    compared,
+    comparison,
+)
 
 scores = st.lists(st.tuples(*[st.sampled_from([0.0, 0.25, 0.5, 1.0])] * 3), min_size=2, max_size=60)
 
@@ -31,24 +39,50 @@ def test_only_what_is_surely_better_is_preferred(rows: list[tuple[float, float, 
 
 
 def test_of_values_that_are_equally_good_the_nearest_is_preferred() -> None:
-    tried = [Tried(value=value, score=0.5, gain=gain, error=0.01) for value, gain in ((0.2, 0.05), (0.3, 0.045), (0.4, 0.02))]
+    tried = [
+        Tried(value=value, score=0.5, gain=gain, error=0.01)
+        for value, gain in ((0.2, 0.05), (0.3, 0.045), (0.4, 0.02))
+    ]
     assert better(0.6, tried) == tried[1]
 
 
 def test_nothing_is_concluded_from_a_few_queries() -> None:
-    few = comparison("rerank", "MRR@10", 0, {0: [0.0] * (FEWEST_QUERIES - 1), 1: [1.0] * (FEWEST_QUERIES - 1)})
+    few = comparison(
+        "rerank", "MRR@10", 0, {0: [0.0] * (FEWEST_QUERIES - 1), 1: [1.0] * (FEWEST_QUERIES - 1)}
+    )
     assert few.advised == 0
     assert few.advice.startswith("Reranking: leave it off.")
 
 
-@pytest.mark.parametrize(("setting", "current", "best", "sentence"), [
-    ("vector_weight", 0.6, 0.8, "0.8 instead of 0.6 (MRR@10 +1.000 ± 0.000), although these queries favour words: "
-                                "set MCPVECTORDB_VECTOR_WEIGHT=0.8."),
-    ("vector_weight", 0.6, 0.3, "set MCPVECTORDB_VECTOR_WEIGHT=0.3 only if yours are like that."),
-    ("rerank", 0, 1, "Reranking: worth its time on these queries (MRR@10 +1.000 ± 0.000): search with --rerank."),
-    ("chunk_size", 200, 100, "ingest into a new one with MCPVECTORDB_CHUNK_SIZE=100."),
-])
-def test_advice_names_the_setting_to_change(setting: str, current: float, best: float, sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("setting", "current", "best", "sentence"),
+    [
+        (
+            "vector_weight",
+            0.6,
+            0.8,
+            "0.8 instead of 0.6 (MRR@10 +1.000 ± 0.000), although these queries favour words: "
+            "set MCPVECTORDB_VECTOR_WEIGHT=0.8.",
+        ),
+        (
+            "vector_weight",
+            0.6,
+            0.3,
+            "set MCPVECTORDB_VECTOR_WEIGHT=0.3 only if yours are like that.",
+        ),
+        (
+            "rerank",
+            0,
+            1,
+            "Reranking: worth its time on these queries (MRR@10 +1.000 ± 0.000): search with "
+            "--rerank.",
+        ),
+        ("chunk_size", 200, 100, "ingest into a new one with MCPVECTORDB_CHUNK_SIZE=100."),
+    ],
+)
+def test_advice_names_the_setting_to_change(
+    setting: str, current: float, best: float, sentence: str
+) -> None:
     found = comparison(setting, "", current, {current: [0.0] * 30, best: [1.0] * 30})
     assert found.advised == best
     assert found.advice.endswith(sentence)
@@ -57,4 +91,8 @@ def test_advice_names_the_setting_to_change(setting: str, current: float, best: 
 def test_without_a_difference_the_value_in_force_is_kept() -> None:
     same = comparison("chunk_size", "", 200, dict.fromkeys((100, 200, 400), [0.5, 1.0] * 20))
     assert same.advised == 200
-    assert same.advice == "Chunk size: keep 200 tokens. This sample shows none from 100 to 400 to be surely better."
+    assert (
+        same.advice
+        == "Chunk size: keep 200 tokens. This sample shows none from 100 to 400 to be surely "
+        "better."
+    )

@@ -13,7 +13,9 @@ from mcpvectordb.text import query as words
 from tests.support_bench import BOILERPLATE, fill
 
 
-def sample(db: Database, count: int = 8, *, seed: int = 0, library: str | None = None) -> list[Item]:
+def sample(
+    db: Database, count: int = 8, *, seed: int = 0, library: str | None = None
+) -> list[Item]:
     with db._file.reading() as sql:
         return known_items.sample(sql, db._indexes[0], count, seed=seed, library=library)
 
@@ -29,27 +31,31 @@ def test_there_are_items_of_every_kind_and_no_query_twice(items: list[Item]) -> 
     assert len({(item.kind, item.query) for item in items}) == len(items)
 
 
-def test_the_same_seed_makes_the_same_items_and_another_one_others(db: Database, items: list[Item]) -> None:
+def test_the_same_seed_makes_the_same_items_and_another_one_others(
+    db: Database, items: list[Item]
+) -> None:
     assert sample(db) == items
     assert sample(db, seed=1) != items
 
 
 def test_a_query_leads_to_the_text_that_it_was_made_from(db: Database, items: list[Item]) -> None:
     for item in items:
-        text = db.documents.text(item.document)[item.start:item.end]
+        text = db.documents.text(item.document)[item.start : item.end]
         assert set(known_items.tokens(item.query)) <= set(known_items.tokens(text)), item
         assert item.kind == "sentence" or item.query.split()[0] in text
 
 
-def test_a_title_leads_to_its_whole_document_and_a_heading_to_its_section(db: Database, items: list[Item]) -> None:
+def test_a_title_leads_to_its_whole_document_and_a_heading_to_its_section(
+    db: Database, items: list[Item]
+) -> None:
     for item in items:
         text = db.documents.text(item.document)
         if item.kind == "title":
             assert item.query == db.documents.get(item.document).title
             assert (item.start, item.end) == (0, len(text.rstrip()))
         if item.kind == "heading":
-            assert text[item.start:].startswith(f"## {item.query}")
-            assert text[item.end:].lstrip().startswith("## Summary")
+            assert text[item.start :].startswith(f"## {item.query}")
+            assert text[item.end :].lstrip().startswith("## Summary")
 
 
 def test_what_many_share_is_not_asked(db: Database) -> None:
@@ -64,13 +70,19 @@ def test_what_many_share_is_not_asked(db: Database) -> None:
 
 def test_a_document_that_is_there_twice_is_not_asked_for(db: Database) -> None:
     fill(db, 5)
-    fill(db, 4, library="copies")  # the first, second and fourth are the same; the third has another title
+    fill(
+        db, 4, library="copies"
+    )  # the first, second and fourth are the same; the third has another title
     assert {db.documents.get(item.document).source for item in sample(db, 20)} == {"2.md", "4.md"}
     assert not sample(db, 20, library="no such library")
-    assert {db.documents.get(item.document).library for item in sample(db, 20, library="copies")} == {"copies"}
+    assert {
+        db.documents.get(item.document).library for item in sample(db, 20, library="copies")
+    } == {"copies"}
 
 
-def test_terms_are_rare_and_as_many_as_it_takes_to_tell_the_passage(db: Database, items: list[Item]) -> None:
+def test_terms_are_rare_and_as_many_as_it_takes_to_tell_the_passage(
+    db: Database, items: list[Item]
+) -> None:
     for item in items:
         if item.kind == "terms":
             assert 3 <= len(item.query.split()) <= 5
@@ -82,7 +94,7 @@ def test_terms_are_rare_and_as_many_as_it_takes_to_tell_the_passage(db: Database
 def test_a_sentence_loses_its_rarest_words(db: Database, items: list[Item]) -> None:
     for item in items:
         if item.kind == "sentence":
-            whole = known_items.tokens(db.documents.text(item.document)[item.start:item.end])
+            whole = known_items.tokens(db.documents.text(item.document)[item.start : item.end])
             asked = item.query.split()
             assert (len(whole), len(asked)) == (11, 8)
             assert asked == [word for word in whole if word in asked]
@@ -96,8 +108,12 @@ def test_a_file_without_telling_text_has_no_items(db: Database) -> None:
 
 
 def test_chinese_is_asked_in_pairs_of_characters(db: Database) -> None:
-    db.documents.ingest_text("北京大学的学生人数在去年增加了很多，因为新的宿舍已经建成。" * 4, source="1.md", title="一")
-    db.documents.ingest_text("海洋里的鲸鱼和珊瑚需要温暖而清洁的水域，否则它们会死亡。" * 4, source="2.md", title="二")
+    db.documents.ingest_text(
+        "北京大学的学生人数在去年增加了很多，因为新的宿舍已经建成。" * 4, source="1.md", title="一"
+    )
+    db.documents.ingest_text(
+        "海洋里的鲸鱼和珊瑚需要温暖而清洁的水域，否则它们会死亡。" * 4, source="2.md", title="二"
+    )
     asked = [item.query.split() for item in sample(db) if item.kind in ("terms", "sentence")]
     assert len(asked) == 4
     assert all(len(term) <= 2 for query in asked for term in query)
@@ -119,7 +135,9 @@ def test_telling_words_can_be_looked_for_and_come_once(tokens: list[str]) -> Non
 
 
 @given(st.dictionaries(st.text(min_size=1), st.integers(0, 5)))
-def test_rare_words_come_first_and_those_that_are_nowhere_else_last(frequencies: dict[str, int]) -> None:
+def test_rare_words_come_first_and_those_that_are_nowhere_else_last(
+    frequencies: dict[str, int],
+) -> None:
     counts = [frequencies[word] for word in known_items.rarest(frequencies)]
     assert 0 not in counts and len(counts) == sum(count > 0 for count in frequencies.values())
     ones = counts.count(1)
@@ -127,7 +145,9 @@ def test_rare_words_come_first_and_those_that_are_nowhere_else_last(frequencies:
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1), st.randoms(use_true_random=False))
-def test_a_vague_sentence_keeps_order_and_loses_no_common_word(tokens: list[str], random: object) -> None:
+def test_a_vague_sentence_keeps_order_and_loses_no_common_word(
+    tokens: list[str], random: object
+) -> None:
     frequencies = {word: 1 + ord(word) for word in tokens if word > "b"}
     kept = known_items.vague(tokens, frequencies)
     dropped = [word for word in tokens if word not in kept]
@@ -148,14 +168,17 @@ def test_sentences_cover_all_visible_text_and_do_not_overlap(text: str) -> None:
     assert "".join(covered.split()) == "".join(text.split())
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("The harbour was closed for eight days after the storm.", True),
-    ("(He said: “The harbour was closed for eight days after the storm.”)", True),
-    ("北京大学的学生人数在去年增加了很多，因为新的宿舍已经建成。", True),
-    ("import the names from collections, the words from text and the rest from there", False),
-    ("Too short for anybody to ask.", False),
-    ("for each in range(10): total += each * weights[each] and so on for ever", False),
-    ("| a | table | has | bars | between | all | of | its | cells |", False),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The harbour was closed for eight days after the storm.", True),
+        ("(He said: “The harbour was closed for eight days after the storm.”)", True),
+        ("北京大学的学生人数在去年增加了很多，因为新的宿舍已经建成。", True),
+        ("import the names from collections, the words from text and the rest from there", False),
+        ("Too short for anybody to ask.", False),
+        ("for each in range(10): total += each * weights[each] and so on for ever", False),
+        ("| a | table | has | bars | between | all | of | its | cells |", False),
+    ],
+)
 def test_prose_is_told_from_code_and_tables(text: str, expected: bool) -> None:
     assert known_items.is_prose(text) is expected

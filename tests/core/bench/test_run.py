@@ -9,9 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb import Chunk, Config, Database, Document, Hit, InvalidInput, Progress, Results, Scores
+from mcpvectordb import (
+    Chunk,
+    Config,
+    Database,
+    Document,
+    Hit,
+    InvalidInput,
+    Progress,
+    Results,
+    Scores,
+)
 from mcpvectordb.bench.known_items import KINDS, Item
-from mcpvectordb.bench.run import BUDGET, LIMITS, Asked, Report, bench, figures, percentile, share, spaced
+from mcpvectordb.bench.run import (
+    BUDGET,
+    LIMITS,
+    Asked,
+    Report,
+    bench,
+    figures,
+    percentile,
+    share,
+    spaced,
+)
 from mcpvectordb.cli.bench import _lines
 from mcpvectordb.search.rerank import Reranking
 from tests.support import Letters
@@ -45,7 +65,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     with Database(path, embedder=Letters()) as db:
         fill(db, 24)
     before = path.read_bytes()
-    return Measured(path, before, bench(path, embedder=Letters(), queries=80, progress=steps.append), steps)
+    return Measured(
+        path, before, bench(path, embedder=Letters(), queries=80, progress=steps.append), steps
+    )
 
 
 @pytest.fixture
@@ -56,10 +78,31 @@ def filled(path: Path) -> Path:
 
 
 def found(start: int, end: int, document: str = "d") -> Hit[Chunk]:
-    of = Document(id=document, library="", source=document, title="", hash="", file_type="", size=0, modified="",
-                  created_at="", metadata={}, chunks=1)
-    chunk = Chunk(id=1, document=of, position=0, text="", start=start, end=end, first_line=1, last_line=1, page=None,
-                  headings=())
+    of = Document(
+        id=document,
+        library="",
+        source=document,
+        title="",
+        hash="",
+        file_type="",
+        size=0,
+        modified="",
+        created_at="",
+        metadata={},
+        chunks=1,
+    )
+    chunk = Chunk(
+        id=1,
+        document=of,
+        position=0,
+        text="",
+        start=start,
+        end=end,
+        first_line=1,
+        last_line=1,
+        page=None,
+        headings=(),
+    )
     return Hit(item=chunk, score=1, scores=Scores())
 
 
@@ -69,13 +112,22 @@ def quick(path: Path, **options: object) -> Report:
 
 def test_every_mode_has_figures_for_every_kind_and_for_all(measured: Measured) -> None:
     report = measured.report
-    assert [(each.mode, each.kind) for each in report.figures] == [(mode, kind) for mode in MODES for kind in (*KINDS, "all")]
-    assert (report.documents, report.passages, report.model, report.queries) == (24, 72, "letters", dict.fromkeys(KINDS, 20))
+    assert [(each.mode, each.kind) for each in report.figures] == [
+        (mode, kind) for mode in MODES for kind in (*KINDS, "all")
+    ]
+    assert (report.documents, report.passages, report.model, report.queries) == (
+        24,
+        72,
+        "letters",
+        dict.fromkeys(KINDS, 20),
+    )
     for each in report.figures:
         assert 0 <= each.recall_1 <= each.mrr_10 <= each.recall_10 <= 1
         assert 0 < each.p50 <= each.p95
         assert each.queries == (80 if each.kind == "all" else 20)
-    by_words = next(each for each in report.figures if (each.mode, each.kind) == ("text", "heading"))
+    by_words = next(
+        each for each in report.figures if (each.mode, each.kind) == ("text", "heading")
+    )
     assert by_words.recall_1 == 1  # no two sections have the same number
 
 
@@ -85,9 +137,15 @@ def test_the_file_is_not_changed_by_a_byte(measured: Measured) -> None:
     assert not log.exists() or log.stat().st_size == 0
 
 
-def test_the_printed_lines_have_every_value_that_was_tried_and_the_advice(measured: Measured) -> None:
+def test_the_printed_lines_have_every_value_that_was_tried_and_the_advice(
+    measured: Measured,
+) -> None:
     lines = "\n".join(_lines(measured.report))
-    assert re.search(r"^vector_weight \(MRR@10, 80 queries\): 0\.2 [+-]0\.\d{3} ± .*, 0\.5 in force, ", lines, re.MULTILINE)
+    assert re.search(
+        r"^vector_weight \(MRR@10, 80 queries\): 0\.2 [+-]0\.\d{3} ± .*, 0\.5 in force, ",
+        lines,
+        re.MULTILINE,
+    )
     assert re.search(r"^chunk_size .*: 100 .*, 200 in force, 400 ", lines, re.MULTILINE)
     assert all(each.advice in lines for each in measured.report.comparisons)
     assert all(note in lines for note in measured.report.notes)
@@ -106,8 +164,14 @@ def test_weights_and_chunk_sizes_are_compared_on_the_same_queries(measured: Meas
     assert (weight.setting, weight.current, weight.queries) == ("vector_weight", 0.5, 80)
     assert [each.value for each in weight.tried] == [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
     in_force = next(each for each in report.figures if (each.mode, each.kind) == ("hybrid", "all"))
-    assert next(each.score for each in weight.tried if each.value == 0.5) == pytest.approx(in_force.mrr_10)
-    assert (size.setting, size.current, [each.value for each in size.tried]) == ("chunk_size", 200, [100, 200, 400])
+    assert next(each.score for each in weight.tried if each.value == 0.5) == pytest.approx(
+        in_force.mrr_10
+    )
+    assert (size.setting, size.current, [each.value for each in size.tried]) == (
+        "chunk_size",
+        200,
+        [100, 200, 400],
+    )
     assert 20 <= size.queries <= 100
     assert all(0 < each.score <= 1 for each in size.tried)
     assert all(each.advice for each in report.comparisons)
@@ -119,29 +183,43 @@ def test_the_weight_in_force_is_the_configured_one(filled: Path) -> None:
     assert 0.35 in [each.value for each in weight.tried]
 
 
-def test_letters_that_say_nothing_make_a_low_weight_better_and_that_is_said_with_care(filled: Path) -> None:
+def test_letters_that_say_nothing_make_a_low_weight_better_and_that_is_said_with_care(
+    filled: Path,
+) -> None:
     (weight,) = quick(filled, config=Config(vector_weight=1.0)).comparisons
     assert weight.advised < weight.current
     assert "only if yours are like that" in weight.advice
 
 
-def test_a_cross_encoder_is_asked_where_there_is_one(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cross_encoder_is_asked_where_there_is_one(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Reranking, "lacking", lambda _: "")
-    monkeypatch.setattr(Reranking, "scores", lambda _, query, passages: [
-        len(set(query.split()) & set(passage.split())) / 100 for passage in passages])
+    monkeypatch.setattr(
+        Reranking,
+        "scores",
+        lambda _, query, passages: [
+            len(set(query.split()) & set(passage.split())) / 100 for passage in passages
+        ],
+    )
     report = quick(filled, queries=28)
     again = next(each for each in report.figures if (each.mode, each.kind) == ("rerank", "all"))
     assert again.queries == 24
     _, rerank = report.comparisons
     assert (rerank.setting, rerank.queries) == ("rerank", 24)
     assert rerank.tried[1].score == pytest.approx(again.mrr_10)
-    assert any(line.startswith("rerank (MRR@10, 24 queries): 0 in force, 1 ") for line in _lines(report))
+    assert any(
+        line.startswith("rerank (MRR@10, 24 queries): 0 in force, 1 ") for line in _lines(report)
+    )
 
 
 def test_progress_names_the_step_and_reaches_its_end(measured: Measured) -> None:
     last = {step.step: step for step in measured.steps}
-    assert list(last) == [*(f"searching ({mode})" for mode in MODES), "trying weights",
-                          *(f"embedding chunks of {size} tokens" for size in (200, 100, 400))]
+    assert list(last) == [
+        *(f"searching ({mode})" for mode in MODES),
+        "trying weights",
+        *(f"embedding chunks of {size} tokens" for size in (200, 100, 400)),
+    ]
     assert all(step.done == step.total for step in last.values())
 
 
@@ -156,7 +234,9 @@ def test_one_library_is_measured_by_itself(filled: Path) -> None:
     assert quick(filled, library="default", queries=4).documents == 24
     with pytest.raises(InvalidInput, match="there are no documents in the library 'no such'"):
         quick(filled, library="no such")
-    with pytest.raises(InvalidInput, match="there are 1 passages in the library 'other', too few to measure"):
+    with pytest.raises(
+        InvalidInput, match="there are 1 passages in the library 'other', too few to measure"
+    ):
         quick(filled, library="other")
 
 
@@ -170,17 +250,26 @@ def test_passages_that_are_all_alike_cannot_be_asked_for(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(40):
             db.documents.ingest_text("All of us say the same.", source=f"{number}.md", title="Same")
-    with pytest.raises(InvalidInput, match="none of the 40 passages has a title, heading or words of its own"):
+    with pytest.raises(
+        InvalidInput, match="none of the 40 passages has a title, heading or words of its own"
+    ):
         quick(path)
 
 
 def test_without_embeddings_words_are_measured_and_the_reason_is_told(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(40):
-            db.documents.ingest_text(f"# Walrus {number}\n\nA text of its own, {number}.", source=f"{number}.md", embed=False)
+            db.documents.ingest_text(
+                f"# Walrus {number}\n\nA text of its own, {number}.",
+                source=f"{number}.md",
+                embed=False,
+            )
     report = quick(path)
     assert {each.mode for each in report.figures} == {"text"}
-    assert report.notes[-1] == "Searched by words only: no document is wholly embedded yet: run `mcpvectordb embed`"
+    assert (
+        report.notes[-1]
+        == "Searched by words only: no document is wholly embedded yet: run `mcpvectordb embed`"
+    )
     other = quick(path, embedder=None)
     assert "letters" in other.notes[-1]
     assert not report.comparisons and not other.comparisons
@@ -189,18 +278,25 @@ def test_without_embeddings_words_are_measured_and_the_reason_is_told(path: Path
 def test_documents_that_wait_for_embeddings_are_told(filled: Path) -> None:
     with Database(filled, embedder=Letters()) as db:
         db.documents.ingest_text("A text that waits.", source="waits.md", embed=False)
-    assert any(note.startswith("1 documents wait for embeddings") for note in quick(filled, queries=4).notes)
+    assert any(
+        note.startswith("1 documents wait for embeddings")
+        for note in quick(filled, queries=4).notes
+    )
 
 
 def test_chunk_sizes_are_compared_on_a_sample_that_does_not_grow_with_the_file(
-        filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mcpvectordb.bench.run.SAMPLED_TOKENS", 700)
     steps: list[Progress] = []
     report = bench(filled, embedder=Letters(), queries=8, progress=steps.append)
     totals = {step.step: step.total for step in steps if step.step.startswith("embedding")}
     assert totals.keys() == {"embedding chunks of 200 tokens"}
     assert totals.popitem()[1] in (3, 4)
-    assert report.notes[-1] == "Chunk sizes are not compared: there is too little text with words of its own."
+    assert (
+        report.notes[-1]
+        == "Chunk sizes are not compared: there is too little text with words of its own."
+    )
 
 
 def test_few_queries_are_called_a_matter_of_luck(filled: Path) -> None:
@@ -209,12 +305,23 @@ def test_few_queries_are_called_a_matter_of_luck(filled: Path) -> None:
         quick(filled, queries=3)
 
 
-@pytest.mark.parametrize(("start", "end", "document", "expected"), [
-    (100, 200, "d", True), (0, 150, "d", True), (0, 149, "d", False), (150, 400, "d", True), (120, 130, "d", True),
-    (200, 300, "d", False), (100, 200, "e", False), (195, 215, "d", False), (100, 100, "d", False),
-])
-def test_a_passage_is_found_by_a_chunk_that_has_half_of_it_or_lies_half_in_it(start: int, end: int, document: str,
-                                                                               expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("start", "end", "document", "expected"),
+    [
+        (100, 200, "d", True),
+        (0, 150, "d", True),
+        (0, 149, "d", False),
+        (150, 400, "d", True),
+        (120, 130, "d", True),
+        (200, 300, "d", False),
+        (100, 200, "e", False),
+        (195, 215, "d", False),
+        (100, 100, "d", False),
+    ],
+)
+def test_a_passage_is_found_by_a_chunk_that_has_half_of_it_or_lies_half_in_it(
+    start: int, end: int, document: str, expected: bool
+) -> None:
     assert ITEM.found_in(found(start, end, document).item) is expected
 
 
@@ -245,7 +352,10 @@ def test_a_percentile_is_a_value_with_as_many_below_it(values: list[float], shar
 
 @given(st.integers(1, 60), st.integers(1, 80))
 def test_spaced_items_are_different_ones_in_order(count: int, wanted: int) -> None:
-    items = [Item(kind="title", query=str(number), document="", start=0, end=1) for number in range(count)]
+    items = [
+        Item(kind="title", query=str(number), document="", start=0, end=1)
+        for number in range(count)
+    ]
     some = spaced(items, wanted)
     numbers = [int(item.query) for item in some]
     assert len(some) == min(count, wanted)

@@ -27,31 +27,74 @@ def real(path: Path) -> Path:
 
 
 def test_a_file_is_measured_with_its_own_model_and_everything_is_shown(
-        real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Reranking, "lacking", lambda _: "it is not here")
     done = invoke(tmp_path, "bench", str(real), "--queries", "8", "--no-chunking")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0] == f"{real}: 12 documents, 36 passages of 200 tokens, all-MiniLM-L6-v2"
-    assert lines[1] == "Queries (seed 0): 2 titles, 2 headings, 2 rare terms, 2 sentences without their rarest words"
-    assert lines[3].split() == ["mode", "queries", "n", "recall@1", "recall@10", "MRR@10", "ms", "p50", "p95"]
+    assert (
+        lines[1]
+        == "Queries (seed 0): 2 titles, 2 headings, 2 rare terms, 2 sentences without their rarest "
+        "words"
+    )
+    assert lines[3].split() == [
+        "mode",
+        "queries",
+        "n",
+        "recall@1",
+        "recall@10",
+        "MRR@10",
+        "ms",
+        "p50",
+        "p95",
+    ]
     rows = [line.split() for line in lines[4:19]]
     assert [row[0] for row in rows] == ["text"] * 5 + ["vector"] * 5 + ["hybrid"] * 5
     assert all(re.fullmatch(r"[01]\.\d\d", row[-5]) for row in rows)
     assert len({len(line) for line in lines[3:19]}) == 1
     rest = "\n".join(lines[20:])
-    assert re.search(r"^vector_weight \(MRR@10, 8 queries\): 0\.2 [+-]0\.\d{3} ± .*, 0\.6 in force, ", rest, re.MULTILINE)
+    assert re.search(
+        r"^vector_weight \(MRR@10, 8 queries\): 0\.2 [+-]0\.\d{3} ± .*, 0\.6 in force, ",
+        rest,
+        re.MULTILINE,
+    )
     assert re.search(r"^Vector weight: keep 0\.6\. ", rest, re.MULTILINE)
     assert "favours words over meaning" in rest
 
 
-def test_the_file_of_the_program_is_measured_where_none_is_named_and_json_has_it_all(path: Path, tmp_path: Path) -> None:
+def test_the_file_of_the_program_is_measured_where_none_is_named_and_json_has_it_all(
+    path: Path, tmp_path: Path
+) -> None:
     with Database(path, embedder=Letters()) as db:
         fill(db, 12)
-    done = invoke(tmp_path, "--db", str(path), "bench", "--no-chunking", "--seed", "3", "--queries", "8", "--json")
+    done = invoke(
+        tmp_path,
+        "--db",
+        str(path),
+        "bench",
+        "--no-chunking",
+        "--seed",
+        "3",
+        "--queries",
+        "8",
+        "--json",
+    )
     report = json.loads(done.stdout)
-    assert (report["path"], report["seed"], report["passages"], report["library"]) == (str(path), 3, 36, None)
-    assert [each["kind"] for each in report["figures"]] == ["title", "heading", "terms", "sentence", "all"]
+    assert (report["path"], report["seed"], report["passages"], report["library"]) == (
+        str(path),
+        3,
+        36,
+        None,
+    )
+    assert [each["kind"] for each in report["figures"]] == [
+        "title",
+        "heading",
+        "terms",
+        "sentence",
+        "all",
+    ]
     assert any("Searched by words only" in note and "letters" in note for note in report["notes"])
 
 

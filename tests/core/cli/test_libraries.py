@@ -22,7 +22,9 @@ from tests.support import ROOT
 class Program:
     """The command line, run in this process on a file of its own."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         self.notes, self.db = folder / "notes", folder / "test.db"
         self.notes.mkdir()
         self._monkeypatch, self._capsys = monkeypatch, capsys
@@ -39,7 +41,9 @@ class Program:
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+def program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Program:
     return Program(tmp_path, monkeypatch, capsys)
 
 
@@ -48,29 +52,57 @@ def test_a_library_is_added_synced_and_found(program: Program) -> None:
     (program.notes / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
     (program.notes / ".hidden").touch()
     assert program("library", "add", "fruit", "notes") == (
-        f"fruit follows {program.notes}; bring its files in with: mcpvectordb sync fruit")
-    assert program("sync").startswith("fruit: 1 indexed; passed over: 1 hidden, 1 of no readable type; 1 chunks embedded (")
-    assert program("sync", "fruit") == "fruit: 1 unchanged; passed over: 1 hidden, 1 of no readable type"
-    assert "apple.md" in program("search", "red", "apples") and "0 still waiting" in program("embed")
+        f"fruit follows {program.notes}; bring its files in with: mcpvectordb sync fruit"
+    )
+    assert program("sync").startswith(
+        "fruit: 1 indexed; passed over: 1 hidden, 1 of no readable type; 1 chunks embedded ("
+    )
+    assert (
+        program("sync", "fruit")
+        == "fruit: 1 unchanged; passed over: 1 hidden, 1 of no readable type"
+    )
+    assert "apple.md" in program("search", "red", "apples") and "0 still waiting" in program(
+        "embed"
+    )
 
 
 def test_the_options_of_a_library_choose_its_files(program: Program) -> None:
     for name in ("a.md", "b.txt", "c.rst", "d.md"):
         (program.notes / name).write_text(name)
-    program("library", "add", "fruit", "notes", "--pattern", "**/*.{md,txt}", "--ignore", "d.*", "--ignore", "x/",
-            "--description", "All about fruit")
+    program(
+        "library",
+        "add",
+        "fruit",
+        "notes",
+        "--pattern",
+        "**/*.{md,txt}",
+        "--ignore",
+        "d.*",
+        "--ignore",
+        "x/",
+        "--description",
+        "All about fruit",
+    )
     assert program("sync", "--no-embed") == "fruit: 2 indexed; passed over: 1 ignored"
     assert program("library", "list") == (
-        f"fruit  2 documents  {program.notes}  **/*.{{md,txt}}  without d.* x/  All about fruit")
+        f"fruit  2 documents  {program.notes}  **/*.{{md,txt}}  without d.* x/  All about fruit"
+    )
     (library,) = json.loads(program("library", "list", "--json"))["libraries"]
-    assert (library["name"], library["root"], library["ignore"]) == ("fruit", str(program.notes), ["d.*", "x/"])
+    assert (library["name"], library["root"], library["ignore"]) == (
+        "fruit",
+        str(program.notes),
+        ["d.*", "x/"],
+    )
     assert json.loads(program("stats", "--json"))["pending"] == 2
 
 
 def test_only_libraries_that_follow_a_folder_are_listed(program: Program) -> None:
     (program.notes / "a.md").write_text("apple")
     program("ingest", "notes", "--no-embed")
-    assert program("library", "list") == "" and program("libraries") == "default  1 documents  1 chunks"
+    assert (
+        program("library", "list") == ""
+        and program("libraries") == "default  1 documents  1 chunks"
+    )
 
 
 def test_a_part_is_described(program: Program) -> None:
@@ -78,14 +110,20 @@ def test_a_part_is_described(program: Program) -> None:
     assert program("library", "describe", "fruit", "sweet", "What is sweet") == ""
     program("library", "describe", "fruit", "/", "All of it")
     with Database(program.db) as db:
-        assert db.documents.descriptions("fruit", "sweet/apple.md") == ["All of it", "What is sweet"]
+        assert db.documents.descriptions("fruit", "sweet/apple.md") == [
+            "All of it",
+            "What is sweet",
+        ]
 
 
 def test_a_library_is_removed_with_or_without_its_documents(program: Program) -> None:
     (program.notes / "a.md").write_text("apple")
     program("library", "add", "fruit", "notes")
     program("sync", "--no-embed")
-    assert program("library", "remove", "fruit", "--keep-documents") == "fruit follows no folder any more"
+    assert (
+        program("library", "remove", "fruit", "--keep-documents")
+        == "fruit follows no folder any more"
+    )
     assert program("library", "remove", "fruit") == "removed fruit with 1 documents"
     program("library", "remove", "fruit", code=1)
     assert "there is no library 'fruit'" in program.err
@@ -110,17 +148,22 @@ def test_a_missing_folder_does_not_keep_other_libraries_from_being_synced(progra
     assert "nothing was removed" in program.err and program.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), [
-    (["sync"], 1, "library add NAME DIR"),
-    (["sync", "x"], 1, "no library 'x' follows a folder"),
-    (["watch", "x"], 1, "no library 'x' follows a folder"),
-    (["library", "add", "x", "missing"], 1, "missing"),
-    (["library", "add", "x", "notes", "--pattern", "[a"], 1, "[ without"),
-    (["library", "describe", "x", "a", "text"], 1, "no library 'x'"),
-    (["library", "add", "x"], 2, "Missing argument"),
-    (["library", "nonsense"], 2, "No such command"),
-])
-def test_errors_are_one_clear_line(program: Program, arguments: list[str], code: int, message: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["sync"], 1, "library add NAME DIR"),
+        (["sync", "x"], 1, "no library 'x' follows a folder"),
+        (["watch", "x"], 1, "no library 'x' follows a folder"),
+        (["library", "add", "x", "missing"], 1, "missing"),
+        (["library", "add", "x", "notes", "--pattern", "[a"], 1, "[ without"),
+        (["library", "describe", "x", "a", "text"], 1, "no library 'x'"),
+        (["library", "add", "x"], 2, "Missing argument"),
+        (["library", "nonsense"], 2, "No such command"),
+    ],
+)
+def test_errors_are_one_clear_line(
+    program: Program, arguments: list[str], code: int, message: str
+) -> None:
     Database(program.db).close()
     program(*arguments, code=code)
     assert message in program.err.splitlines()[-1]
@@ -133,15 +176,21 @@ def test_a_folder_is_ingested_as_a_library_would_be(program: Program) -> None:
     (program.notes / ".gitignore").write_text("*.log\n")
     (program.notes / "out").symlink_to("/")
     assert program("ingest", "notes", "--no-embed") == (
-        "2 indexed; passed over: 1 hidden, 1 ignored, 1 link out of the root")
+        "2 indexed; passed over: 1 hidden, 1 ignored, 1 link out of the root"
+    )
 
 
 @contextlib.contextmanager
 def watching(program: Program) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
     """A running watch with its output and its errors; ended if it should hang."""
     command = [sys.executable, "-m", "mcpvectordb", "--db", str(program.db), "watch", "fruit"]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True) as process:
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout and process.stderr
         timer = threading.Timer(60, process.kill)
         timer.start()
@@ -158,17 +207,23 @@ def test_watch_follows_until_it_is_killed(program: Program) -> None:
         assert out.readline().startswith("fruit: 1 indexed; 1 chunks embedded (")
         (program.notes / ".hidden").write_text("of no interest")
         (program.notes / "b.md").write_text("bear")
-        assert out.readline().startswith("fruit: 1 indexed, 1 unchanged; passed over: 1 hidden; 1 chunks embedded (")
+        assert out.readline().startswith(
+            "fruit: 1 indexed, 1 unchanged; passed over: 1 hidden; 1 chunks embedded ("
+        )
         (program.notes / ".gitignore").write_text("a.md\n")
         assert out.readline() == "fruit: 1 removed, 1 unchanged; passed over: 1 hidden, 1 ignored\n"
         program.notes.rename(program.notes.with_name("away"))
         assert "nothing was removed" in err.readline()
         program.notes.with_name("away").rename(program.notes)
     with Database(program.db) as db:
-        assert [Path(each.source).name for each in db.documents.browse()] == ["b.md"] and db.check() == []
+        assert [Path(each.source).name for each in db.documents.browse()] == [
+            "b.md"
+        ] and db.check() == []
 
 
-def test_watch_is_quiet_about_a_database_in_its_own_folder_and_ends_by_ctrl_c(program: Program) -> None:
+def test_watch_is_quiet_about_a_database_in_its_own_folder_and_ends_by_ctrl_c(
+    program: Program,
+) -> None:
     program.db = program.notes / "own.db"
     (program.notes / "a.md").write_text("apple")
     program("library", "add", "fruit", "notes")

@@ -24,12 +24,24 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.db = folder / "notes.db"
-        self.environment = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"),
-                            "MCPVECTORDB_MODEL": "all-MiniLM-L6-v2", "PYTHONPATH": str(ROOT)}
+        self.environment = {
+            **os.environ,
+            "HOME": str(folder),
+            "XDG_DATA_HOME": str(folder / "data"),
+            "MCPVECTORDB_MODEL": "all-MiniLM-L6-v2",
+            "PYTHONPATH": str(ROOT),
+        }
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-m", "mcpvectordb", *arguments], cwd=self.folder, text=True,
-                                env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        return subprocess.Popen(
+            [sys.executable, "-m", "mcpvectordb", *arguments],
+            cwd=self.folder,
+            text=True,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
 
     def run(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
         process = self.start("--db", str(self.db), *arguments, stdin=subprocess.PIPE)
@@ -66,12 +78,20 @@ def test_a_folder_comes_in_whole_and_says_what_happened(filled: Shell) -> None:
 
 def test_search_prints_citations_and_which_legs_ran(filled: Shell) -> None:
     out = filled.run("search", "red", "apples")
-    assert out.startswith("1. ") and "Apple, line" in out and "apple.md" in out and "searched by text and vector" in out
+    assert (
+        out.startswith("1. ")
+        and "Apple, line" in out
+        and "apple.md" in out
+        and "searched by text and vector" in out
+    )
 
 
 def test_every_reading_command_speaks_json(filled: Shell) -> None:
     found = json.loads(filled.run("search", "green", "--json", "--mode", "text"))
-    assert found["legs"] == ["text"] and found["hits"][0]["item"]["document"]["metadata"] == {"kind": "food", "n": 3}
+    assert found["legs"] == ["text"] and found["hits"][0]["item"]["document"]["metadata"] == {
+        "kind": "food",
+        "n": 3,
+    }
     listed = json.loads(filled.run("list", "--json"))
     assert listed["total"] == 2 and {each["library"] for each in listed["documents"]} == {"fruit"}
     (library,) = json.loads(filled.run("libraries", "--json"))["libraries"]
@@ -80,7 +100,9 @@ def test_every_reading_command_speaks_json(filled: Shell) -> None:
     assert json.loads(filled.run("check", "--json")) == {"sound": True, "problems": []}
     document = listed["documents"][0]
     assert json.loads(filled.run("get", document["id"], "--json"))["document"] == document
-    assert {each["name"] for each in json.loads(filled.run("model", "list", "--json"))["models"]} > {"all-MiniLM-L6-v2"}
+    assert {
+        each["name"] for each in json.loads(filled.run("model", "list", "--json"))["models"]
+    } > {"all-MiniLM-L6-v2"}
 
 
 def test_conditions_are_written_with_signs(filled: Shell) -> None:
@@ -106,7 +128,9 @@ def test_standard_input_has_a_name(shell: Shell) -> None:
 def test_embedding_can_wait(shell: Shell) -> None:
     shell.run("ingest", "-", "--no-embed", stdin="apple")
     assert json.loads(shell.run("stats", "--json"))["pending"] == 1
-    assert re.fullmatch(r"1 chunks embedded \(\d tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip())
+    assert re.fullmatch(
+        r"1 chunks embedded \(\d tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip()
+    )
     assert shell.run("embed").strip() == "0 chunks embedded, 0 still waiting"
 
 
@@ -128,18 +152,23 @@ def test_check_ends_with_1_when_something_is_wrong(filled: Shell) -> None:
     assert "neither embedded nor waiting" in filled.run("check", code=1)
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), [
-    (["ingest", "nowhere.txt"], 1, "nowhere.txt"),
-    (["search", "x"], 1, "there is no database"),
-    (["search"], 2, "Missing argument"),
-    (["serch", "x"], 2, "No such command"),
-    (["search", "x", "--mode", "magic"], 2, "magic"),
-    (["search", "x", "--limit", "-1"], 2, "-1"),
-    (["model", "pull", "nonsense"], 1, "there is no model"),
-    (["model", "pull", "all-MiniLM-L6-v2"], 1, "not pulled"),
-    (["model", "add", "nowhere"], 1, "nowhere"),
-])
-def test_errors_are_one_clear_line(shell: Shell, arguments: list[str], code: int, message: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["ingest", "nowhere.txt"], 1, "nowhere.txt"),
+        (["search", "x"], 1, "there is no database"),
+        (["search"], 2, "Missing argument"),
+        (["serch", "x"], 2, "No such command"),
+        (["search", "x", "--mode", "magic"], 2, "magic"),
+        (["search", "x", "--limit", "-1"], 2, "-1"),
+        (["model", "pull", "nonsense"], 1, "there is no model"),
+        (["model", "pull", "all-MiniLM-L6-v2"], 1, "not pulled"),
+        (["model", "add", "nowhere"], 1, "nowhere"),
+    ],
+)
+def test_errors_are_one_clear_line(
+    shell: Shell, arguments: list[str], code: int, message: str
+) -> None:
     shell.run(*arguments, code=code)
     lines = [line for line in shell.err.splitlines() if line.strip()]
     assert message in lines[-1] and lines[-1].startswith("mcpvectordb: ")
@@ -147,14 +176,20 @@ def test_errors_are_one_clear_line(shell: Shell, arguments: list[str], code: int
 
 def test_one_failure_does_not_stop_the_others(shell: Shell) -> None:
     (shell.folder / "good.txt").write_text("good")
-    assert shell.run("ingest", "bad.txt", "good.txt", "--no-embed", code=1).strip() == "1 indexed, 1 failed"
+    assert (
+        shell.run("ingest", "bad.txt", "good.txt", "--no-embed", code=1).strip()
+        == "1 indexed, 1 failed"
+    )
     assert shell.err.count("bad.txt") == 1
 
 
 def test_a_foreign_file_is_refused_in_one_line(shell: Shell) -> None:
     shell.db.write_text("not a database, but precious")
     shell.run("stats", code=1)
-    assert "not a SQLite database" in shell.err and shell.db.read_text() == "not a database, but precious"
+    assert (
+        "not a SQLite database" in shell.err
+        and shell.db.read_text() == "not a database, but precious"
+    )
 
 
 def test_a_misspelt_variable_is_told(shell: Shell) -> None:
@@ -174,8 +209,22 @@ def test_the_default_file_is_in_the_data_folder_and_a_variable_names_another(she
 
 def test_help_names_every_command(shell: Shell) -> None:
     out = shell.run("--help")
-    for command in ("ingest", "search", "get", "list", "libraries", "delete", "embed", "stats", "check", "rebuild", "compact",
-                    "copy", "model", "demo"):
+    for command in (
+        "ingest",
+        "search",
+        "get",
+        "list",
+        "libraries",
+        "delete",
+        "embed",
+        "stats",
+        "check",
+        "rebuild",
+        "compact",
+        "copy",
+        "model",
+        "demo",
+    ):
         assert f"  {command} " in out
 
 

@@ -15,30 +15,61 @@ from mcpvectordb.storage.file import key_index, migrate
 from tests.support import Letters
 
 NAMES = ("s", "a.b")
-STRINGS = ["Straße", "STRASSE", "strasse", "10", "10.0", "1e1", "true", "False", "", "K", "k", "x" * 250, "X" * 300]
-values = (st.sampled_from(STRINGS) | st.sampled_from([10, 10.0, 1, 0, 1.0, -0.0, 2**53, 2**63 - 1, 1e300, 0.1])
-          | st.booleans() | st.none() | st.lists(st.integers(0, 1), max_size=1)
-          | st.dictionaries(st.just("b"), st.sampled_from([10, "k", None]), max_size=1))
+STRINGS = [
+    "Straße",
+    "STRASSE",
+    "strasse",
+    "10",
+    "10.0",
+    "1e1",
+    "true",
+    "False",
+    "",
+    "K",
+    "k",
+    "x" * 250,
+    "X" * 300,
+]
+values = (
+    st.sampled_from(STRINGS)
+    | st.sampled_from([10, 10.0, 1, 0, 1.0, -0.0, 2**53, 2**63 - 1, 1e300, 0.1])
+    | st.booleans()
+    | st.none()
+    | st.lists(st.integers(0, 1), max_size=1)
+    | st.dictionaries(st.just("b"), st.sampled_from([10, "k", None]), max_size=1)
+)
 objects = st.dictionaries(st.sampled_from(["s", "a", "a.b"]), values, max_size=3)
 scalars = values.filter(lambda value: isinstance(value, str | int | float))
 fields = st.sampled_from(["metadata.s", "metadata.a.b", ("metadata", "a.b"), "metadata.a"])
-conditions = st.builds(Condition, fields, st.just("eq"), values, st.booleans()) | st.builds(
-    Condition, fields, st.just("in"), st.lists(scalars, min_size=1, max_size=3), st.booleans()) | st.builds(
-    Condition, fields, st.just("ne"), values, st.booleans())
+conditions = (
+    st.builds(Condition, fields, st.just("eq"), values, st.booleans())
+    | st.builds(
+        Condition, fields, st.just("in"), st.lists(scalars, min_size=1, max_size=3), st.booleans()
+    )
+    | st.builds(Condition, fields, st.just("ne"), values, st.booleans())
+)
 
 
 @given(metadata=objects, where=st.lists(conditions, min_size=1, max_size=2))
-def test_a_narrowed_condition_loses_nothing(metadata: dict[str, Any], where: list[Condition]) -> None:
+def test_a_narrowed_condition_loses_nothing(
+    metadata: dict[str, Any], where: list[Condition]
+) -> None:
     sql = apsw.Connection(":memory:")
     for name, (function, arguments) in filters.FUNCTIONS.items():
         sql.create_scalar_function(name, function, arguments, deterministic=True)
     sql.execute("CREATE TABLE contexts (metadata TEXT, folded TEXT)")
-    sql.execute("INSERT INTO contexts VALUES (?, ?)", (encode(metadata), context_keys.folded(NAMES, metadata)))
+    sql.execute(
+        "INSERT INTO contexts VALUES (?, ?)",
+        (encode(metadata), context_keys.folded(NAMES, metadata)),
+    )
     condition, bindings = filters.compile(where, {}, "x.metadata")
     narrowed, candidates = context_keys.narrowed(NAMES, where)
     select = "SELECT 1 FROM contexts x WHERE"
     plain = sql.execute(f"{select} {condition}", bindings).fetchall()
-    assert sql.execute(f"{select} {narrowed} AND {condition}", [*candidates, *bindings]).fetchall() == plain
+    assert (
+        sql.execute(f"{select} {narrowed} AND {condition}", [*candidates, *bindings]).fetchall()
+        == plain
+    )
 
 
 def plan(db: Database, *where: Any) -> str:
@@ -50,8 +81,16 @@ def plan(db: Database, *where: Any) -> str:
 def filled(path: Path, **config: Any) -> Database:
     db = Database(path, embedder=Letters(), config=Config(**config))
     for number in range(20):
-        db.contexts.add("t", "user", f"text {number}", metadata={
-            "status": "Open" if number % 5 else "Done", "project": number, "deep": {"key": number % 2}})
+        db.contexts.add(
+            "t",
+            "user",
+            f"text {number}",
+            metadata={
+                "status": "Open" if number % 5 else "Done",
+                "project": number,
+                "deep": {"key": number % 2},
+            },
+        )
     return db
 
 
@@ -66,19 +105,26 @@ def test_a_new_file_indexes_the_configured_keys(path: Path) -> None:
         assert db.check() == []
 
 
-@pytest.mark.parametrize(("condition", "count"), [
-    (("metadata.status", "eq", "Open"), 16), (("metadata.status", "eq", "open"), 0),
-    (("metadata.status", "eq", "OPEN", False), 16),
-    (("metadata.status", "in", ["done", "x"], False), 4), (("metadata.project", "eq", 5), 1),
-    (("metadata.project", "eq", 5.0), 1),
-    (("metadata.project", "in", ["5", 7]), 2),
-])
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        (("metadata.status", "eq", "Open"), 16),
+        (("metadata.status", "eq", "open"), 0),
+        (("metadata.status", "eq", "OPEN", False), 16),
+        (("metadata.status", "in", ["done", "x"], False), 4),
+        (("metadata.project", "eq", 5), 1),
+        (("metadata.project", "eq", 5.0), 1),
+        (("metadata.project", "in", ["5", 7]), 2),
+    ],
+)
 def test_equality_and_membership_go_by_the_index(path: Path, condition: Any, count: int) -> None:
     with filled(path) as db:
         assert f"context_key_{condition[0].split('.')[1]} (<expr>=?)" in plan(db, condition)
         assert db.contexts.count(where=[condition]) == count
         results = db.contexts.search("text", mode="text", limit=20, where=[condition], explain=True)
-        assert len(results) == count and results.explained and "context_key_" in results.explained.plan
+        assert (
+            len(results) == count and results.explained and "context_key_" in results.explained.plan
+        )
 
 
 def test_other_keys_can_be_indexed_later(path: Path) -> None:
@@ -97,8 +143,22 @@ def test_other_keys_can_be_indexed_later(path: Path) -> None:
         assert db.contexts.indexed_keys() == () and db.check() == []
 
 
-@pytest.mark.parametrize("names", [["a b"], ["a'b"], ['a"b'], [""], ["a..b"], [".a"], ["é"], ["x" * 65], [5], ["a", "A"],
-                                   [f"k{number}" for number in range(31)]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a b"],
+        ["a'b"],
+        ['a"b'],
+        [""],
+        ["a..b"],
+        [".a"],
+        ["é"],
+        ["x" * 65],
+        [5],
+        ["a", "A"],
+        [f"k{number}" for number in range(31)],
+    ],
+)
 def test_keys_that_cannot_be_indexed_are_refused(db: Database, names: list[Any]) -> None:
     with pytest.raises(InvalidInput, match="index"):
         db.contexts.index_keys(names)
@@ -107,7 +167,9 @@ def test_keys_that_cannot_be_indexed_are_refused(db: Database, names: list[Any])
 def test_an_index_that_is_not_quite_ours_is_refused(path: Path) -> None:
     filled(path).close()
     other = apsw.Connection(str(path))
-    other.execute("CREATE INDEX \"context_key_x\" ON contexts (json_extract(folded, '$.\"y\"'), created_at)")
+    other.execute(
+        'CREATE INDEX "context_key_x" ON contexts (json_extract(folded, \'$."y"\'), created_at)'
+    )
     other.close()
     with pytest.raises(Damaged, match="tables of format"):
         Database(path, embedder=Letters())
@@ -133,4 +195,6 @@ def test_an_index_beside_those_of_the_settings_is_told(path: Path) -> None:
 def test_long_values_are_told_apart_although_the_index_cuts_them(db: Database) -> None:
     db.contexts.add("t", "user", "one", metadata={"status": "x" * 300 + "1"})
     db.contexts.add("t", "user", "two", metadata={"status": "x" * 300 + "2"})
-    assert [each.text for each in db.contexts.browse(where={"metadata.status": "x" * 300 + "2"})] == ["two"]
+    assert [
+        each.text for each in db.contexts.browse(where={"metadata.status": "x" * 300 + "2"})
+    ] == ["two"]

@@ -21,22 +21,43 @@ def texts(results: Any) -> list[str]:
 
 @pytest.fixture
 def fruit(db: Database) -> Database:
-    for text in ("red apple pie", "green apple", "red pear", "authentication of users", "running in the park"):
-        db.contexts.add(text.split()[0], "user", text, tags=[text.split()[-1]], metadata={"size": len(text)})
+    for text in (
+        "red apple pie",
+        "green apple",
+        "red pear",
+        "authentication of users",
+        "running in the park",
+    ):
+        db.contexts.add(
+            text.split()[0], "user", text, tags=[text.split()[-1]], metadata={"size": len(text)}
+        )
     return db
 
 
-@pytest.mark.parametrize(("words", "query", "expected"), [
-    ("match", "red apples", {"red apple pie"}), ("match", "run", {"running in the park"}),
-    ("match", "apple kiwi", {"red apple pie", "green apple"}), ("match", "AND", set()), ("match", "what's up?", set()),
-    ("prefix", "authenticat", {"authentication of users"}), ("prefix", "re pe", {"red pear"}),
-    ("prefix", "app*", {"red apple pie", "green apple"}),
-    ("phrase", "apple pie", {"red apple pie"}), ("phrase", "pie apple", set()),
-    ("boolean", "apple NOT pie", {"green apple"}), ("boolean", "(red OR green) AND apple", {"red apple pie", "green apple"}),
-    ("boolean", '"red pear" OR users', {"red pear", "authentication of users"}),
-    ("boolean", "OR", set()), ("boolean", "NOT red", set()), ("boolean", 'apple AND "pie', {"red apple pie"}),
-])
-def test_words_are_looked_for_as_asked(fruit: Database, words: str, query: str, expected: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "query", "expected"),
+    [
+        ("match", "red apples", {"red apple pie"}),
+        ("match", "run", {"running in the park"}),
+        ("match", "apple kiwi", {"red apple pie", "green apple"}),
+        ("match", "AND", set()),
+        ("match", "what's up?", set()),
+        ("prefix", "authenticat", {"authentication of users"}),
+        ("prefix", "re pe", {"red pear"}),
+        ("prefix", "app*", {"red apple pie", "green apple"}),
+        ("phrase", "apple pie", {"red apple pie"}),
+        ("phrase", "pie apple", set()),
+        ("boolean", "apple NOT pie", {"green apple"}),
+        ("boolean", "(red OR green) AND apple", {"red apple pie", "green apple"}),
+        ("boolean", '"red pear" OR users', {"red pear", "authentication of users"}),
+        ("boolean", "OR", set()),
+        ("boolean", "NOT red", set()),
+        ("boolean", 'apple AND "pie', {"red apple pie"}),
+    ],
+)
+def test_words_are_looked_for_as_asked(
+    fruit: Database, words: str, query: str, expected: set[str]
+) -> None:
     results = fruit.contexts.search(query, mode="text", words=words)
     assert set(texts(results)) == expected
     assert results.counts["text"] == len(expected)
@@ -49,8 +70,13 @@ def test_a_malformed_boolean_query_says_how_it_was_read(fruit: Database) -> None
 
 
 def test_a_query_without_words_names_that_as_the_reason(fruit: Database) -> None:
-    assert fruit.contexts.search("?!", mode="text").reasons == {"text": "the query has no words to look for"}
-    assert "leaves things out" in fruit.contexts.search("NOT red", mode="text", words="boolean").reasons["text"]
+    assert fruit.contexts.search("?!", mode="text").reasons == {
+        "text": "the query has no words to look for"
+    }
+    assert (
+        "leaves things out"
+        in fruit.contexts.search("NOT red", mode="text", words="boolean").reasons["text"]
+    )
     hybrid = fruit.contexts.search("?!")
     assert hybrid.legs == ("vector",) and len(hybrid) == 5
 
@@ -59,7 +85,9 @@ def test_words_may_lie_anywhere_in_a_long_context(db: Database) -> None:
     db.contexts.add("t", "user", LONG)
     db.contexts.add("t", "user", "alpha alone")
     assert texts(db.contexts.search("alpha omega", mode="text")) == [LONG]
-    assert texts(db.contexts.search("alpha NOT omega", mode="text", words="boolean")) == ["alpha alone"]
+    assert texts(db.contexts.search("alpha NOT omega", mode="text", words="boolean")) == [
+        "alpha alone"
+    ]
     assert db.contexts.search("between. filler", mode="text", words="phrase").counts["text"] == 1
 
 
@@ -90,7 +118,9 @@ def test_scores_tell_of_both_legs(fruit: Database) -> None:
         ranks = [rank for rank in (hit.scores.text_rank, hit.scores.vector_rank) if rank]
         assert hit.scores.rrf == pytest.approx(sum(1 / (10 + rank) for rank in ranks))
         assert (hit.scores.text is None) == (hit.scores.text_rank is None)
-        assert hit.scores.vector is not None and hit.scores.distance == pytest.approx((2 - 2 * hit.scores.vector) ** 0.5)
+        assert hit.scores.vector is not None and hit.scores.distance == pytest.approx(
+            (2 - 2 * hit.scores.vector) ** 0.5
+        )
         assert 0 <= hit.score <= 1
     assert [hit.score for hit in results] == sorted((hit.score for hit in results), reverse=True)
     assert results.counts == {"text": 1, "vector": 5, "both": 1, "total": 5}
@@ -98,7 +128,9 @@ def test_scores_tell_of_both_legs(fruit: Database) -> None:
 
 def test_in_one_mode_the_order_is_that_of_the_leg(fruit: Database) -> None:
     by_words = fruit.contexts.search("apple", mode="text")
-    assert [hit.scores.text_rank for hit in by_words] == [1, 2] and by_words[0].scores.vector is None
+    assert [hit.scores.text_rank for hit in by_words] == [1, 2] and by_words[
+        0
+    ].scores.vector is None
     assert by_words[0].item.text == "green apple"  # the shorter text
     assert [hit.scores.rrf for hit in by_words] == [1 / 61, 1 / 62]
     nearest = fruit.contexts.search("apple", mode="vector")
@@ -108,15 +140,25 @@ def test_in_one_mode_the_order_is_that_of_the_leg(fruit: Database) -> None:
 
 
 @pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])
-@pytest.mark.parametrize(("which", "allowed"), [
-    ({"thread": "green"}, {"green apple"}), ({"tags": ["pie", "pear"]}, {"red apple pie", "red pear"}),
-    ({"source": "agent"}, set()),
-    ({"where": {"metadata.size": {"lt": 12}}}, {"green apple", "red pear"}), ({"content_type": "multimodal"}, set()),
-    ({"start": "2100-01-01"}, set()), ({"end": "2100-01-01", "thread": "red"}, {"red apple pie", "red pear"}),
-    ({"where": [Condition("thread", "starts_with", "G", False)]}, {"green apple"}),
-])
-def test_conditions_apply_before_the_ranking(fruit: Database, mode: str, which: dict[str, Any], allowed: set[str]) -> None:
-    fruit.contexts.add_many([Entry(thread="noise", source="user", text="apple " * number) for number in range(1, 61)])
+@pytest.mark.parametrize(
+    ("which", "allowed"),
+    [
+        ({"thread": "green"}, {"green apple"}),
+        ({"tags": ["pie", "pear"]}, {"red apple pie", "red pear"}),
+        ({"source": "agent"}, set()),
+        ({"where": {"metadata.size": {"lt": 12}}}, {"green apple", "red pear"}),
+        ({"content_type": "multimodal"}, set()),
+        ({"start": "2100-01-01"}, set()),
+        ({"end": "2100-01-01", "thread": "red"}, {"red apple pie", "red pear"}),
+        ({"where": [Condition("thread", "starts_with", "G", False)]}, {"green apple"}),
+    ],
+)
+def test_conditions_apply_before_the_ranking(
+    fruit: Database, mode: str, which: dict[str, Any], allowed: set[str]
+) -> None:
+    fruit.contexts.add_many(
+        [Entry(thread="noise", source="user", text="apple " * number) for number in range(1, 61)]
+    )
     assert {context.text for context in fruit.contexts.browse(**which)} == allowed
     for limit in (1, 10):
         found = texts(fruit.contexts.search("apple", mode=mode, limit=limit, **which))
@@ -161,17 +203,30 @@ def test_a_search_explains_its_legs(fruit: Database) -> None:
     assert set(results.explained.legs) == {"text", "vector"}
     assert "context_words" in results.explained.legs["text"].plan
     assert "contexts_by_thread" in results.explained.legs["vector"].plan
-    assert results.explained.milliseconds > sum(leg.milliseconds for leg in results.explained.legs.values()) > 0
+    assert (
+        results.explained.milliseconds
+        > sum(leg.milliseconds for leg in results.explained.legs.values())
+        > 0
+    )
     assert fruit.contexts.search("red", explain=True, mode="text").explained.legs.keys() == {"text"}  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"mode": "magic"}, "mode must be hybrid, text or vector"),
-    ({"words": "fuzzy"}, "words must be match, prefix, phrase, boolean"),
-    ({"rrf_k": 0}, "rrf_k must be"), ({"rrf_k": 1001}, "rrf_k must be"), ({"rrf_k": True}, "rrf_k must be"),
-    ({"limit": -1}, "limit must be"), ({"offset": "1"}, "offset must be"), ({"limit": 20_000}, "at most 5,000"),
-])
-def test_arguments_that_mean_nothing_are_refused(db: Database, arguments: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "magic"}, "mode must be hybrid, text or vector"),
+        ({"words": "fuzzy"}, "words must be match, prefix, phrase, boolean"),
+        ({"rrf_k": 0}, "rrf_k must be"),
+        ({"rrf_k": 1001}, "rrf_k must be"),
+        ({"rrf_k": True}, "rrf_k must be"),
+        ({"limit": -1}, "limit must be"),
+        ({"offset": "1"}, "offset must be"),
+        ({"limit": 20_000}, "at most 5,000"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(
+    db: Database, arguments: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         db.contexts.search("x", **arguments)
 
@@ -183,7 +238,10 @@ def shelf() -> Database:
     return db
 
 
-@given(query=st.text(st.characters(exclude_categories=["Cs"]), max_size=40), words=st.sampled_from(sorted(READERS)))
+@given(
+    query=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    words=st.sampled_from(sorted(READERS)),
+)
 def test_any_text_is_a_query(query: str, words: str) -> None:
     results = shelf().contexts.search(query, words=words, highlight=True)
     assert [hit.item.id for hit in results] == [1]

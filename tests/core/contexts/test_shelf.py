@@ -29,7 +29,10 @@ from mcpvectordb import (
 from mcpvectordb.storage import vec0
 from tests.support import Letters
 
-LONG = "\n\n".join(f"# Part {number}\n\n" + f"Word{number} stands here with many others. " * 20 for number in range(12))
+LONG = "\n\n".join(
+    f"# Part {number}\n\n" + f"Word{number} stands here with many others. " * 20
+    for number in range(12)
+)
 
 
 @pytest.fixture
@@ -53,14 +56,32 @@ def texts(found: Any) -> list[str]:
 
 def test_what_was_added_comes_back(db: Database) -> None:
     picture = Image(data=b"\x89PNG", metadata={"alt": "a cat"})
-    stored = db.contexts.add(" thread ", "agent", "  Use WAL\nwhile it runs \n", metadata={"status": "done", "n": [1, None]},
-                             tags=["SQLite", " db ", "", "db"], images=[picture, Image(data=b"x", mime_type="image/gif")])
+    stored = db.contexts.add(
+        " thread ",
+        "agent",
+        "  Use WAL\nwhile it runs \n",
+        metadata={"status": "done", "n": [1, None]},
+        tags=["SQLite", " db ", "", "db"],
+        images=[picture, Image(data=b"x", mime_type="image/gif")],
+    )
     (context,) = db.contexts.get([stored.id])
     assert context == Context(
-        id=stored.id, thread="thread", source="agent", text="Use WAL\nwhile it runs", content_type="multimodal",
-        metadata={"status": "done", "n": [1, None]}, tags=("db", "sqlite"),
-        images=(picture, Image(data=b"x", mime_type="image/gif")), created_at=context.created_at, updated_at=context.created_at)
-    assert stored.status == "added" and stored.note == "" and stored.context == replace(context, images=())
+        id=stored.id,
+        thread="thread",
+        source="agent",
+        text="Use WAL\nwhile it runs",
+        content_type="multimodal",
+        metadata={"status": "done", "n": [1, None]},
+        tags=("db", "sqlite"),
+        images=(picture, Image(data=b"x", mime_type="image/gif")),
+        created_at=context.created_at,
+        updated_at=context.created_at,
+    )
+    assert (
+        stored.status == "added"
+        and stored.note == ""
+        and stored.context == replace(context, images=())
+    )
     assert db.check() == []
 
 
@@ -70,13 +91,22 @@ def test_a_bare_context_has_neither_metadata_nor_tags_nor_images(db: Database) -
         assert (context.metadata, context.tags, context.content_type) == (None, (), "text")
 
 
-@pytest.mark.parametrize(("thread", "source", "text", "message"), [
-    ("", "user", "x", "thread must not be blank"), (" \n", "user", "x", "thread must not be blank"),
-    ("t", "robot", "x", "source must be user or agent, not 'robot'"), ("t", "User", "x", "source must be user or agent"),
-    ("t", "user", " \t", "text must not be blank"), ("t", "user", "\ud800", "half of a surrogate pair"),
-    (5, "user", "x", "thread must be text, not int"), ("t" * 1001, "user", "x", "at most 1,000"),
-])
-def test_what_cannot_be_added_is_refused(db: Database, thread: Any, source: Any, text: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("thread", "source", "text", "message"),
+    [
+        ("", "user", "x", "thread must not be blank"),
+        (" \n", "user", "x", "thread must not be blank"),
+        ("t", "robot", "x", "source must be user or agent, not 'robot'"),
+        ("t", "User", "x", "source must be user or agent"),
+        ("t", "user", " \t", "text must not be blank"),
+        ("t", "user", "\ud800", "half of a surrogate pair"),
+        (5, "user", "x", "thread must be text, not int"),
+        ("t" * 1001, "user", "x", "at most 1,000"),
+    ],
+)
+def test_what_cannot_be_added_is_refused(
+    db: Database, thread: Any, source: Any, text: str, message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         db.contexts.add(thread, source, text)
     assert db.contexts.count() == 0
@@ -91,7 +121,9 @@ def test_ids_are_never_used_again(db: Database) -> None:
 # Repetitions.
 
 
-def test_the_last_words_of_a_thread_said_again_are_not_stored_again(db: Database, clock: list[datetime]) -> None:
+def test_the_last_words_of_a_thread_said_again_are_not_stored_again(
+    db: Database, clock: list[datetime]
+) -> None:
     first = db.contexts.add("t", "user", "hello", tags=["a"], metadata={"n": 1})
     clock[0] += timedelta(seconds=1)
     again = db.contexts.add("t", "user", " hello ")
@@ -101,22 +133,40 @@ def test_the_last_words_of_a_thread_said_again_are_not_stored_again(db: Database
 
 
 def test_what_comes_with_a_repetition_replaces_what_was_there(db: Database) -> None:
-    db.contexts.add("t", "user", "hello", tags=["a"], metadata={"n": 1, "m": 1}, images=[Image(data=b"1")])
-    again = db.contexts.add("t", "user", "hello", tags=["b"], metadata={"n": 2}, images=[Image(data=b"2"), Image(data=b"3")])
+    db.contexts.add(
+        "t", "user", "hello", tags=["a"], metadata={"n": 1, "m": 1}, images=[Image(data=b"1")]
+    )
+    again = db.contexts.add(
+        "t",
+        "user",
+        "hello",
+        tags=["b"],
+        metadata={"n": 2},
+        images=[Image(data=b"2"), Image(data=b"3")],
+    )
     (context,) = db.contexts.get([again.id])
-    assert (context.tags, context.metadata, [image.data for image in context.images]) == (("b",), {"n": 2}, [b"2", b"3"])
+    assert (context.tags, context.metadata, [image.data for image in context.images]) == (
+        ("b",),
+        {"n": 2},
+        [b"2", b"3"],
+    )
     bare = db.contexts.add("t", "user", "hello", tags=[], metadata={}, images=[]).context
     assert (bare.tags, bare.metadata, bare.content_type) == ((), None, "text")
 
 
-@pytest.mark.parametrize("said", [
-    [("t", "user", "a"), ("t", "user", "b"), ("t", "user", "a")],
-    [("t", "user", "a"), ("t", "agent", "a"), ("t", "user", "a")],
-    [("t", "user", "a"), ("t", "agent", "x"), ("t", "user", "a")],
-    [("t", "user", "a"), ("u", "user", "a"), ("v", "user", "a")],
-    [("t", "user", "a"), ("t", "user", "A"), ("t", "user", "a a")],
-])
-def test_only_the_very_last_words_are_repeated(db: Database, said: list[tuple[str, str, str]]) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        [("t", "user", "a"), ("t", "user", "b"), ("t", "user", "a")],
+        [("t", "user", "a"), ("t", "agent", "a"), ("t", "user", "a")],
+        [("t", "user", "a"), ("t", "agent", "x"), ("t", "user", "a")],
+        [("t", "user", "a"), ("u", "user", "a"), ("v", "user", "a")],
+        [("t", "user", "a"), ("t", "user", "A"), ("t", "user", "a a")],
+    ],
+)
+def test_only_the_very_last_words_are_repeated(
+    db: Database, said: list[tuple[str, str, str]]
+) -> None:
     assert [db.contexts.add(*words).status for words in said] == ["added"] * 3
 
 
@@ -126,7 +176,9 @@ def test_other_threads_do_not_stand_between_a_text_and_its_repetition(db: Databa
     assert db.contexts.add("t", "user", "a").id == first
 
 
-def test_a_clock_that_goes_back_does_not_make_old_words_the_last(db: Database, clock: list[datetime]) -> None:
+def test_a_clock_that_goes_back_does_not_make_old_words_the_last(
+    db: Database, clock: list[datetime]
+) -> None:
     db.contexts.add("t", "user", "a")
     clock[0] -= timedelta(hours=1)
     db.contexts.add("t", "user", "b")
@@ -135,7 +187,9 @@ def test_a_clock_that_goes_back_does_not_make_old_words_the_last(db: Database, c
 
 def test_a_text_that_several_say_at_once_is_stored_once(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
-        threads = [threading.Thread(target=db.contexts.add, args=("t", "user", "hello")) for _ in range(8)]
+        threads = [
+            threading.Thread(target=db.contexts.add, args=("t", "user", "hello")) for _ in range(8)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -161,13 +215,21 @@ class Broken(Letters):
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("out of memory"), EmbeddingFailed("no")])
-def test_a_text_that_cannot_be_embedded_changes_nothing(path: Path, error: Exception | None) -> None:
+def test_a_text_that_cannot_be_embedded_changes_nothing(
+    path: Path, error: Exception | None
+) -> None:
     with Database(path, embedder=Broken(error)) as db:
         good = db.contexts.add("t", "user", "fine words", metadata={"n": 1})
-        for attempt in (lambda: db.contexts.add("t", "user", "poison"),
-                        lambda: db.contexts.add_many([Entry(thread="t", source="user", text=text) for text in ("b", "poison")]),
-                        lambda: db.contexts.update(good.id, text="poison", metadata={"n": 2}),
-                        lambda: db.contexts.update_many([Change(id=good.id, tags=["x"]), Change(id=good.id, text="poison")])):
+        for attempt in (
+            lambda: db.contexts.add("t", "user", "poison"),
+            lambda: db.contexts.add_many(
+                [Entry(thread="t", source="user", text=text) for text in ("b", "poison")]
+            ),
+            lambda: db.contexts.update(good.id, text="poison", metadata={"n": 2}),
+            lambda: db.contexts.update_many(
+                [Change(id=good.id, tags=["x"]), Change(id=good.id, text="poison")]
+            ),
+        ):
             with pytest.raises(EmbeddingFailed):
                 attempt()
         assert db.contexts.get([1, 2, 3]) == [good.context]
@@ -183,17 +245,25 @@ def test_without_a_model_contexts_wait_for_it_and_say_so(path: Path) -> None:
     with Database(path, embedder=other) as db:
         stored = db.contexts.add("t", "user", "without a model")
         updated = db.contexts.update(1, text="changed without a model")
-        assert "found by words, but not yet by meaning" in stored.note and stored.note == updated.note
+        assert (
+            "found by words, but not yet by meaning" in stored.note and stored.note == updated.note
+        )
         assert updated.fields == ("text",) and db.stats().pending == 2
         results = db.contexts.search("model")
-        assert (texts(results), results.legs) == (["without a model", "changed without a model"], ("text",))
+        assert (texts(results), results.legs) == (
+            ["without a model", "changed without a model"],
+            ("text",),
+        )
         assert "not with the given embedder" in results.reasons["vector"]
         assert db.contexts.search("model", mode="vector").hits == ()
         assert db.check() == []
     with Database(path, embedder=Letters()) as db:
         assert texts(db.contexts.search("model", mode="vector")) == []
         assert db.embed_pending() == 2
-        assert sorted(texts(db.contexts.search("model", mode="vector"))) == ["changed without a model", "without a model"]
+        assert sorted(texts(db.contexts.search("model", mode="vector"))) == [
+            "changed without a model",
+            "without a model",
+        ]
 
 
 def test_a_repetition_embeds_what_still_waited(path: Path) -> None:
@@ -244,45 +314,69 @@ def test_a_file_from_before_the_shelf_gets_room_for_it(path: Path) -> None:
 
 
 def test_only_what_is_given_is_changed(db: Database, clock: list[datetime]) -> None:
-    stored = db.contexts.add("t", "user", "old words", metadata={"a": 1}, tags=["x"], images=[Image(data=b"1")])
+    stored = db.contexts.add(
+        "t", "user", "old words", metadata={"a": 1}, tags=["x"], images=[Image(data=b"1")]
+    )
     clock[0] += timedelta(seconds=5)
     updated = db.contexts.update(stored.id, text=" new words ")
     assert updated.fields == ("text", "embedding")
-    assert updated.context == replace(stored.context, text="new words", updated_at=dates.stored(clock[0]))
-    assert ids(db.contexts.search("new", mode="text")) == [1] and ids(db.contexts.search("old", mode="text")) == []
+    assert updated.context == replace(
+        stored.context, text="new words", updated_at=dates.stored(clock[0])
+    )
+    assert (
+        ids(db.contexts.search("new", mode="text")) == [1]
+        and ids(db.contexts.search("old", mode="text")) == []
+    )
     assert db.contexts.update(stored.id, metadata={}).context.metadata == {}
     assert db.contexts.update(stored.id, tags=[" B", "b", "A"]).context.tags == ("a", "b")
     assert db.contexts.update(stored.id, tags=[]).context.tags == ()
     gone = db.contexts.update(stored.id, images=[])
     assert (gone.fields, gone.context.content_type) == (("images", "content_type"), "text")
-    back = db.contexts.update(stored.id, images=[Image(data=b"2")], text="all", metadata={"z": 1}, tags=["t"])
+    back = db.contexts.update(
+        stored.id, images=[Image(data=b"2")], text="all", metadata={"z": 1}, tags=["t"]
+    )
     assert back.fields == ("text", "metadata", "tags", "images", "content_type", "embedding")
     assert back.context.content_type == "multimodal"
     assert db.check() == []
 
 
 def test_metadata_is_patched_as_the_rfc_says(db: Database) -> None:
-    id = db.contexts.add("t", "user", "x", metadata={"a": {"b": 1, "c": 2}, "l": [1, 2], "gone": True}).id
-    patched = db.contexts.update(id, metadata_patch={"a": {"b": None, "d": 3}, "l": [3], "gone": None, "new": "é"})
+    id = db.contexts.add(
+        "t", "user", "x", metadata={"a": {"b": 1, "c": 2}, "l": [1, 2], "gone": True}
+    ).id
+    patched = db.contexts.update(
+        id, metadata_patch={"a": {"b": None, "d": 3}, "l": [3], "gone": None, "new": "é"}
+    )
     assert patched.fields == ("metadata",)
     assert patched.context.metadata == {"a": {"c": 2, "d": 3}, "l": [3], "new": "é"}
     bare = db.contexts.add("t", "user", "y")
-    assert db.contexts.update(bare.id, metadata_patch={"a": {"b": None}}).context.metadata == {"a": {}}
+    assert db.contexts.update(bare.id, metadata_patch={"a": {"b": None}}).context.metadata == {
+        "a": {}
+    }
 
 
 def test_an_empty_patch_only_renews_the_time(db: Database, clock: list[datetime]) -> None:
     stored = db.contexts.add("t", "user", "x", metadata={"a": None})
     clock[0] += timedelta(seconds=1)
     assert db.contexts.update(stored.id, metadata_patch={}).context == replace(
-        stored.context, updated_at=dates.stored(clock[0]))
+        stored.context, updated_at=dates.stored(clock[0])
+    )
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({}, "nothing to change was given"), ({"metadata": {}, "metadata_patch": {}}, "either metadata"),
-    ({"text": " "}, "text must not be blank"), ({"metadata_patch": {"a": float("nan")}}, "metadata_patch.a is nan"),
-    ({"metadata": [1]}, "metadata must be an object"), ({"tags": "abc"}, "tags must be a list"),
-])
-def test_a_change_that_cannot_be_made_is_refused(db: Database, change: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "nothing to change was given"),
+        ({"metadata": {}, "metadata_patch": {}}, "either metadata"),
+        ({"text": " "}, "text must not be blank"),
+        ({"metadata_patch": {"a": float("nan")}}, "metadata_patch.a is nan"),
+        ({"metadata": [1]}, "metadata must be an object"),
+        ({"tags": "abc"}, "tags must be a list"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused(
+    db: Database, change: dict[str, Any], message: str
+) -> None:
     stored = db.contexts.add("t", "user", "x", metadata={"a": 1})
     with pytest.raises(InvalidInput, match=message):
         db.contexts.update(stored.id, **change)
@@ -291,8 +385,14 @@ def test_a_change_that_cannot_be_made_is_refused(db: Database, change: dict[str,
 
 @pytest.mark.parametrize("id", [0, -1, True, 1.0, "1", 2**63])
 def test_what_is_no_id_is_refused(db: Database, id: Any) -> None:
-    for attempt in (lambda: db.contexts.update(id, text="x"), lambda: db.contexts.get([id]), lambda: db.contexts.delete([id])):
-        with pytest.raises(InvalidInput, match="the id of a context must be a whole number of 1 or more"):
+    for attempt in (
+        lambda: db.contexts.update(id, text="x"),
+        lambda: db.contexts.get([id]),
+        lambda: db.contexts.delete([id]),
+    ):
+        with pytest.raises(
+            InvalidInput, match="the id of a context must be a whole number of 1 or more"
+        ):
             attempt()
 
 
@@ -317,15 +417,20 @@ def entries(*texts: str, source: str = "user") -> list[Entry]:
 
 def test_a_batch_is_stored_in_its_order_with_repetitions_inside(db: Database) -> None:
     outcomes = db.contexts.add_many(entries("a", "b", "b", "a"))
-    assert [(each.index, each.result and each.result.status, each.result and each.result.id) for each in outcomes] == [
-        (0, "added", 1), (1, "added", 2), (2, "repeated", 2), (3, "added", 3)]
+    assert [
+        (each.index, each.result and each.result.status, each.result and each.result.id)
+        for each in outcomes
+    ] == [(0, "added", 1), (1, "added", 2), (2, "repeated", 2), (3, "added", 3)]
     assert all(each.error is None for each in outcomes)
     assert db.contexts.add_many([]) == []
 
 
 def test_a_batch_that_is_atomic_stores_all_or_nothing(db: Database) -> None:
     bad = [*entries("a", " "), *entries("c", source="robot")]
-    with pytest.raises(InvalidInput, match=r"^2 of 3 items cannot be stored, so none was; the first is at index 1: text must"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"^2 of 3 items cannot be stored, so none was; the first is at index 1: text must",
+    ):
         db.contexts.add_many(bad)
     assert db.contexts.count() == 0
 
@@ -333,7 +438,12 @@ def test_a_batch_that_is_atomic_stores_all_or_nothing(db: Database) -> None:
 def test_a_batch_that_is_not_atomic_stores_what_can_be_stored(db: Database) -> None:
     outcomes = db.contexts.add_many([*entries("a", " ", "b"), "junk"], atomic=False)  # type: ignore[list-item]
     assert [each.result and each.result.context.text for each in outcomes] == ["a", None, "b", None]
-    assert [type(each.error) for each in outcomes] == [type(None), InvalidInput, type(None), InvalidInput]
+    assert [type(each.error) for each in outcomes] == [
+        type(None),
+        InvalidInput,
+        type(None),
+        InvalidInput,
+    ]
     assert [each.index for each in outcomes] == [0, 1, 2, 3]
     assert db.contexts.count() == 2
 
@@ -347,9 +457,14 @@ def test_changes_come_in_batches_too(db: Database) -> None:
     assert texts(db.contexts.get([one.id])) == ["a"]
     outcomes = db.contexts.update_many(changes, atomic=False)
     assert [(each.result and each.result.fields, type(each.error)) for each in outcomes] == [
-        (("text", "embedding"), type(None)), (None, NotFound), (None, InvalidInput)]
+        (("text", "embedding"), type(None)),
+        (None, NotFound),
+        (None, InvalidInput),
+    ]
     assert texts(db.contexts.get([one.id])) == ["A"]
-    twice = db.contexts.update_many([Change(id=two.id, metadata_patch={"n": 1}), Change(id=two.id, metadata_patch={"m": 2})])
+    twice = db.contexts.update_many(
+        [Change(id=two.id, metadata_patch={"n": 1}), Change(id=two.id, metadata_patch={"m": 2})]
+    )
     assert twice[1].result and twice[1].result.context.metadata == {"n": 1, "m": 2}
 
 
@@ -374,28 +489,48 @@ def four(db: Database, clock: list[datetime]) -> Database:
     return db
 
 
-@pytest.mark.parametrize(("criteria", "left"), [
-    ({"ids": [1, 4, 99]}, [3, 2]), ({"threads": ["one", "nowhere"]}, [4, 3]),
-    ({"threads": [" one "], "source": "user"}, [4, 3, 2]), ({"threads": "one"}, [4, 3]),
-    ({"older_than_days": 5}, [4, 3]), ({"older_than_days": 5, "source": "agent"}, [4, 3, 1]),
-    ({"older_than_days": 11}, [4, 3, 2, 1]), ({"older_than_days": 10**12}, [4, 3, 2, 1]),
-    ({"ids": [1, 2, 3], "threads": ["one"], "source": "agent"}, [4, 3, 1]), ({"ids": []}, [4, 3, 2, 1]),
-    ({"ids": [], "threads": ["one"]}, [4, 3, 2, 1]), ({"threads": []}, [4, 3, 2, 1]),
-])
-def test_what_fulfils_all_criteria_is_deleted(four: Database, criteria: dict[str, Any], left: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("criteria", "left"),
+    [
+        ({"ids": [1, 4, 99]}, [3, 2]),
+        ({"threads": ["one", "nowhere"]}, [4, 3]),
+        ({"threads": [" one "], "source": "user"}, [4, 3, 2]),
+        ({"threads": "one"}, [4, 3]),
+        ({"older_than_days": 5}, [4, 3]),
+        ({"older_than_days": 5, "source": "agent"}, [4, 3, 1]),
+        ({"older_than_days": 11}, [4, 3, 2, 1]),
+        ({"older_than_days": 10**12}, [4, 3, 2, 1]),
+        ({"ids": [1, 2, 3], "threads": ["one"], "source": "agent"}, [4, 3, 1]),
+        ({"ids": []}, [4, 3, 2, 1]),
+        ({"ids": [], "threads": ["one"]}, [4, 3, 2, 1]),
+        ({"threads": []}, [4, 3, 2, 1]),
+    ],
+)
+def test_what_fulfils_all_criteria_is_deleted(
+    four: Database, criteria: dict[str, Any], left: list[int]
+) -> None:
     assert four.contexts.delete(**criteria) == 4 - len(left)
     assert ids(four.contexts.browse()) == left
     assert four.check() == []
 
 
-@pytest.mark.parametrize(("criteria", "message"), [
-    ({}, "say which contexts to delete"), ({"source": "user"}, "a source alone would delete too much"),
-    ({"ids": "12"}, "ids must be a list"), ({"ids": [1], "source": "robot"}, "source must be"),
-    ({"older_than_days": 0}, "older_than_days must be"), ({"older_than_days": True}, "older_than_days must be"),
-    ({"older_than_days": 2.5}, "older_than_days must be"), ({"threads": [""]}, "thread must not be blank"),
-    ({"threads": ["x"] * 10_001}, "10,001 threads were given"),
-])
-def test_criteria_that_say_too_little_delete_nothing(four: Database, criteria: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("criteria", "message"),
+    [
+        ({}, "say which contexts to delete"),
+        ({"source": "user"}, "a source alone would delete too much"),
+        ({"ids": "12"}, "ids must be a list"),
+        ({"ids": [1], "source": "robot"}, "source must be"),
+        ({"older_than_days": 0}, "older_than_days must be"),
+        ({"older_than_days": True}, "older_than_days must be"),
+        ({"older_than_days": 2.5}, "older_than_days must be"),
+        ({"threads": [""]}, "thread must not be blank"),
+        ({"threads": ["x"] * 10_001}, "10,001 threads were given"),
+    ],
+)
+def test_criteria_that_say_too_little_delete_nothing(
+    four: Database, criteria: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         four.contexts.delete(**criteria)
     assert four.contexts.count() == 4
@@ -419,15 +554,33 @@ def test_ids_are_answered_newest_first_and_unknown_ones_passed_over(four: Databa
     assert [len(context.images) for context in four.contexts.get([1], images=False)] == [0]
 
 
-@pytest.mark.parametrize(("which", "expected"), [
-    ({}, [4, 3, 2, 1]), ({"thread": "one"}, [2, 1]), ({"thread": " two "}, [3]), ({"thread": "ONE"}, []),
-    ({"source": "agent"}, [4, 2]), ({"source": "agent", "thread": "one"}, [2]), ({"content_type": "multimodal"}, [1]),
-    ({"content_type": "text"}, [4, 3, 2]), ({"tags": [" X "]}, [1]), ({"tags": ["y", "x"]}, [1]), ({"tags": ["y"]}, []),
-    ({"tags": ["", " "]}, [4, 3, 2, 1]), ({"tags": []}, [4, 3, 2, 1]), ({"where": {"thread": "one", "source": "user"}}, [1]),
-    ({"where": {"content_type": "multimodal"}}, [1]), ({"where": {"id": {"gte": 3}}}, [4, 3]), ({"limit": 2}, [4, 3]),
-    ({"limit": 2, "offset": 3}, [1]), ({"limit": 0}, []),
-])
-def test_conditions_choose_what_is_browsed_newest_first(four: Database, which: dict[str, Any], expected: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ({}, [4, 3, 2, 1]),
+        ({"thread": "one"}, [2, 1]),
+        ({"thread": " two "}, [3]),
+        ({"thread": "ONE"}, []),
+        ({"source": "agent"}, [4, 2]),
+        ({"source": "agent", "thread": "one"}, [2]),
+        ({"content_type": "multimodal"}, [1]),
+        ({"content_type": "text"}, [4, 3, 2]),
+        ({"tags": [" X "]}, [1]),
+        ({"tags": ["y", "x"]}, [1]),
+        ({"tags": ["y"]}, []),
+        ({"tags": ["", " "]}, [4, 3, 2, 1]),
+        ({"tags": []}, [4, 3, 2, 1]),
+        ({"where": {"thread": "one", "source": "user"}}, [1]),
+        ({"where": {"content_type": "multimodal"}}, [1]),
+        ({"where": {"id": {"gte": 3}}}, [4, 3]),
+        ({"limit": 2}, [4, 3]),
+        ({"limit": 2, "offset": 3}, [1]),
+        ({"limit": 0}, []),
+    ],
+)
+def test_conditions_choose_what_is_browsed_newest_first(
+    four: Database, which: dict[str, Any], expected: list[int]
+) -> None:
     assert ids(four.contexts.browse(**which)) == expected
     if not {"limit", "offset"} & set(which):
         assert four.contexts.count(**which) == len(expected)
@@ -435,15 +588,23 @@ def test_conditions_choose_what_is_browsed_newest_first(four: Database, which: d
 
 def test_dates_bound_what_is_browsed_at_both_ends(db: Database, clock: list[datetime]) -> None:
     for hour in (0, 1, 2):
-        clock[0] = datetime(2025, 11, 29, 22 + hour - 24 * (hour > 1), 59, 59, 999999, tzinfo=UTC) + timedelta(days=hour > 1)
+        clock[0] = datetime(
+            2025, 11, 29, 22 + hour - 24 * (hour > 1), 59, 59, 999999, tzinfo=UTC
+        ) + timedelta(days=hour > 1)
         db.contexts.add("t", "user", f"{hour}")
     made = [context.created_at for context in db.contexts.browse()]
-    assert made == ["2025-11-30T00:59:59.999999+00:00", "2025-11-29T23:59:59.999999+00:00", "2025-11-29T22:59:59.999999+00:00"]
+    assert made == [
+        "2025-11-30T00:59:59.999999+00:00",
+        "2025-11-29T23:59:59.999999+00:00",
+        "2025-11-29T22:59:59.999999+00:00",
+    ]
     assert texts(db.contexts.browse(start="2025-11-29", end="2025-11-29")) == ["1", "0"]
     assert texts(db.contexts.browse(start="2025-11-30")) == ["2"]
     assert texts(db.contexts.browse(end="2025-11-29T22:59:59")) == []
     assert texts(db.contexts.browse(start=made[1], end=made[1])) == ["1"]
-    assert texts(db.contexts.browse(start="2025-11-30T02:00:00+02:00", end="2025-11-30T03:00:00+02:00")) == ["2"]
+    assert texts(
+        db.contexts.browse(start="2025-11-30T02:00:00+02:00", end="2025-11-30T03:00:00+02:00")
+    ) == ["2"]
     with pytest.raises(InvalidInput, match="lies after"):
         db.contexts.browse(start="2025-11-30", end="2025-11-29")
     with pytest.raises(InvalidInput, match=r"^end must be a date"):
@@ -451,13 +612,18 @@ def test_dates_bound_what_is_browsed_at_both_ends(db: Database, clock: list[date
 
 
 def test_metadata_conditions_speak_the_language_of_filters(db: Database) -> None:
-    db.contexts.add("t", "user", "a", metadata={"status": "Done", "n": 5, "deep": {"x": [1, "two"]}})
+    db.contexts.add(
+        "t", "user", "a", metadata={"status": "Done", "n": 5, "deep": {"x": [1, "two"]}}
+    )
     db.contexts.add("t", "user", "b", metadata={"status": "open", "n": 5.0, "flag": True})
     db.contexts.add("t", "user", "c")
     browse = db.contexts.browse
     assert texts(browse(where={"metadata.status": "done"})) == []
     assert texts(browse(where=[Condition("metadata.status", "eq", "DONE", False)])) == ["a"]
-    assert texts(browse(where={"metadata.n": 5})) == ["b", "a"] and texts(browse(where={"metadata.n": "5"})) == []
+    assert (
+        texts(browse(where={"metadata.n": 5})) == ["b", "a"]
+        and texts(browse(where={"metadata.n": "5"})) == []
+    )
     assert texts(browse(where=[("metadata.n", "in", ["5"])])) == ["a"]  # 5.0 is written otherwise
     assert texts(browse(where={"metadata.deep.x": {"array_contains": "two"}})) == ["a"]
     assert texts(browse(where=[("metadata.flag", "not_exists")])) == ["c", "a"]
@@ -473,14 +639,24 @@ def test_every_bad_condition_is_told(db: Database) -> None:
         db.contexts.search("x", where=bad)
 
 
-@pytest.mark.parametrize(("which", "message"), [
-    ({"source": "robot"}, "source must be user or agent"),
-    ({"content_type": "image"}, "content_type must be text or multimodal"),
-    ({"thread": " "}, "thread must not be blank"), ({"limit": -1}, "limit must be"), ({"offset": -1}, "offset must be"),
-    ({"limit": "5"}, "limit must be"), ({"limit": 2**63}, "limit must be"), ({"offset": 1.5}, "offset must be"),
-    ({"tags": "x"}, "tags must be a list"), ({"tags": [5]}, "a tag must be text"),
-])
-def test_bad_conditions_are_refused_and_never_skipped(db: Database, which: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ({"source": "robot"}, "source must be user or agent"),
+        ({"content_type": "image"}, "content_type must be text or multimodal"),
+        ({"thread": " "}, "thread must not be blank"),
+        ({"limit": -1}, "limit must be"),
+        ({"offset": -1}, "offset must be"),
+        ({"limit": "5"}, "limit must be"),
+        ({"limit": 2**63}, "limit must be"),
+        ({"offset": 1.5}, "offset must be"),
+        ({"tags": "x"}, "tags must be a list"),
+        ({"tags": [5]}, "a tag must be text"),
+    ],
+)
+def test_bad_conditions_are_refused_and_never_skipped(
+    db: Database, which: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         db.contexts.browse(**which)
 
@@ -492,21 +668,40 @@ def test_an_unknown_condition_is_an_error(db: Database) -> None:
 
 def test_browsing_explains_itself_with_a_real_plan(four: Database) -> None:
     page = four.contexts.browse(thread="one", explain=True)
-    assert page.explained and page.explained.rows == len(page) == 2 and page.explained.milliseconds > 0
-    assert "contexts_by_thread_and_time (thread=?)" in page.explained.plan and "B-TREE" not in page.explained.plan
+    assert (
+        page.explained and page.explained.rows == len(page) == 2 and page.explained.milliseconds > 0
+    )
+    assert (
+        "contexts_by_thread_and_time (thread=?)" in page.explained.plan
+        and "B-TREE" not in page.explained.plan
+    )
     assert four.contexts.browse(thread="one").explained is None
 
 
-@pytest.mark.parametrize(("which", "index"), [
-    ({}, "contexts_by_time"), ({"thread": "one"}, "contexts_by_thread_and_time (thread=?)"),
-    ({"source": "user"}, "contexts_by_source (source=?)"), ({"start": "2025-01-01"}, "contexts_by_time (created_at>?)"),
-    ({"where": {"metadata.status": "done"}}, "context_key_status (<expr>=?)"),
-    ({"where": {"metadata.project": 5}}, "context_key_project (<expr>=?)"),
-    ({"where": [Condition("metadata.status", "eq", "DONE", False)]}, "context_key_status (<expr>=?)"),
-])
-def test_browsing_goes_by_an_index_that_has_the_order_already(four: Database, which: dict[str, Any], index: str) -> None:
+@pytest.mark.parametrize(
+    ("which", "index"),
+    [
+        ({}, "contexts_by_time"),
+        ({"thread": "one"}, "contexts_by_thread_and_time (thread=?)"),
+        ({"source": "user"}, "contexts_by_source (source=?)"),
+        ({"start": "2025-01-01"}, "contexts_by_time (created_at>?)"),
+        ({"where": {"metadata.status": "done"}}, "context_key_status (<expr>=?)"),
+        ({"where": {"metadata.project": 5}}, "context_key_project (<expr>=?)"),
+        (
+            {"where": [Condition("metadata.status", "eq", "DONE", False)]},
+            "context_key_status (<expr>=?)",
+        ),
+    ],
+)
+def test_browsing_goes_by_an_index_that_has_the_order_already(
+    four: Database, which: dict[str, Any], index: str
+) -> None:
     page = four.contexts.browse(explain=True, **which)
-    assert page.explained and index in page.explained.plan and "FOR ORDER BY" not in page.explained.plan
+    assert (
+        page.explained
+        and index in page.explained.plan
+        and "FOR ORDER BY" not in page.explained.plan
+    )
 
 
 # Overviews.
@@ -515,18 +710,25 @@ def test_browsing_goes_by_an_index_that_has_the_order_already(four: Database, wh
 def test_threads_are_told_newest_first(four: Database) -> None:
     four.contexts.add("one", "agent", "later")
     threads = four.contexts.threads()
-    assert [(each.name, each.contexts, each.sources, each.multimodal, each.last_id) for each in threads] == [
-        ("one", 3, 2, 1, 5), ("three", 1, 1, 0, 4), ("two", 1, 1, 0, 3)]
+    assert [
+        (each.name, each.contexts, each.sources, each.multimodal, each.last_id) for each in threads
+    ] == [("one", 3, 2, 1, 5), ("three", 1, 1, 0, 4), ("two", 1, 1, 0, 3)]
     assert threads[0].first_at < threads[0].last_at
 
 
 def test_statistics_count_everything(four: Database) -> None:
-    four.contexts.add("one", "user", "more", tags=["x", "y"], images=[Image(data=b"1"), Image(data=b"2")])
+    four.contexts.add(
+        "one", "user", "more", tags=["x", "y"], images=[Image(data=b"1"), Image(data=b"2")]
+    )
     found = four.contexts.statistics()
     assert found.contexts == 5 and found.by_source == {"agent": 2, "user": 3}
     assert found.by_content_type == {"text": 3, "multimodal": 2}
     assert (found.images, found.tags, found.threads) == (3, 2, 3)
-    assert found.most_active_threads == (("one", 3), ("three", 1), ("two", 1)) and found.top_tags == (("x", 2), ("y", 1))
+    assert found.most_active_threads == (
+        ("one", 3),
+        ("three", 1),
+        ("two", 1),
+    ) and found.top_tags == (("x", 2), ("y", 1))
     assert four.stats().contexts == 5
 
 
@@ -545,7 +747,9 @@ def test_what_is_done_to_the_file_is_done_to_contexts(four: Database, path: Path
     four.compact()
     four.rebuild()
     four.copy_to(path.with_name("copy.db"))
-    with Database(path.with_name("copy.db"), embedder=Letters(), config=Config(read_only=True)) as copy:
+    with Database(
+        path.with_name("copy.db"), embedder=Letters(), config=Config(read_only=True)
+    ) as copy:
         assert copy.contexts.browse(images=True) == before
         assert ids(copy.contexts.search("apple")) == ids(four.contexts.search("apple"))
         assert copy.check() == []
@@ -555,9 +759,13 @@ def test_damage_to_what_is_derived_is_told_and_repaired(four: Database, path: Pa
     with four._file.writing() as sql:
         sql.execute("DELETE FROM context_words WHERE rowid = 1")
         sql.execute("INSERT INTO context_spellings (rowid, text) VALUES (99, 'ghost')")
-        sql.execute("UPDATE contexts SET folded = '{\"status\": \"x\"}' WHERE id = 2")
+        sql.execute('UPDATE contexts SET folded = \'{"status": "x"}\' WHERE id = 2')
     problems = "\n".join(four.check())
-    assert "context_words" in problems and "context_spellings" in problems and "indexed values of 2" in problems
+    assert (
+        "context_words" in problems
+        and "context_spellings" in problems
+        and "indexed values of 2" in problems
+    )
     four.rebuild()
     assert four.check() == []
     assert ids(four.contexts.search("apple", mode="text")) == [1]

@@ -19,37 +19,59 @@ def entry(**given: Any) -> Entry:
 @given(tags=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8)))
 def test_tags_are_lower_case_trimmed_unique_and_sorted(tags: list[str]) -> None:
     kept = normalised(tags)
-    assert list(kept) == sorted(set(kept)) and all(tag == tag.strip() != "" and tag == tag.lower() for tag in kept)
+    assert list(kept) == sorted(set(kept)) and all(
+        tag == tag.strip() != "" and tag == tag.lower() for tag in kept
+    )
     assert set(kept) == {tag.strip().lower() for tag in tags if tag.strip()}
     assert normalised(kept) == kept
 
 
-@pytest.mark.parametrize(("tags", "message"), [
-    ("ab", "tags must be a list of texts, not str"), (5, "not int"), ([None], "a tag must be text, not NoneType"),
-    (["x" * 1001], "at most 1,000"), ([str(number) for number in range(1001)], "1001 tags were given"),
-    (["\ud800"], "surrogate"),
-])
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        ("ab", "tags must be a list of texts, not str"),
+        (5, "not int"),
+        ([None], "a tag must be text, not NoneType"),
+        (["x" * 1001], "at most 1,000"),
+        ([str(number) for number in range(1001)], "1001 tags were given"),
+        (["\ud800"], "surrogate"),
+    ],
+)
 def test_tags_that_are_none_are_refused(tags: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         normalised(tags)
 
 
 def test_images_within_their_bounds_are_kept_in_order() -> None:
-    given = [Image(data=b"1" * 10), Image(data=b"2" * 10, mime_type=" image/gif ", metadata={"n": 1}), Image(data=b"3" * 5)]
-    assert entry(images=given).images == (given[0], Image(data=b"2" * 10, mime_type="image/gif", metadata={"n": 1}), given[2])
+    given = [
+        Image(data=b"1" * 10),
+        Image(data=b"2" * 10, mime_type=" image/gif ", metadata={"n": 1}),
+        Image(data=b"3" * 5),
+    ]
+    assert entry(images=given).images == (
+        given[0],
+        Image(data=b"2" * 10, mime_type="image/gif", metadata={"n": 1}),
+        given[2],
+    )
     assert entry(images=[]).images == () and entry().images is None
 
 
-@pytest.mark.parametrize(("images", "error", "message"), [
-    ([Image(data=b"x"), Image(data=b"1" * 11)], TooLarge, "image 1 is 11 bytes; at most 10"),
-    ([Image(data=b"1" * 9)] * 3, TooLarge, "27 bytes together; at most 25"),
-    ([Image(data=b"x"), Image(data=b"")], InvalidInput, "image 1 has no data"),
-    ([Image(data="aGk=")], InvalidInput, "image 0 has no data: give its bytes"),  # type: ignore[arg-type]
-    ([Image(data=b"x", mime_type=" ")], InvalidInput, "image 0's mime_type must not be blank"),
-    ([Image(data=b"x", metadata={"a": {1}})], InvalidInput, "image 0's metadata.a is a set"),
-    ([b"x"], InvalidInput, "image 0 must be an Image, not bytes"), (b"x", InvalidInput, "images must be a list"),
-])
-def test_images_out_of_bounds_are_refused_by_their_place(images: Any, error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(
+    ("images", "error", "message"),
+    [
+        ([Image(data=b"x"), Image(data=b"1" * 11)], TooLarge, "image 1 is 11 bytes; at most 10"),
+        ([Image(data=b"1" * 9)] * 3, TooLarge, "27 bytes together; at most 25"),
+        ([Image(data=b"x"), Image(data=b"")], InvalidInput, "image 1 has no data"),
+        ([Image(data="aGk=")], InvalidInput, "image 0 has no data: give its bytes"),  # type: ignore[arg-type]
+        ([Image(data=b"x", mime_type=" ")], InvalidInput, "image 0's mime_type must not be blank"),
+        ([Image(data=b"x", metadata={"a": {1}})], InvalidInput, "image 0's metadata.a is a set"),
+        ([b"x"], InvalidInput, "image 0 must be an Image, not bytes"),
+        (b"x", InvalidInput, "images must be a list"),
+    ],
+)
+def test_images_out_of_bounds_are_refused_by_their_place(
+    images: Any, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         entry(images=images)
 
@@ -60,7 +82,9 @@ def test_a_text_has_a_largest_size() -> None:
         entry(text="ééééé")
 
 
-@pytest.mark.parametrize("metadata", [[1], "x", {1: 2}, {"a": float("inf")}, {"a": 2**63}, {"a": b"x"}])
+@pytest.mark.parametrize(
+    "metadata", [[1], "x", {1: 2}, {"a": float("inf")}, {"a": 2**63}, {"a": b"x"}]
+)
 def test_metadata_that_json_cannot_hold_is_refused(metadata: Any) -> None:
     with pytest.raises(InvalidInput, match="metadata"):
         entry(metadata=metadata)

@@ -11,7 +11,10 @@ from mcpvectordb.documents import all_terms as all_words
 from mcpvectordb.records import Chunk
 from tests.support import Letters
 
-PADDING = "\n\n".join(f"Paragraph {number} says nothing of interest, at some length, in many words." for number in range(60))
+PADDING = "\n\n".join(
+    f"Paragraph {number} says nothing of interest, at some length, in many words."
+    for number in range(60)
+)
 
 
 def add(db: Database, source: str, text: str, library: str = "default") -> None:
@@ -46,8 +49,12 @@ def test_a_word_may_be_the_beginning_of_one(noted: Database) -> None:
     assert found(noted, "eaves") == []
 
 
-@pytest.mark.parametrize("word", ["organizations", "generated", "meeting", "notification", "happiness", "running", "tea"])
-def test_a_word_is_found_by_any_of_its_beginnings_whatever_its_stem(db: Database, word: str) -> None:
+@pytest.mark.parametrize(
+    "word", ["organizations", "generated", "meeting", "notification", "happiness", "running", "tea"]
+)
+def test_a_word_is_found_by_any_of_its_beginnings_whatever_its_stem(
+    db: Database, word: str
+) -> None:
     add(db, "a.md", f"# Title\n\nIt is about {word} here.\n")
     add(db, "b.md", "# Other\n\nIt is about organs, meat, notes, happy rivers here.\n")
     for length in range(4, len(word) + 1):
@@ -55,12 +62,15 @@ def test_a_word_is_found_by_any_of_its_beginnings_whatever_its_stem(db: Database
     assert found(db, f"{word}zzz") == []
 
 
-def test_of_the_most_common_words_presence_counts_even_if_they_are_not_scored(noted: Database,
-                                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_the_most_common_words_presence_counts_even_if_they_are_not_scored(
+    noted: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queries = ("kettle green", "green kettle leaves", "kettle green beans", "plan 1.0.21")
     usual = {query: found(noted, query) for query in queries}
     monkeypatch.setattr(all_words, "SCORED", 0)
-    assert {query: sorted(found(noted, query)) for query in usual} == {query: sorted(each) for query, each in usual.items()}
+    assert {query: sorted(found(noted, query)) for query in usual} == {
+        query: sorted(each) for query, each in usual.items()
+    }
     assert found(noted, "kettle -green") == []
 
 
@@ -70,13 +80,32 @@ def test_there_is_one_hit_per_document_and_it_is_the_best_chunk(noted: Database)
     assert "whistles" in hit.item.text and hit.item.first_line > 100
 
 
-@pytest.mark.parametrize(("query", "expected"), [
-    ('"green leaves"', ["tea.md"]), ('"leaves green"', []), ("kettle -beans", ["tea.md"]),
-    ('kettle -"green leaves"', ["coffee.md"]), ("-beans", []),
-    ("multi-agent", ["plan.md"]), ("agent-multi", []), ("1.0.21", ["plan.md"]), ("21.0.1", []),
-    ("snake_case", ["plan.md"]), ("E-4021", ["plan.md"]), ("E-4022", []), ("数据", ["zh.md"]), ("据库", ["zh.md"]),
-    ("库据", []), ("", []), ("?!", []), ('"', []), ("AND OR NOT", []), ("kettle*", ["coffee.md", "tea.md"]), ("title:tea", []),
-])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('"green leaves"', ["tea.md"]),
+        ('"leaves green"', []),
+        ("kettle -beans", ["tea.md"]),
+        ('kettle -"green leaves"', ["coffee.md"]),
+        ("-beans", []),
+        ("multi-agent", ["plan.md"]),
+        ("agent-multi", []),
+        ("1.0.21", ["plan.md"]),
+        ("21.0.1", []),
+        ("snake_case", ["plan.md"]),
+        ("E-4021", ["plan.md"]),
+        ("E-4022", []),
+        ("数据", ["zh.md"]),
+        ("据库", ["zh.md"]),
+        ("库据", []),
+        ("", []),
+        ("?!", []),
+        ('"', []),
+        ("AND OR NOT", []),
+        ("kettle*", ["coffee.md", "tea.md"]),
+        ("title:tea", []),
+    ],
+)
 def test_the_rules_of_queries(noted: Database, query: str, expected: list[str]) -> None:
     assert sorted(found(noted, query)) == expected
 
@@ -135,16 +164,30 @@ def test_a_library_narrows_before_the_cut(db: Database) -> None:
     assert found(db, "tea", where={"source": "7.md"}) == ["7.md"]
 
 
-words_of = st.lists(st.sampled_from(["tea", "team", "kettle", "green", "1.0"]), min_size=1, max_size=4)
+words_of = st.lists(
+    st.sampled_from(["tea", "team", "kettle", "green", "1.0"]), min_size=1, max_size=4
+)
 
 
 @settings(max_examples=40)
-@given(texts=st.lists(words_of, min_size=1, max_size=5), query=words_of, library=st.sampled_from([None, "a"]))
-def test_it_finds_what_a_plain_reading_finds(texts: list[list[str]], query: list[str], library: str | None) -> None:
+@given(
+    texts=st.lists(words_of, min_size=1, max_size=5),
+    query=words_of,
+    library=st.sampled_from([None, "a"]),
+)
+def test_it_finds_what_a_plain_reading_finds(
+    texts: list[list[str]], query: list[str], library: str | None
+) -> None:
     with Database(":memory:", embedder=Letters()) as db:
         for number, text in enumerate(texts):
             add(db, f"x{number}", " ".join(text), library="ab"[number % 2])
-        expected = {f"x{number}" for number, text in enumerate(texts)
-                    if all(any(have == word or (have.startswith(word) and "." not in word) for have in text) for word in query)
-                    and (library is None or number % 2 == 0)}
+        expected = {
+            f"x{number}"
+            for number, text in enumerate(texts)
+            if all(
+                any(have == word or (have.startswith(word) and "." not in word) for have in text)
+                for word in query
+            )
+            and (library is None or number % 2 == 0)
+        }
         assert set(found(db, " ".join(query), library=library)) == expected

@@ -42,7 +42,9 @@ def folder(tmp_path: Path) -> Path:
 def write(root: Path, count: int) -> None:
     for number in range(count):
         (root / f"{number % 3}").mkdir(parents=True, exist_ok=True)
-        (root / f"{number % 3}" / f"{number}.md").write_text(f"# Note {number}\n\nabout number {number}\n")
+        (root / f"{number % 3}" / f"{number}.md").write_text(
+            f"# Note {number}\n\nabout number {number}\n"
+        )
 
 
 def at_work() -> list[str]:
@@ -52,18 +54,36 @@ def at_work() -> list[str]:
 def test_a_folder_comes_in_once_with_its_metadata(db: Database, folder: Path) -> None:
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
     done = db.documents.ingest_folder(folder, library="mine", metadata={"year": 2026})
-    assert (done.library, done.indexed, done.skipped, done.failures) == ("mine", 5, {"of no readable type": 1}, ())
+    assert (done.library, done.indexed, done.skipped, done.failures) == (
+        "mine",
+        5,
+        {"of no readable type": 1},
+        (),
+    )
     assert db.documents.count(library="mine", where={"metadata.year": 2026}) == 5
-    assert done.embedded.chunks == 5 and done.embedded.tokens > 5 and db.stats().pending == 0 and db.check() == []
+    assert (
+        done.embedded.chunks == 5
+        and done.embedded.tokens > 5
+        and db.stats().pending == 0
+        and db.check() == []
+    )
     assert [each.root for each in db.documents.libraries()] == [""]
 
 
-def test_ingested_again_only_what_is_new_is_read_and_nothing_goes(db: Database, folder: Path) -> None:
+def test_ingested_again_only_what_is_new_is_read_and_nothing_goes(
+    db: Database, folder: Path
+) -> None:
     db.documents.ingest_folder(folder)
     (folder / "0" / "0.md").write_text("# Note\n\nanother text")
     (folder / "1" / "1.md").rename(folder / "new.md")
     done = db.documents.ingest_folder(folder)
-    assert (done.indexed, done.replaced, done.unchanged, done.moved, done.removed) == (1, 1, 3, 0, 0)
+    assert (done.indexed, done.replaced, done.unchanged, done.moved, done.removed) == (
+        1,
+        1,
+        3,
+        0,
+        0,
+    )
     assert db.documents.count() == 6
 
 
@@ -76,7 +96,9 @@ def test_what_is_no_folder_is_an_error(db: Database, folder: Path) -> None:
     assert db.documents.count() == 0
 
 
-def test_the_model_is_at_work_while_files_are_read(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_is_at_work_while_files_are_read(
+    path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mcpvectordb.documents.bulk_ingest.DOCUMENTS", 1)
     listening, beside = Listening(), []
 
@@ -92,15 +114,23 @@ def test_the_model_is_at_work_while_files_are_read(path: Path, folder: Path, mon
 @pytest.mark.parametrize("place", ["test.db", ":memory:"])
 def test_everything_is_embedded_when_it_returns(place: str, tmp_path: Path, folder: Path) -> None:
     write(folder, 200)
-    with Database(place if place == ":memory:" else tmp_path / place, embedder=Listening(0.01)) as db:
+    with Database(
+        place if place == ":memory:" else tmp_path / place, embedder=Listening(0.01)
+    ) as db:
         done = db.documents.ingest_folder(folder)
-        assert (done.indexed, done.embedded.chunks, db.stats().pending) == (200, 200, 0) and db.check() == []
+        assert (done.indexed, done.embedded.chunks, db.stats().pending) == (
+            200,
+            200,
+            0,
+        ) and db.check() == []
 
 
 def test_without_embedding_no_thread_and_no_model_is_needed(path: Path, folder: Path) -> None:
     listening, seen = Listening(), []
     with Database(path, embedder=listening) as db:
-        done = db.documents.ingest_folder(folder, embed=False, progress=lambda progress: seen.extend(at_work()))
+        done = db.documents.ingest_folder(
+            folder, embed=False, progress=lambda progress: seen.extend(at_work())
+        )
         assert not seen
         assert not listening.seen and done.embedded.chunks == 0 and db.stats().pending == 5
 
@@ -110,7 +140,9 @@ def test_each_different_text_goes_through_the_model_once(path: Path, tmp_path: P
     for number in range(120):
         for library in ("a", "b"):
             (tmp_path / library).mkdir(exist_ok=True)
-            (tmp_path / library / f"{number}.md").write_text(f"# Note\n\nabout number {number % 40}\n")
+            (tmp_path / library / f"{number}.md").write_text(
+                f"# Note\n\nabout number {number % 40}\n"
+            )
     with Database(path, embedder=listening) as db:
         for library in ("a", "b"):
             db.documents.add_library(library, tmp_path / library)
@@ -122,14 +154,20 @@ def test_each_different_text_goes_through_the_model_once(path: Path, tmp_path: P
 
 def contents(db: Database) -> list[Any]:
     with db._file.reading() as sql:
-        return [list(sql.execute(statement)) for statement in (
-            "SELECT key, library, source, title, hash, size, mtime_ns FROM documents ORDER BY key",
-            "SELECT id, owner, position, tile, headings, hash FROM document_chunks ORDER BY id",
-            "SELECT chunk, model, embedding FROM document_embeddings ORDER BY chunk")]
+        return [
+            list(sql.execute(statement))
+            for statement in (
+                "SELECT key, library, source, title, hash, size, mtime_ns FROM documents ORDER BY "
+                "key",
+                "SELECT id, owner, position, tile, headings, hash FROM document_chunks ORDER BY id",
+                "SELECT chunk, model, embedding FROM document_embeddings ORDER BY chunk",
+            )
+        ]
 
 
-def test_the_same_folder_gives_the_same_file_whatever_the_timing(tmp_path: Path, folder: Path,
-                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_folder_gives_the_same_file_whatever_the_timing(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(folder, 90)
     found = []
     for name, seconds, documents in (("fast", 0.0, 32), ("slow", 0.03, 32), ("single", 0.01, 1)):
@@ -140,7 +178,9 @@ def test_the_same_folder_gives_the_same_file_whatever_the_timing(tmp_path: Path,
     assert found[0] == found[1] == found[2] and len(found[0][2]) == 90
 
 
-def test_a_callback_that_raises_ends_the_work_and_what_was_told_to_be_done_is_kept(path: Path, folder: Path) -> None:
+def test_a_callback_that_raises_ends_the_work_and_what_was_told_to_be_done_is_kept(
+    path: Path, folder: Path
+) -> None:
     class Enough(BaseException):
         pass
 
@@ -157,7 +197,11 @@ def test_a_callback_that_raises_ends_the_work_and_what_was_told_to_be_done_is_ke
             db.documents.ingest_folder(folder, progress=stop)
         assert not at_work() and db.documents.count() == told[-1] < 150 and db.check() == []
         done = db.documents.ingest_folder(folder)
-        assert (done.unchanged, done.indexed, db.stats().pending) == (told[-1], 150 - told[-1], 0) and db.check() == []
+        assert (done.unchanged, done.indexed, db.stats().pending) == (
+            told[-1],
+            150 - told[-1],
+            0,
+        ) and db.check() == []
 
 
 def test_a_model_that_fails_is_told_when_all_files_are_in(path: Path, folder: Path) -> None:
@@ -165,22 +209,32 @@ def test_a_model_that_fails_is_told_when_all_files_are_in(path: Path, folder: Pa
         done = db.documents.ingest_folder(folder)
         assert done.indexed == 5 and "it is tired" in done.note and db.stats().pending == 5
         assert db.documents.search("number", mode="text").hits
-    with Database(path, embedder=Listening(failure=ZeroDivisionError("a defect"))) as db, pytest.raises(ZeroDivisionError):
+    with (
+        Database(path, embedder=Listening(failure=ZeroDivisionError("a defect"))) as db,
+        pytest.raises(ZeroDivisionError),
+    ):
         db.documents.ingest_folder(folder)
     with Database(path, embedder=Letters()) as db:
         assert db.documents.ingest_folder(folder).embedded.chunks == 5 and db.check() == []
 
 
-def test_progress_has_files_then_chunks_and_ends_with_nothing_left(path: Path, folder: Path) -> None:
+def test_progress_has_files_then_chunks_and_ends_with_nothing_left(
+    path: Path, folder: Path
+) -> None:
     write(folder, 100)
     seen: list[Progress] = []
     with Database(path, embedder=Listening(0.02)) as db:
         done = db.documents.ingest_folder(folder, progress=seen.append)
     files = [each for each in seen if each.step == "ingest"]
-    assert [each.done for each in files] == sorted(each.done for each in files) and files[-1].done == files[-1].total == 100
+    assert [each.done for each in files] == sorted(each.done for each in files) and files[
+        -1
+    ].done == files[-1].total == 100
     assert files[-1].chunks_known == 100 and all(each.chunks <= each.chunks_known for each in files)
     chunks = [each for each in seen if each.step == "embed"]
-    assert seen == files + chunks and (chunks[-1].done, chunks[-1].seconds_left) == (chunks[-1].total, 0)
+    assert seen == files + chunks and (chunks[-1].done, chunks[-1].seconds_left) == (
+        chunks[-1].total,
+        0,
+    )
     assert done.embedded.chunks == 100 and done.embedded.tokens_per_second > 0
 
 
@@ -205,7 +259,9 @@ with Database(sys.argv[2], config=Config(chunk_size=2000), embedder=Letters()) a
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc"
+)
 def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     for name, count in (("0", 40), ("few", 40), ("many", 300)):
         (tmp_path / name).mkdir()

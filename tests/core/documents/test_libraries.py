@@ -15,8 +15,12 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_library_is_listed_with_its_folder_before_it_has_documents(db: Database, root: Path) -> None:
-    db.documents.add_library("notes", root, pattern="**/*.md", ignore=["drafts/", "*.tmp"], description="What I know")
+def test_a_library_is_listed_with_its_folder_before_it_has_documents(
+    db: Database, root: Path
+) -> None:
+    db.documents.add_library(
+        "notes", root, pattern="**/*.md", ignore=["drafts/", "*.tmp"], description="What I know"
+    )
     (library,) = db.documents.libraries()
     assert (library.name, library.documents, library.chunks) == ("notes", 0, 0)
     assert (library.root, library.pattern) == (str(root), "**/*.md")
@@ -48,36 +52,52 @@ def test_added_again_its_options_change_and_nothing_else(db: Database, root: Pat
     db.documents.add_library("notes", root, ignore=["x"], description="new")
     (after,) = db.documents.libraries()
     assert (after.pattern, after.ignore, after.description) == ("**/*", ("x",), "new")
-    assert after.created_at == before.created_at and db.documents.descriptions("notes", "api") == ["new", "about the API"]
+    assert after.created_at == before.created_at and db.documents.descriptions("notes", "api") == [
+        "new",
+        "about the API",
+    ]
 
 
-def test_another_folder_under_the_same_name_is_refused(db: Database, root: Path, tmp_path: Path) -> None:
+def test_another_folder_under_the_same_name_is_refused(
+    db: Database, root: Path, tmp_path: Path
+) -> None:
     db.documents.add_library("notes", root)
     with pytest.raises(InvalidInput, match=r"follows .*notes already"):
         db.documents.add_library("notes", tmp_path)
 
 
-def test_the_folder_is_kept_without_links(db: Database, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_kept_without_links(
+    db: Database, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "link").symlink_to(root)
     monkeypatch.chdir(tmp_path)
     db.documents.add_library("notes", "link/../notes")
     assert db.documents.libraries()[0].root == str(root)
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), [
-    ({"name": " "}, InvalidInput, "library must not be blank"),
-    ({"name": "x" * 201}, InvalidInput, "201 characters"),
-    ({"root": "missing"}, Unreadable, "missing.*No such file"),
-    ({"root": "file"}, Unreadable, "is a file"),
-    ({"pattern": ""}, InvalidInput, "pattern must not be blank"),
-    ({"pattern": "[a"}, InvalidInput, r"\[ without"),
-    ({"pattern": "/etc/*"}, InvalidInput, "relative"),
-    ({"pattern": "../*"}, InvalidInput, "relative"),
-    ({"ignore": ["{a"]}, InvalidInput, "{ without"),
-    ({"description": "\ud800"}, InvalidInput, "surrogate"),
-])
-def test_what_cannot_be_a_library_is_told(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                          arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"name": " "}, InvalidInput, "library must not be blank"),
+        ({"name": "x" * 201}, InvalidInput, "201 characters"),
+        ({"root": "missing"}, Unreadable, "missing.*No such file"),
+        ({"root": "file"}, Unreadable, "is a file"),
+        ({"pattern": ""}, InvalidInput, "pattern must not be blank"),
+        ({"pattern": "[a"}, InvalidInput, r"\[ without"),
+        ({"pattern": "/etc/*"}, InvalidInput, "relative"),
+        ({"pattern": "../*"}, InvalidInput, "relative"),
+        ({"ignore": ["{a"]}, InvalidInput, "{ without"),
+        ({"description": "\ud800"}, InvalidInput, "surrogate"),
+    ],
+)
+def test_what_cannot_be_a_library_is_told(
+    db: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(error, match=message):
@@ -85,9 +105,15 @@ def test_what_cannot_be_a_library_is_told(db: Database, tmp_path: Path, monkeypa
     assert db.documents.libraries() == []
 
 
-def test_descriptions_go_from_general_to_specific_by_whole_parts_of_the_path(db: Database, root: Path) -> None:
+def test_descriptions_go_from_general_to_specific_by_whole_parts_of_the_path(
+    db: Database, root: Path
+) -> None:
     db.documents.add_library("notes", root, description="all")
-    for path, text in (("api/v2/auth.md", "one file"), ("/api/", "the API"), (str(root / "api" / "v2"), "version 2")):
+    for path, text in (
+        ("api/v2/auth.md", "one file"),
+        ("/api/", "the API"),
+        (str(root / "api" / "v2"), "version 2"),
+    ):
         db.documents.describe("notes", path, text)
     everything = ["all", "the API", "version 2", "one file"]
     assert db.documents.descriptions("notes", "api/v2/auth.md") == everything
@@ -98,10 +124,15 @@ def test_descriptions_go_from_general_to_specific_by_whole_parts_of_the_path(db:
 
 
 @pytest.mark.parametrize("whole", ["", "/", ".", "./"])
-def test_the_whole_library_is_described_by_an_empty_path(db: Database, root: Path, whole: str) -> None:
+def test_the_whole_library_is_described_by_an_empty_path(
+    db: Database, root: Path, whole: str
+) -> None:
     db.documents.add_library("notes", root, description="old")
     db.documents.describe("notes", whole, "new")
-    assert db.documents.descriptions("notes", "a") == ["new"] and db.documents.libraries()[0].description == "new"
+    assert (
+        db.documents.descriptions("notes", "a") == ["new"]
+        and db.documents.libraries()[0].description == "new"
+    )
 
 
 def test_a_description_is_replaced_and_taken_back(db: Database, root: Path) -> None:
@@ -122,14 +153,18 @@ def test_only_a_path_inside_of_a_known_library_is_described(db: Database, root: 
     assert db.documents.descriptions("other", "x") == []
 
 
-def test_a_removed_library_takes_documents_and_descriptions_along_but_no_file(db: Database, root: Path) -> None:
+def test_a_removed_library_takes_documents_and_descriptions_along_but_no_file(
+    db: Database, root: Path
+) -> None:
     (root / "a.md").write_text("apple")
     db.documents.add_library("notes", root)
     db.documents.describe("notes", "a.md", "fruit")
     db.documents.sync("notes")
     kept = db.documents.ingest_text("kept", source="x", library="other").document
     assert db.documents.remove_library("notes") == 1
-    assert [each.name for each in db.documents.libraries()] == ["other"] and (root / "a.md").exists()
+    assert [each.name for each in db.documents.libraries()] == ["other"] and (
+        root / "a.md"
+    ).exists()
     assert db.documents.browse() == [kept] and db.documents.sync() == [] and db.check() == []
     db.documents.add_library("notes", root)
     assert db.documents.descriptions("notes", "a.md") == []
@@ -148,7 +183,9 @@ def test_documents_may_stay_when_the_folder_is_followed_no_more(db: Database, ro
 
 def test_a_library_without_a_folder_can_be_removed_and_an_unknown_one_cannot(db: Database) -> None:
     for number in range(120):
-        db.documents.ingest_text(f"words {number}", source=str(number), library="loose", embed=False)
+        db.documents.ingest_text(
+            f"words {number}", source=str(number), library="loose", embed=False
+        )
     assert db.documents.remove_library("loose") == 120 and db.documents.libraries() == []
     with pytest.raises(NotFound, match="no library 'loose'"):
         db.documents.remove_library("loose")

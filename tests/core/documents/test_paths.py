@@ -16,8 +16,15 @@ from tests.support import Letters
 def notes(db: Database, tmp_path: Path) -> Path:
     """A library `notes` that follows a folder, and some texts beside it."""
     root = tmp_path / "Notes"
-    for name, text in (("tea.md", "# Tea\n\nwater\n"), ("2025/meeting one.md", "# Meeting\n"), ("2025/tea.md", "# Other tea\n"),
-                       ("a_b.md", "under\n"), ("axb.md", "score\n"), ("100%.md", "percent\n"), ("odd:12", "odd name\n")):
+    for name, text in (
+        ("tea.md", "# Tea\n\nwater\n"),
+        ("2025/meeting one.md", "# Meeting\n"),
+        ("2025/tea.md", "# Other tea\n"),
+        ("a_b.md", "under\n"),
+        ("axb.md", "score\n"),
+        ("100%.md", "percent\n"),
+        ("odd:12", "odd name\n"),
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     db.documents.add_library("notes", root)
@@ -33,11 +40,21 @@ def path(db: Database, name: str) -> str:
 
 def test_a_path_is_the_library_and_the_place_in_its_folder(db: Database, notes: Path) -> None:
     assert {each.path for each in db.documents.browse(limit=100)} == {
-        "notes/tea.md", "notes/2025/meeting one.md", "notes/2025/tea.md", "notes/a_b.md", "notes/axb.md", "notes/100%.md",
-        "notes/odd:12", "default/plain.md", "web/https://example.org/a/b"}
+        "notes/tea.md",
+        "notes/2025/meeting one.md",
+        "notes/2025/tea.md",
+        "notes/a_b.md",
+        "notes/axb.md",
+        "notes/100%.md",
+        "notes/odd:12",
+        "default/plain.md",
+        "web/https://example.org/a/b",
+    }
 
 
-def test_a_file_outside_of_the_folder_is_shown_with_its_whole_path(db: Database, notes: Path, tmp_path: Path) -> None:
+def test_a_file_outside_of_the_folder_is_shown_with_its_whole_path(
+    db: Database, notes: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "elsewhere.md"
     file.write_text("else\n")
     done = db.documents.ingest(file, library="notes", embed=False)
@@ -45,18 +62,30 @@ def test_a_file_outside_of_the_folder_is_shown_with_its_whole_path(db: Database,
     assert path(db, done.document.path) == done.document.path
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("notes/tea.md", "notes/tea.md"), ("tea.md", "notes/tea.md"), ("2025/tea.md", "notes/2025/tea.md"),
-    ("meeting one.md", "notes/2025/meeting one.md"), (" 'notes/tea.md' ", "notes/tea.md"), ("plain.md", "default/plain.md"),
-    ("default/plain.md", "default/plain.md"), ("https://example.org/a/b", "web/https://example.org/a/b"),
-    ("example.org/a/b", "web/https://example.org/a/b"), ("a_b.md", "notes/a_b.md"), ("notes/odd:12", "notes/odd:12"),
-    ("./tea.md", "notes/tea.md"),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("notes/tea.md", "notes/tea.md"),
+        ("tea.md", "notes/tea.md"),
+        ("2025/tea.md", "notes/2025/tea.md"),
+        ("meeting one.md", "notes/2025/meeting one.md"),
+        (" 'notes/tea.md' ", "notes/tea.md"),
+        ("plain.md", "default/plain.md"),
+        ("default/plain.md", "default/plain.md"),
+        ("https://example.org/a/b", "web/https://example.org/a/b"),
+        ("example.org/a/b", "web/https://example.org/a/b"),
+        ("a_b.md", "notes/a_b.md"),
+        ("notes/odd:12", "notes/odd:12"),
+        ("./tea.md", "notes/tea.md"),
+    ],
+)
 def test_a_document_has_many_names(db: Database, notes: Path, name: str, expected: str) -> None:
     assert path(db, name) == expected
 
 
-def test_it_can_be_named_by_file_id_and_hash(db: Database, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_can_be_named_by_file_id_and_hash(
+    db: Database, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     document = db.documents.find("notes/tea.md").document
     digest = hashlib.sha256((notes / "tea.md").read_bytes()).hexdigest()
     monkeypatch.setenv("HOME", str(notes))
@@ -65,8 +94,26 @@ def test_it_can_be_named_by_file_id_and_hash(db: Database, notes: Path, monkeypa
         assert db.documents.find(name).document == document
 
 
-@pytest.mark.parametrize("name", ["ea.md", "a%b.md", "%", "_", "", "/", "#", "#123", "#zzzzzz", "other/tea.md", "notes",
-                                  "notes/", "NOTES/tea.md", "..", "\x00"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ea.md",
+        "a%b.md",
+        "%",
+        "_",
+        "",
+        "/",
+        "#",
+        "#123",
+        "#zzzzzz",
+        "other/tea.md",
+        "notes",
+        "notes/",
+        "NOTES/tea.md",
+        "..",
+        "\x00",
+    ],
+)
 def test_what_nothing_is_called_is_not_found(db: Database, notes: Path, name: str) -> None:
     with pytest.raises(NotFound):
         db.documents.find(name)
@@ -97,7 +144,9 @@ def test_of_two_with_the_same_path_the_newest_is_meant(db: Database, tmp_path: P
     assert db.documents.find(newest.path).document == newest
 
 
-def test_similar_names_are_suggested_and_all_of_them_can_be_found(db: Database, notes: Path) -> None:
+def test_similar_names_are_suggested_and_all_of_them_can_be_found(
+    db: Database, notes: Path
+) -> None:
     assert db.documents.similar("meetng one.md") == ["notes/2025/meeting one.md"]
     assert db.documents.similar("nots/tea.md:12")[0] == "notes/tea.md"
     assert db.documents.similar("#abcdef") == []
@@ -106,16 +155,24 @@ def test_similar_names_are_suggested_and_all_of_them_can_be_found(db: Database, 
         assert suggested and all(path(db, each) == each for each in suggested)
 
 
-@pytest.mark.parametrize(("pattern", "expected"), [
-    ("notes/*.md", ["100%.md", "a_b.md", "axb.md", "tea.md"]), ("2025/*.md", ["2025/meeting one.md", "2025/tea.md"]),
-    ("**/tea.md", ["2025/tea.md", "tea.md"]), ("notes/{tea,axb}.md", ["axb.md", "tea.md"]),
-    ("notes/a?b.md", ["a_b.md", "axb.md"]),
-    ("*.txt", []), ("notes/2025/**", ["2025/meeting one.md", "2025/tea.md"]),
-])
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("notes/*.md", ["100%.md", "a_b.md", "axb.md", "tea.md"]),
+        ("2025/*.md", ["2025/meeting one.md", "2025/tea.md"]),
+        ("**/tea.md", ["2025/tea.md", "tea.md"]),
+        ("notes/{tea,axb}.md", ["axb.md", "tea.md"]),
+        ("notes/a?b.md", ["a_b.md", "axb.md"]),
+        ("*.txt", []),
+        ("notes/2025/**", ["2025/meeting one.md", "2025/tea.md"]),
+    ],
+)
 def test_patterns_are_for_paths_with_and_without_the_library(
-        db: Database, notes: Path, pattern: str, expected: list[str]) -> None:
+    db: Database, notes: Path, pattern: str, expected: list[str]
+) -> None:
     assert [each.path for each in db.documents.matching(pattern) if each.library == "notes"] == [
-        f"notes/{each}" for each in expected]
+        f"notes/{each}" for each in expected
+    ]
 
 
 def test_a_pattern_that_cannot_be_understood_is_an_error(db: Database) -> None:
@@ -125,11 +182,15 @@ def test_a_pattern_that_cannot_be_understood_is_an_error(db: Database) -> None:
 
 
 @settings(max_examples=40)
-@given(library=st.text("ab/ :#\"'", min_size=1, max_size=6).filter(str.strip),
-       source=st.text("ab/ :1#%\"'~\\", min_size=1, max_size=8).filter(str.strip))
+@given(
+    library=st.text("ab/ :#\"'", min_size=1, max_size=6).filter(str.strip),
+    source=st.text("ab/ :1#%\"'~\\", min_size=1, max_size=8).filter(str.strip),
+)
 def test_every_document_is_found_by_its_path(library: str, source: str) -> None:
     with Database(":memory:", embedder=Letters()) as db:
-        document = db.documents.ingest_text("x", source=source, library=library, embed=False).document
+        document = db.documents.ingest_text(
+            "x", source=source, library=library, embed=False
+        ).document
         assert db.documents.find(document.path).document == document
 
 

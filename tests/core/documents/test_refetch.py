@@ -19,21 +19,33 @@ class Site:
     """One page on loopback, and which conditions it was asked under."""
 
     def __init__(self) -> None:
-        self.text, self.marks, self.conditional = "first", {"ETag": '"1"', "Last-Modified": CHANGED}, True
+        self.text, self.marks, self.conditional = (
+            "first",
+            {"ETag": '"1"', "Last-Modified": CHANGED},
+            True,
+        )
         self.asked: list[tuple[str | None, str | None]] = []
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                site.asked.append((self.headers["If-None-Match"], self.headers["If-Modified-Since"]))
+                site.asked.append(
+                    (self.headers["If-None-Match"], self.headers["If-Modified-Since"])
+                )
                 known = (self.headers["If-None-Match"], self.headers["If-Modified-Since"]) == (
-                    site.marks.get("ETag"), site.marks.get("Last-Modified"))
+                    site.marks.get("ETag"),
+                    site.marks.get("Last-Modified"),
+                )
                 if site.conditional and known:
                     self.send_response(304)
                     self.end_headers()
                     return
                 self.send_response(200)
-                headers = {**site.marks, "Content-Type": "text/markdown", "Content-Length": str(len(site.text))}
+                headers = {
+                    **site.marks,
+                    "Content-Type": "text/markdown",
+                    "Content-Length": str(len(site.text)),
+                }
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.end_headers()
@@ -59,7 +71,9 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def web(path: Path) -> Iterator[Database]:
-    with Database(path, embedder=Letters(), config=Config(allow_private_urls=True, host_interval=0)) as db:
+    with Database(
+        path, embedder=Letters(), config=Config(allow_private_urls=True, host_interval=0)
+    ) as db:
         yield db
 
 
@@ -71,7 +85,9 @@ def test_a_page_that_has_not_changed_is_skipped(web: Database, site: Site) -> No
     assert site.asked == [(None, None), ('"1"', CHANGED)]
 
 
-def test_a_page_that_has_changed_replaces_the_old_one_and_its_marks(web: Database, site: Site) -> None:
+def test_a_page_that_has_changed_replaces_the_old_one_and_its_marks(
+    web: Database, site: Site
+) -> None:
     web.documents.ingest(site.url)
     site.text, site.marks = "second", {"ETag": '"2"'}
     assert web.documents.ingest(site.url).status == "replaced"
@@ -80,7 +96,9 @@ def test_a_page_that_has_changed_replaces_the_old_one_and_its_marks(web: Databas
     assert web.documents.text(web.documents.browse()[0].id) == "second"
 
 
-def test_a_server_that_does_not_care_about_conditions_is_compared_by_content(web: Database, site: Site) -> None:
+def test_a_server_that_does_not_care_about_conditions_is_compared_by_content(
+    web: Database, site: Site
+) -> None:
     site.conditional = False
     assert [web.documents.ingest(site.url).status for _ in range(2)] == ["indexed", "skipped"]
 

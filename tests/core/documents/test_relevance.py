@@ -1,4 +1,6 @@
-"""Whether a search can say that nothing relevant was found, with the real model on a small library of aerodynamics."""
+"""Whether a search can say that nothing relevant was found, with the real model on a small library
+of aerodynamics.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,15 @@ def relevances(results: Results[Chunk]) -> list[float]:
 
 
 @pytest.mark.parametrize("query", UNHEARD_OF)
-def test_of_cooking_aerodynamics_says_that_nothing_relevant_was_found(air: Database, query: str) -> None:
+def test_of_cooking_aerodynamics_says_that_nothing_relevant_was_found(
+    air: Database, query: str
+) -> None:
     for mode in ("hybrid", "vector"):
         results = air.documents.search(query, mode=mode)
         assert len(results) == 5 and max(relevances(results)) < WEAK
-        assert results.verdict.startswith("Nothing relevant was found: the best of these results has a chance of ")
+        assert results.verdict.startswith(
+            "Nothing relevant was found: the best of these results has a chance of "
+        )
     assert air.documents.search(query, mode="text").hits == ()
 
 
@@ -53,7 +59,9 @@ def test_results_that_are_not_relevant_enough_are_left_out(air: Database) -> Non
 
 def test_when_none_is_left_the_sentence_tells_how_near_the_best_came(air: Database) -> None:
     nothing = air.documents.search(UNHEARD_OF[0], min_relevance=0.5)
-    assert nothing.hits == () and nothing.verdict.startswith("Nothing relevant was found: the best result has a chance of ")
+    assert nothing.hits == () and nothing.verdict.startswith(
+        "Nothing relevant was found: the best result has a chance of "
+    )
     hardly = air.documents.search(ANSWERED[0], min_relevance=1)
     assert hardly.hits == () and hardly.verdict.startswith("Nothing relevant enough was found: ")
     assert hardly.verdict.endswith("and 100 % was asked for.")
@@ -64,13 +72,23 @@ def test_what_is_no_chance_is_refused(air: Database) -> None:
         air.documents.search("flutter", min_relevance=2)
 
 
-def test_letters_that_were_not_calibrated_are_not_judged_and_that_is_said_when_it_matters(air: Database) -> None:
-    plain, asked = (air.documents.search("Что такое флаттер?", min_relevance=each) for each in (0, 0.5))
-    assert [hit.relevance for hit in plain] == [None] * 5 and plain.verdict == "" and "relevance" not in plain.reasons
+def test_letters_that_were_not_calibrated_are_not_judged_and_that_is_said_when_it_matters(
+    air: Database,
+) -> None:
+    plain, asked = (
+        air.documents.search("Что такое флаттер?", min_relevance=each) for each in (0, 0.5)
+    )
+    assert (
+        [hit.relevance for hit in plain] == [None] * 5
+        and plain.verdict == ""
+        and "relevance" not in plain.reasons
+    )
     assert asked.hits == plain.hits and "Latin letters" in asked.reasons["relevance"]
 
 
-def test_a_code_that_no_text_has_finds_nothing_relevant_however_near_others_are(air: Database) -> None:
+def test_a_code_that_no_text_has_finds_nothing_relevant_however_near_others_are(
+    air: Database,
+) -> None:
     assert "Nothing relevant was found" in air.documents.search("E-4021").verdict
 
 
@@ -84,7 +102,10 @@ def test_a_model_of_the_users_own_is_not_judged(db: Database) -> None:
 
 def test_whole_documents_are_judged_by_the_same_evidence(air: Database) -> None:
     for mode, options in (("vector", {}), ("hybrid", {"rerank": False})):
-        assert "Nothing relevant was found" in air.documents.query(UNHEARD_OF[0], mode=mode, **options).verdict
+        assert (
+            "Nothing relevant was found"
+            in air.documents.query(UNHEARD_OF[0], mode=mode, **options).verdict
+        )
         found = air.documents.query(ANSWERED[0], mode=mode, **options)
         assert found[0].relevance > 0.3 and found.verdict == ""
     assert [hit.relevance for hit in air.documents.query("panel flutter", mode="text")] == [None]
@@ -100,13 +121,19 @@ def test_contexts_are_not_judged(air: Database) -> None:
 
 
 def test_an_average_chunk_with_every_word_once_has_what_can_be_reached(db: Database) -> None:
-    for number, word in enumerate(("apple", "pear", "plum", "fig", "quince", "peach", "cherry", "grape")):
-        db.documents.ingest_text(f"tart {word} {'jam' if number < 2 else 'pie'}", source=f"{number}")
+    for number, word in enumerate(
+        ("apple", "pear", "plum", "fig", "quince", "peach", "cherry", "grape")
+    ):
+        db.documents.ingest_text(
+            f"tart {word} {'jam' if number < 2 else 'pie'}", source=f"{number}"
+        )
     best, other = db.documents.search("apple jam", mode="text")
     assert best.scores.text == pytest.approx(best.scores.reach, rel=1e-5)
     assert other.scores.text < best.scores.text and other.scores.reach == best.scores.reach
     repeated = db.documents.search("apple apple jam jam", mode="text")[0].scores
-    assert repeated.text == pytest.approx(repeated.reach, rel=1e-5) and repeated.reach == pytest.approx(2 * best.scores.reach)
+    assert repeated.text == pytest.approx(
+        repeated.reach, rel=1e-5
+    ) and repeated.reach == pytest.approx(2 * best.scores.reach)
     (quoted,) = db.documents.search('"apple jam"', mode="text")
     assert quoted.scores.text == pytest.approx(quoted.scores.reach, rel=1e-5)
 
@@ -115,7 +142,15 @@ def test_how_common_a_word_is_is_told_without_counting_all_of_it(db: Database) -
     with db._file.writing() as sql:
         index = db.documents._index
         for id in range(1, 3 * COUNTED + 1):
-            index._put_words(sql, (id, "", (), f"{'often' if id % 2 else 'seldom'} {'rare' if id == 5 else 'common'} word"))
+            index._put_words(
+                sql,
+                (
+                    id,
+                    "",
+                    (),
+                    f"{'often' if id % 2 else 'seldom'} {'rare' if id == 5 else 'common'} word",
+                ),
+            )
         query = index.matching
         assert query._having(sql, '"often"', 3 * COUNTED) == pytest.approx(1.5 * COUNTED, rel=0.01)
         assert query._having(sql, '"rare"', 3 * COUNTED) == 1

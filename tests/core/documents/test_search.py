@@ -13,12 +13,16 @@ from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT
 from tests.support import Letters
 
-needs_quality = pytest.mark.skipif(not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")),
-                                   reason="the extra quality is not installed")
+needs_quality = pytest.mark.skipif(
+    not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")),
+    reason="the extra quality is not installed",
+)
 
 CITIES = {
-    "museums.md": "# Berlin\n\nBerlin is well known for its museums, its parks and its many lakes.\n",
-    "people.md": "# Berlin\n\nBerlin had a population of 3,520,031 registered inhabitants in 2016.\n",
+    "museums.md": "# Berlin\n\nBerlin is well known for its museums, its parks and its many "
+    "lakes.\n",
+    "people.md": "# Berlin\n\nBerlin had a population of 3,520,031 registered inhabitants in "
+    "2016.\n",
     "tea.md": "# Tea\n\nPour hot water over the leaves, then wait for three minutes.\n",
     "oil.md": "# Engines\n\nThe motor oil of a car should be changed every year or so.\n",
 }
@@ -30,11 +34,20 @@ class Topics:
 
     name = "topics"
     dimension = 3
-    topics = (("berlin", "city", "museums", "inhabitants"), ("tea", "leaves", "brew", "kettle"), ("oil", "engine", "motor"))
+    topics = (
+        ("berlin", "city", "museums", "inhabitants"),
+        ("tea", "leaves", "brew", "kettle"),
+        ("oil", "engine", "motor"),
+    )
 
     def embed(self, texts: list[str], *, query: bool = False) -> NDArray[np.float32]:
-        return np.array([[0.05 + sum(text.casefold().count(word) for word in topic) for topic in self.topics]
-                         for text in texts], np.float32)
+        return np.array(
+            [
+                [0.05 + sum(text.casefold().count(word) for word in topic) for topic in self.topics]
+                for text in texts
+            ],
+            np.float32,
+        )
 
 
 @pytest.fixture
@@ -75,8 +88,13 @@ def test_only_the_best_twenty_are_read_and_the_rest_stays_behind(path: Path) -> 
         reranked = db.documents.search("tea", mode="text", limit=30, rerank=True)
         assert [hit.scores.rerank is not None for hit in reranked] == [True] * 20 + [False] * 10
         assert sources(reranked)[20:] == sources(plain)[20:]
-        assert [hit.score for hit in reranked] == sorted((hit.score for hit in reranked), reverse=True)
-        assert sources(db.documents.search("tea", mode="text", limit=5, offset=18, rerank=True)) == sources(reranked)[18:23]
+        assert [hit.score for hit in reranked] == sorted(
+            (hit.score for hit in reranked), reverse=True
+        )
+        assert (
+            sources(db.documents.search("tea", mode="text", limit=5, offset=18, rerank=True))
+            == sources(reranked)[18:23]
+        )
 
 
 def test_a_query_longer_than_the_passages_is_not_reranked(cities: Database) -> None:
@@ -94,8 +112,11 @@ def test_without_rerank_there_is_no_word_about_it(cities: Database) -> None:
 
 def test_a_document_is_as_near_as_its_nearest_chunk(path: Path) -> None:
     with Database(path, embedder=Topics(), config=Config(chunk_size=20)) as db:
-        long = "\n\n".join(["# Mixed"] + [f"Sentence {number} is about nothing in particular at all." for number in range(40)]
-                           + ["The tea kettle brews tea leaves and tea."])
+        long = "\n\n".join(
+            ["# Mixed"]
+            + [f"Sentence {number} is about nothing in particular at all." for number in range(40)]
+            + ["The tea kettle brews tea leaves and tea."]
+        )
         db.documents.ingest_text(long, source="mixed.md")
         db.documents.ingest_text("A car has an engine with oil.", source="car.md")
         results = db.documents.query("brew tea", mode="vector")
@@ -108,8 +129,12 @@ def test_a_document_is_as_near_as_its_nearest_chunk(path: Path) -> None:
 
 def test_many_chunks_of_one_document_do_not_crowd_out_the_others(path: Path) -> None:
     with Database(path, embedder=Topics(), config=Config(chunk_size=16)) as db:
-        db.documents.ingest_text("\n\n".join(f"Tea leaves brew tea, number {number}, with a kettle." for number in range(200)),
-                                 source="all tea")
+        db.documents.ingest_text(
+            "\n\n".join(
+                f"Tea leaves brew tea, number {number}, with a kettle." for number in range(200)
+            ),
+            source="all tea",
+        )
         db.documents.ingest_text("Oil for the engine.", source="oil")
         assert sources(db.documents.query("tea", mode="vector", limit=2)) == ["all tea", "oil"]
         assert sources(db.documents.query("tea oil", limit=2, rerank=False)) == ["oil", "all tea"]
@@ -128,8 +153,14 @@ def test_without_a_reranker_the_score_is_one_over_the_rank(cities: Database) -> 
     assert [hit.score for hit in results] == [1 / rank for rank in range(1, len(results) + 1)]
     assert "rerank" not in results.legs and "rerank" not in results.reasons
     assert all(hit.scores.rrf for hit in results)
-    assert sources(cities.documents.query(QUESTION, rerank=False, min_score=0.5)) == sources(results)[:2]
-    assert sources(cities.documents.query(QUESTION, rerank=False, limit=1, offset=1)) == sources(results)[1:2]
+    assert (
+        sources(cities.documents.query(QUESTION, rerank=False, min_score=0.5))
+        == sources(results)[:2]
+    )
+    assert (
+        sources(cities.documents.query(QUESTION, rerank=False, limit=1, offset=1))
+        == sources(results)[1:2]
+    )
 
 
 @needs_quality
@@ -154,22 +185,34 @@ def test_before_anything_is_embedded_words_alone_answer_too(db: Database) -> Non
     db.documents.ingest_text(CITIES["tea.md"], source="tea.md", embed=False)
     results = db.documents.query("leaves", rerank=False)
     assert sources(results) == ["tea.md"] and "vector" not in results.legs
-    assert results.reasons["vector"] == db.documents.query("leaves", mode="vector").reasons["vector"]
+    assert (
+        results.reasons["vector"] == db.documents.query("leaves", mode="vector").reasons["vector"]
+    )
     assert "mcpvectordb embed" in results.reasons["vector"]
 
 
 def test_meaning_alone_answers_what_has_no_words(cities: Database) -> None:
     results = cities.documents.query("?!", rerank=False, expand=False)
-    assert results.legs == ("vector",) and results.reasons == {"text": "the query has no words to look for"}
+    assert results.legs == ("vector",) and results.reasons == {
+        "text": "the query has no words to look for"
+    }
 
 
 def test_what_is_learned_finds_documents_that_share_no_word_with_the_query(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(60):
-            db.documents.ingest_text(f"Ordinary remarks, number {number}.", source=f"filler {number}", embed=False)
-        db.documents.ingest_text("Rotate keys: a zygomorphic one, the zygomorphic one.", source="first", embed=False)
-        db.documents.ingest_text("Something zygomorphic, and nothing else.", source="second", embed=False)
-        plain, expanded = (db.documents.query("rotate", rerank=False, expand=each) for each in (False, True))
+            db.documents.ingest_text(
+                f"Ordinary remarks, number {number}.", source=f"filler {number}", embed=False
+            )
+        db.documents.ingest_text(
+            "Rotate keys: a zygomorphic one, the zygomorphic one.", source="first", embed=False
+        )
+        db.documents.ingest_text(
+            "Something zygomorphic, and nothing else.", source="second", embed=False
+        )
+        plain, expanded = (
+            db.documents.query("rotate", rerank=False, expand=each) for each in (False, True)
+        )
         assert sources(plain) == ["first"]
         assert sources(expanded)[:2] == ["first", "second"]
 
@@ -177,35 +220,52 @@ def test_what_is_learned_finds_documents_that_share_no_word_with_the_query(path:
 def test_a_strong_signal_needs_no_expansion(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(150):
-            db.documents.ingest_text(f"Ordinary remarks, number {number}.", source=f"filler {number}", embed=False)
-        db.documents.ingest_text("# Zygomorphic xylophone\n\nzygomorphic xylophone quartet", source="strong", embed=False)
+            db.documents.ingest_text(
+                f"Ordinary remarks, number {number}.", source=f"filler {number}", embed=False
+            )
+        db.documents.ingest_text(
+            "# Zygomorphic xylophone\n\nzygomorphic xylophone quartet", source="strong", embed=False
+        )
         results = db.documents.query("zygomorphic xylophone quartet", rerank=False)
         assert results[0].scores.text > 0.85 / 0.15
-        assert results.reasons["expansion"] == "words alone point at one document" and "expansion" not in results.legs
+        assert (
+            results.reasons["expansion"] == "words alone point at one document"
+            and "expansion" not in results.legs
+        )
 
 
 def test_a_code_comes_before_near_identical_siblings(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(30):
-            db.documents.ingest_text(f"The kettle reports E-40{number:02} when it is cold.", source=f"{number}")
+            db.documents.ingest_text(
+                f"The kettle reports E-40{number:02} when it is cold.", source=f"{number}"
+            )
         assert sources(db.documents.query("E-4021", rerank=False))[0] == "21"
 
 
 def test_phrases_and_exclusions_bind_every_step(cities: Database) -> None:
-    assert sources(cities.documents.query('"registered inhabitants" berlin', rerank=False)) == ["people.md"]
+    assert sources(cities.documents.query('"registered inhabitants" berlin', rerank=False)) == [
+        "people.md"
+    ]
     assert "people.md" not in sources(cities.documents.query("berlin -inhabitants", rerank=False))
 
 
 def test_conditions_narrow_every_mode(cities: Database) -> None:
-    cities.documents.ingest_text("Berlin again, in a library of its own.", source="own.md", library="own")
+    cities.documents.ingest_text(
+        "Berlin again, in a library of its own.", source="own.md", library="own"
+    )
     for mode in ("text", "vector", "hybrid"):
         assert sources(cities.documents.query("berlin", mode=mode, library="own")) == ["own.md"]
         assert sources(cities.documents.query("berlin", mode=mode, library="unknown")) == []
-        assert sources(cities.documents.query("berlin", mode=mode, where={"source": "people.md"})) == ["people.md"]
+        assert sources(
+            cities.documents.query("berlin", mode=mode, where={"source": "people.md"})
+        ) == ["people.md"]
         assert sources(cities.documents.query("berlin", mode=mode, limit=0)) == []
 
 
-@pytest.mark.parametrize("options", [{"mode": "magic"}, {"limit": -1}, {"limit": 20_000}, {"offset": -1}])
+@pytest.mark.parametrize(
+    "options", [{"mode": "magic"}, {"limit": -1}, {"limit": 20_000}, {"offset": -1}]
+)
 def test_what_cannot_be_asked_is_an_error(cities: Database, options: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         cities.documents.query("x", **options)
@@ -232,17 +292,28 @@ def test_what_was_found_out_is_remembered_in_the_file(cities: Database, path: Pa
     cities.close()
     with Database(path, embedder=Topics()) as db:
         again = db.documents.query(QUESTION)
-        assert [(hit.item.id, hit.score) for hit in again] == [(hit.item.id, hit.score) for hit in first]
+        assert [(hit.item.id, hit.score) for hit in again] == [
+            (hit.item.id, hit.score) for hit in first
+        ]
         assert db._reranking._loaded is None
         assert db.check() == []
 
 
 def test_a_snippet_is_of_the_chunk_or_of_the_whole_document(path: Path) -> None:
     with Database(path, embedder=Letters(), config=Config(chunk_size=16)) as db:
-        text = "\n\n".join(["The kettle is here."] + [f"Line {number} of a longer text, you see." for number in range(20)]
-                           + ["Another kettle and tea."])
+        text = "\n\n".join(
+            ["The kettle is here."]
+            + [f"Line {number} of a longer text, you see." for number in range(20)]
+            + ["Another kettle and tea."]
+        )
         id = db.documents.ingest_text(text, source="a.md").document.id
-        hit = next(hit for hit in db.documents.search("another", mode="text") if "Another" in hit.item.text)
-        assert db.documents.snippet(hit.item, "kettle").endswith(f"{hit.item.last_line}: Another kettle and tea.")
-        assert db.documents.snippet(hit.item, "kettle", whole=True).startswith("1: The kettle is here.")
+        hit = next(
+            hit for hit in db.documents.search("another", mode="text") if "Another" in hit.item.text
+        )
+        assert db.documents.snippet(hit.item, "kettle").endswith(
+            f"{hit.item.last_line}: Another kettle and tea."
+        )
+        assert db.documents.snippet(hit.item, "kettle", whole=True).startswith(
+            "1: The kettle is here."
+        )
         assert db.documents.text(id) == text

@@ -28,7 +28,9 @@ from mcpvectordb import (
 )
 from tests.support import Letters
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=400).filter(lambda text: bool(text.strip()))
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=400).filter(
+    lambda text: bool(text.strip())
+)
 ARTICLE = """# Boats
 
 Intro about boats.
@@ -109,11 +111,13 @@ def test_a_failed_second_ingest_leaves_the_first_document(db: Database, tmp_path
 
 @given(text=TEXTS)
 def test_any_text_comes_back_byte_for_byte(text: str) -> None:
-    with Database(":memory:", embedder=Letters(), config=Config(chunk_size=16, chunk_overlap=4)) as db:
+    with Database(
+        ":memory:", embedder=Letters(), config=Config(chunk_size=16, chunk_overlap=4)
+    ) as db:
         document = db.documents.ingest_text(text, source="x").document
         assert db.documents.text(document.id) == text
         for hit in db.documents.search(text, mode="vector", limit=100):
-            assert text[hit.item.start:hit.item.end] == hit.item.text
+            assert text[hit.item.start : hit.item.end] == hit.item.text
         assert db.check() == []
 
 
@@ -122,20 +126,29 @@ def test_every_hit_can_be_cited(db: Database) -> None:
     hit = db.documents.search("sails wind", mode="text")[0]
     chunk = hit.item
     assert isinstance(hit, Hit) and isinstance(chunk, Chunk) and chunk.document == document
-    lines = ARTICLE.splitlines()[chunk.first_line - 1:chunk.last_line]
+    lines = ARTICLE.splitlines()[chunk.first_line - 1 : chunk.last_line]
     assert chunk.text == "\n".join(lines)
-    assert ARTICLE[chunk.start:chunk.end] == chunk.text
-    assert "Boats" in chunk.citation and "boats.md" in chunk.citation and f"{chunk.first_line}" in chunk.citation
+    assert ARTICLE[chunk.start : chunk.end] == chunk.text
+    assert (
+        "Boats" in chunk.citation
+        and "boats.md" in chunk.citation
+        and f"{chunk.first_line}" in chunk.citation
+    )
     assert chunk.headings[0] == "Boats" and chunk.page is None
 
 
 def test_the_words_of_title_and_headings_find_the_passage(db: Database) -> None:
-    db.documents.ingest_text("# Zebra crossing\n\n## Stripes\n\n" + "plain words " * 300, source="a.md")
+    db.documents.ingest_text(
+        "# Zebra crossing\n\n## Stripes\n\n" + "plain words " * 300, source="a.md"
+    )
     assert len(db.documents.search("stripes", mode="text", limit=100)) > 1
 
 
 def test_browse_lists_newest_first_and_pages(db: Database) -> None:
-    ids = [db.documents.ingest_text(f"text {number}", source=str(number)).document.id for number in range(5)]
+    ids = [
+        db.documents.ingest_text(f"text {number}", source=str(number)).document.id
+        for number in range(5)
+    ]
     assert [each.id for each in db.documents.browse()] == ids[::-1]
     assert [each.id for each in db.documents.browse(limit=2, offset=1)] == [ids[3], ids[2]]
     assert db.documents.browse(limit=0) == []
@@ -144,10 +157,16 @@ def test_browse_lists_newest_first_and_pages(db: Database) -> None:
 
 def test_browse_and_count_take_conditions(db: Database) -> None:
     for year in (2023, 2024, 2025):
-        db.documents.ingest_text(f"report of {year}", source=f"{year}.md", library="work", metadata={"year": year})
+        db.documents.ingest_text(
+            f"report of {year}", source=f"{year}.md", library="work", metadata={"year": year}
+        )
     db.documents.ingest_text("a letter", source="letter", library="home")
-    assert {each.source for each in db.documents.browse(where={"metadata.year": {"gte": 2024}})} == {"2024.md", "2025.md"}
-    assert db.documents.count(library="work", where=[Condition("source", "starts_with", "2023")]) == 1
+    assert {
+        each.source for each in db.documents.browse(where={"metadata.year": {"gte": 2024}})
+    } == {"2024.md", "2025.md"}
+    assert (
+        db.documents.count(library="work", where=[Condition("source", "starts_with", "2023")]) == 1
+    )
     assert db.documents.count(where={"file_type": "unknown"}) == 1
     with pytest.raises(InvalidFilter, match=r"metadata\.year"):
         db.documents.browse(where={"year": 2024})
@@ -156,7 +175,10 @@ def test_browse_and_count_take_conditions(db: Database) -> None:
 def test_libraries_are_counted_and_vanish_with_their_last_document(db: Database) -> None:
     only = db.documents.ingest_text("x", source="x", library="b").document
     db.documents.ingest_text("y", source="y", library="a")
-    assert [(each.name, each.documents, each.chunks) for each in db.documents.libraries()] == [("a", 1, 1), ("b", 1, 1)]
+    assert [(each.name, each.documents, each.chunks) for each in db.documents.libraries()] == [
+        ("a", 1, 1),
+        ("b", 1, 1),
+    ]
     assert db.documents.delete(only.id) == 1
     assert [each.name for each in db.documents.libraries()] == ["a"]
 
@@ -170,7 +192,9 @@ def test_deleting_an_unknown_id_does_nothing_and_getting_it_says_so(db: Database
 
 def test_the_filter_applies_before_the_cut(db: Database) -> None:
     for number in range(150):
-        db.documents.ingest_text(f"apple number {number}", source=str(number), metadata={"n": number})
+        db.documents.ingest_text(
+            f"apple number {number}", source=str(number), metadata={"n": number}
+        )
     for mode in ("text", "vector", "hybrid"):
         results = db.documents.search("apple", mode=mode, where={"metadata.n": 149}, limit=5)
         assert [hit.item.document.metadata["n"] for hit in results] == [149], mode
@@ -178,8 +202,9 @@ def test_the_filter_applies_before_the_cut(db: Database) -> None:
 
 def test_each_mode_says_which_legs_ran(db: Database) -> None:
     db.documents.ingest_text("apple", source="a")
-    assert {mode: db.documents.search("apple", mode=mode).legs for mode in ("hybrid", "text", "vector")} == {
-        "hybrid": ("text", "vector"), "text": ("text",), "vector": ("vector",)}
+    assert {
+        mode: db.documents.search("apple", mode=mode).legs for mode in ("hybrid", "text", "vector")
+    } == {"hybrid": ("text", "vector"), "text": ("text",), "vector": ("vector",)}
 
 
 def test_a_query_without_words_is_answered_by_meaning_and_says_so(db: Database) -> None:
@@ -190,7 +215,11 @@ def test_a_query_without_words_is_answered_by_meaning_and_says_so(db: Database) 
 
 def test_an_empty_file_is_searched_without_error(db: Database) -> None:
     results = db.documents.search("anything")
-    assert len(results) == 0 and results.legs == ("text",) and "nothing has been ingested" in results.reasons["vector"]
+    assert (
+        len(results) == 0
+        and results.legs == ("text",)
+        and "nothing has been ingested" in results.reasons["vector"]
+    )
 
 
 def test_quoted_phrases_and_exclusions_bind_results_by_meaning_too(db: Database) -> None:
@@ -204,7 +233,9 @@ def test_quoted_phrases_and_exclusions_bind_results_by_meaning_too(db: Database)
 @pytest.mark.parametrize("query", ["E-4021", "1.0.21"])
 def test_a_bare_code_puts_the_text_that_has_it_first(db: Database, query: str) -> None:
     for number in range(4015, 4025):
-        db.documents.ingest_text(f"The device reports error E-{number} when the fan fails.", source=f"e{number}")
+        db.documents.ingest_text(
+            f"The device reports error E-{number} when the fan fails.", source=f"e{number}"
+        )
         db.documents.ingest_text(f"Release 1.0.{number - 4000} fixes the fan.", source=f"r{number}")
     assert query in db.documents.search(query)[0].item.text
 
@@ -215,7 +246,11 @@ def test_scores_fall_and_the_legs_figures_stand_beside(db: Database) -> None:
     for mode in ("hybrid", "text", "vector"):
         hits = db.documents.search("apple pie", mode=mode, limit=50)
         scores = [hit.score for hit in hits]
-        assert len(hits) == 20 and scores == sorted(scores, reverse=True) and all(0 <= score <= 1 for score in scores)
+        assert (
+            len(hits) == 20
+            and scores == sorted(scores, reverse=True)
+            and all(0 <= score <= 1 for score in scores)
+        )
         by_words = [hit.scores.text_rank for hit in hits if hit.scores.text_rank]
         assert sorted(by_words) == list(range(1, len(by_words) + 1))
         assert (mode == "vector") == all(hit.scores.text is None for hit in hits)
@@ -224,11 +259,16 @@ def test_scores_fall_and_the_legs_figures_stand_beside(db: Database) -> None:
 
 def test_pages_of_results_join_to_one_list(db: Database) -> None:
     for number in range(130):
-        db.documents.ingest_text(f"apple {chr(97 + number % 26) * (number % 7)} {number}", source=str(number))
+        db.documents.ingest_text(
+            f"apple {chr(97 + number % 26) * (number % 7)} {number}", source=str(number)
+        )
     for mode in ("hybrid", "text", "vector"):
         whole = [hit.item.id for hit in db.documents.search("apple", mode=mode, limit=130)]
-        parts = [hit.item.id for offset in range(0, 130, 13)
-                 for hit in db.documents.search("apple", mode=mode, limit=13, offset=offset)]
+        parts = [
+            hit.item.id
+            for offset in range(0, 130, 13)
+            for hit in db.documents.search("apple", mode=mode, limit=13, offset=offset)
+        ]
         assert len(set(whole)) == 130 and parts == whole, mode
 
 
@@ -237,42 +277,54 @@ def test_min_score_cuts_the_weak_ones(db: Database) -> None:
         db.documents.ingest_text("apple " + "x" * number, source=str(number))
     hits = db.documents.search("apple", mode="vector", limit=10)
     threshold = hits[4].score
-    assert all(hit.score >= threshold for hit in db.documents.search("apple", mode="vector", limit=10, min_score=threshold))
+    assert all(
+        hit.score >= threshold
+        for hit in db.documents.search("apple", mode="vector", limit=10, min_score=threshold)
+    )
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"mode": "fuzzy"}, "hybrid, text or vector"),
-    ({"limit": -1}, "limit must be"),
-    ({"limit": True}, "limit must be"),
-    ({"limit": 2.5}, "limit must be"),
-    ({"offset": -1}, "offset must be"),
-    ({"limit": 5_001}, "at most 5,000"),
-    ({"library": " "}, "library must not be blank"),
-    ({"where": {"nonsense": 1}}, "nonsense"),
-    ({"query": 5}, "query must be text"),
-    ({"query": "\ud800"}, "surrogate"),
-])
-def test_bad_arguments_are_refused_by_name(db: Database, arguments: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mode": "fuzzy"}, "hybrid, text or vector"),
+        ({"limit": -1}, "limit must be"),
+        ({"limit": True}, "limit must be"),
+        ({"limit": 2.5}, "limit must be"),
+        ({"offset": -1}, "offset must be"),
+        ({"limit": 5_001}, "at most 5,000"),
+        ({"library": " "}, "library must not be blank"),
+        ({"where": {"nonsense": 1}}, "nonsense"),
+        ({"query": 5}, "query must be text"),
+        ({"query": "\ud800"}, "surrogate"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(
+    db: Database, arguments: dict[str, Any], message: str
+) -> None:
     db.documents.ingest_text("x", source="x")
     with pytest.raises(InvalidInput, match=message):
         db.documents.search(**{"query": "x", **arguments})
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), [
-    ({"text": ""}, NoText, "blank"),
-    ({"text": " \n\t"}, NoText, "blank"),
-    ({"text": "\ud800"}, InvalidInput, "surrogate"),
-    ({"text": None}, InvalidInput, "text must be text"),
-    ({"source": ""}, InvalidInput, "source must not be blank"),
-    ({"library": ""}, InvalidInput, "library must not be blank"),
-    ({"library": "x" * 201}, InvalidInput, "at most 200"),
-    ({"metadata": {"a": float("nan")}}, InvalidInput, r"metadata\.a is nan"),
-    ({"metadata": [1]}, InvalidInput, "metadata must be an object"),
-    ({"title": " "}, InvalidInput, "title must not be blank"),
-    ({"text": "x" * 101}, TooLarge, "at most 100"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"text": ""}, NoText, "blank"),
+        ({"text": " \n\t"}, NoText, "blank"),
+        ({"text": "\ud800"}, InvalidInput, "surrogate"),
+        ({"text": None}, InvalidInput, "text must be text"),
+        ({"source": ""}, InvalidInput, "source must not be blank"),
+        ({"library": ""}, InvalidInput, "library must not be blank"),
+        ({"library": "x" * 201}, InvalidInput, "at most 200"),
+        ({"metadata": {"a": float("nan")}}, InvalidInput, r"metadata\.a is nan"),
+        ({"metadata": [1]}, InvalidInput, "metadata must be an object"),
+        ({"title": " "}, InvalidInput, "title must not be blank"),
+        ({"text": "x" * 101}, TooLarge, "at most 100"),
+    ],
+)
 def test_bad_texts_are_refused_and_nothing_is_stored(
-        path: Path, arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    path: Path, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with Database(path, embedder=Letters(), config=Config(max_source_bytes=100)) as db:
         with pytest.raises(error, match=message):
             db.documents.ingest_text(**{"text": "x", "source": "x", **arguments})
@@ -349,7 +401,10 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_read(db: Database) 
 def test_a_document_may_have_chunk_sizes_of_its_own(db: Database, tmp_path: Path) -> None:
     file = tmp_path / "words.txt"
     file.write_text(" ".join(f"word{number}" for number in range(300)))
-    small, large = (db.documents.ingest(file, chunk_size=size, chunk_overlap=8, duplicate=True) for size in (50, 400))
+    small, large = (
+        db.documents.ingest(file, chunk_size=size, chunk_overlap=8, duplicate=True)
+        for size in (50, 400)
+    )
     usual = db.documents.ingest(file, duplicate=True)
     assert small.document.chunks > usual.document.chunks > large.document.chunks
     hits = db.documents.search("word1", where={"id": small.document.id}, limit=100)
@@ -358,11 +413,17 @@ def test_a_document_may_have_chunk_sizes_of_its_own(db: Database, tmp_path: Path
     assert (db.stats().chunk_size, db.stats().chunk_overlap) == (200, 0)
 
 
-@pytest.mark.parametrize(("sizes", "message"), [({"chunk_size": 5}, "chunk_size must be"),
-                                                ({"chunk_size": 100, "chunk_overlap": 51}, "chunk_overlap must be"),
-                                                ({"chunk_overlap": -1}, "chunk_overlap must be")])
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"chunk_size": 5}, "chunk_size must be"),
+        ({"chunk_size": 100, "chunk_overlap": 51}, "chunk_overlap must be"),
+        ({"chunk_overlap": -1}, "chunk_overlap must be"),
+    ],
+)
 def test_sizes_that_no_chunk_can_have_are_refused_before_anything_is_read(
-        db: Database, sizes: dict[str, int], message: str) -> None:
+    db: Database, sizes: dict[str, int], message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         db.documents.ingest("/nowhere/at/all", **sizes)  # type: ignore[arg-type]
 
@@ -374,7 +435,9 @@ def test_a_duplicate_is_stored_beside_what_is_there(db: Database, tmp_path: Path
     assert (first.status, second.status) == ("indexed", "indexed")
     file.write_text("apple pie")
     third = db.documents.ingest(file, duplicate=True)
-    assert [each.id for each in db.documents.browse()] == [each.document.id for each in (third, second, first)]
+    assert [each.id for each in db.documents.browse()] == [
+        each.document.id for each in (third, second, first)
+    ]
     assert db.documents.ingest(file).document == third.document
     file.write_text("apple cake")
     assert db.documents.ingest(file).status == "replaced"  # all that were there
@@ -400,13 +463,17 @@ def test_in_a_plain_query_quotes_and_hyphens_mean_nothing(db: Database) -> None:
     db.documents.ingest_text("red apples", source="a")
     for mode in ("text", "vector", "hybrid"):
         assert texts(db.documents.search('"green tea" -red apples', mode=mode)) == []
-        assert texts(db.documents.search('"green tea" -red apples', mode=mode, plain=True)) == ["red apples"]
+        assert texts(db.documents.search('"green tea" -red apples', mode=mode, plain=True)) == [
+            "red apples"
+        ]
 
 
 def test_documents_can_be_chosen_by_what_waits_for_embedding(db: Database) -> None:
     waiting = db.documents.ingest_text("apple", source="a", embed=False)
     db.documents.ingest_text("pear", source="b")
-    assert [each.id for each in db.documents.browse(where={"pending": {"gt": 0}})] == [waiting.document.id]
+    assert [each.id for each in db.documents.browse(where={"pending": {"gt": 0}})] == [
+        waiting.document.id
+    ]
     assert db.documents.count(where={"pending": 0}) == 1
     db.embed_pending()
     assert db.documents.count(where={"pending": 0}) == 2

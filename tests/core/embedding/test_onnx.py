@@ -24,7 +24,15 @@ from tests.support_onnx import INT32, WORDS, graph, table, write_model
 NOWHERE = Path("nowhere")
 TASKS = Path("/proc/self/task")
 MINILM = CATALOGUE["all-MiniLM-L6-v2"]
-TEXTS = ["", "a", "How do I rotate keys?", "Keys are rotated every ninety days.", "東京", "the cat\nsat", "x" * 300]
+TEXTS = [
+    "",
+    "a",
+    "How do I rotate keys?",
+    "Keys are rotated every ninety days.",
+    "東京",
+    "the cat\nsat",
+    "x" * 300,
+]
 # Runs in a process of its own, with the model as that process finds it.
 LOAD = """
 from pathlib import Path
@@ -52,9 +60,17 @@ def tiny(directory: Path, content: bytes, **fields: object) -> OnnxEmbedder:
     """An embedder on a graph of a few bytes."""
     write_model(directory, content)
     paths = {"model": directory / "model.onnx", "tokenizer": directory / "tokenizer.json"}
-    files = {role: ModelFile(path=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-                             size=path.stat().st_size) for role, path in paths.items()}
-    return OnnxEmbedder(Model(**{"name": "tiny", "dimension": 6, "max_tokens": 64, "files": files, **fields}), paths)
+    files = {
+        role: ModelFile(
+            path=path.name,
+            sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+            size=path.stat().st_size,
+        )
+        for role, path in paths.items()
+    }
+    return OnnxEmbedder(
+        Model(**{"name": "tiny", "dimension": 6, "max_tokens": 64, "files": files, **fields}), paths
+    )
 
 
 @settings(max_examples=25)
@@ -75,7 +91,10 @@ def test_threads_that_start_together_load_one_session_and_agree(alone):
     loads, load = [], embedder._graph._make
     embedder._graph._make = lambda: loads.append(1) or load()
     found = []
-    threads = [threading.Thread(target=lambda: found.append(embedder.embed(TEXTS[:3]).tobytes())) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.append(embedder.embed(TEXTS[:3]).tobytes()))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -84,7 +103,11 @@ def test_threads_that_start_together_load_one_session_and_agree(alone):
 
 
 def test_a_paraphrase_is_nearer_than_another_subject(minilm):
-    texts = ["How often must passwords be changed?", "Credentials are renewed each quarter.", "The cat sat on the mat."]
+    texts = [
+        "How often must passwords be changed?",
+        "Credentials are renewed each quarter.",
+        "The cat sat on the mat.",
+    ]
     question, answer, other = checked(minilm, texts)
     assert question @ answer > 0.3 > 0.15 > question @ other
 
@@ -108,7 +131,9 @@ def test_a_text_of_a_megabyte_is_embedded_by_its_beginning(minilm):
 def test_a_text_that_a_model_cannot_see_at_once_is_the_mean_of_its_parts(tmp_path):
     embedder = tiny(tmp_path, graph(table(6)), max_tokens=4)
     mean = embedder.embed(["cat dog", "dog a", "sea"]).astype(np.float64).mean(axis=0)
-    assert embedder.embed(["cat dog dog a sea"])[0] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
+    assert embedder.embed(["cat dog dog a sea"])[0] == pytest.approx(
+        mean / np.linalg.norm(mean), abs=1e-6
+    )
 
 
 def test_what_is_said_late_in_a_long_text_is_not_lost(minilm):
@@ -126,20 +151,37 @@ def test_bge_small_tells_a_question_from_a_passage():
         pytest.skip("the extra `quality`, which brings bge-small, is not installed")
     [question] = checked(embedder, ["how are keys rotated?"], query=True)
     [plain] = checked(embedder, [f"{model.query_prefix}how are keys rotated?"])
-    near, far = checked(embedder, ["Keys are renewed every ninety days.", "The cat sat on the mat."])
+    near, far = checked(
+        embedder, ["Keys are renewed every ninety days.", "The cat sat on the mat."]
+    )
     assert question.tobytes() == plain.tobytes() and question @ near > question @ far + 0.1
     embedder.close()
 
 
-@pytest.mark.parametrize(("query", "prefix"), [(True, "search _ query :"), (False, "search _ document :")])
-def test_a_graph_of_nomics_shape_gets_prefix_mean_layer_norm_and_matryoshka_cut(tmp_path, query, prefix):
+@pytest.mark.parametrize(
+    ("query", "prefix"), [(True, "search _ query :"), (False, "search _ document :")]
+)
+def test_a_graph_of_nomics_shape_gets_prefix_mean_layer_norm_and_matryoshka_cut(
+    tmp_path, query, prefix
+):
     rows = table(12)
-    embedder = tiny(tmp_path, graph(rows), dimension=5, layer_norm=True, query_prefix="search_query: ",
-                    document_prefix="search_document: ")
-    ids = [WORDS.index(word) for word in ["[CLS]", *prefix.split(), "a", "sea", "##side", "cat", "[SEP]"]]
+    embedder = tiny(
+        tmp_path,
+        graph(rows),
+        dimension=5,
+        layer_norm=True,
+        query_prefix="search_query: ",
+        document_prefix="search_document: ",
+    )
+    ids = [
+        WORDS.index(word)
+        for word in ["[CLS]", *prefix.split(), "a", "sea", "##side", "cat", "[SEP]"]
+    ]
     pooled = rows[ids].astype(np.float64).mean(axis=0)
     cut = ((pooled - pooled.mean()) / np.sqrt(pooled.var() + 1e-5))[:5]
-    assert checked(embedder, ["A seaside cat"], query=query)[0] == pytest.approx(cut / np.linalg.norm(cut), abs=1e-6)
+    assert checked(embedder, ["A seaside cat"], query=query)[0] == pytest.approx(
+        cut / np.linalg.norm(cut), abs=1e-6
+    )
 
 
 def test_cls_pooling_takes_the_first_token(tmp_path):
@@ -151,12 +193,18 @@ def test_cls_pooling_takes_the_first_token(tmp_path):
 
 @pytest.mark.parametrize("inputs", [["input_ids"], ["input_ids", "attention_mask"]])
 def test_a_graph_is_fed_only_the_inputs_it_has(tmp_path, inputs):
-    full, partial = tiny(tmp_path / "a", graph(table(6))), tiny(tmp_path / "b", graph(table(6), inputs=inputs))
+    full, partial = (
+        tiny(tmp_path / "a", graph(table(6))),
+        tiny(tmp_path / "b", graph(table(6), inputs=inputs)),
+    )
     assert full.embed(["cat"]).tobytes() == partial.embed(["cat"]).tobytes()
 
 
 def test_a_graph_of_short_integers_is_fed_those(tmp_path):
-    full, short = tiny(tmp_path / "a", graph(table(6))), tiny(tmp_path / "b", graph(table(6), kind=INT32))
+    full, short = (
+        tiny(tmp_path / "a", graph(table(6))),
+        tiny(tmp_path / "b", graph(table(6), kind=INT32)),
+    )
     assert full.embed(["cat"]).tobytes() == short.embed(["cat"]).tobytes()
 
 
@@ -169,7 +217,9 @@ def test_a_graph_that_pools_by_itself_is_taken_at_its_word(tmp_path):
 
 def test_a_graph_that_needs_an_unknown_input_is_refused(tmp_path):
     embedder = tiny(tmp_path, graph(table(6), inputs=["input_ids", "pixels"]))
-    with pytest.raises(EmbeddingFailed, match="the graph of tiny needs an input 'pixels', which is not known"):
+    with pytest.raises(
+        EmbeddingFailed, match="the graph of tiny needs an input 'pixels', which is not known"
+    ):
         embedder.embed(["cat"])
 
 
@@ -218,7 +268,9 @@ def test_after_close_the_next_text_loads_the_model_again(tmp_path):
     assert embedder.embed(["cat"]).tobytes() == before
 
 
-@pytest.mark.skipif(not TASKS.is_dir(), reason="this system does not list a process's threads, native ones included")
+@pytest.mark.skipif(
+    not TASKS.is_dir(), reason="this system does not list a process's threads, native ones included"
+)
 def test_no_thread_is_left_behind(minilm):
     minilm.embed(TEXTS)
     before = len(list(TASKS.iterdir()))
@@ -231,11 +283,15 @@ def test_no_thread_is_left_behind(minilm):
 
 
 def test_a_reranker_is_no_embedder():
-    with pytest.raises(InvalidInput, match="ms-marco-MiniLM-L-12-v2 is a model of the kind reranker, not embedder"):
+    with pytest.raises(
+        InvalidInput, match="ms-marco-MiniLM-L-12-v2 is a model of the kind reranker, not embedder"
+    ):
         OnnxEmbedder(CATALOGUE["ms-marco-MiniLM-L-12-v2"], {})
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not bind processes to processors")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="this system does not bind processes to processors"
+)
 def test_only_the_processors_this_process_may_use_are_counted():
     ours = os.sched_getaffinity(0)
     try:
@@ -266,8 +322,14 @@ def test_spread_work_stops_at_the_first_failure():
 
 
 def test_an_interrupt_ends_a_long_embedding_soon():
-    code = LOAD + "print(len(embedder.embed(['a'])), flush=True)\nembedder.embed([f'{n} ' * 250 for n in range(5000)])"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    code = (
+        LOAD
+        + "print(len(embedder.embed(['a'])), flush=True)\nembedder.embed([f'{n} ' * 250 for n in "
+        "range(5000)])"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert process.stdout.readline() == b"1\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
@@ -276,7 +338,9 @@ def test_an_interrupt_ends_a_long_embedding_soon():
 
 
 def test_a_program_may_end_while_a_thread_is_embedding():
-    code = LOAD + """
+    code = (
+        LOAD
+        + """
 import threading, time
 def work():
     try:
@@ -288,5 +352,6 @@ threading.Thread(target=work, daemon=True).start()
 time.sleep(0.3)
 print('end')
 """
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"end\n", b"")

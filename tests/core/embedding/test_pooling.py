@@ -12,7 +12,9 @@ from mcpvectordb.embedding import pooling
 numbers = st.floats(-1e3, 1e3, width=32)
 outputs = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6)).flatmap(
     lambda shape: st.lists(numbers, min_size=math.prod(shape), max_size=math.prod(shape)).map(
-        lambda values: np.array(values, np.float32).reshape(shape)))
+        lambda values: np.array(values, np.float32).reshape(shape)
+    )
+)
 
 
 def naive_unit(row: list[float]) -> list[float]:
@@ -44,7 +46,9 @@ def test_cls_pooling_is_the_first_token_scaled_to_length_one(output):
 
 @given(outputs, st.integers(1, 6))
 def test_a_matryoshka_cut_comes_after_the_layer_norm_and_before_the_scaling(output, dimension):
-    expected = [naive_unit(naive_layer_norm(naive_mean(tokens))[:dimension]) for tokens in output.tolist()]
+    expected = [
+        naive_unit(naive_layer_norm(naive_mean(tokens))[:dimension]) for tokens in output.tolist()
+    ]
     found = pooling.vectors(output, pooling="mean", layer_norm=True, dimension=dimension)
     assert found == pytest.approx(np.array(expected), abs=1e-4)
 
@@ -71,4 +75,6 @@ def test_a_zero_vector_stays_zero_and_a_nan_stays_a_nan():
 
 
 def test_half_precision_output_is_taken():
-    assert pooling.vectors(np.array([[3, 4]], np.float16), pooling="mean")[0].tolist() == pytest.approx([0.6, 0.8])
+    assert pooling.vectors(np.array([[3, 4]], np.float16), pooling="mean")[
+        0
+    ].tolist() == pytest.approx([0.6, 0.8])

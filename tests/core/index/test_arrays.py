@@ -15,63 +15,83 @@ from mcpvectordb.index import arrays
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@pytest.mark.parametrize(("given_", "told"), [
-    ([], "has no numbers; an embedding has 1 to 16,384"),
-    ([0.0] * 16_385, "has 16,385 numbers"),
-    ([1.0, float("nan")], r"embedding\[1\] is nan"),
-    ([float("-inf"), 1.0], r"embedding\[0\] is -inf"),
-    ([1.0, 2.0, True], r"embedding\[2\] must be a number, not a bool"),
-    ([1.0, "2"], r"embedding\[1\] must be a number, not a str"),
-    ([1.0, None], r"embedding\[1\] must be a number, not null"),
-    ([[1.0, 2.0]], r"embedding\[0\] must be a number, not a list"),
-    ([1, 10**400], r"embedding\[1\] is too large"),
-    ([1j], r"embedding\[0\] must be a number, not a complex"),
-    ("0.1, 0.2", "must be a list of numbers, not a str"),
-    (b"0123", "must be a list of numbers, not a bytes"),
-    (None, "must be a list of numbers, not null"),
-    ({"0": 1.0}, "must be a list of numbers, not a dict"),
-    ({1.0, 2.0}, "must be a list of numbers, not a set"),
-    (3.0, "must be a list of numbers, not a float"),
-    (np.float64(3.0), r"must have one axis, but its shape is \(\)"),
-    (np.ones((2, 2)), r"must have one axis, but its shape is \(2, 2\)"),
-    (np.array([True, False]), r"embedding\[0\] must be a number, not a bool"),
-    (np.array([1.0, np.nan], np.float32), r"embedding\[1\] is nan"),
-    (np.array(["1"]), r"embedding\[0\] must be a number, not a str"),
-    (np.array([1 + 2j]), r"embedding\[0\] must be a number, not a complex"),
-    (np.array([], np.float32), "has no numbers"),
-])
+@pytest.mark.parametrize(
+    ("given_", "told"),
+    [
+        ([], "has no numbers; an embedding has 1 to 16,384"),
+        ([0.0] * 16_385, "has 16,385 numbers"),
+        ([1.0, float("nan")], r"embedding\[1\] is nan"),
+        ([float("-inf"), 1.0], r"embedding\[0\] is -inf"),
+        ([1.0, 2.0, True], r"embedding\[2\] must be a number, not a bool"),
+        ([1.0, "2"], r"embedding\[1\] must be a number, not a str"),
+        ([1.0, None], r"embedding\[1\] must be a number, not null"),
+        ([[1.0, 2.0]], r"embedding\[0\] must be a number, not a list"),
+        ([1, 10**400], r"embedding\[1\] is too large"),
+        ([1j], r"embedding\[0\] must be a number, not a complex"),
+        ("0.1, 0.2", "must be a list of numbers, not a str"),
+        (b"0123", "must be a list of numbers, not a bytes"),
+        (None, "must be a list of numbers, not null"),
+        ({"0": 1.0}, "must be a list of numbers, not a dict"),
+        ({1.0, 2.0}, "must be a list of numbers, not a set"),
+        (3.0, "must be a list of numbers, not a float"),
+        (np.float64(3.0), r"must have one axis, but its shape is \(\)"),
+        (np.ones((2, 2)), r"must have one axis, but its shape is \(2, 2\)"),
+        (np.array([True, False]), r"embedding\[0\] must be a number, not a bool"),
+        (np.array([1.0, np.nan], np.float32), r"embedding\[1\] is nan"),
+        (np.array(["1"]), r"embedding\[0\] must be a number, not a str"),
+        (np.array([1 + 2j]), r"embedding\[0\] must be a number, not a complex"),
+        (np.array([], np.float32), "has no numbers"),
+    ],
+)
 def test_what_is_no_embedding_is_refused_by_its_place(given_: Any, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         arrays.one(given_)
 
 
-@pytest.mark.parametrize(("given_", "told"), [
-    ([[1.0], [2.0, True]], r"embeddings\[1\]\[1\] must be a number, not a bool"),
-    ([[1.0], []], r"embeddings\[1\] has no numbers"),
-    ([[1.0], "ab"], r"embeddings\[1\] must be a list of numbers, not a str"),
-    ([1.0, 2.0], r"embeddings\[0\] must be a list of numbers, not a float"),
-    (np.array([1.0, 2.0]), r"embeddings\[0\] must have one axis"),
-    (np.ones((2, 2, 2)), r"embeddings\[0\] must have one axis"),
-    (np.array([[1.0, 2.0], [3.0, np.inf]]), r"embeddings\[1\]\[1\] is inf"),
-    (np.ones((3, 0)), "has no numbers"),
-    ("ab", "must be a list of embeddings or a matrix, not a str"),
-    (None, "must be a list of embeddings or a matrix, not null"),
-    ({"a": [1.0]}, "must be a list of embeddings or a matrix, not a dict"),
-    (np.float32(1), "must be a list of embeddings or a matrix"),
-])
+@pytest.mark.parametrize(
+    ("given_", "told"),
+    [
+        ([[1.0], [2.0, True]], r"embeddings\[1\]\[1\] must be a number, not a bool"),
+        ([[1.0], []], r"embeddings\[1\] has no numbers"),
+        ([[1.0], "ab"], r"embeddings\[1\] must be a list of numbers, not a str"),
+        ([1.0, 2.0], r"embeddings\[0\] must be a list of numbers, not a float"),
+        (np.array([1.0, 2.0]), r"embeddings\[0\] must have one axis"),
+        (np.ones((2, 2, 2)), r"embeddings\[0\] must have one axis"),
+        (np.array([[1.0, 2.0], [3.0, np.inf]]), r"embeddings\[1\]\[1\] is inf"),
+        (np.ones((3, 0)), "has no numbers"),
+        ("ab", "must be a list of embeddings or a matrix, not a str"),
+        (None, "must be a list of embeddings or a matrix, not null"),
+        ({"a": [1.0]}, "must be a list of embeddings or a matrix, not a dict"),
+        (np.float32(1), "must be a list of embeddings or a matrix"),
+    ],
+)
 def test_what_are_no_embeddings_is_refused_by_row_and_place(given_: Any, told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         arrays.many(given_)
 
 
-@pytest.mark.parametrize("given_", [
-    [1, 2.5, -3], (1, 2.5, -3), np.array([1, 2.5, -3]), np.array([1, 2.5, -3], np.float32), np.array([1, 2.5, -3], np.float16),
-    np.array([1, 2.5, -3], ">f8"), np.array([9, 1, 9, 2.5, 9, -3])[1::2], [np.float32(1), np.int8(1) * 2.5, -3],
-    array.array("d", [1, 2.5, -3]), np.array([1, 2.5, -3], object),
-])
+@pytest.mark.parametrize(
+    "given_",
+    [
+        [1, 2.5, -3],
+        (1, 2.5, -3),
+        np.array([1, 2.5, -3]),
+        np.array([1, 2.5, -3], np.float32),
+        np.array([1, 2.5, -3], np.float16),
+        np.array([1, 2.5, -3], ">f8"),
+        np.array([9, 1, 9, 2.5, 9, -3])[1::2],
+        [np.float32(1), np.int8(1) * 2.5, -3],
+        array.array("d", [1, 2.5, -3]),
+        np.array([1, 2.5, -3], object),
+    ],
+)
 def test_an_embedding_comes_as_a_list_or_as_any_array(given_: Any) -> None:
     group = arrays.one(given_)
-    assert group.rows.tolist() == [[1, 2.5, -3]] and group.dimension == 3 and list(group.positions) == [0]
+    assert (
+        group.rows.tolist() == [[1, 2.5, -3]]
+        and group.dimension == 3
+        and list(group.positions) == [0]
+    )
     assert [each.rows.tolist() for each in arrays.many([given_, given_])] == [[[1, 2.5, -3]] * 2]
 
 
@@ -85,21 +105,31 @@ def test_a_matrix_of_float32_is_not_copied() -> None:
 def test_mixed_dimensions_are_grouped_and_keep_their_positions() -> None:
     groups = arrays.many([[1, 2], [3], [4, 5], np.array([6], np.float32)])
     assert [(list(group.positions), group.rows.tolist()) for group in groups] == [
-        ([0, 2], [[1, 2], [4, 5]]), ([1, 3], [[3], [6]])]
+        ([0, 2], [[1, 2], [4, 5]]),
+        ([1, 3], [[3], [6]]),
+    ]
 
 
 def test_no_embeddings_are_no_groups() -> None:
     assert arrays.many([]) == arrays.many(np.empty((0, 7))) == []
 
 
-@given(rows=strategies.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 4)), elements=NUMBERS))
+@given(
+    rows=strategies.arrays(
+        np.float64, st.tuples(st.integers(1, 5), st.integers(1, 4)), elements=NUMBERS
+    )
+)
 def test_every_number_comes_back_exactly(rows: np.ndarray) -> None:
     blobs = [row.tobytes() for row in arrays.packed(arrays.many(rows)[0].rows)]
     assert np.array_equal(arrays.unpacked(blobs, rows.shape[1]), rows)
     assert all(arrays.fits(blob, rows.shape[1]) for blob in blobs)
 
 
-@given(row=strategies.arrays(np.float32, 3, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)))
+@given(
+    row=strategies.arrays(
+        np.float32, 3, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)
+    )
+)
 def test_what_float32_holds_takes_four_bytes_however_it_was_given(row: np.ndarray) -> None:
     for given_ in (row, row.tolist(), row.astype(np.float64)):
         assert len(arrays.packed(arrays.one(given_).rows)[0].tobytes()) == 12

@@ -11,9 +11,13 @@ from mcpvectordb.index.vector import code
 
 
 def clustered(count: int, dimension: int = 256, seed: int = 0) -> np.ndarray:
-    centres = np.random.default_rng(99).normal(size=(50, dimension)) + 2  # all on one side, as real embeddings are
+    centres = (
+        np.random.default_rng(99).normal(size=(50, dimension)) + 2
+    )  # all on one side, as real embeddings are
     random = np.random.default_rng(seed)
-    return (centres[random.integers(0, 50, count)] + 0.6 * random.normal(size=(count, dimension))).astype(np.float32)
+    return (
+        centres[random.integers(0, 50, count)] + 0.6 * random.normal(size=(count, dimension))
+    ).astype(np.float32)
 
 
 def coded(vectors: np.ndarray) -> np.ndarray:
@@ -26,17 +30,24 @@ def exact(vectors: np.ndarray, query: np.ndarray, count: int) -> set[int]:
 
 
 @pytest.mark.parametrize("sign_rows", [1_000_000, 0])
-def test_the_true_nearest_are_among_the_candidates(monkeypatch: pytest.MonkeyPatch, sign_rows: int) -> None:
+def test_the_true_nearest_are_among_the_candidates(
+    monkeypatch: pytest.MonkeyPatch, sign_rows: int
+) -> None:
     monkeypatch.setattr(resident, "SIGN_ROWS", sign_rows)
     monkeypatch.setattr(resident, "BY_SIGNS", 400)
     vectors = clustered(4_000)
     kept = Resident(np.arange(1, 4_001), coded(vectors))
-    found = [len(exact(vectors, query, 10) & set(kept.nearest(query, 10, kept.alive))) for query in clustered(20, seed=1)]
+    found = [
+        len(exact(vectors, query, 10) & set(kept.nearest(query, 10, kept.alive)))
+        for query in clustered(20, seed=1)
+    ]
     assert sum(found) / 200 >= 0.99
 
 
 @pytest.mark.parametrize("dimension", [3, 40, 300])
-def test_where_signs_do_not_choose_none_of_the_nearest_is_missing_and_few_others_come_along(dimension: int) -> None:
+def test_where_signs_do_not_choose_none_of_the_nearest_is_missing_and_few_others_come_along(
+    dimension: int,
+) -> None:
     vectors = clustered(2_000, dimension)
     vectors[::7] = vectors[5]  # many that are the same
     kept = Resident(np.arange(1, 2_001), coded(vectors))
@@ -46,7 +57,9 @@ def test_where_signs_do_not_choose_none_of_the_nearest_is_missing_and_few_others
         assert dimension < 40 or len(found) < 500
 
 
-def test_only_as_many_come_along_as_signs_can_be_trusted_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_as_many_come_along_as_signs_can_be_trusted_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(resident, "SIGN_ROWS", 0)
     vectors = np.repeat(clustered(1), 3_000, axis=0)
     kept = Resident(np.arange(3_000), coded(vectors))
@@ -68,17 +81,23 @@ def test_only_allowed_ids_come_back(monkeypatch: pytest.MonkeyPatch, sign_rows: 
     allowed = np.arange(7, 3_001, 7)
     query = clustered(1, seed=2)[0]
     found = kept.nearest(query, 10, kept.narrowed(kept.alive, allowed))
-    best = sorted(allowed, key=lambda id: -float(vectors[id - 1] @ query / np.linalg.norm(vectors[id - 1])))[:10]
+    best = sorted(
+        allowed, key=lambda id: -float(vectors[id - 1] @ query / np.linalg.norm(vectors[id - 1]))
+    )[:10]
     assert set(found) <= set(allowed.tolist()) and set(best) <= set(found)
 
 
-def test_rows_that_are_allowed_may_lie_between_those_that_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_are_allowed_may_lie_between_those_that_are_sampled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(resident, "SIGN_ROWS", 0)
     monkeypatch.setattr(resident, "BY_SIGNS", 50)
     vectors = clustered(4_000)
     kept = Resident(np.arange(4_000), coded(vectors))
     allowed = np.arange(1, 4_000, resident.SAMPLE)
-    assert set(kept.nearest(vectors[1], 10, kept.narrowed(kept.alive, allowed))) <= set(allowed.tolist())
+    assert set(kept.nearest(vectors[1], 10, kept.narrowed(kept.alive, allowed))) <= set(
+        allowed.tolist()
+    )
 
 
 def test_asking_for_more_than_there_is_gives_all() -> None:
@@ -86,15 +105,28 @@ def test_asking_for_more_than_there_is_gives_all() -> None:
     assert sorted(kept.nearest(clustered(1)[0], 10, kept.alive)) == [3, 5]
 
 
-@given(steps=st.lists(st.tuples(st.sets(st.integers(1, 40), max_size=8), st.sets(st.integers(1, 40), max_size=8)), max_size=8))
+@given(
+    steps=st.lists(
+        st.tuples(st.sets(st.integers(1, 40), max_size=8), st.sets(st.integers(1, 40), max_size=8)),
+        max_size=8,
+    )
+)
 def test_what_was_replaced_is_what_is_found(steps: list[tuple[set[int], set[int]]]) -> None:
     vectors = clustered(41, dimension=10)
     codes = coded(vectors)
     kept, model = Resident(np.empty(0, np.int64), np.empty((0, 10), np.int8)), set()
     for removed, added in steps:
-        kept.replace(np.array(sorted(removed | added), np.int64), np.array(sorted(added), np.int64), codes[sorted(added)])
+        kept.replace(
+            np.array(sorted(removed | added), np.int64),
+            np.array(sorted(added), np.int64),
+            codes[sorted(added)],
+        )
         model = (model - removed) | added
-        assert sorted(kept.nearest(vectors[0], 100, kept.alive)) == sorted(model) == sorted(kept.ids[kept.alive])
+        assert (
+            sorted(kept.nearest(vectors[0], 100, kept.alive))
+            == sorted(model)
+            == sorted(kept.ids[kept.alive])
+        )
 
 
 def test_zeros_disturb_nothing() -> None:
@@ -122,7 +154,9 @@ def test_codes_of_which_most_were_replaced_are_worn() -> None:
 
 def test_memory_is_known_beforehand() -> None:
     kept = Resident(np.arange(1_000), coded(clustered(1_000)))
-    used = sum(getattr(kept, name).nbytes for name in ("_ids", "alive", "_codes", "_lengths", "_signs"))
+    used = sum(
+        getattr(kept, name).nbytes for name in ("_ids", "alive", "_codes", "_lengths", "_signs")
+    )
     assert used == Resident.bytes_for(1_000, 256)
 
 

@@ -14,7 +14,13 @@ from mcpvectordb.index.columns import NOWHERE, Columns, Source
 from mcpvectordb.records import Condition
 from tests.core.test_filters import COLUMNS, INSERT, Shelf, questions, written
 
-SOURCE = Source(rows="items", of_group="items.key % {group} = 0", id="items.key", fields=COLUMNS, metadata="items.metadata")
+SOURCE = Source(
+    rows="items",
+    of_group="items.key % {group} = 0",
+    id="items.key",
+    fields=COLUMNS,
+    metadata="items.metadata",
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +32,9 @@ def shelf() -> Iterator[Shelf]:
 
 def numbered(shelf: Shelf, rows: list[tuple[Any, Any, Any]]) -> np.ndarray:
     """Add rows; their ids."""
-    shelf.connection.executemany(INSERT, [(title, size, written(metadata)) for title, size, metadata in rows])
+    shelf.connection.executemany(
+        INSERT, [(title, size, written(metadata)) for title, size, metadata in rows]
+    )
     last = shelf.connection.last_insert_rowid()
     return np.arange(last - len(rows) + 1, last + 1)
 
@@ -39,18 +47,23 @@ def kept(shelf: Shelf, values: list[Any]) -> tuple[Columns, np.ndarray]:
 @settings(max_examples=300)
 @given(questions())
 def test_every_condition_chooses_what_the_file_would(
-        shelf: Shelf, question: tuple[list[tuple[Any, Any, Any]], list[Condition]]) -> None:
+    shelf: Shelf, question: tuple[list[tuple[Any, Any, Any]], list[Condition]]
+) -> None:
     rows, conditions = question
     shelf.fill(rows)
-    chosen = Columns(SOURCE, 1).fulfilling(shelf.connection, conditions, np.arange(1, len(rows) + 1))
+    chosen = Columns(SOURCE, 1).fulfilling(
+        shelf.connection, conditions, np.arange(1, len(rows) + 1)
+    )
     assert chosen is not None and np.flatnonzero(chosen).tolist() == shelf.select(conditions)
 
 
 @settings(max_examples=50)
 @given(questions(), questions())
 def test_rows_that_come_later_are_chosen_in_the_same_way(
-        shelf: Shelf, first: tuple[list[tuple[Any, Any, Any]], list[Condition]],
-        second: tuple[list[tuple[Any, Any, Any]], list[Condition]]) -> None:
+    shelf: Shelf,
+    first: tuple[list[tuple[Any, Any, Any]], list[Condition]],
+    second: tuple[list[tuple[Any, Any, Any]], list[Condition]],
+) -> None:
     shelf.connection.execute("DELETE FROM items")
     ids = numbered(shelf, first[0])
     asked = Columns(SOURCE, 1)
@@ -66,13 +79,18 @@ def test_rows_that_come_later_are_chosen_in_the_same_way(
 def test_only_the_rows_of_a_group_are_read_when_a_column_is_new(shelf: Shelf) -> None:
     shelf.fill([("", 0, {"k": number}) for number in range(10)])
     columns = Columns(SOURCE, 3)
-    chosen = columns.fulfilling(shelf.connection, [Condition("metadata.k", "gte", 0)], np.array([3, 6, 9]))
-    assert chosen is not None and chosen.all() and len(columns._columns["metadata", "k"]._known) == 3  # type: ignore[union-attr]
+    chosen = columns.fulfilling(
+        shelf.connection, [Condition("metadata.k", "gte", 0)], np.array([3, 6, 9])
+    )
+    assert (
+        chosen is not None and chosen.all() and len(columns._columns["metadata", "k"]._known) == 3
+    )  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("limit", ["MOST_VALUES", "MOST_CHARACTERS"])
 def test_where_values_are_too_many_the_file_is_asked_also_later(
-        shelf: Shelf, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     few, ids = kept(shelf, ["a", "b", "a"])
     wanted = [Condition("metadata.k", "eq", "a")]
     monkeypatch.setattr(columns, limit, 9 if limit == "MOST_CHARACTERS" else 2)
@@ -84,11 +102,18 @@ def test_where_values_are_too_many_the_file_is_asked_also_later(
     assert few.size == 0
 
 
-@pytest.mark.parametrize("source", [NOWHERE, Source(rows="items", of_group="1", id="items.key", fields={})])
+@pytest.mark.parametrize(
+    "source", [NOWHERE, Source(rows="items", of_group="1", id="items.key", fields={})]
+)
 def test_fields_that_are_not_to_be_kept_are_left_to_the_file(shelf: Shelf, source: Source) -> None:
     shelf.fill([("t", 1, {"k": 1})])
     for field in ("title", "metadata.k"):
-        assert Columns(source, 1).fulfilling(shelf.connection, [Condition(field, "exists")], np.array([1])) is None
+        assert (
+            Columns(source, 1).fulfilling(
+                shelf.connection, [Condition(field, "exists")], np.array([1])
+            )
+            is None
+        )
 
 
 def test_only_so_many_columns_are_kept(shelf: Shelf) -> None:
@@ -100,5 +125,7 @@ def test_only_so_many_columns_are_kept(shelf: Shelf) -> None:
 
 def test_no_row_is_no_trouble(shelf: Shelf) -> None:
     none, _ = kept(shelf, [])
-    chosen = none.fulfilling(shelf.connection, [Condition("metadata.k", "eq", 1)], np.empty(0, np.int64))
+    chosen = none.fulfilling(
+        shelf.connection, [Condition("metadata.k", "eq", 1)], np.empty(0, np.int64)
+    )
     assert chosen is not None and chosen.tolist() == []

@@ -48,7 +48,10 @@ def test_a_new_file_takes_the_embedder_it_is_given_and_keeps_its_name(path: Path
 
 def test_the_configuration_says_how_much_meaning_counts_against_words(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
-        for text in ("We listen to the radio.", "silent"):  # to Letters the second one is the query itself
+        for text in (
+            "We listen to the radio.",
+            "silent",
+        ):  # to Letters the second one is the query itself
             db.documents.ingest_text(text, source=text)
     for weight, first in ((0.0, "We listen to the radio."), (1.0, "silent")):
         with Database(path, embedder=Letters(), config=Config(vector_weight=weight)) as db:
@@ -104,7 +107,9 @@ def test_each_distinct_passage_is_embedded_once(path: Path) -> None:
     embedder = Counting()
     with Database(path, embedder=embedder) as db:
         for number in range(5):
-            db.documents.ingest_text("# Same title\n\nthe same passage", source=f"{number}.md", embed=False)
+            db.documents.ingest_text(
+                "# Same title\n\nthe same passage", source=f"{number}.md", embed=False
+            )
         assert db.stats().pending == 5
         assert db.embed_pending() == 5
         db.documents.ingest_text("# Same title\n\nthe same passage", source="late.md")
@@ -114,7 +119,9 @@ def test_each_distinct_passage_is_embedded_once(path: Path) -> None:
 def test_a_replaced_document_embeds_only_what_is_new(path: Path) -> None:
     embedder = Counting()
     with Database(path, embedder=embedder) as db:
-        sections = [f"## Part {number}\n\n{'some words here ' * 60}{number}\n\n" for number in range(6)]
+        sections = [
+            f"## Part {number}\n\n{'some words here ' * 60}{number}\n\n" for number in range(6)
+        ]
         db.documents.ingest_text("# T\n\n" + "".join(sections), source="a.md")
         before = len(embedder.seen)
         sections[3] = "## Part 3\n\nquite another text\n\n"
@@ -130,8 +137,12 @@ def test_progress_is_told_and_ends_at_the_total(path: Path) -> None:
         db.embed_pending(progress=seen.append)
         assert [each.total for each in seen] == [70] * len(seen)
         assert [each.done for each in seen] == [BATCH, 2 * BATCH, 70]
-        assert [(each.chunks, each.chunks_known) for each in seen] == [(each.done, 70) for each in seen]
-        assert seen[-1].tokens >= 70 and seen[-1].tokens_per_second > 0 and seen[-1].seconds_left == 0
+        assert [(each.chunks, each.chunks_known) for each in seen] == [
+            (each.done, 70) for each in seen
+        ]
+        assert (
+            seen[-1].tokens >= 70 and seen[-1].tokens_per_second > 0 and seen[-1].seconds_left == 0
+        )
 
 
 def test_an_interrupted_run_is_resumed_without_loss_or_double_work(path: Path) -> None:
@@ -214,10 +225,15 @@ def test_two_workers_share_the_work(path: Path) -> None:
 
 def test_the_real_model_finds_a_paraphrase_that_shares_no_word(path: Path) -> None:
     with Database(path, config=MINILM) as db:
-        for name, text in {"boat": "Nausea on the crossing: look at the horizon.", "bread": "Feed the starter every evening.",
-                           "lamp": "The lamp turns once in thirty seconds."}.items():
+        for name, text in {
+            "boat": "Nausea on the crossing: look at the horizon.",
+            "bread": "Feed the starter every evening.",
+            "lamp": "The lamp turns once in thirty seconds.",
+        }.items():
             db.documents.ingest_text(text, source=name)
-        assert db.documents.search("how do I avoid getting seasick?")[0].item.document.source == "boat"
+        assert (
+            db.documents.search("how do I avoid getting seasick?")[0].item.document.source == "boat"
+        )
         assert db.stats().model == "all-MiniLM-L6-v2"
 
 
@@ -227,7 +243,9 @@ def test_using_another_model_embeds_again_and_switches_at_the_end(path: Path) ->
             db.documents.ingest_text(f"apple {number}", source=str(number))
     legs = []
     with Database(path) as db, Database(path, embedder=Letters()) as old:
-        db.use_model("all-MiniLM-L6-v2", progress=lambda _: legs.append(old.documents.search("apple").legs))
+        db.use_model(
+            "all-MiniLM-L6-v2", progress=lambda _: legs.append(old.documents.search("apple").legs)
+        )
         assert legs and set(legs) == {("text", "vector")}
         assert db.stats().model == "all-MiniLM-L6-v2" and db.stats().pending == 0
         assert db.documents.search("apple").legs == ("text", "vector")
@@ -239,7 +257,10 @@ def test_text_that_comes_in_during_a_switch_is_not_lost(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a")
     with Database(path) as db, Database(path, embedder=Letters()) as old:
-        db.use_model("all-MiniLM-L6-v2", progress=lambda _: old.documents.ingest_text("pear", source="b") and None)
+        db.use_model(
+            "all-MiniLM-L6-v2",
+            progress=lambda _: old.documents.ingest_text("pear", source="b") and None,
+        )
         assert db.stats().pending == 0 and db.documents.count() == 2 and db.check() == []
         assert len(db.documents.search("fruit", mode="vector")) == 2
 
@@ -265,27 +286,36 @@ def test_warming_answers_by_words_meanwhile_and_by_both_after(path: Path) -> Non
 
 def test_a_query_in_letters_that_the_model_cannot_read_is_left_to_words(path: Path) -> None:
     with Database(path, config=MINILM) as db:
-        for number, text in enumerate(["数据库索引很快", "天气很好，我们去公园", "他喜欢喝绿茶", "火车晚点了两个小时"]):
+        for number, text in enumerate(
+            ["数据库索引很快", "天气很好，我们去公园", "他喜欢喝绿茶", "火车晚点了两个小时"]
+        ):
             db.documents.ingest_text(text, source=str(number))
         for text in ("绿茶", "火车晚点", "公园天气"):
             hit = db.documents.search(text)[0]
             assert hit.scores.text_rank == 1
 
 
-def test_a_file_whose_models_are_none_is_read_without_a_change_and_refuses_what_needs_them(path: Path) -> None:
+def test_a_file_whose_models_are_none_is_read_without_a_change_and_refuses_what_needs_them(
+    path: Path,
+) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(3):
             db.documents.ingest_text(f"apple {number}", source=str(number))
     other = apsw.Connection(str(path))
     other.execute("PRAGMA writable_schema = ON")
-    other.execute("UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = "
-                  "'document_meaning_1_rowids') WHERE name = 'models'")
+    other.execute(
+        "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = "
+        "'document_meaning_1_rowids') WHERE name = 'models'"
+    )
     other.close()
     before = path.read_bytes()
     with Database(path, embedder=Letters()) as db:
         assert db.check() and db.documents.count() == 3
-        for question in (lambda: db.documents.ingest_text("new", source="new"),
-                         lambda: db.documents.search("apple", mode="vector"), db.stats):
+        for question in (
+            lambda: db.documents.ingest_text("new", source="new"),
+            lambda: db.documents.search("apple", mode="vector"),
+            db.stats,
+        ):
             with pytest.raises(Damaged):
                 question()
     assert path.read_bytes() == before

@@ -1,4 +1,6 @@
-"""Codes in memory follow the file: whoever writes, in whatever process, searches answer as the exact scan does."""
+"""Codes in memory follow the file: whoever writes, in whatever process, searches answer as the
+exact scan does.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def found(db: Database, query: np.ndarray, limit: int = 5) -> list[str]:
 
 
 def expected(model: dict[str, np.ndarray], query: np.ndarray, limit: int = 5) -> list[str]:
-    cosines = {id: float(np.dot(row.astype(float), query) / np.linalg.norm(row.astype(float))) for id, row in model.items()}
+    cosines = {
+        id: float(np.dot(row.astype(float), query) / np.linalg.norm(row.astype(float)))
+        for id, row in model.items()
+    }
     return sorted(cosines, key=lambda id: -cosines[id])[:limit]
 
 
@@ -89,7 +94,9 @@ def test_another_connections_changes_are_followed(path: Path) -> None:
         assert kept(reader) and not kept(writer)
 
 
-def test_a_process_that_was_away_for_long_reads_everything_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_was_away_for_long_reads_everything_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(following, "LOGGED", 20)
     rows = vectors(60, 6)
     model = {str(number): row for number, row in enumerate(rows)}
@@ -121,7 +128,11 @@ def test_a_table_made_anew_is_read_anew(path: Path, change: str) -> None:
 def test_filters_hold_in_memory_too(path: Path) -> None:
     rows = vectors(200, 10)
     with Database(path) as db:
-        db.vectors.add_many([str(number) for number in range(200)], rows, metadata=[{"even": n % 2 == 0} for n in range(200)])
+        db.vectors.add_many(
+            [str(number) for number in range(200)],
+            rows,
+            metadata=[{"even": n % 2 == 0} for n in range(200)],
+        )
         for seed in range(4):
             query = vectors(1, 20 + seed)[0]
             even = {str(number): rows[number] for number in range(0, 200, 2)}
@@ -154,14 +165,24 @@ def test_threads_search_while_another_writes(path: Path) -> None:
 
 
 def filtered(db: Database, query: np.ndarray, limit: int = 5, **where: object) -> list[str]:
-    return [hit.item.id for hit in db.vectors.search(query, where={f"metadata.{key}": value for key, value in where.items()},
-                                                     limit=limit)]
+    return [
+        hit.item.id
+        for hit in db.vectors.search(
+            query, where={f"metadata.{key}": value for key, value in where.items()}, limit=limit
+        )
+    ]
 
 
-def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_from_memory(path: Path) -> None:
+def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_from_memory(
+    path: Path,
+) -> None:
     rows = vectors(200, 12)
     with Database(path) as db:
-        db.vectors.add_many([str(number) for number in range(200)], rows, metadata=[{"kind": n % 10} for n in range(200)])
+        db.vectors.add_many(
+            [str(number) for number in range(200)],
+            rows,
+            metadata=[{"kind": n % 10} for n in range(200)],
+        )
         for _ in range(2):
             found(db, rows[0])
         asked: list[str] = []
@@ -178,24 +199,36 @@ def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_fro
 def test_metadata_and_namespaces_that_another_connection_changes_are_followed(path: Path) -> None:
     rows = vectors(60, 13)
     with Database(path) as reader, Database(path) as writer:
-        writer.vectors.add_many([str(number) for number in range(60)], rows, metadata=[{"kind": n % 3} for n in range(60)])
+        writer.vectors.add_many(
+            [str(number) for number in range(60)],
+            rows,
+            metadata=[{"kind": n % 3} for n in range(60)],
+        )
         model = {str(number): number % 3 for number in range(60)}
         for step in range(12):
             query = vectors(1, 600 + step)[0]
             for kind in range(4):
                 of_kind = {id: rows[int(id)] for id, its in model.items() if its == kind}
                 assert filtered(reader, query, kind=kind) == expected(of_kind, query)
-            writer.vectors.add(str(step), rows[step], metadata={"kind": 3})  # the embedding stays as it is
+            writer.vectors.add(
+                str(step), rows[step], metadata={"kind": 3}
+            )  # the embedding stays as it is
             model[str(step)] = 3
 
 
 def test_a_condition_on_what_is_not_kept_is_asked_of_the_file(path: Path) -> None:
     rows = vectors(100, 14)
     with Database(path) as db:
-        db.vectors.add_many([str(number) for number in range(100)], rows, metadata=[{"odd": n % 2 == 1} for n in range(100)])
+        db.vectors.add_many(
+            [str(number) for number in range(100)],
+            rows,
+            metadata=[{"odd": n % 2 == 1} for n in range(100)],
+        )
         for seed in range(4):
             query = vectors(1, 40 + seed)[0]
-            hits = db.vectors.search(query, where={"id": {"starts_with": "7"}, "metadata.odd": True}, limit=5)
+            hits = db.vectors.search(
+                query, where={"id": {"starts_with": "7"}, "metadata.odd": True}, limit=5
+            )
             sevens = {id: rows[int(id)] for id in ("7", "71", "73", "75", "77", "79")}
             assert [hit.item.id for hit in hits] == expected(sevens, query)
 
@@ -208,7 +241,9 @@ def test_an_older_view_of_the_file_is_not_filtered_by_newer_metadata(path: Path)
         for _ in range(3):
             filtered(db, rows[0], new=False)
         with db._file.reading() as sql:
-            sql.execute("SELECT count(*) FROM vectors").fetchall()  # now this thread's view is fixed
+            sql.execute(
+                "SELECT count(*) FROM vectors"
+            ).fetchall()  # now this thread's view is fixed
 
             def change() -> None:
                 db.vectors.add_many(ids, rows, metadata=[{"new": True}] * 60)
@@ -252,7 +287,9 @@ def test_rows_that_are_written_again_and_again_do_not_fill_the_memory(path: Path
 
 
 class FollowingMachine(RuleBasedStateMachine):
-    """Two processes write, one of them searches: the answers are those of an exact scan, whatever came between."""
+    """Two processes write, one of them searches: the answers are those of an exact scan, whatever
+    came between.
+    """
 
     writer: ClassVar[Elsewhere | None] = None
 
@@ -266,9 +303,15 @@ class FollowingMachine(RuleBasedStateMachine):
         self.reader = Database(path)
         self.writer.open(path, vector.EXACT_ROWS)
         rows = vectors(12, 1)
-        self.model: dict[str, tuple[np.ndarray, object]] = {str(number): (row, number % 3) for number, row in enumerate(rows)}
-        self.writer.ask("vectors.add_many", list(self.model), rows,
-                        metadata=[{"kind": kind} for _, kind in self.model.values()])
+        self.model: dict[str, tuple[np.ndarray, object]] = {
+            str(number): (row, number % 3) for number, row in enumerate(rows)
+        }
+        self.writer.ask(
+            "vectors.add_many",
+            list(self.model),
+            rows,
+            metadata=[{"kind": kind} for _, kind in self.model.values()],
+        )
 
     def put(self, own: bool, id: int, row: np.ndarray, kind: object) -> None:
         metadata = {} if kind is ... else {"kind": kind}
@@ -289,7 +332,11 @@ class FollowingMachine(RuleBasedStateMachine):
 
     @rule(id=st.integers(0, 30), own=st.booleans())
     def delete(self, id: int, own: bool) -> None:
-        deleted = self.reader.vectors.delete(str(id)) if own else self.writer.ask("vectors.delete", str(id))
+        deleted = (
+            self.reader.vectors.delete(str(id))
+            if own
+            else self.writer.ask("vectors.delete", str(id))
+        )
         assert deleted == (self.model.pop(str(id), None) is not None)
 
     @rule()
@@ -299,19 +346,27 @@ class FollowingMachine(RuleBasedStateMachine):
     @rule(seed=st.integers(2000, 3000))
     def search(self, seed: int) -> None:
         query = vectors(1, seed)[0]
-        assert found(self.reader, query, 3) == expected({id: row for id, (row, _) in self.model.items()}, query, 3)
+        assert found(self.reader, query, 3) == expected(
+            {id: row for id, (row, _) in self.model.items()}, query, 3
+        )
 
     @rule(seed=st.integers(2000, 3000), kind=KINDS.filter(lambda kind: kind is not ...))
     def search_by_kind(self, seed: int, kind: object) -> None:
         query = vectors(1, seed)[0]
-        of_kind = {id: row for id, (row, its) in self.model.items() if its == kind and type(its) is type(kind)}
+        of_kind = {
+            id: row
+            for id, (row, its) in self.model.items()
+            if its == kind and type(its) is type(kind)
+        }
         assert filtered(self.reader, query, 3, kind=kind) == expected(of_kind, query, 3)
 
     @rule(seed=st.integers(2000, 3000))
     def search_without_kind(self, seed: int) -> None:
         query = vectors(1, seed)[0]
         without = {id: row for id, (row, kind) in self.model.items() if kind in (..., None)}
-        hits = self.reader.vectors.search(query, where={"metadata.kind": {"not_exists": True}}, limit=3)
+        hits = self.reader.vectors.search(
+            query, where={"metadata.kind": {"not_exists": True}}, limit=3
+        )
         assert [hit.item.id for hit in hits] == expected(without, query, 3)
 
     def teardown(self) -> None:
@@ -327,7 +382,9 @@ TestFollowing.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 class DocumentsMachine(RuleBasedStateMachine):
-    """Documents found from memory are those that a process finds which keeps nothing, under any filter."""
+    """Documents found from memory are those that a process finds which keeps nothing, under any
+    filter.
+    """
 
     @initialize()
     def start(self) -> None:
@@ -339,24 +396,46 @@ class DocumentsMachine(RuleBasedStateMachine):
     @rule(source=SOURCES, text=TEXTS, library=LIBRARIES, kind=KINDS, own=st.booleans())
     def ingest(self, source: str, text: str, library: str, kind: object, own: bool) -> None:
         given = {} if kind is ... else {"kind": kind}
-        (self.reader if own else self.writer).documents.ingest_text(text, source=source, title=source.upper(), library=library,
-                                                                    metadata=given)
+        (self.reader if own else self.writer).documents.ingest_text(
+            text, source=source, title=source.upper(), library=library, metadata=given
+        )
 
     @rule(library=LIBRARIES, own=st.booleans(), data=st.data())
     def delete(self, library: str, own: bool, data: st.DataObject) -> None:
         if known := self.reader.documents.browse(library=library):
-            (self.reader if own else self.writer).documents.delete(data.draw(st.sampled_from(known)).id)
+            (self.reader if own else self.writer).documents.delete(
+                data.draw(st.sampled_from(known)).id
+            )
 
     @rule()
     def rebuild(self) -> None:
         self.writer.rebuild()
 
-    @rule(query=TEXTS, library=st.none() | LIBRARIES, where=st.sampled_from([
-        {}, {"metadata.kind": 1}, {"metadata.kind": {"not_exists": True}}, {"title": "A"}, {"page": {"is_null": True}},
-        {"source": {"starts_with": "b"}}, {"metadata.kind": {"in": ["a", 0]}, "file_type": {"ne": "pdf"}}]))
+    @rule(
+        query=TEXTS,
+        library=st.none() | LIBRARIES,
+        where=st.sampled_from(
+            [
+                {},
+                {"metadata.kind": 1},
+                {"metadata.kind": {"not_exists": True}},
+                {"title": "A"},
+                {"page": {"is_null": True}},
+                {"source": {"starts_with": "b"}},
+                {"metadata.kind": {"in": ["a", 0]}, "file_type": {"ne": "pdf"}},
+            ]
+        ),
+    )
     def search(self, query: str, library: str | None, where: dict[str, object]) -> None:
-        first, second = ([(hit.item.id, hit.score, hit.item.document.metadata) for hit in db.documents.search(
-            query, mode="vector", library=library, where=where, limit=4)] for db in (self.reader, self.forgetful))
+        first, second = (
+            [
+                (hit.item.id, hit.score, hit.item.document.metadata)
+                for hit in db.documents.search(
+                    query, mode="vector", library=library, where=where, limit=4
+                )
+            ]
+            for db in (self.reader, self.forgetful)
+        )
         assert first == second
 
     def teardown(self) -> None:

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from mcpvectordb.index.metrics import METRICS, best, cosine, dot, euclidean
 
 MODERATE = st.floats(-1e6, 1e6)
-ANY = st.floats(allow_nan=False, allow_infinity=False) | MODERATE | st.sampled_from([0.0, 1e-320, 1e308, -1e308, 1e-160, 3.0])
-PAIRS = st.integers(1, 6).flatmap(lambda size: st.tuples(
-    st.lists(ANY, min_size=size, max_size=size), st.lists(ANY, min_size=size, max_size=size)))
+ANY = (
+    st.floats(allow_nan=False, allow_infinity=False)
+    | MODERATE
+    | st.sampled_from([0.0, 1e-320, 1e308, -1e308, 1e-160, 3.0])
+)
+PAIRS = st.integers(1, 6).flatmap(
+    lambda size: st.tuples(
+        st.lists(ANY, min_size=size, max_size=size), st.lists(ANY, min_size=size, max_size=size)
+    )
+)
 
 
 def root(square: Fraction) -> float:
@@ -69,7 +76,11 @@ def test_distances_are_exact_and_never_infinite(pair: tuple[list[float], list[fl
     largest = Fraction(np.finfo(np.float64).max)
     expected = float(largest) if square >= largest * largest else root(square)
     found = euclidean(np.array([row]), np.array(query))[0]
-    assert found <= 0 and math.isfinite(found) and -found == pytest.approx(expected, rel=1e-12, abs=1e-300)
+    assert (
+        found <= 0
+        and math.isfinite(found)
+        and -found == pytest.approx(expected, rel=1e-12, abs=1e-300)
+    )
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -81,7 +92,13 @@ def test_equal_rows_score_alike_wherever_they_stand(metric: str, data: st.DataOb
     rows = random.normal(size=(count, dimension))
     places = data.draw(st.sets(st.integers(0, count - 1), min_size=2, max_size=5))
     rows[list(places)] = row
-    assert len({METRICS[metric](rows, query)[place] for place in places} | {METRICS[metric](row[None], query)[0]}) == 1
+    assert (
+        len(
+            {METRICS[metric](rows, query)[place] for place in places}
+            | {METRICS[metric](row[None], query)[0]}
+        )
+        == 1
+    )
 
 
 @given(scores=st.lists(st.integers(-3, 3), max_size=60), limit=st.integers(0, 70))
@@ -89,4 +106,6 @@ def test_the_best_are_those_of_a_stable_sort(scores: list[int], limit: int) -> N
     ids = np.arange(100, 100 + len(scores))
     found, values = best(ids, np.array(scores, np.float64), limit)
     expected = sorted(range(len(scores)), key=lambda place: -scores[place])[:limit]
-    assert found.tolist() == [100 + place for place in expected] and values.tolist() == [scores[place] for place in expected]
+    assert found.tolist() == [100 + place for place in expected] and values.tolist() == [
+        scores[place] for place in expected
+    ]

@@ -24,8 +24,17 @@ from mcpvectordb.text import query as words
 from tests.support import Letters
 
 WORDS = ("apple", "banana", "cherry", "date", "elder", "fig", "grape", "E-4021", "東京", "naïve")
-QUERIES = ("apple", "banana cherry", "date date fig", "elder -apple", "E-4021 grape", "東京", "naive fig -banana -date",
-           "apple banana cherry date elder fig grape", "nothing")
+QUERIES = (
+    "apple",
+    "banana cherry",
+    "date date fig",
+    "elder -apple",
+    "E-4021 grape",
+    "東京",
+    "naive fig -banana -date",
+    "apple banana cherry date elder fig grape",
+    "nothing",
+)
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
 
 
@@ -56,12 +65,22 @@ class Following(RuleBasedStateMachine):
         self._stack = ExitStack()
         path = Path(self._stack.enter_context(TemporaryDirectory())) / "a.db"
         config = Config(resident_bytes=0)
-        self.databases = [self._stack.enter_context(Database(path, config=config, embedder=Letters())) for _ in range(2)]
+        self.databases = [
+            self._stack.enter_context(Database(path, config=config, embedder=Letters()))
+            for _ in range(2)
+        ]
         self.kept = shelf()
 
-    @rule(which=st.integers(0, 1), source=st.integers(0, 5), text=texts, title=st.sampled_from(["", *WORDS]))
+    @rule(
+        which=st.integers(0, 1),
+        source=st.integers(0, 5),
+        text=texts,
+        title=st.sampled_from(["", *WORDS]),
+    )
     def ingest(self, which: int, source: int, text: str, title: str) -> None:
-        self.databases[which].documents.ingest_text(text, source=f"{source}.txt", title=title or None, embed=False)
+        self.databases[which].documents.ingest_text(
+            text, source=f"{source}.txt", title=title or None, embed=False
+        )
 
     @rule(which=st.integers(0, 1), source=st.integers(0, 5))
     def delete(self, which: int, source: int) -> None:
@@ -79,7 +98,11 @@ class Following(RuleBasedStateMachine):
         query = words.parse(text)
         with self.databases[0]._file.reading() as sql:
             ids = [id for (id,) in sql.execute("SELECT id FROM document_chunks")]
-            assert_alike(self.kept.match(sql, query, Allowed(), limit), shelf(0).match(sql, query, Allowed(), limit), ids)
+            assert_alike(
+                self.kept.match(sql, query, Allowed(), limit),
+                shelf(0).match(sql, query, Allowed(), limit),
+                ids,
+            )
 
     def teardown(self) -> None:
         if hasattr(self, "_stack"):
@@ -98,9 +121,13 @@ def opened(*contents: str) -> Iterator[apsw.Connection]:
             yield sql
 
 
-@given(st.lists(texts, min_size=1, max_size=20), st.sets(st.integers(1, 20)), st.sampled_from(QUERIES))
+@given(
+    st.lists(texts, min_size=1, max_size=20), st.sets(st.integers(1, 20)), st.sampled_from(QUERIES)
+)
 def test_only_what_is_allowed_is_found(contents: list[str], some: set[int], text: str) -> None:
-    allowed = Allowed(f"SELECT id FROM document_chunks WHERE id IN ({', '.join(map(str, some)) or 'NULL'})")
+    allowed = Allowed(
+        f"SELECT id FROM document_chunks WHERE id IN ({', '.join(map(str, some)) or 'NULL'})"
+    )
     with opened(*contents) as sql:
         query = words.parse(text)
         found = warm(shelf(), sql).match(sql, query, allowed, 5)
@@ -119,7 +146,9 @@ def test_a_quoted_phrase_is_looked_up_in_the_file() -> None:
     with opened("apple pie", "pie apple") as sql:
         matching = warm(shelf(), sql)
         assert matching.postings.match(sql, words.parse('"apple pie"'), Allowed(), 5) is None
-        assert [id for id, _ in matching.match(sql, words.parse('"apple pie"'), Allowed(), 5).best] == [1]
+        assert [
+            id for id, _ in matching.match(sql, words.parse('"apple pie"'), Allowed(), 5).best
+        ] == [1]
 
 
 def test_what_may_be_undone_is_not_kept(path: Path) -> None:
@@ -129,12 +158,16 @@ def test_what_may_be_undone_is_not_kept(path: Path) -> None:
         with pytest.raises(ZeroDivisionError), db._file.writing() as sql:
             warm(matching, sql)
             db.documents.ingest_text("cherry", source="undone", embed=False)
-            assert [id for id, _ in matching.match(sql, words.parse("cherry"), Allowed(), 5).best] == [3]
+            assert [
+                id for id, _ in matching.match(sql, words.parse("cherry"), Allowed(), 5).best
+            ] == [3]
             raise ZeroDivisionError
         db.documents.ingest_text("date", source="done", embed=False)
         with db._file.reading() as sql:
             assert matching.match(sql, words.parse("cherry"), Allowed(), 5).best == []
-            assert [id for id, _ in matching.match(sql, words.parse("date"), Allowed(), 5).best] == [3]
+            assert [
+                id for id, _ in matching.match(sql, words.parse("date"), Allowed(), 5).best
+            ] == [3]
 
 
 @pytest.mark.parametrize("deleted", [1, 2, 3])
@@ -145,16 +178,26 @@ def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: 
         with early._file.reading() as old:
             warm(matching, old)
             before = matching.match(old, query, Allowed(), 5).best
-            late.documents.delete(early.documents.browse(where={"source": f"{deleted - 1}.txt"})[0].id)
+            late.documents.delete(
+                early.documents.browse(where={"source": f"{deleted - 1}.txt"})[0].id
+            )
             for number in range(2):
                 late.documents.ingest_text("apple fig fig", source=f"new {number}", embed=False)
                 with late._file.reading() as new:
                     ids = [id for (id,) in new.execute("SELECT id FROM document_chunks")]
-                    assert_alike(matching.match(new, query, Allowed(), 5), shelf(0).match(new, query, Allowed(), 5), ids)
+                    assert_alike(
+                        matching.match(new, query, Allowed(), 5),
+                        shelf(0).match(new, query, Allowed(), 5),
+                        ids,
+                    )
                 again = matching.match(old, query, Allowed(), 5).best
                 assert {id for id, _ in again} <= {id for id, _ in before}
         with late._file.reading() as new:
-            assert_alike(matching.match(new, query, Allowed(), 5), shelf(0).match(new, query, Allowed(), 5), [1, 2, 3, 4, 5])
+            assert_alike(
+                matching.match(new, query, Allowed(), 5),
+                shelf(0).match(new, query, Allowed(), 5),
+                [1, 2, 3, 4, 5],
+            )
 
 
 def test_memory_is_bounded_and_the_terms_used_least_lately_go_first() -> None:
@@ -162,7 +205,11 @@ def test_memory_is_bounded_and_the_terms_used_least_lately_go_first() -> None:
         matching = warm(shelf(200), sql)
         for text in ("apple", "banana", "apple", "cherry", "apple banana cherry"):
             query = words.parse(text)
-            assert_alike(matching.match(sql, query, Allowed(), 5), shelf(0).match(sql, query, Allowed(), 5), [1, 2])
+            assert_alike(
+                matching.match(sql, query, Allowed(), 5),
+                shelf(0).match(sql, query, Allowed(), 5),
+                [1, 2],
+            )
             assert sum(term.size for term in matching.postings._terms.values()) <= 200
         assert list(matching.postings._terms) == ['"banana"', '"cherry"']
 
@@ -181,6 +228,7 @@ def test_words_that_were_rebuilt_are_read_again(path: Path) -> None:
         with other._file.writing() as sql:
             sql.execute("DELETE FROM document_words WHERE rowid = 1")
             sql.execute("INSERT INTO document_words (rowid, text) VALUES (1, 'cherry')")
+
         def found(query: str) -> list[str]:
             return [hit.item.document.source for hit in db.documents.search(query, mode="text")]
 
@@ -195,13 +243,20 @@ def test_a_long_title_counts_twice() -> None:
         db.documents.ingest_text("some apple", source="b", title="fruit", embed=False)
         with db._file.reading() as sql:
             query = words.parse("apple")
-            assert_alike(warm(shelf(), sql).match(sql, query, Allowed(), 5), shelf(0).match(sql, query, Allowed(), 5), [1, 2])
+            assert_alike(
+                warm(shelf(), sql).match(sql, query, Allowed(), 5),
+                shelf(0).match(sql, query, Allowed(), 5),
+                [1, 2],
+            )
 
 
 @given(st.lists(st.integers(0, 2**40)))
 def test_numbers_of_any_size_are_read(numbers: list[int]) -> None:
     def written(number: int) -> bytes:
-        groups = [number >> shift & 0x7F for shift in range(0, max(1, math.ceil(number.bit_length() / 7)) * 7, 7)]
+        groups = [
+            number >> shift & 0x7F
+            for shift in range(0, max(1, math.ceil(number.bit_length() / 7)) * 7, 7)
+        ]
         return bytes([*(group | 0x80 for group in groups[:0:-1]), groups[0]])
 
     assert _varints(b"".join(map(written, numbers))) == numbers
@@ -223,12 +278,18 @@ def test_threads_search_while_another_connection_writes(path: Path) -> None:
         with ThreadPoolExecutor(3) as threads:
             asking = [threads.submit(search) for _ in range(3)]
             for number in range(60):
-                writer.documents.ingest_text(" ".join(WORDS[number % 7:]), source=f"{number % 9}.txt", embed=False)
+                writer.documents.ingest_text(
+                    " ".join(WORDS[number % 7 :]), source=f"{number % 9}.txt", embed=False
+                )
                 if number % 4 == 3:
                     writer.documents.delete(writer.documents.browse(limit=1)[0].id)
             done.set()
             assert all(each.result() for each in asking)
         with Database(path, embedder=Letters(), config=Config(resident_bytes=0)) as fresh:
             for query in QUERIES:
-                found, expected = (each.documents.search(query, mode="text", limit=50) for each in (db, fresh))
-                assert [(hit.item.text, hit.score) for hit in found] == [(hit.item.text, hit.score) for hit in expected]
+                found, expected = (
+                    each.documents.search(query, mode="text", limit=50) for each in (db, fresh)
+                )
+                assert [(hit.item.text, hit.score) for hit in found] == [
+                    (hit.item.text, hit.score) for hit in expected
+                ]

@@ -38,7 +38,9 @@ def filled(sql: apsw.Connection, vectors: np.ndarray) -> Meaning:
 def clustered(count: int, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed)
     centres = random.normal(size=(20, DIMENSION))
-    return (centres[random.integers(0, 20, count)] + 0.5 * random.normal(size=(count, DIMENSION))).astype(np.float32)
+    return (
+        centres[random.integers(0, 20, count)] + 0.5 * random.normal(size=(count, DIMENSION))
+    ).astype(np.float32)
 
 
 def exact(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
@@ -47,40 +49,61 @@ def exact(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("exact_rows", [5_000, 10])
-def test_the_nearest_are_those_of_an_exact_scan(sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch, exact_rows: int) -> None:
+def test_the_nearest_are_those_of_an_exact_scan(
+    sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch, exact_rows: int
+) -> None:
     monkeypatch.setattr(meaning, "EXACT_ROWS", exact_rows)
     vectors = clustered(600)
     space = filled(sql, vectors)
     for query in clustered(5, seed=1):
         cosines = exact(vectors, query)
         found = space.nearest(sql, 1, query.tobytes(), Allowed(), 10)
-        assert [id for id, _ in found] == [int(position) + 1 for position in np.argsort(-cosines)[:10]]
+        assert [id for id, _ in found] == [
+            int(position) + 1 for position in np.argsort(-cosines)[:10]
+        ]
         assert all(abs(score - cosines[id - 1]) < 1e-5 for id, score in found)
 
 
 @pytest.mark.parametrize("exact_rows", [5_000, 10])
-def test_only_what_is_allowed_is_found(sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch, exact_rows: int) -> None:
+def test_only_what_is_allowed_is_found(
+    sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch, exact_rows: int
+) -> None:
     monkeypatch.setattr(meaning, "EXACT_ROWS", exact_rows)
     vectors = clustered(400)
     space = filled(sql, vectors)
     allowed = Allowed("SELECT id FROM things WHERE id % 7 = ?", (3,))
     query = clustered(1, seed=2)[0]
     cosines = exact(vectors, query)
-    expected = sorted((id for id in range(1, 401) if id % 7 == 3), key=lambda id: -cosines[id - 1])[:10]
+    expected = sorted((id for id in range(1, 401) if id % 7 == 3), key=lambda id: -cosines[id - 1])[
+        :10
+    ]
     assert [id for id, _ in space.nearest(sql, 1, query.tobytes(), allowed, 10)] == expected
 
 
-def test_deeper_than_vec0_goes_everything_is_compared(sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deeper_than_vec0_goes_everything_is_compared(
+    sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(meaning, "EXACT_ROWS", 10)
     monkeypatch.setattr(meaning, "VEC0_LIMIT", 64)
     space = filled(sql, clustered(300))
     query = clustered(1, seed=3)[0]
     found = space.nearest(sql, 1, query.tobytes(), Allowed(), 200)
-    assert len(found) == 200 and [score for _, score in found] == sorted((score for _, score in found), reverse=True)
-    assert len(space.nearest(sql, 1, query.tobytes(), Allowed("SELECT id FROM things WHERE id < ?", (50,)), 200)) == 49
+    assert len(found) == 200 and [score for _, score in found] == sorted(
+        (score for _, score in found), reverse=True
+    )
+    assert (
+        len(
+            space.nearest(
+                sql, 1, query.tobytes(), Allowed("SELECT id FROM things WHERE id < ?", (50,)), 200
+            )
+        )
+        == 49
+    )
 
 
-def test_removed_ones_are_gone_and_a_rebuild_brings_back_what_is_stored(sql: apsw.Connection) -> None:
+def test_removed_ones_are_gone_and_a_rebuild_brings_back_what_is_stored(
+    sql: apsw.Connection,
+) -> None:
     vectors = clustered(50)
     space = filled(sql, vectors)
     space.remove(sql, 1, [1, 2, 3, 999])
@@ -94,7 +117,9 @@ def test_problems_are_told(sql: apsw.Connection) -> None:
     sql.execute("UPDATE things SET embedding = zeroblob(8) WHERE id = 2")
     sql.execute("DELETE FROM things WHERE id = 4")
     told = " ".join(space.problems(sql, 1, DIMENSION))
-    assert "embedding of 2 has 2 values instead of 16" in told and "rows without an embedding" in told
+    assert (
+        "embedding of 2 has 2 values instead of 16" in told and "rows without an embedding" in told
+    )
 
 
 @given(vector=arrays.arrays(np.float32, 8, elements=st.floats(-1e6, 1e6, width=32)))
@@ -106,13 +131,18 @@ def test_a_code_keeps_direction_and_never_overflows(vector: np.ndarray) -> None:
         assert np.allclose(values / 127, vector / largest, atol=0.5 / 127 + 1e-6)
 
 
-def test_many_codes_are_the_codes_of_each_and_none_is_without_direction(sql: apsw.Connection) -> None:
+def test_many_codes_are_the_codes_of_each_and_none_is_without_direction(
+    sql: apsw.Connection,
+) -> None:
     vectors = np.concatenate([clustered(700), np.zeros((2, DIMENSION), np.float32)])
     together = codes(vectors)
     assert [row.tobytes() for row in together] == [code(row.tobytes()) for row in vectors]
     assert together.any(axis=1).all()
     space = Meaning("thing", "things", "id", "space")
-    sql.executemany("INSERT INTO things VALUES (?, 1, ?)", ((id, row.tobytes()) for id, row in enumerate(vectors, 1)))
+    sql.executemany(
+        "INSERT INTO things VALUES (?, 1, ?)",
+        ((id, row.tobytes()) for id, row in enumerate(vectors, 1)),
+    )
     assert space.coded(sql) == []
     space.create(sql, 1, DIMENSION)
     space.add_many(sql, 1, range(1, 703), vectors)
@@ -135,8 +165,10 @@ def test_vacuum_does_not_disturb_the_codes(tmp_path: Path) -> None:
     with file.reading() as sql:
         stored = dict(sql.execute("SELECT rowid, embedding FROM document_meaning_1"))
         assert stored == {id: code(vectors[id - 1].tobytes()) for id in range(1_500, 2_001)}
-        rows = sql.execute("SELECT rowid FROM document_meaning_1 WHERE embedding MATCH vec_int8(?) AND k = 1",
-                           (code(vectors[1_700].tobytes()),)).fetchall()
+        rows = sql.execute(
+            "SELECT rowid FROM document_meaning_1 WHERE embedding MATCH vec_int8(?) AND k = 1",
+            (code(vectors[1_700].tobytes()),),
+        ).fetchall()
         assert rows == [(1_701,)]
     file.close()
 
@@ -145,6 +177,8 @@ def test_an_embedding_is_moved_towards_others_by_a_fraction(sql: apsw.Connection
     space = filled(sql, np.eye(4, DIMENSION, dtype=np.float32) * 5)
     start = np.zeros(DIMENSION, np.float32)
     start[0] = 2
-    moved = np.frombuffer(space.gathered(sql, 1, len(start), [1, 2, 3]).towards(start.tobytes(), [2, 3]), np.float32)
+    moved = np.frombuffer(
+        space.gathered(sql, 1, len(start), [1, 2, 3]).towards(start.tobytes(), [2, 3]), np.float32
+    )
     assert moved[:4] == pytest.approx([1, meaning.TOWARDS / 2, meaning.TOWARDS / 2, 0])
     assert space.gathered(sql, 1, len(start), [1]).towards(start.tobytes(), []) == start.tobytes()

@@ -9,17 +9,65 @@ from hypothesis import strategies as st
 from mcpvectordb.errors import Refused
 from mcpvectordb.ingest.addresses import NEVER, PRIVATE, blocked, parse_url
 
-PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450:4001::8a"]
+PUBLIC = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "93.184.216.34",
+    "172.32.0.1",
+    "100.128.0.1",
+    "2606:4700::1111",
+    "2a00:1450:4001::8a",
+]
 PRIVATE_ADDRESSES = [
-    "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.1.1", "::1", "fd12::1", "fe80::1",
-    "fe80::1%eth0", "fec0::1", "::ffff:127.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::",
+    "127.0.0.1",
+    "10.1.2.3",
+    "172.16.0.1",
+    "192.168.1.1",
+    "100.64.0.1",
+    "169.254.1.1",
+    "::1",
+    "fd12::1",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fec0::1",
+    "::ffff:127.0.0.1",
+    "64:ff9b::a00:1",
+    "2002:7f00:1::",
 ]
 NEVER_ADDRESSES = [
-    "169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "fd00:ec2::254", "0.0.0.0", "0.1.2.3",
-    "192.0.0.8", "192.0.2.1", "198.18.0.1", "198.51.100.7", "203.0.113.9", "224.0.0.1", "239.255.255.250", "240.0.0.1",
-    "255.255.255.255", "::", "::7f00:1", "::ffff:0:127.0.0.1", "100::1", "2001::1", "2001:0:7f00:1::", "2001:10::1",
-    "2001:20::1", "2001:db8::1", "3fff::1", "5f00::1", "ff02::1", "64:ff9b:1::1", "4000::1",
-    "::ffff:169.254.169.254", "64:ff9b::169.254.169.254", "2002:a9fe:a9fe::",
+    "169.254.169.254",
+    "169.254.170.2",
+    "100.100.100.200",
+    "168.63.129.16",
+    "fd00:ec2::254",
+    "0.0.0.0",
+    "0.1.2.3",
+    "192.0.0.8",
+    "192.0.2.1",
+    "198.18.0.1",
+    "198.51.100.7",
+    "203.0.113.9",
+    "224.0.0.1",
+    "239.255.255.250",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::7f00:1",
+    "::ffff:0:127.0.0.1",
+    "100::1",
+    "2001::1",
+    "2001:0:7f00:1::",
+    "2001:10::1",
+    "2001:20::1",
+    "2001:db8::1",
+    "3fff::1",
+    "5f00::1",
+    "ff02::1",
+    "64:ff9b:1::1",
+    "4000::1",
+    "::ffff:169.254.169.254",
+    "64:ff9b::169.254.169.254",
+    "2002:a9fe:a9fe::",
 ]
 
 
@@ -40,8 +88,13 @@ def test_metadata_services_and_addresses_of_no_host_are_never_allowed(address: s
     assert blocked(address, allow_private=True)
 
 
-@given(st.sampled_from([*PRIVATE, *NEVER]).flatmap(
-    lambda network: st.integers(0, network.num_addresses - 1).map(lambda offset: network[offset])))
+@given(
+    st.sampled_from([*PRIVATE, *NEVER]).flatmap(
+        lambda network: st.integers(0, network.num_addresses - 1).map(
+            lambda offset: network[offset]
+        )
+    )
+)
 def test_every_address_of_a_listed_network_is_blocked(address: IPv4Address | IPv6Address) -> None:
     assert blocked(str(address))
 
@@ -52,18 +105,24 @@ def test_what_python_calls_not_global_is_blocked(address: IPv4Address | IPv6Addr
         assert blocked(str(address))
 
 
-@pytest.mark.parametrize(("url", "place"), [
-    ("http://example.com", ("http", "example.com", 80, "/")),
-    ("HTTPS://Example.COM./a/b?c=d#e", ("https", "example.com", 443, "/a/b?c=d")),
-    ("http://example.com:8080?x", ("http", "example.com", 8080, "/?x")),
-    ("http://example.com:/", ("http", "example.com", 80, "/")),
-    ("http://bücher.example/straße?q=ü", ("http", "xn--bcher-kva.example", 80, "/stra%C3%9Fe?q=%C3%BC")),
-    ("http://example.com/a%20b%2Fc/@x:y", ("http", "example.com", 80, "/a%20b%2Fc/@x:y")),
-    ("http://[2606:4700::1111]:81/x", ("http", "2606:4700::1111", 81, "/x")),
-    ("http://1.1.1.1./", ("http", "1.1.1.1", 80, "/")),
-    ("http://a_b.example.com/", ("http", "a_b.example.com", 80, "/")),
-    ("http://１.１.１.１/", ("http", "1.1.1.1", 80, "/")),
-])
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("http://example.com", ("http", "example.com", 80, "/")),
+        ("HTTPS://Example.COM./a/b?c=d#e", ("https", "example.com", 443, "/a/b?c=d")),
+        ("http://example.com:8080?x", ("http", "example.com", 8080, "/?x")),
+        ("http://example.com:/", ("http", "example.com", 80, "/")),
+        (
+            "http://bücher.example/straße?q=ü",
+            ("http", "xn--bcher-kva.example", 80, "/stra%C3%9Fe?q=%C3%BC"),
+        ),
+        ("http://example.com/a%20b%2Fc/@x:y", ("http", "example.com", 80, "/a%20b%2Fc/@x:y")),
+        ("http://[2606:4700::1111]:81/x", ("http", "2606:4700::1111", 81, "/x")),
+        ("http://1.1.1.1./", ("http", "1.1.1.1", 80, "/")),
+        ("http://a_b.example.com/", ("http", "a_b.example.com", 80, "/")),
+        ("http://１.１.１.１/", ("http", "1.1.1.1", 80, "/")),
+    ],
+)
 def test_a_url_is_taken_apart(url: str, place: tuple[str, str, int, str]) -> None:
     assert parse_url(url) == place
 
@@ -73,7 +132,10 @@ def test_the_authority_writes_ipv6_in_brackets() -> None:
     assert parse_url("https://example.com/").authority == "example.com:443"
 
 
-@given(st.text(max_size=60) | st.text(alphabet="htps:/.@[]%#?\\0123456789abcxé。 ", max_size=40).map("http://".__add__))
+@given(
+    st.text(max_size=60)
+    | st.text(alphabet="htps:/.@[]%#?\\0123456789abcxé。 ", max_size=40).map("http://".__add__)
+)
 def test_any_text_is_a_place_or_refused(url: str) -> None:
     try:
         place = parse_url(url)

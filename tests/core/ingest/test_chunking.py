@@ -27,12 +27,14 @@ def tokens(text: str) -> list[int]:
     return [each.start() for each in re.finditer(r"\w+|[^\w\s]", text)]
 
 
-def cut(text: str, size: int, overlap: int = 0, kind: Any = "markdown", pages: tuple[int, ...] = ()) -> list[Span]:
+def cut(
+    text: str, size: int, overlap: int = 0, kind: Any = "markdown", pages: tuple[int, ...] = ()
+) -> list[Span]:
     return split(text, starts=tokens(text), size=size, overlap=overlap, kind=kind, pages=pages)
 
 
 def pieces(text: str, size: int, overlap: int = 0, kind: Any = "markdown") -> list[str]:
-    return [text[each.start:each.end] for each in cut(text, size, overlap, kind)]
+    return [text[each.start : each.end] for each in cut(text, size, overlap, kind)]
 
 
 def count(text: str, start: int, end: int) -> int:
@@ -46,7 +48,9 @@ def words(number: int) -> str:
 # What holds for any text
 
 
-@given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20), st.lists(st.integers(0, 300), max_size=5))
+@given(
+    TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20), st.lists(st.integers(0, 300), max_size=5)
+)
 @example("﻿", "markdown", 5, 0, [])
 @example(" \n\t ", "text", 5, 2, [0])
 @example("```", "markdown", 1, 1, [])
@@ -55,7 +59,7 @@ def test_tiles_follow_each_other_and_join_to_the_text(
     text: str, kind: str, size: int, overlap: int, pages: list[int]
 ) -> None:
     spans = cut(text, size, overlap, kind, tuple(sorted(min(each, len(text)) for each in pages)))
-    assert "".join(text[each.tile_start:each.tile_end] for each in spans) == text
+    assert "".join(text[each.tile_start : each.tile_end] for each in spans) == text
     edges = [edge for each in spans for edge in (each.tile_start, each.tile_end)]
     assert edges == sorted(edges)
     assert all(each.tile_start < each.tile_end for each in spans)
@@ -71,7 +75,9 @@ def test_a_chunk_has_no_white_space_around_it_and_is_only_empty_in_a_blank_text(
 
 
 @given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20))
-def test_no_chunk_has_more_tokens_than_its_size(text: str, kind: str, size: int, overlap: int) -> None:
+def test_no_chunk_has_more_tokens_than_its_size(
+    text: str, kind: str, size: int, overlap: int
+) -> None:
     for each in cut(text, size, overlap, kind):
         assert count(text, each.start, each.end) <= size
         assert each.end - each.start <= size * LONGEST_TOKEN + len(re.findall(r"\s", text))
@@ -81,12 +87,14 @@ def test_no_chunk_has_more_tokens_than_its_size(text: str, kind: str, size: int,
 def test_a_character_of_several_tokens_is_not_divided(text: str, size: int) -> None:
     starts = [offset for offset in range(len(text)) for _ in range(3)]
     spans = split(text, starts=starts, size=size, overlap=size // 2)
-    assert "".join(text[each.tile_start:each.tile_end] for each in spans) == text
+    assert "".join(text[each.tile_start : each.tile_end] for each in spans) == text
     assert all(3 * (each.end - each.start) <= max(size, 3) for each in spans)
 
 
 @given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20))
-def test_overlap_stays_within_its_tokens_and_the_chunk_before(text: str, kind: str, size: int, overlap: int) -> None:
+def test_overlap_stays_within_its_tokens_and_the_chunk_before(
+    text: str, kind: str, size: int, overlap: int
+) -> None:
     spans = cut(text, size, overlap, kind)
     for before, each in pairwise(spans):
         assert each.start >= before.tile_start
@@ -96,33 +104,50 @@ def test_overlap_stays_within_its_tokens_and_the_chunk_before(text: str, kind: s
 
 
 @given(
-    st.lists(st.sampled_from(["# h\n\n", "~~~\na b c\nd e f\n~~~\n\n", "One two. Three.\nFour five.\n\n"]), max_size=15),
-    st.integers(8, 30), st.integers(1, 15))
+    st.lists(
+        st.sampled_from(
+            ["# h\n\n", "~~~\na b c\nd e f\n~~~\n\n", "One two. Three.\nFour five.\n\n"]
+        ),
+        max_size=15,
+    ),
+    st.integers(8, 30),
+    st.integers(1, 15),
+)
 def test_overlap_never_touches_a_heading_or_crosses_the_edge_of_a_fence(
     parts: list[str], size: int, overlap: int
 ) -> None:
     text = "".join(parts)
     for each in cut(text, size, overlap):
-        repeated = text[each.start:each.tile_start]
+        repeated = text[each.start : each.tile_start]
         assert "#" not in repeated
         assert "~~~" not in repeated.removeprefix("~~~\n")
         if repeated:
             assert not text.startswith(("#", "~~~\na"), each.tile_start)
 
 
-@given(TEXTS, KINDS, st.integers(1, 40), st.integers(0, 20), st.lists(st.integers(0, 300), min_size=1, max_size=5))
+@given(
+    TEXTS,
+    KINDS,
+    st.integers(1, 40),
+    st.integers(0, 20),
+    st.lists(st.integers(0, 300), min_size=1, max_size=5),
+)
 def test_lines_and_pages_are_counted_from_one_and_no_chunk_crosses_a_page(
     text: str, kind: str, size: int, overlap: int, offsets: list[int]
 ) -> None:
     pages = tuple(sorted(min(each, len(text)) for each in offsets))
     for each in cut(text, size, overlap, kind, pages):
-        assert each.first_line == text[:each.start].count("\n") + 1
-        assert each.last_line == text[:max(each.start, each.end - 1)].count("\n") + 1
+        assert each.first_line == text[: each.start].count("\n") + 1
+        assert each.last_line == text[: max(each.start, each.end - 1)].count("\n") + 1
         assert each.page == max(1, sum(page <= each.start for page in pages))
         assert not any(each.start < page < each.end for page in pages)
 
 
-@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 12)), max_size=12), st.integers(8, 40), st.integers(0, 8))
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 12)), max_size=12),
+    st.integers(8, 40),
+    st.integers(0, 8),
+)
 def test_the_heading_path_is_the_one_in_force_where_the_chunk_begins(
     sections: list[tuple[int, int]], size: int, overlap: int
 ) -> None:
@@ -141,15 +166,21 @@ def test_a_chunk_holds_one_section_or_whole_neighbours_under_one_parent(
 ) -> None:
     text = "".join(f"{'#' * level} h\n\n{words(length)}\n\n" for level, length in sections)
     for each in cut(text, size):
-        levels = [len(found) for found in re.findall("^#+", text[each.start:each.end], re.M)]
+        levels = [len(found) for found in re.findall("^#+", text[each.start : each.end], re.M)]
         if text[each.start] == "#":
             assert all(level >= levels[0] for level in levels)
         if len(levels) > (text[each.start] == "#"):
-            assert text[each.tile_end:each.tile_end + 1] in ("#", "")
+            assert text[each.tile_end : each.tile_end + 1] in ("#", "")
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), max_size=8), st.integers(12, 40), st.integers(0, 6))
-def test_a_fence_that_fits_is_never_cut(parts: list[tuple[int, int]], size: int, overlap: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), max_size=8),
+    st.integers(12, 40),
+    st.integers(0, 6),
+)
+def test_a_fence_that_fits_is_never_cut(
+    parts: list[tuple[int, int]], size: int, overlap: int
+) -> None:
     text = "".join(f"{words(prose)}.\n\n~~~py\n{words(code)}\n~~~\n\n" for prose, code in parts)
     fences = [(each.start(), each.end()) for each in re.finditer("~~~py\n[^~]*~~~", text)]
     spans = cut(text, size, overlap)
@@ -164,7 +195,7 @@ def test_a_fence_that_fits_is_never_cut(parts: list[tuple[int, int]], size: int,
 def test_a_short_text_is_one_chunk() -> None:
     text = "# Title\n\nSome text.\n\n## Part\n\nMore.\n"
     [span] = cut(text, 100)
-    assert text[span.start:span.end] == text.strip()
+    assert text[span.start : span.end] == text.strip()
     assert (span.tile_start, span.tile_end) == (0, len(text))
     assert (span.first_line, span.last_line, span.page, span.headings) == (1, 7, None, ("Title",))
 
@@ -177,7 +208,9 @@ def test_empty_text_has_no_chunks_and_a_blank_one_an_empty_chunk() -> None:
 
 def test_siblings_that_fit_together_share_a_chunk() -> None:
     assert pieces(f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}\n\n## C\n\n{words(9)}\n", 20) == [
-        f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}", f"## C\n\n{words(9)}"]
+        f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}",
+        f"## C\n\n{words(9)}",
+    ]
 
 
 def test_a_section_never_shares_a_chunk_with_its_parents_sibling() -> None:
@@ -203,7 +236,11 @@ def test_long_headings_stay_together_with_the_beginning_of_their_text() -> None:
 
 
 def test_a_list_of_headings_is_cut_before_a_heading() -> None:
-    assert pieces("\n".join(f"# h{i}" for i in range(7)), 6) == ["# h0\n# h1\n# h2", "# h3\n# h4\n# h5", "# h6"]
+    assert pieces("\n".join(f"# h{i}" for i in range(7)), 6) == [
+        "# h0\n# h1\n# h2",
+        "# h3\n# h4\n# h5",
+        "# h6",
+    ]
 
 
 def test_headings_can_be_underlined() -> None:
@@ -225,7 +262,9 @@ def test_a_fence_is_closed_by_marks_of_its_own_kind_and_length_only() -> None:
 
 
 def test_a_fence_that_is_never_closed_runs_to_the_end() -> None:
-    assert {each.headings for each in cut(f"# Yes\n\n```\n# no\n{words(30)}\n# no", 10)} == {("Yes",)}
+    assert {each.headings for each in cut(f"# Yes\n\n```\n# no\n{words(30)}\n# no", 10)} == {
+        ("Yes",)
+    }
 
 
 def test_a_fence_in_a_list_item_that_is_never_closed_ends_with_the_item() -> None:
@@ -285,13 +324,13 @@ def test_sentences_are_cut_before_words_and_abbreviations_are_no_end() -> None:
     assert pieces(text, 13, kind="text")[0] == "One two three four five six."
     text = "一二三四。五六七八九十"
     spans = split(text, starts=range(len(text)), size=8, overlap=0)
-    assert [text[each.start:each.end] for each in spans] == ["一二三四。", "五六七八九十"]
+    assert [text[each.start : each.end] for each in spans] == ["一二三四。", "五六七八九十"]
 
 
 def test_words_are_cut_before_characters() -> None:
     text = "aaaa bbbb cccc"
     spans = split(text, starts=range(len(text)), size=12, overlap=0)
-    assert [text[each.start:each.end] for each in spans] == ["aaaa bbbb", "cccc"]
+    assert [text[each.start : each.end] for each in spans] == ["aaaa bbbb", "cccc"]
 
 
 def test_a_word_of_one_token_that_fills_a_book_is_divided() -> None:
@@ -319,7 +358,9 @@ def test_code_without_blank_lines_is_cut_at_dedents_and_not_before_a_bracket() -
 def test_overlap_begins_with_a_sentence_where_one_fits() -> None:
     text = "One two three. Four five six. Seven eight nine. Ten eleven twelve."
     assert pieces(text, 12, 6, kind="text") == [
-        "One two three. Four five six. Seven eight nine.", "Seven eight nine. Ten eleven twelve."]
+        "One two three. Four five six. Seven eight nine.",
+        "Seven eight nine. Ten eleven twelve.",
+    ]
 
 
 def test_overlap_begins_with_a_word_where_no_sentence_fits() -> None:
@@ -327,17 +368,32 @@ def test_overlap_begins_with_a_word_where_no_sentence_fits() -> None:
 
 
 def test_overlap_does_not_reach_over_a_heading_a_page_or_a_fence() -> None:
-    assert pieces(f"# A\n\n{words(9)}\n\n# B\n\n{words(9)}", 12, 4) == [f"# A\n\n{words(9)}", f"# B\n\n{words(9)}"]
-    assert pieces(f"{words(9)}\n\n```\n{words(4)}\n```", 12, 4) == [words(9), f"```\n{words(4)}\n```"]
-    assert pieces(f"```\n{words(4)}\n```\n\n{words(9)}", 12, 4) == [f"```\n{words(4)}\n```", words(9)]
+    assert pieces(f"# A\n\n{words(9)}\n\n# B\n\n{words(9)}", 12, 4) == [
+        f"# A\n\n{words(9)}",
+        f"# B\n\n{words(9)}",
+    ]
+    assert pieces(f"{words(9)}\n\n```\n{words(4)}\n```", 12, 4) == [
+        words(9),
+        f"```\n{words(4)}\n```",
+    ]
+    assert pieces(f"```\n{words(4)}\n```\n\n{words(9)}", 12, 4) == [
+        f"```\n{words(4)}\n```",
+        words(9),
+    ]
     text = f"{words(9)} {words(9)}"
-    assert [each.start for each in cut(text, 12, 4, "text", (0, len(words(9)) + 1))] == [0, len(words(9)) + 1]
+    assert [each.start for each in cut(text, 12, 4, "text", (0, len(words(9)) + 1))] == [
+        0,
+        len(words(9)) + 1,
+    ]
 
 
 def test_a_chunk_never_crosses_a_page_even_inside_of_a_fence() -> None:
     text = "```\none\ntwo\n```"
     spans = cut(text, 100, 10, pages=(0, text.index("two")))
-    assert [(text[each.start:each.end], each.page) for each in spans] == [("```\none", 1), ("two\n```", 2)]
+    assert [(text[each.start : each.end], each.page) for each in spans] == [
+        ("```\none", 1),
+        ("two\n```", 2),
+    ]
 
 
 def test_empty_pages_are_counted() -> None:
@@ -346,7 +402,10 @@ def test_empty_pages_are_counted() -> None:
 
 def test_windows_line_ends_are_one_line_end() -> None:
     spans = cut(f"# A\r\n\r\n{words(5)}\r\n\r\n# B\r\n\r\n{words(5)}\r\n", 8)
-    assert [(each.first_line, each.last_line, each.headings) for each in spans] == [(1, 3, ("A",)), (5, 7, ("B",))]
+    assert [(each.first_line, each.last_line, each.headings) for each in spans] == [
+        (1, 3, ("A",)),
+        (5, 7, ("B",)),
+    ]
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(0, 0), (10, -1)])
@@ -361,4 +420,4 @@ def test_sizes_that_make_no_sense_are_refused(size: int, overlap: int) -> None:
     "# " + "[a " * 50_000, "---\na: b\n" * 20_000,
 ])  # fmt: skip
 def test_hostile_texts_are_split_all_the_same(text: str) -> None:
-    assert "".join(text[each.tile_start:each.tile_end] for each in cut(text, 50, 10)) == text
+    assert "".join(text[each.tile_start : each.tile_end] for each in cut(text, 50, 10)) == text

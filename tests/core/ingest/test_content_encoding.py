@@ -16,11 +16,18 @@ PACKERS = {"": bytes, "identity": bytes, "gzip": gzip.compress, "br": brotli.com
 
 
 def cut(packed: bytes, size: int) -> Iterator[bytes]:
-    return (packed[start:start + size] for start in range(0, len(packed), size))
+    return (packed[start : start + size] for start in range(0, len(packed), size))
 
 
-@given(st.binary(max_size=500), st.integers(1, 50), st.sampled_from(sorted(PACKERS)), st.integers(1, 400))
-def test_what_was_packed_comes_out_however_it_arrives(part: bytes, times: int, encoding: str, size: int) -> None:
+@given(
+    st.binary(max_size=500),
+    st.integers(1, 50),
+    st.sampled_from(sorted(PACKERS)),
+    st.integers(1, 400),
+)
+def test_what_was_packed_comes_out_however_it_arrives(
+    part: bytes, times: int, encoding: str, size: int
+) -> None:
     body = part * times
     assert b"".join(unpacked(cut(PACKERS[encoding](body), size), encoding)) == body
 
@@ -32,7 +39,9 @@ def test_any_bytes_unpack_or_are_refused(junk: bytes, encoding: str) -> None:
 
 
 @given(st.binary(min_size=1, max_size=300), st.sampled_from(["gzip", "br"]), st.data())
-def test_a_body_that_is_cut_short_is_noticed(body: bytes, encoding: str, data: st.DataObject) -> None:
+def test_a_body_that_is_cut_short_is_noticed(
+    body: bytes, encoding: str, data: st.DataObject
+) -> None:
     packed = PACKERS[encoding](body)
     kept = data.draw(st.integers(0, len(packed) - 1))
     with pytest.raises(HTTPException):

@@ -23,7 +23,9 @@ def grow(root: Path, *paths: str, text: str = "x") -> None:
 
 
 def walked(root: Path, **options: Any) -> list[str]:
-    return [Path(path).relative_to(root).as_posix() for path, _ in Walk(root, limit=LIMIT, **options)]
+    return [
+        Path(path).relative_to(root).as_posix() for path, _ in Walk(root, limit=LIMIT, **options)
+    ]
 
 
 def test_files_come_in_the_order_of_their_paths_with_their_stats(tmp_path: Path) -> None:
@@ -34,14 +36,17 @@ def test_files_come_in_the_order_of_their_paths_with_their_stats(tmp_path: Path)
     assert all(info == Path(path).lstat() for path, info in found)
 
 
-@pytest.mark.parametrize(("pattern", "expected"), [
-    ("**/*", ["a.md", "b.txt", "d/c.md", "d/e/f.rst"]),
-    ("*.md", ["a.md"]),
-    ("**/*.md", ["a.md", "d/c.md"]),
-    ("d/**", ["d/c.md", "d/e/f.rst"]),
-    ("**/*.{txt,rst}", ["b.txt", "d/e/f.rst"]),
-    ("nothing", []),
-])
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("**/*", ["a.md", "b.txt", "d/c.md", "d/e/f.rst"]),
+        ("*.md", ["a.md"]),
+        ("**/*.md", ["a.md", "d/c.md"]),
+        ("d/**", ["d/c.md", "d/e/f.rst"]),
+        ("**/*.{txt,rst}", ["b.txt", "d/e/f.rst"]),
+        ("nothing", []),
+    ],
+)
 def test_a_pattern_chooses(tmp_path: Path, pattern: str, expected: list[str]) -> None:
     grow(tmp_path, "a.md", "b.txt", "d/c.md", "d/e/f.rst")
     assert walked(tmp_path, pattern=pattern) == expected
@@ -50,7 +55,17 @@ def test_a_pattern_chooses(tmp_path: Path, pattern: str, expected: list[str]) ->
 def test_what_is_passed_over_is_counted_by_reason(tmp_path: Path) -> None:
     root = tmp_path / "root"
     grow(tmp_path, "outside/secret.md")
-    grow(root, "a.md", ".hidden", ".git/config", ".git/HEAD", "gone.log", "d/also.log", "cache/x", "cache/y")
+    grow(
+        root,
+        "a.md",
+        ".hidden",
+        ".git/config",
+        ".git/HEAD",
+        "gone.log",
+        "d/also.log",
+        "cache/x",
+        "cache/y",
+    )
     grow(root, "my.db", "my.db-wal")
     (root / ".gitignore").write_text("*.log\ncache/\n")
     (root / "big.bin").write_bytes(b"x" * (LIMIT + 1))
@@ -64,8 +79,15 @@ def test_what_is_passed_over_is_counted_by_reason(tmp_path: Path) -> None:
     walk = Walk(root, limit=LIMIT, databases=[root / "my.db"])
     assert [path for path, _ in walk] == [str(root / "a.md")]
     assert walk.skipped == {
-        "hidden": 2, "ignored": 3, "too large": 1, "link out of the root": 2, "link within the root": 2, "broken link": 2,
-        "not a file": 1, "the database itself": 2}
+        "hidden": 2,
+        "ignored": 3,
+        "too large": 1,
+        "link out of the root": 2,
+        "link within the root": 2,
+        "broken link": 2,
+        "not a file": 1,
+        "the database itself": 2,
+    }
     assert walk.too_large == {str(root / "big.bin"): LIMIT + 1} and not walk.failures
 
 
@@ -101,7 +123,9 @@ def test_an_ignored_folder_is_never_entered(tmp_path: Path) -> None:
     assert walked(tmp_path) == ["a.md"]
 
 
-def test_our_own_ignore_file_has_the_better_word_and_the_given_patterns_the_last(tmp_path: Path) -> None:
+def test_our_own_ignore_file_has_the_better_word_and_the_given_patterns_the_last(
+    tmp_path: Path,
+) -> None:
     grow(tmp_path, "a.log", "b.log", "c.md", "d/e.md")
     (tmp_path / ".gitignore").write_text("*.log\n")
     (tmp_path / ".mcpvectordbignore").write_text("!a.log\nc.md\n")
@@ -116,10 +140,15 @@ def test_an_ignore_file_that_cannot_be_used_makes_its_folder_unknown(tmp_path: P
     (tmp_path / "d" / ".gitignore").write_text("x" * (LARGEST_IGNORE_FILE + 1))
     walk = Walk(tmp_path, limit=LIMIT)
     assert [Path(path).name for path, _ in walk] == ["a.md", "c.md"]
-    assert list(walk.failures) == [str(tmp_path / "d")] and "too large" in walk.failures[str(tmp_path / "d")]
+    assert (
+        list(walk.failures) == [str(tmp_path / "d")]
+        and "too large" in walk.failures[str(tmp_path / "d")]
+    )
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root"
+)
 def test_a_folder_without_permission_is_told_and_does_not_stop_the_walk(tmp_path: Path) -> None:
     grow(tmp_path, "a.md", "d/b.md", "e/c.md")
     (tmp_path / "d").chmod(0)
@@ -172,8 +201,38 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path) -> None:
 
 
 NAMES = ["a", "b", "ab", "a.md", "b.txt", "x y", "foo", "build", "a]", "*", "[a]", "#c", "!d", "d "]
-PIECES = ["a", "b", "*", "?", "**", "*.md", "a*", "*b*", "foo", "build", "[ab]", "[!a]", "[^b]*", "[a-c]?", "x*", r"\*", "[]a]",
-          r"[a\]]", "*a*b*", "[z-a]", "[-a]", "[a-]", r"\#c", r"\!d", "#c", "!d", r"d\ ", "d ", "**a", "a**b"]
+PIECES = [
+    "a",
+    "b",
+    "*",
+    "?",
+    "**",
+    "*.md",
+    "a*",
+    "*b*",
+    "foo",
+    "build",
+    "[ab]",
+    "[!a]",
+    "[^b]*",
+    "[a-c]?",
+    "x*",
+    r"\*",
+    "[]a]",
+    r"[a\]]",
+    "*a*b*",
+    "[z-a]",
+    "[-a]",
+    "[a-]",
+    r"\#c",
+    r"\!d",
+    "#c",
+    "!d",
+    r"d\ ",
+    "d ",
+    "**a",
+    "a**b",
+]
 
 
 def jungle(chance: random.Random, folder: Path, depth: int) -> None:
@@ -184,20 +243,42 @@ def jungle(chance: random.Random, folder: Path, depth: int) -> None:
         else:
             (folder / name).touch()
     if chance.random() < (0.9 if depth == 3 else 0.3):
-        (folder / ".gitignore").write_text("\n".join(line(chance) for _ in range(chance.randint(1, 5))))
+        (folder / ".gitignore").write_text(
+            "\n".join(line(chance) for _ in range(chance.randint(1, 5)))
+        )
 
 
 def line(chance: random.Random) -> str:
     pattern = "/".join(chance.choices(PIECES, k=chance.choice([1, 1, 1, 2, 2, 3])))
-    return chance.choice(["", "", "!"]) + chance.choice(["", "", "/"]) + pattern + chance.choice(["", "", "", "/"])
+    return (
+        chance.choice(["", "", "!"])
+        + chance.choice(["", "", "/"])
+        + pattern
+        + chance.choice(["", "", "", "/"])
+    )
 
 
-@pytest.mark.skipif(os.name != "posix" or shutil.which("git") is None, reason="git is not installed, or names are not free")
+@pytest.mark.skipif(
+    os.name != "posix" or shutil.which("git") is None,
+    reason="git is not installed, or names are not free",
+)
 def test_ignore_files_mean_what_git_says(tmp_path: Path) -> None:
     for seed in range(40):
         root = tmp_path / str(seed)
         jungle(random.Random(seed), root, 3)
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-        git = ["git", "-c", "core.excludesFile=", "ls-files", "-z", "--others", "--exclude-standard"]
-        listed = subprocess.run(git, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0")
-        assert walked(root) == sorted(path for path in listed if path and not path.endswith(".gitignore")), seed
+        git = [
+            "git",
+            "-c",
+            "core.excludesFile=",
+            "ls-files",
+            "-z",
+            "--others",
+            "--exclude-standard",
+        ]
+        listed = subprocess.run(
+            git, cwd=root, check=True, capture_output=True, text=True
+        ).stdout.split("\0")
+        assert walked(root) == sorted(
+            path for path in listed if path and not path.endswith(".gitignore")
+        ), seed

@@ -17,33 +17,38 @@ def fits(pattern: str, path: str) -> bool:
     return compile_glob(pattern).fullmatch(path) is not None
 
 
-@pytest.mark.parametrize(("pattern", "fitting", "other"), [
-    ("*.md", ["a.md", ".md", "a.b.md"], ["d/a.md", "a.md/x", "a.txt", "amd"]),
-    ("**/*", ["a", "d/a", "d/e/a.md"], []),
-    ("**/*.md", ["a.md", "d/a.md", "d/e/a.md"], ["a.txt", "d/a.md/x"]),
-    ("**", ["a", "d/a"], []),
-    ("docs/**", ["docs/a", "docs/d/a"], ["docs", "other/a", "mydocs/a"]),
-    ("docs/*", ["docs/a"], ["docs/d/a", "a"]),
-    ("docs/**/a.md", ["docs/a.md", "docs/x/y/a.md"], ["a.md", "docs/xa.md"]),
-    ("**/x/**/y", ["x/y", "p/x/q/x/r/y"], ["x", "xy", "p/y"]),
-    ("a?c", ["abc", "a.c", "aéc"], ["ac", "a/c", "abbc"]),
-    ("[a-c]x", ["ax", "cx"], ["dx", "x"]),
-    ("[!a-c]x", ["dx"], ["ax", "/x"]),
-    ("[^a]x", ["bx"], ["ax"]),
-    ("[]a]", ["]", "a"], ["[]a]"]),
-    ("[a-]", ["a", "-"], ["b"]),
-    (r"\*", ["*"], ["a"]),
-    (r"[\]]", ["]"], ["\\"]),
-    ("a.md", ["a.md"], ["axmd"]),
-    ("a**b", ["ab", "axxb"], ["a/b"]),
-    ("*a*b*", ["ab", "xaxxbx"], ["ba"]),
-    ("*.{md,txt}", ["a.md", "a.txt"], ["a.rst", "a.{md,txt}"]),
-    ("{docs,notes/{a,b}}/*", ["docs/x", "notes/a/x", "notes/b/x"], ["notes/x", "a/x"]),
-    ("a{,b}", ["a", "ab"], ["b"]),
-    (r"\{a", ["{a"], ["a"]),
-    ("a}", ["a}"], []),
-])
-def test_a_pattern_fits_what_a_shell_would_fit(pattern: str, fitting: list[str], other: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "fitting", "other"),
+    [
+        ("*.md", ["a.md", ".md", "a.b.md"], ["d/a.md", "a.md/x", "a.txt", "amd"]),
+        ("**/*", ["a", "d/a", "d/e/a.md"], []),
+        ("**/*.md", ["a.md", "d/a.md", "d/e/a.md"], ["a.txt", "d/a.md/x"]),
+        ("**", ["a", "d/a"], []),
+        ("docs/**", ["docs/a", "docs/d/a"], ["docs", "other/a", "mydocs/a"]),
+        ("docs/*", ["docs/a"], ["docs/d/a", "a"]),
+        ("docs/**/a.md", ["docs/a.md", "docs/x/y/a.md"], ["a.md", "docs/xa.md"]),
+        ("**/x/**/y", ["x/y", "p/x/q/x/r/y"], ["x", "xy", "p/y"]),
+        ("a?c", ["abc", "a.c", "aéc"], ["ac", "a/c", "abbc"]),
+        ("[a-c]x", ["ax", "cx"], ["dx", "x"]),
+        ("[!a-c]x", ["dx"], ["ax", "/x"]),
+        ("[^a]x", ["bx"], ["ax"]),
+        ("[]a]", ["]", "a"], ["[]a]"]),
+        ("[a-]", ["a", "-"], ["b"]),
+        (r"\*", ["*"], ["a"]),
+        (r"[\]]", ["]"], ["\\"]),
+        ("a.md", ["a.md"], ["axmd"]),
+        ("a**b", ["ab", "axxb"], ["a/b"]),
+        ("*a*b*", ["ab", "xaxxbx"], ["ba"]),
+        ("*.{md,txt}", ["a.md", "a.txt"], ["a.rst", "a.{md,txt}"]),
+        ("{docs,notes/{a,b}}/*", ["docs/x", "notes/a/x", "notes/b/x"], ["notes/x", "a/x"]),
+        ("a{,b}", ["a", "ab"], ["b"]),
+        (r"\{a", ["{a"], ["a"]),
+        ("a}", ["a}"], []),
+    ],
+)
+def test_a_pattern_fits_what_a_shell_would_fit(
+    pattern: str, fitting: list[str], other: list[str]
+) -> None:
     assert [path for path in fitting if not fits(pattern, path)] == []
     assert [path for path in other if fits(pattern, path)] == []
 

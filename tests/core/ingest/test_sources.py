@@ -17,8 +17,18 @@ CONFIG = Config()
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
 HARMLESS = [
-    "ssh/config.md", "environment.txt", "docs/env.md", "credentials.md", "credentials/guide.md", "secrets-of-tea.txt",
-    "id_rsa.pub", "history.txt", "google/chrome-extensions/readme.md", "docker/config.json", "keys.md", "my.cnf.txt",
+    "ssh/config.md",
+    "environment.txt",
+    "docs/env.md",
+    "credentials.md",
+    "credentials/guide.md",
+    "secrets-of-tea.txt",
+    "id_rsa.pub",
+    "history.txt",
+    "google/chrome-extensions/readme.md",
+    "docker/config.json",
+    "keys.md",
+    "my.cnf.txt",
 ]
 
 
@@ -35,7 +45,9 @@ def test_a_file_without_extension_has_an_unknown_type(tmp_path: Path) -> None:
     assert read_path(make(tmp_path / "Makefile"), config=CONFIG).file_type == "unknown"
 
 
-def test_a_relative_path_and_a_tilde_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_and_a_tilde_become_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(tmp_path / "a" / "note.txt")
     monkeypatch.chdir(tmp_path / "a")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -54,7 +66,17 @@ def test_a_link_is_read_under_the_name_it_leads_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["missing.txt", "note.txt/inside", "", ".", "a\0b", "\udcff\ud800", "x" * 5000, "~nobody_at_all/x"]
+    "name",
+    [
+        "missing.txt",
+        "note.txt/inside",
+        "",
+        ".",
+        "a\0b",
+        "\udcff\ud800",
+        "x" * 5000,
+        "~nobody_at_all/x",
+    ],
 )
 def test_what_cannot_be_read_names_the_path_and_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -82,7 +104,9 @@ def test_a_loop_of_links_ends_in_an_error(tmp_path: Path) -> None:
         read_path(tmp_path / "a", config=CONFIG)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root"
+)
 def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
     path = make(tmp_path / "closed.txt")
     path.chmod(0)
@@ -91,7 +115,9 @@ def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
 
 
 @POSIX
-def test_a_vanished_working_folder_does_not_break_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vanished_working_folder_does_not_break_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -109,8 +135,19 @@ def test_a_file_above_the_limit_names_both_sizes(tmp_path: Path) -> None:
 @POSIX
 @pytest.mark.parametrize(
     "path",
-    ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/tty", "/proc/self/environ", "/proc/cpuinfo", "/proc/self/fd/0",
-     "/proc/self/mem", "/sys/kernel/profiling", "/dev/../proc/version", "/proc/self/root/etc/hostname"],
+    [
+        "/dev/null",
+        "/dev/zero",
+        "/dev/urandom",
+        "/dev/tty",
+        "/proc/self/environ",
+        "/proc/cpuinfo",
+        "/proc/self/fd/0",
+        "/proc/self/mem",
+        "/sys/kernel/profiling",
+        "/dev/../proc/version",
+        "/proc/self/root/etc/hostname",
+    ],
 )
 def test_devices_and_the_kernels_views_are_refused_even_to_a_person(path: str) -> None:
     if not os.path.lexists(path):
@@ -144,7 +181,9 @@ def test_an_agent_may_not_read_a_secret_that_a_person_may(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_an_agent_may_read_what_only_looks_a_little_like_a_secret(tmp_path: Path, name: str) -> None:
+def test_an_agent_may_read_what_only_looks_a_little_like_a_secret(
+    tmp_path: Path, name: str
+) -> None:
     assert read_path(make(tmp_path / name), config=CONFIG, guard=True).raw == b"content"
 
 
@@ -171,17 +210,31 @@ def test_an_agent_may_not_read_a_private_key_under_any_name(tmp_path: Path, head
 
 
 def test_an_agent_may_read_a_certificate_and_a_text_about_keys(tmp_path: Path) -> None:
-    for content in (b"-----BEGIN CERTIFICATE-----\nabc", b"# Keys\nA file starts with -----BEGIN RSA PRIVATE KEY-----"):
-        assert read_path(make(tmp_path / "a.txt", content), config=CONFIG, guard=True).raw == content
+    for content in (
+        b"-----BEGIN CERTIFICATE-----\nabc",
+        b"# Keys\nA file starts with -----BEGIN RSA PRIVATE KEY-----",
+    ):
+        assert (
+            read_path(make(tmp_path / "a.txt", content), config=CONFIG, guard=True).raw == content
+        )
 
 
 @POSIX
 @pytest.mark.parametrize(
     "path",
-    ["outside.txt", "inside/../outside.txt", "inside/link.txt", "inside/folder/outside.txt", "inside-not/x.txt",
-     "missing.txt", "inside/dangling"],
+    [
+        "outside.txt",
+        "inside/../outside.txt",
+        "inside/link.txt",
+        "inside/folder/outside.txt",
+        "inside-not/x.txt",
+        "missing.txt",
+        "inside/dangling",
+    ],
 )
-def test_what_lies_outside_of_the_roots_is_refused_whether_it_exists_or_not(tmp_path: Path, path: str) -> None:
+def test_what_lies_outside_of_the_roots_is_refused_whether_it_exists_or_not(
+    tmp_path: Path, path: str
+) -> None:
     make(tmp_path / "outside.txt")
     make(tmp_path / "inside-not" / "x.txt")
     make(tmp_path / "inside" / "a.txt")
@@ -197,7 +250,10 @@ def test_what_lies_inside_of_a_root_is_read_even_if_the_root_is_a_link(tmp_path:
     make(tmp_path / "a" / "x.txt")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     for path in ("a/x.txt", "b/x.txt"):
-        assert read_path(tmp_path / path, config=CONFIG, roots=[tmp_path / "c", tmp_path / "b"]).raw == b"content"
+        assert (
+            read_path(tmp_path / path, config=CONFIG, roots=[tmp_path / "c", tmp_path / "b"]).raw
+            == b"content"
+        )
 
 
 @POSIX
@@ -208,10 +264,20 @@ def test_the_database_is_refused_under_each_of_its_names(tmp_path: Path) -> None
     os.link(database, tmp_path / "hard.txt")
     os.link(tmp_path / "notes.db-wal", tmp_path / "hard-wal.txt")
     (tmp_path / "soft.txt").symlink_to(database)
-    for name in ("notes.db", "notes.db-wal", "notes.db-shm", "hard.txt", "hard-wal.txt", "soft.txt"):
+    for name in (
+        "notes.db",
+        "notes.db-wal",
+        "notes.db-shm",
+        "hard.txt",
+        "hard-wal.txt",
+        "soft.txt",
+    ):
         with pytest.raises(Refused, match="the database itself"):
             read_path(tmp_path / name, config=CONFIG, forbidden=[tmp_path / "missing.db", database])
-    assert read_path(make(tmp_path / "other.db"), config=CONFIG, forbidden=[database]).raw == b"content"
+    assert (
+        read_path(make(tmp_path / "other.db"), config=CONFIG, forbidden=[database]).raw
+        == b"content"
+    )
 
 
 @POSIX
@@ -262,7 +328,9 @@ def test_a_race_of_links_never_reads_what_is_outside(tmp_path: Path) -> None:
 
 
 @POSIX
-def test_a_file_replaced_between_check_and_open_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_replaced_between_check_and_open_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, other = make(tmp_path / "x.txt"), make(tmp_path / "y.txt", b"other")
     open_ = os.open
 
@@ -293,14 +361,18 @@ def test_no_handle_is_left_open_by_success_or_failure(tmp_path: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-@pytest.mark.parametrize("source", ["http://x", "HTTPS://x", "ftp://x", "file:///etc/passwd", "gopher://x", "s3+x://y"])
+@pytest.mark.parametrize(
+    "source", ["http://x", "HTTPS://x", "ftp://x", "file:///etc/passwd", "gopher://x", "s3+x://y"]
+)
 def test_what_looks_like_a_url_is_treated_as_one(source: str) -> None:
     assert is_url(source)
     with pytest.raises(Refused):
         read(source, config=Config(allow_urls=False))
 
 
-@pytest.mark.parametrize("source", ["notes.txt", "C:\\notes.txt", "a/http://x", "http:x", "/http://x", Path("http:/x")])
+@pytest.mark.parametrize(
+    "source", ["notes.txt", "C:\\notes.txt", "a/http://x", "http:x", "/http://x", Path("http:/x")]
+)
 def test_all_else_is_a_path(source: str | Path) -> None:
     assert not is_url(source)
 

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from mcpvectordb.ingest.structure import BODY, HEADING, STACKED, Outline, front_matter, outline, plain
+from mcpvectordb.ingest.structure import (
+    BODY,
+    HEADING,
+    STACKED,
+    Outline,
+    front_matter,
+    outline,
+    plain,
+)
 
 
 def markdown(text: str) -> list[tuple[int, tuple[str, ...]]]:
@@ -14,7 +22,10 @@ def blocks(text: str) -> list[str]:
 
 
 def strengths(result: Outline, text: str) -> dict[str, int]:
-    return {text[at:].split()[0]: strength for at, strength in zip(result.cuts, result.strengths, strict=True)}
+    return {
+        text[at:].split()[0]: strength
+        for at, strength in zip(result.cuts, result.strengths, strict=True)
+    }
 
 
 @pytest.mark.parametrize(("line", "level", "text"), [
@@ -36,7 +47,12 @@ def test_what_only_looks_like_a_heading_is_none(line: str) -> None:
 
 def test_a_path_leads_from_the_outermost_heading_and_forgets_closed_ones() -> None:
     assert [path for _, path in markdown("# A\n### B\n## C\n### D\n# E\n")] == [
-        ("A",), ("A", "B"), ("A", "C"), ("A", "C", "D"), ("E",)]
+        ("A",),
+        ("A", "B"),
+        ("A", "C"),
+        ("A", "C", "D"),
+        ("E",),
+    ]
 
 
 @pytest.mark.parametrize(("heading", "text"), [
@@ -71,7 +87,10 @@ def test_front_matter_is_yaml_between_dashes_at_the_very_top() -> None:
     assert front_matter("---\n---\n") == ("", 7)
 
 
-@pytest.mark.parametrize("text", ["---\n\na: 1\n---\n", "---\na: 1\n", "---\n# Head\n---\n", "\n---\na: 1\n---\n", "--- a: 1"])
+@pytest.mark.parametrize(
+    "text",
+    ["---\n\na: 1\n---\n", "---\na: 1\n", "---\n# Head\n---\n", "\n---\na: 1\n---\n", "--- a: 1"],
+)
 def test_other_dashes_are_no_front_matter(text: str) -> None:
     assert front_matter(text) == ("", 0)
 
@@ -84,7 +103,9 @@ def test_lines_under_headings_and_stacked_headings_are_bad_places_to_cut() -> No
 
 def test_in_prose_a_blank_line_is_better_than_an_item_and_an_item_than_a_line() -> None:
     text = "first\nSecond\n  - inner\n- outer\n\nlast"
-    found = strengths(outline(text, "text"), text.replace("- inner", "inner   ").replace("- outer", "outer  "))
+    found = strengths(
+        outline(text, "text"), text.replace("- inner", "inner   ").replace("- outer", "outer  ")
+    )
     assert found["last"] > found["outer"] > found["inner"] > found["Second"]
 
 

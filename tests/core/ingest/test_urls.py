@@ -43,6 +43,7 @@ from tests.support_web import (
 OPEN = Config(allow_private_urls=True, host_interval=0, fetch_timeout=5)
 STRICT = Config(host_interval=0, fetch_timeout=5)
 
+
 @pytest.fixture
 def site() -> Iterator[Site]:
     made = Site()
@@ -65,7 +66,8 @@ def no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-# --- the guard -------------------------------------------------------------------------------------------------------
+# --- the guard
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_the_table_of_hostile_urls_is_long_enough() -> None:
@@ -87,8 +89,17 @@ def test_the_switch_turns_all_urls_off() -> None:
 
 
 @pytest.mark.usefixtures("no_connections")
-@pytest.mark.parametrize("url", ["http://169.254.169.254/", "http://0.0.0.0/", "http://[::ffff:a9fe:a9fe]/",
-                                 "http://metadata.google.internal/", "http://2130706433/", "http://u@127.0.0.1/"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/",
+        "http://0.0.0.0/",
+        "http://[::ffff:a9fe:a9fe]/",
+        "http://metadata.google.internal/",
+        "http://2130706433/",
+        "http://u@127.0.0.1/",
+    ],
+)
 def test_some_are_refused_even_where_private_ones_are_allowed(url: str) -> None:
     with pytest.raises(Refused):
         fetch(url, config=OPEN, resolve=lambda host, port: ["169.254.169.254"])
@@ -105,12 +116,25 @@ def test_a_private_page_is_read_where_the_configuration_allows_it(site: Site) ->
     assert got(site.url("/", "localhost"), resolve=lambda host, port: ["127.0.0.1"]).raw == b"hello"
 
 
-def test_a_redirect_to_a_private_address_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first hop is allowed by pretending that loopback is public; the second leads to a private network."""
-    monkeypatch.setattr(urls, "blocked", lambda address, **_: "private" if address == "10.0.0.1" else "")
+def test_a_redirect_to_a_private_address_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first hop is allowed by pretending that loopback is public; the second leads to a private
+    network.
+    """
+    monkeypatch.setattr(
+        urls, "blocked", lambda address, **_: "private" if address == "10.0.0.1" else ""
+    )
     for location in (
-        "http://10.0.0.1/", "//10.0.0.1/x", "http://inner.test/", "http://user@127.0.0.1/", "file:///etc/passwd",
-        "http://localhost/", "http://2130706433/", "http://[::1", "javascript:alert(1)",
+        "http://10.0.0.1/",
+        "//10.0.0.1/x",
+        "http://inner.test/",
+        "http://user@127.0.0.1/",
+        "file:///etc/passwd",
+        "http://localhost/",
+        "http://2130706433/",
+        "http://[::1",
+        "javascript:alert(1)",
     ):
         site.pages["/"] = page(status=302, Location=location)
         with pytest.raises(Refused):
@@ -119,17 +143,25 @@ def test_a_redirect_to_a_private_address_is_refused(site: Site, monkeypatch: pyt
 
 
 def test_every_hop_is_resolved_and_judged_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that was public for the first request and is private for the second one gains nothing."""
-    monkeypatch.setattr(urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private")
+    """A name that was public for the first request and is private for the second one gains
+    nothing.
+    """
+    monkeypatch.setattr(
+        urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
+    )
     answers = iter([["127.0.0.1"], ["192.168.0.1"]])
     site.pages["/"] = page(status=302, Location="/secret")
     site.pages["/secret"] = page(b"secret")
     with pytest.raises(Refused, match=r"192\.168\.0\.1"):
-        fetch(site.url("/", "rebinds.test"), config=STRICT, resolve=lambda host, port: next(answers))
+        fetch(
+            site.url("/", "rebinds.test"), config=STRICT, resolve=lambda host, port: next(answers)
+        )
     assert [path for path, _ in site.seen] == ["/"]
 
 
-def test_the_connection_goes_to_the_address_that_was_judged(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connection_goes_to_the_address_that_was_judged(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The name is resolved once: a resolver that changes its answer is not asked again."""
     asked = []
 
@@ -153,7 +185,10 @@ def test_the_connection_goes_to_the_address_that_was_judged(site: Site, monkeypa
 
 def test_the_next_address_is_tried_when_one_does_not_answer(site: Site) -> None:
     site.pages["/"] = page()
-    assert got(site.url("/", "two.test"), resolve=lambda host, port: ["127.0.0.9", "127.0.0.1"]).raw == b"hello"
+    assert (
+        got(site.url("/", "two.test"), resolve=lambda host, port: ["127.0.0.9", "127.0.0.1"]).raw
+        == b"hello"
+    )
 
 
 def test_neither_proxies_nor_netrc_are_taken_from_the_environment(
@@ -168,24 +203,39 @@ def test_neither_proxies_nor_netrc_are_taken_from_the_environment(
     assert "authorization" not in site.seen[0][1]
 
 
-# --- the answer ------------------------------------------------------------------------------------------------------
+# --- the answer
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_page_comes_with_type_time_and_version(site: Site) -> None:
     site.pages["/docs/My%20page.html"] = page(
-        b"<p>hi", Content_Type="text/html; charset=latin-1", ETag='W/"v1"',
-        Last_Modified="Fri, 02 Jan 2026 03:04:05 GMT")
+        b"<p>hi",
+        Content_Type="text/html; charset=latin-1",
+        ETag='W/"v1"',
+        Last_Modified="Fri, 02 Jan 2026 03:04:05 GMT",
+    )
     url = site.url("/docs/My%20page.html?x=1#part")
     found = got(url)
     assert found == Source(
-        source=url, name="My page.html", raw=b"<p>hi", file_type="url", modified="2026-01-02T03:04:05+00:00",
-        media_type="text/html; charset=latin-1", etag='W/"v1"')
+        source=url,
+        name="My page.html",
+        raw=b"<p>hi",
+        file_type="url",
+        modified="2026-01-02T03:04:05+00:00",
+        media_type="text/html; charset=latin-1",
+        etag='W/"v1"',
+    )
 
 
 def test_a_page_without_headers_has_empty_fields_and_the_hosts_name(site: Site) -> None:
     site.pages["/"] = page(Last_Modified="yesterday")
     found = got(site.url("/"))
-    assert (found.modified, found.media_type, found.etag, found.name) == ("", "", "", f"127.0.0.1:{site.port}")
+    assert (found.modified, found.media_type, found.etag, found.name) == (
+        "",
+        "",
+        "",
+        f"127.0.0.1:{site.port}",
+    )
 
 
 def test_we_introduce_ourselves(site: Site) -> None:
@@ -199,7 +249,10 @@ def test_we_introduce_ourselves(site: Site) -> None:
 
 def test_an_unchanged_page_is_none(site: Site) -> None:
     site.pages["/"] = lambda handler: handler.answer(
-        status=304 if handler.headers["If-None-Match"] == '"v1"' or handler.headers["If-Modified-Since"] else 200)
+        status=304
+        if handler.headers["If-None-Match"] == '"v1"' or handler.headers["If-Modified-Since"]
+        else 200
+    )
     assert fetch(site.url("/"), config=OPEN, etag='"v1"') is None
     assert fetch(site.url("/"), config=OPEN, modified="2026-01-02T03:04:05+00:00") is None
     assert fetch(site.url("/"), config=OPEN, etag='"v0"') is not None
@@ -220,7 +273,9 @@ def test_a_status_that_is_not_success_is_named(site: Site, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_redirects_are_followed_and_the_source_keeps_the_url_as_given(site: Site, status: int) -> None:
+def test_redirects_are_followed_and_the_source_keeps_the_url_as_given(
+    site: Site, status: int
+) -> None:
     site.pages["/"] = page(status=status, Location="/neu/Stra\u00dfe".encode().decode("latin-1"))
     site.pages["/neu/Stra%C3%9Fe"] = page(b"there")
     found = got(site.url("/"))
@@ -238,11 +293,19 @@ def test_the_sixth_redirect_is_not_followed(site: Site) -> None:
         fetch(site.url("/0"), config=OPEN)
 
 
-@pytest.mark.parametrize(("encoding", "pack"), [
-    ("gzip", gzip.compress), ("x-gzip", gzip.compress), ("br", brotli.compress), ("GZIP ", gzip.compress),
-    ("identity", bytes),
-])
-def test_a_packed_page_is_unpacked(site: Site, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("x-gzip", gzip.compress),
+        ("br", brotli.compress),
+        ("GZIP ", gzip.compress),
+        ("identity", bytes),
+    ],
+)
+def test_a_packed_page_is_unpacked(
+    site: Site, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
     body = b"".join(b"line %d\n" % number for number in range(30_000))
     site.pages["/"] = page(pack(body), Content_Encoding=encoding)
     assert got(site.url("/")).raw == body
@@ -253,15 +316,27 @@ def test_several_gzip_members_are_one_page(site: Site) -> None:
     assert got(site.url("/")).raw == b"one two"
 
 
-@pytest.mark.parametrize(("encoding", "body"), [
-    ("gzip", b"not gzip"), ("gzip", gzip.compress(b"x" * 999)[:-9]), ("gzip", gzip.compress(b"x") + b"junk"),
-    ("br", b"\xff\xff\xff\xff not brotli"), ("br", brotli.compress(b"x" * 999)[:-3]),
-    ("br", brotli.compress(b"x") + b"junk"),
-    ("deflate", zlib.compress(b"x")), ("gzip, br", b"x"), ("zstd", b"x"),
-])
-def test_a_page_that_cannot_be_unpacked_is_a_failure(site: Site, encoding: str, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", b"not gzip"),
+        ("gzip", gzip.compress(b"x" * 999)[:-9]),
+        ("gzip", gzip.compress(b"x") + b"junk"),
+        ("br", b"\xff\xff\xff\xff not brotli"),
+        ("br", brotli.compress(b"x" * 999)[:-3]),
+        ("br", brotli.compress(b"x") + b"junk"),
+        ("deflate", zlib.compress(b"x")),
+        ("gzip, br", b"x"),
+        ("zstd", b"x"),
+    ],
+)
+def test_a_page_that_cannot_be_unpacked_is_a_failure(
+    site: Site, encoding: str, body: bytes
+) -> None:
     site.pages["/"] = page(body, Content_Encoding=encoding)
-    with pytest.raises(FetchFailed, match=encoding.partition(",")[0] if encoding != "br" else "brotli"):
+    with pytest.raises(
+        FetchFailed, match=encoding.partition(",")[0] if encoding != "br" else "brotli"
+    ):
         fetch(site.url("/"), config=OPEN)
 
 
@@ -273,7 +348,8 @@ def test_progress_counts_what_arrives(site: Site) -> None:
     assert steps[-1] == Progress(step="fetch", done=200_000, total=200_000)
 
 
-# --- limits ----------------------------------------------------------------------------------------------------------
+# --- limits
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_page_that_announces_too_much_is_not_read(site: Site) -> None:
@@ -306,9 +382,16 @@ def test_an_endless_chunked_page_is_cut_at_the_limit(site: Site) -> None:
         fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
 
 
-@pytest.mark.parametrize(("encoding", "pack"), [("gzip", lambda raw: gzip.compress(raw, 1)),
-                                                ("br", lambda raw: brotli.compress(raw, quality=1))])
-def test_a_bomb_is_cut_at_the_limit(site: Site, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", lambda raw: gzip.compress(raw, 1)),
+        ("br", lambda raw: brotli.compress(raw, quality=1)),
+    ],
+)
+def test_a_bomb_is_cut_at_the_limit(
+    site: Site, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
     bomb = pack(bytes(50_000_000))
     site.pages["/"] = page(bomb, Content_Encoding=encoding)
     assert len(bomb) < 500_000
@@ -316,7 +399,9 @@ def test_a_bomb_is_cut_at_the_limit(site: Site, encoding: str, pack: Callable[[b
         fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
 
 
-@pytest.mark.parametrize("slow", [slow_body, slow_open_body, slow_status, slow_headers, endless_continue, silence])
+@pytest.mark.parametrize(
+    "slow", [slow_body, slow_open_body, slow_status, slow_headers, endless_continue, silence]
+)
 def test_a_page_that_drips_is_cut_at_the_deadline(site: Site, slow: Page) -> None:
     site.pages["/"] = slow
     start = time.monotonic()
@@ -347,7 +432,8 @@ def test_the_deadline_covers_a_resolver_that_hangs() -> None:
     over.set()
 
 
-# --- failures --------------------------------------------------------------------------------------------------------
+# --- failures
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_name_that_does_not_resolve_is_named() -> None:
@@ -374,7 +460,8 @@ def test_a_server_that_breaks_the_protocol_is_a_failure(site: Site, broken: Page
         fetch(site.url("/"), config=OPEN)
 
 
-# --- TLS -------------------------------------------------------------------------------------------------------------
+# --- TLS
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -398,17 +485,31 @@ def self_signed(folder: Path, name: str) -> Path:
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     made = (
-        x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-        .serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False).sign(key, hashes.SHA256())
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
     )
     path = folder / "certificate.pem"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    path.write_bytes(
+        made.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
     return path
 
 
-def test_tls_is_checked_against_the_name_while_the_connection_goes_to_the_address(secure_site: Site) -> None:
+def test_tls_is_checked_against_the_name_while_the_connection_goes_to_the_address(
+    secure_site: Site,
+) -> None:
     secure_site.pages["/"] = page()
     url = secure_site.url("/", "name.test", "https")
     assert got(url, resolve=lambda host, port: ["127.0.0.1"]).raw == b"hello"
@@ -419,7 +520,11 @@ def test_tls_is_checked_against_the_name_while_the_connection_goes_to_the_addres
 def test_a_certificate_for_another_name_is_a_failure(secure_site: Site, host: str) -> None:
     secure_site.pages["/"] = page()
     with pytest.raises(FetchFailed, match=host):
-        fetch(secure_site.url("/", host, "https"), config=OPEN, resolve=lambda host, port: ["127.0.0.1"])
+        fetch(
+            secure_site.url("/", host, "https"),
+            config=OPEN,
+            resolve=lambda host, port: ["127.0.0.1"],
+        )
     assert secure_site.seen == []
 
 
@@ -428,7 +533,11 @@ def test_an_authority_that_is_not_trusted_is_a_failure(
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     with pytest.raises(FetchFailed, match="certificate verify failed"):
-        fetch(secure_site.url("/", "name.test", "https"), config=OPEN, resolve=lambda host, port: ["127.0.0.1"])
+        fetch(
+            secure_site.url("/", "name.test", "https"),
+            config=OPEN,
+            resolve=lambda host, port: ["127.0.0.1"],
+        )
 
 
 def test_a_tls_handshake_that_hangs_is_cut_at_the_deadline() -> None:
@@ -443,11 +552,15 @@ def test_a_tls_handshake_that_hangs_is_cut_at_the_deadline() -> None:
 def test_tls_that_drips_is_cut_at_the_deadline(secure_site: Site) -> None:
     secure_site.pages["/"] = slow_body
     with pytest.raises(FetchFailed, match=r"longer than 0\.6 seconds"):
-        fetch(secure_site.url("/", "name.test", "https"), config=replace(OPEN, fetch_timeout=0.6),
-              resolve=lambda host, port: ["127.0.0.1"])
+        fetch(
+            secure_site.url("/", "name.test", "https"),
+            config=replace(OPEN, fetch_timeout=0.6),
+            resolve=lambda host, port: ["127.0.0.1"],
+        )
 
 
-# --- a proxy ---------------------------------------------------------------------------------------------------------
+# --- a proxy
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_configured_proxy_is_asked_with_its_password_and_the_whole_url(site: Site) -> None:
@@ -472,7 +585,12 @@ class Tunnel(threading.Thread):
 
     def __init__(self, port: int, answer: bytes) -> None:
         super().__init__(daemon=True)
-        self.listener, self.port, self.answer, self.asked = socket.create_server(("127.0.0.1", 0)), port, answer, b""
+        self.listener, self.port, self.answer, self.asked = (
+            socket.create_server(("127.0.0.1", 0)),
+            port,
+            answer,
+            b"",
+        )
         self.start()
 
     def run(self) -> None:
@@ -493,13 +611,18 @@ class Tunnel(threading.Thread):
             sink.shutdown(socket.SHUT_WR)
 
 
-def test_https_goes_through_a_tunnel_of_the_proxy_with_the_certificate_checked(secure_site: Site) -> None:
+def test_https_goes_through_a_tunnel_of_the_proxy_with_the_certificate_checked(
+    secure_site: Site,
+) -> None:
     secure_site.pages["/"] = page(b"tunnelled")
     tunnel = Tunnel(secure_site.port, b"HTTP/1.1 200 Connection established\r\n\r\n")
     config = replace(OPEN, proxy=f"http://me:pw@127.0.0.1:{tunnel.listener.getsockname()[1]}")
     assert got("https://name.test/", config).raw == b"tunnelled"
     tunnel.join(5)
-    assert tunnel.asked.splitlines()[:2] == [b"CONNECT name.test:443 HTTP/1.1", b"Host: name.test:443"]
+    assert tunnel.asked.splitlines()[:2] == [
+        b"CONNECT name.test:443 HTTP/1.1",
+        b"Host: name.test:443",
+    ]
     assert b"\r\nProxy-Authorization: Basic " in tunnel.asked
 
 
@@ -511,14 +634,21 @@ def test_a_proxy_that_refuses_the_tunnel_is_named(site: Site) -> None:
     tunnel.join(5)
 
 
-# --- manners ---------------------------------------------------------------------------------------------------------
+# --- manners
+# ---------------------------------------------------------------------------------------------------------
 
 
-def test_pages_of_one_host_keep_their_distance_from_the_second_on(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_of_one_host_keep_their_distance_from_the_second_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
     site.pages["/"] = page()
     for host in ("first.test", "second.test", "first.test", "first.test"):
-        got(site.url("/", host), replace(OPEN, host_interval=100), resolve=lambda host, port: ["127.0.0.1"])
+        got(
+            site.url("/", host),
+            replace(OPEN, host_interval=100),
+            resolve=lambda host, port: ["127.0.0.1"],
+        )
     assert waits[:2] == [0, 0]
     assert 50 < waits[2] <= 100 < 150 < waits[3] <= 200

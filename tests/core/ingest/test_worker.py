@@ -42,7 +42,8 @@ def fail(error):
 
 worker.serve(parse, memory=%d, output=%d, seconds=%r)
 """
-# A process that a hostile file has taken over: it sends back what the file says, as parts of an answer or raw.
+# A process that a hostile file has taken over: it sends back what the file says, as parts of an
+# answer or raw.
 TAKEN_OVER = """
 import struct, sys
 def send(*parts):
@@ -79,7 +80,8 @@ def works(worker: Worker) -> bool:
     return worker.parse(told("'fine'")) == Parsed(text="fine", title="file")
 
 
-# --- the normal case -------------------------------------------------------------------------------------------------
+# --- the normal case
+# -------------------------------------------------------------------------------------------------
 
 
 def test_foreign_bytes_are_parsed_in_another_process_that_is_reused(worker: Worker) -> None:
@@ -88,15 +90,27 @@ def test_foreign_bytes_are_parsed_in_another_process_that_is_reused(worker: Work
 
 
 def test_all_of_a_source_goes_there_and_all_that_was_parsed_comes_back(worker: Worker) -> None:
-    fields = {"modified": "2026", "media_type": "text/html; charset=x", "etag": '"v\u00e9"', "name": "n\udcff\u4e2d.bin"}
+    fields = {
+        "modified": "2026",
+        "media_type": "text/html; charset=x",
+        "etag": '"v\u00e9"',
+        "name": "n\udcff\u4e2d.bin",
+    }
     source = replace(told("source"), **fields)  # type: ignore[arg-type]
     assert eval(worker.parse(source).text) == source
-    answer = Parsed(text="Zürich 中文 \U0001f600", title="T\u00eftle", kind="markdown", pages=(0, 3, 3),
-                    metadata={"a": [1, {"b": None}], "c": 1.5})
+    answer = Parsed(
+        text="Zürich 中文 \U0001f600",
+        title="T\u00eftle",
+        kind="markdown",
+        pages=(0, 3, 3),
+        metadata={"a": [1, {"b": None}], "c": 1.5},
+    )
     assert worker.parse(told(repr(answer))) == answer
 
 
-def test_real_bytes_go_through_the_real_formats_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+def test_real_bytes_go_through_the_real_formats_in_silence(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     raw = "Die Straße führt über die Brücke nach Köln, wo schöne Häuser stehen.".encode("latin-1")
     with Worker(CONFIG) as worker:
         for _ in range(2):
@@ -107,7 +121,9 @@ def test_real_bytes_go_through_the_real_formats_in_silence(capfd: pytest.Capture
 
 def test_no_text_is_told_apart_from_a_failure() -> None:
     with Worker(CONFIG) as worker, pytest.raises(NoText):
-        worker.parse(Source(source="/x/a.txt", name="a.txt", raw=b"\xff\xfe \0\n\0", file_type="txt"))
+        worker.parse(
+            Source(source="/x/a.txt", name="a.txt", raw=b"\xff\xfe \0\n\0", file_type="txt")
+        )
 
 
 def test_plain_text_and_unknown_types_start_no_process() -> None:
@@ -125,9 +141,19 @@ def test_errors_of_ours_come_back_as_what_they_were(worker: Worker) -> None:
     assert works(worker)
 
 
-@pytest.mark.parametrize("failure", ["1 / 0", "fail(RecursionError('too deep'))", "fail(OSError(5, 'io'))", "'\\ud800'",
-                                     "Parsed(text='x', title='x', metadata={'a': {1, 2}})"])
-def test_errors_of_others_are_a_parse_failed_that_names_file_and_kind(worker: Worker, failure: str) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "1 / 0",
+        "fail(RecursionError('too deep'))",
+        "fail(OSError(5, 'io'))",
+        "'\\ud800'",
+        "Parsed(text='x', title='x', metadata={'a': {1, 2}})",
+    ],
+)
+def test_errors_of_others_are_a_parse_failed_that_names_file_and_kind(
+    worker: Worker, failure: str
+) -> None:
     before = worker.parse(told("os.getpid()"))
     with pytest.raises(ParseFailed, match=r"^file cannot be parsed: [A-Za-z]+Error"):
         worker.parse(told(failure))
@@ -162,7 +188,9 @@ def test_secrets_in_the_environment_stay_here(monkeypatch: pytest.MonkeyPatch) -
         assert "secret" not in worker.parse(told("dict(os.environ)")).text
 
 
-def test_modules_in_the_working_folder_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_in_the_working_folder_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("json", "struct", "mcpvectordb"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('hostile module')")
     monkeypatch.chdir(tmp_path)
@@ -171,7 +199,8 @@ def test_modules_in_the_working_folder_are_not_loaded(tmp_path: Path, monkeypatc
         assert works(worker)
 
 
-# --- limits ----------------------------------------------------------------------------------------------------------
+# --- limits
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hang", ["time.sleep(60)", "re.match('(a+)+$', 'a' * 60 + 'b')"])
@@ -179,27 +208,46 @@ def test_a_parser_that_hangs_is_ended_by_the_clock_and_the_next_file_works(hang:
     with obedient(replace(CONFIG, parse_timeout=0.5)) as worker:
         assert works(worker)
         start = time.monotonic()
-        with pytest.raises(ParseFailed, match=r"^file cannot be parsed: it took longer than 0\.5 seconds"):
+        with pytest.raises(
+            ParseFailed, match=r"^file cannot be parsed: it took longer than 0\.5 seconds"
+        ):
             worker.parse(told(hang))
         assert time.monotonic() - start < 3
         assert works(worker)
 
 
 @POSIX
-@pytest.mark.parametrize(("crash", "name"), [
-    ("os._exit(3)", "exit status 3"), ("os.abort()", "SIGABRT"), ("ctypes.string_at(0)", "SIGSEGV"), ("sys.exit(4)", "4"),
-    ("os.kill(os.getpid(), 9)", "SIGKILL"),
-])
-def test_a_parser_that_crashes_is_replaced_and_the_next_file_works(worker: Worker, crash: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("crash", "name"),
+    [
+        ("os._exit(3)", "exit status 3"),
+        ("os.abort()", "SIGABRT"),
+        ("ctypes.string_at(0)", "SIGSEGV"),
+        ("sys.exit(4)", "4"),
+        ("os.kill(os.getpid(), 9)", "SIGKILL"),
+    ],
+)
+def test_a_parser_that_crashes_is_replaced_and_the_next_file_works(
+    worker: Worker, crash: str, name: str
+) -> None:
     with pytest.raises(ParseFailed, match=f"^file cannot be parsed: its parser crashed .*{name}"):
         worker.parse(told(crash))
     assert works(worker)
 
 
 @LINUX
-@pytest.mark.parametrize("swell", ["bytes(10**9)", "[bytes(10**6) for _ in range(10**4)]", "'x' * 10**9",
-                                   "fail(errors.ParseFailed('code=2: calloc (4104 x 1 bytes) failed'))"])
-def test_a_parser_that_swells_is_ended_by_the_memory_limit_and_the_next_file_works(worker: Worker, swell: str) -> None:
+@pytest.mark.parametrize(
+    "swell",
+    [
+        "bytes(10**9)",
+        "[bytes(10**6) for _ in range(10**4)]",
+        "'x' * 10**9",
+        "fail(errors.ParseFailed('code=2: calloc (4104 x 1 bytes) failed'))",
+    ],
+)
+def test_a_parser_that_swells_is_ended_by_the_memory_limit_and_the_next_file_works(
+    worker: Worker, swell: str
+) -> None:
     with pytest.raises(ParseFailed, match="needs more than 300000000 bytes of memory"):
         worker.parse(told(swell))
     assert works(worker)
@@ -220,11 +268,17 @@ def test_a_process_that_has_once_grown_large_retires(worker: Worker) -> None:
     assert worker.parse(told("os.getpid()")) != before
 
 
-@pytest.mark.parametrize(("flood", "message"), [
-    ("'x' * 1_000_001", r"1000000 bytes of text \(parse_output_bytes\)"),
-    ("'\\u4e2d' * 400_000", r"1000000 bytes of text \(parse_output_bytes\)"),
-    ("Parsed(text='x', title='x', metadata={'a': 'x' * 9_000_000})", "8000000 bytes of metadata"),
-])
+@pytest.mark.parametrize(
+    ("flood", "message"),
+    [
+        ("'x' * 1_000_001", r"1000000 bytes of text \(parse_output_bytes\)"),
+        ("'\\u4e2d' * 400_000", r"1000000 bytes of text \(parse_output_bytes\)"),
+        (
+            "Parsed(text='x', title='x', metadata={'a': 'x' * 9_000_000})",
+            "8000000 bytes of metadata",
+        ),
+    ],
+)
 def test_a_parser_that_floods_is_stopped_by_the_output_limit_and_the_next_file_works(
     worker: Worker, flood: str, message: str
 ) -> None:
@@ -242,20 +296,29 @@ def test_an_interrupted_parse_leaves_no_answer_behind_for_the_next(worker: Worke
     assert works(worker)
 
 
-# --- real hostile files ----------------------------------------------------------------------------------------------
+# --- real hostile files
+# ----------------------------------------------------------------------------------------------
 
 FONT = b"/Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>"
 
 
 def pdf(content: bytes, *objects: bytes, resources: bytes = FONT) -> Source:
-    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << %s >> >>" % resources
+    page = (
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << %s >> "
+        b">>" % resources
+    )
     tree = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
     raw, offsets = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", []
-    for number, body in enumerate((b"<< /Type /Catalog /Pages 2 0 R >>", tree, page, content, *objects), 1):
+    for number, body in enumerate(
+        (b"<< /Type /Catalog /Pages 2 0 R >>", tree, page, content, *objects), 1
+    ):
         offsets.append(b"%010d 00000 n \n" % len(raw))
         raw += b"%d 0 obj\n%s\nendobj\n" % (number, body)
     table = b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(offsets) + 1, b"".join(offsets))
-    trailer = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(offsets) + 1, len(raw))
+    trailer = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (
+        len(offsets) + 1,
+        len(raw),
+    )
     return Source(source="/x/file", name="file", raw=raw + table + trailer, file_type="pdf")
 
 
@@ -297,7 +360,8 @@ def test_a_pdf_that_swells_ends_by_the_memory_limit_and_the_next_one_is_read() -
         assert "Hello pages" in worker.parse(harmless_pdf()).text
 
 
-# --- a process that was taken over -----------------------------------------------------------------------------------
+# --- a process that was taken over
+# -----------------------------------------------------------------------------------
 
 
 def head(**changes: object) -> bytes:
@@ -312,29 +376,56 @@ def taken_over() -> Iterator[Worker]:
 
 
 def test_the_hostile_process_of_these_tests_can_give_a_sound_answer(taken_over: Worker) -> None:
-    assert taken_over.parse(told(repr([head(), b"text"]))) == Parsed(text="text", title="t", pages=(0,))
+    assert taken_over.parse(told(repr([head(), b"text"]))) == Parsed(
+        text="text", title="t", pages=(0,)
+    )
 
 
-@pytest.mark.parametrize("answer", [
-    b"\xff" * 8, b"\0\0\0\0\x7f\xff\xff\xff{}", [b"not json", b""], [b"[1]", b""], [b"[" * 100_000, b""],
-    [b"\xff\xfe", b""], [b"{}", b""], [head(title=1), b"x"], [head(kind="pickle"), b"x"], [head(kind=[]), b"x"],
-    [head(pages="x"), b"x"], [head(pages=[2]), b"x"], [head(pages=[1, 0]), b"x"], [head(pages=[-1]), b"x"],
-    [head(pages=[True]), b"x"], [head(pages=[0.5]), b"x"], [head(pages=None), b"x"], [head(metadata=[]), b"x"],
-    [head(metadata="x"), b"x"], [head(), b"\xff"], [head(), b"\xed\xa0\x80"], [head(), b"x" * 1_000_001],
-])
-def test_a_process_that_lies_is_not_believed(taken_over: Worker, answer: bytes | list[bytes]) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff" * 8,
+        b"\0\0\0\0\x7f\xff\xff\xff{}",
+        [b"not json", b""],
+        [b"[1]", b""],
+        [b"[" * 100_000, b""],
+        [b"\xff\xfe", b""],
+        [b"{}", b""],
+        [head(title=1), b"x"],
+        [head(kind="pickle"), b"x"],
+        [head(kind=[]), b"x"],
+        [head(pages="x"), b"x"],
+        [head(pages=[2]), b"x"],
+        [head(pages=[1, 0]), b"x"],
+        [head(pages=[-1]), b"x"],
+        [head(pages=[True]), b"x"],
+        [head(pages=[0.5]), b"x"],
+        [head(pages=None), b"x"],
+        [head(metadata=[]), b"x"],
+        [head(metadata="x"), b"x"],
+        [head(), b"\xff"],
+        [head(), b"\xed\xa0\x80"],
+        [head(), b"x" * 1_000_001],
+    ],
+)
+def test_a_process_that_lies_is_not_believed(
+    taken_over: Worker, answer: bytes | list[bytes]
+) -> None:
     with pytest.raises(ParseFailed, match=r"^file cannot be parsed: its parser answers nonsense"):
         taken_over.parse(told(repr(answer)))
 
 
-def test_an_error_of_an_unknown_kind_is_a_parse_failed_of_bounded_length(taken_over: Worker) -> None:
+def test_an_error_of_an_unknown_kind_is_a_parse_failed_of_bounded_length(
+    taken_over: Worker,
+) -> None:
     answer = [json.dumps({"error": "__class__", "message": "x" * 1_000_000}).encode(), b""]
     with pytest.raises(ParseFailed) as caught:
         taken_over.parse(told(repr(answer)))
     assert len(str(caught.value)) == 2000
 
 
-# --- start and end ---------------------------------------------------------------------------------------------------
+# --- start and end
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('hello')"])
@@ -391,7 +482,9 @@ def parent(script: str) -> subprocess.Popen[str]:
         worker = obedient(replace(CONFIG, parse_timeout=20))
     """
     code = textwrap.dedent(setting) + textwrap.dedent(script)
-    return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 @POSIX

@@ -13,15 +13,21 @@ from tests.support import Letters
 
 @pytest.fixture
 def settings(path: Path) -> list[tuple[str, str]]:
-    """A file with many rows in a table whose rows are ordered by a text, and in one ordered by number."""
+    """A file with many rows in a table whose rows are ordered by a text, and in one ordered by
+    number.
+    """
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("x", source="x")
         with db._file.writing() as sql:
-            sql.executemany("INSERT INTO settings VALUES (?, ?)", ((f"name {n:04}", "value " * 20) for n in range(500)))
-            sql.executemany("INSERT INTO models (name, digest, dimension) VALUES (?, ?, 3)",
-                            ((f"model {n}", "digest " * 20) for n in range(500)))
+            sql.executemany(
+                "INSERT INTO settings VALUES (?, ?)",
+                ((f"name {n:04}", "value " * 20) for n in range(500)),
+            )
+            sql.executemany(
+                "INSERT INTO models (name, digest, dimension) VALUES (?, ?, 3)",
+                ((f"model {n}", "digest " * 20) for n in range(500)),
+            )
             return list(sql.execute("SELECT * FROM settings"))
-
 
 
 def read(path: Path, name: str) -> tuple[set[Row], bool]:
@@ -32,8 +38,12 @@ def read(path: Path, name: str) -> tuple[set[Row], bool]:
 
 def spoil(path: Path, name: str, *leaves: int) -> None:
     sql = apsw.Connection(str(path))
-    pages = [page for (page,) in sql.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path",
-                                             (name,))]
+    pages = [
+        page
+        for (page,) in sql.execute(
+            "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path", (name,)
+        )
+    ]
     sql.close()
     with path.open("rb+") as file:
         for leaf in leaves:
@@ -44,31 +54,39 @@ def spoil(path: Path, name: str, *leaves: int) -> None:
 def test_only_ordinary_tables_are_read(path: Path) -> None:
     names = {each.name for each in tables(VERSION)}
     assert {"documents", "document_chunks", "settings", "models"} <= names
-    assert not [name for name in names if "words" in name or "meaning" in name or name.startswith("sqlite")]
+    assert not [
+        name for name in names if "words" in name or "meaning" in name or name.startswith("sqlite")
+    ]
 
 
 def test_a_sound_table_is_read_whole(path: Path, settings: list[tuple[str, str]]) -> None:
     assert read(path, "settings") == (set(settings), False)
 
 
-def test_rows_on_both_sides_of_damaged_pages_are_read(path: Path, settings: list[tuple[str, str]]) -> None:
+def test_rows_on_both_sides_of_damaged_pages_are_read(
+    path: Path, settings: list[tuple[str, str]]
+) -> None:
     spoil(path, "models", 2, 5)
     found, torn = read(path, "models")
     assert torn and 350 < len(found) < 501
     assert {1, 501} <= {row[0] for row in found}
 
 
-def test_a_table_that_is_ordered_by_text_is_read_from_both_ends(path: Path, settings: list[tuple[str, str]]) -> None:
+def test_a_table_that_is_ordered_by_text_is_read_from_both_ends(
+    path: Path, settings: list[tuple[str, str]]
+) -> None:
     spoil(path, "settings", 3)
     found, torn = read(path, "settings")
     assert torn and 350 < len(found) < len(settings) and found < set(settings)
     assert {settings[0], settings[-1]} <= found
 
 
-def test_text_that_is_none_any_more_is_kept_as_far_as_it_goes(path: Path, settings: list[tuple[str, str]]) -> None:
+def test_text_that_is_none_any_more_is_kept_as_far_as_it_goes(
+    path: Path, settings: list[tuple[str, str]]
+) -> None:
     data = path.read_bytes()
     place = data.index(b"model 77")
-    path.write_bytes(data[:place] + b"m\xffdel" + data[place + 5:])
+    path.write_bytes(data[:place] + b"m\xffdel" + data[place + 5 :])
     found, torn = read(path, "models")
     assert not torn and "m\ufffddel 77" in {row[1] for row in found}
 
@@ -80,9 +98,14 @@ def test_the_damaged_file_is_not_touched(path: Path, settings: list[tuple[str, s
     assert path.read_bytes() == before
 
 
-def test_bytes_that_became_text_are_read_as_bytes(path: Path, settings: list[tuple[str, str]]) -> None:
+def test_bytes_that_became_text_are_read_as_bytes(
+    path: Path, settings: list[tuple[str, str]]
+) -> None:
     data = path.read_bytes()
-    as_blob, as_text = b"\x05\x09\x09\x82\x0c", b"\x05\x09\x09\x82\x0d"  # one bit in the head of the row (1, 1, 128 bytes)
+    as_blob, as_text = (
+        b"\x05\x09\x09\x82\x0c",
+        b"\x05\x09\x09\x82\x0d",
+    )  # one bit in the head of the row (1, 1, 128 bytes)
     assert data.count(as_blob) == 1
     path.write_bytes(data.replace(as_blob, as_text))
     found, _ = read(path, "document_embeddings")

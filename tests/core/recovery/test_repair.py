@@ -9,7 +9,9 @@ from mcpvectordb import Database
 from mcpvectordb.recovery.repair import Mended, mend
 from tests.support import Letters
 
-LONG = "# T\n\n" + "\n\n".join(f"Paragraph {number} says something of its own, at some length." * 8 for number in range(12))
+LONG = "# T\n\n" + "\n\n".join(
+    f"Paragraph {number} says something of its own, at some length." * 8 for number in range(12)
+)
 
 
 def broken(path: Path, *statements: str) -> Mended:
@@ -49,25 +51,40 @@ def test_a_text_with_a_gap_is_closed_and_told(path: Path, position: str) -> None
 
 
 def test_a_text_that_lost_its_end_is_told(path: Path) -> None:
-    mended = broken(path, "DELETE FROM document_chunks WHERE id = (SELECT max(id) FROM document_chunks WHERE owner = 1)")
+    mended = broken(
+        path,
+        "DELETE FROM document_chunks WHERE id = (SELECT max(id) FROM document_chunks WHERE owner = "
+        "1)",
+    )
     assert mended.incomplete == ["long.md"] and LONG.startswith(text(path, "long.md"))
 
 
 def test_a_text_that_lost_its_end_to_another_is_told(path: Path) -> None:
-    mended = broken(path, "UPDATE document_chunks SET owner = 77 "
-                          "WHERE id = (SELECT max(id) FROM document_chunks WHERE owner = 1)")
-    assert mended.incomplete == ["long.md", "salvaged/77"] and LONG.startswith(text(path, "long.md"))
+    mended = broken(
+        path,
+        "UPDATE document_chunks SET owner = 77 WHERE id = (SELECT max(id) FROM document_chunks "
+        "WHERE owner = 1)",
+    )
+    assert mended.incomplete == ["long.md", "salvaged/77"] and LONG.startswith(
+        text(path, "long.md")
+    )
 
 
 @pytest.mark.parametrize("blank", ["*", "\v", "\ufffd"])
 def test_a_change_between_chunks_is_told(path: Path, blank: str) -> None:
-    mended = broken(path, f"UPDATE document_chunks SET tile = substr(tile, 1, length(tile) - 1) || '{blank}' "
-                          "WHERE owner = 1 AND position = 1")
+    mended = broken(
+        path,
+        f"UPDATE document_chunks SET tile = substr(tile, 1, length(tile) - 1) || '{blank}' "
+        "WHERE owner = 1 AND position = 1",
+    )
     assert mended.incomplete == ["long.md"] and blank in text(path, "long.md")
 
 
 def test_offsets_that_make_no_sense_are_made_anew(path: Path) -> None:
-    broken(path, 'UPDATE document_chunks SET start = 99999, "end" = 5, tile_start = 77 WHERE position = 1')
+    broken(
+        path,
+        'UPDATE document_chunks SET start = 99999, "end" = 5, tile_start = 77 WHERE position = 1',
+    )
     assert text(path, "long.md") == LONG
 
 
@@ -76,31 +93,48 @@ def test_a_changed_text_is_told(path: Path) -> None:
     assert mended.incomplete == ["short.md"] and text(path, "short.md") == "Short"
 
 
-@pytest.mark.parametrize(("statement", "lost"), [
-    ("UPDATE documents SET metadata = '{'", "the metadata of 2 rows"),
-    ("UPDATE documents SET metadata = '7'", "the metadata of 2 rows"),
-    ("UPDATE document_chunks SET headings = '[7]' WHERE owner = 2", "the headings of 1 rows"),
-    ("DELETE FROM document_chunks WHERE owner = 2", "the whole text of document short.md"),
-    ("UPDATE vector_embeddings SET embedding = x'00'", "the vector 'v'"),
-    ("UPDATE vector_embeddings SET embedding = x'0000807f0000807f'", "the vector 'v'"),
-    ("DELETE FROM vector_embeddings", "the vector 'v'"),
-    ("INSERT INTO library_notes VALUES ('none', '', 'text')", "1 rows of the table library_notes"),
-])
+@pytest.mark.parametrize(
+    ("statement", "lost"),
+    [
+        ("UPDATE documents SET metadata = '{'", "the metadata of 2 rows"),
+        ("UPDATE documents SET metadata = '7'", "the metadata of 2 rows"),
+        ("UPDATE document_chunks SET headings = '[7]' WHERE owner = 2", "the headings of 1 rows"),
+        ("DELETE FROM document_chunks WHERE owner = 2", "the whole text of document short.md"),
+        ("UPDATE vector_embeddings SET embedding = x'00'", "the vector 'v'"),
+        ("UPDATE vector_embeddings SET embedding = x'0000807f0000807f'", "the vector 'v'"),
+        ("DELETE FROM vector_embeddings", "the vector 'v'"),
+        (
+            "INSERT INTO library_notes VALUES ('none', '', 'text')",
+            "1 rows of the table library_notes",
+        ),
+    ],
+)
 def test_what_cannot_stay_is_told(path: Path, statement: str, lost: str) -> None:
     assert any(lost in each for each in broken(path, statement).lost)
 
 
-@pytest.mark.parametrize("statement", [
-    "UPDATE document_embeddings SET embedding = x'00'", "DELETE FROM document_embeddings", "DELETE FROM models",
-    "UPDATE models SET dimension = 0", "DELETE FROM settings", "UPDATE settings SET value = 'x' WHERE name <> 'model'",
-    """INSERT INTO settings VALUES ('indexed_metadata', '["s|atus"]')""",
-])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE document_embeddings SET embedding = x'00'",
+        "DELETE FROM document_embeddings",
+        "DELETE FROM models",
+        "UPDATE models SET dimension = 0",
+        "DELETE FROM settings",
+        "UPDATE settings SET value = 'x' WHERE name <> 'model'",
+        """INSERT INTO settings VALUES ('indexed_metadata', '["s|atus"]')""",
+    ],
+)
 def test_chunks_without_a_sound_embedding_get_a_new_one(path: Path, statement: str) -> None:
     broken(path, statement)
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("another", source="another")
         db.embed_pending()
-        assert db.stats().pending == 0 and db.documents.search("short", mode="vector").hits and db.check() == []
+        assert (
+            db.stats().pending == 0
+            and db.documents.search("short", mode="vector").hits
+            and db.check() == []
+        )
 
 
 def test_texts_and_vectors_whose_owner_is_gone_get_a_new_one(path: Path) -> None:

@@ -18,14 +18,21 @@ FIXTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("version-*.db"))
 
 @pytest.fixture
 def filled(path: Path) -> dict[str, str]:
-    """A file with documents of many chunks, some deleted, some without embedding, vectors and contexts beside them."""
+    """A file with documents of many chunks, some deleted, some without embedding, vectors and
+    contexts beside them.
+    """
     rng = random.Random(7)
     words = "harbour lamp keeper signal winter bread letter engine coast tide".split()
     lines = [" ".join(rng.choices(words, k=12)) for _ in range(200)]
-    texts = {f"{number}.md": f"# Note {number}\n\n" + "\n\n".join(rng.choices(lines, k=number % 30)) for number in range(90)}
+    texts = {
+        f"{number}.md": f"# Note {number}\n\n" + "\n\n".join(rng.choices(lines, k=number % 30))
+        for number in range(90)
+    }
     with Database(path, embedder=Letters()) as db:
         for source, text in texts.items():
-            db.documents.ingest_text(text, source=source, metadata={"n": source}, embed=len(source) > 4)
+            db.documents.ingest_text(
+                text, source=source, metadata={"n": source}, embed=len(source) > 4
+            )
         for document in db.documents.browse(limit=5):
             db.documents.delete(document.id)
             del texts[document.source]
@@ -37,12 +44,19 @@ def filled(path: Path) -> dict[str, str]:
 def texts_in(path: Path) -> dict[str, str]:
     with Database(path, embedder=Letters()) as db:
         assert db.check() == []
-        return {each.source: db.documents.text(each.id) for each in db.documents.browse(limit=1_000)}
+        return {
+            each.source: db.documents.text(each.id) for each in db.documents.browse(limit=1_000)
+        }
 
 
 def pages_of(path: Path, table: str) -> list[int]:
     sql = apsw.Connection(str(path))
-    pages = [page for (page,) in sql.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,))]
+    pages = [
+        page
+        for (page,) in sql.execute(
+            "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,)
+        )
+    ]
     sql.close()
     return pages
 
@@ -53,20 +67,35 @@ def overwrite(path: Path, page: int, content: bytes = b"\xa5" * PAGE_SIZE) -> No
         file.write(content)
 
 
-def test_everything_is_saved_of_a_sound_file(path: Path, tmp_path: Path, filled: dict[str, str]) -> None:
+def test_everything_is_saved_of_a_sound_file(
+    path: Path, tmp_path: Path, filled: dict[str, str]
+) -> None:
     before = path.read_bytes()
     done = salvage(path, tmp_path / "out.db", embedder=Letters())
     assert path.read_bytes() == before and texts_in(tmp_path / "out.db") == filled
-    assert done.incomplete == done.lost == () and done.rows["documents"] == len(filled) and done.rows["vectors"] == 30
+    assert (
+        done.incomplete == done.lost == ()
+        and done.rows["documents"] == len(filled)
+        and done.rows["vectors"] == 30
+    )
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out.db", "test.db"]
-    with Database(path, embedder=Letters()) as one, Database(tmp_path / "out.db", embedder=Letters()) as other:
-        assert [one.stats().chunks, one.stats().pending] == [other.stats().chunks, other.stats().pending]
-        assert [(hit.item, hit.score) for hit in one.documents.search("harbour tide", limit=20)] == [
-            (hit.item, hit.score) for hit in other.documents.search("harbour tide", limit=20)]
+    with (
+        Database(path, embedder=Letters()) as one,
+        Database(tmp_path / "out.db", embedder=Letters()) as other,
+    ):
+        assert [one.stats().chunks, one.stats().pending] == [
+            other.stats().chunks,
+            other.stats().pending,
+        ]
+        assert [
+            (hit.item, hit.score) for hit in one.documents.search("harbour tide", limit=20)
+        ] == [(hit.item, hit.score) for hit in other.documents.search("harbour tide", limit=20)]
         assert one.vectors.get("v3") == other.vectors.get("v3")
 
 
-def test_a_damaged_page_costs_what_was_on_it_and_no_more(path: Path, tmp_path: Path, filled: dict[str, str]) -> None:
+def test_a_damaged_page_costs_what_was_on_it_and_no_more(
+    path: Path, tmp_path: Path, filled: dict[str, str]
+) -> None:
     pages = pages_of(path, "document_chunks")
     overwrite(path, pages[len(pages) // 2])
     with Database(path, embedder=Letters()) as db:
@@ -78,32 +107,48 @@ def test_a_damaged_page_costs_what_was_on_it_and_no_more(path: Path, tmp_path: P
     lost = [source for source in filled if source not in found]
     changed = [source for source in found if found[source] != filled[source]]
     assert 0 < len(lost) + len(changed) < len(filled) / 2
-    assert set(changed) <= set(done.incomplete) and all(f"the whole text of document {source}" in done.lost for source in lost)
+    assert set(changed) <= set(done.incomplete) and all(
+        f"the whole text of document {source}" in done.lost for source in lost
+    )
     assert all(line in filled[source] for source in changed for line in found[source].splitlines())
 
 
-def test_what_is_not_sure_to_be_whole_is_read_again_from_its_source(path: Path, tmp_path: Path, filled: dict[str, str]) -> None:
+def test_what_is_not_sure_to_be_whole_is_read_again_from_its_source(
+    path: Path, tmp_path: Path, filled: dict[str, str]
+) -> None:
     overwrite(path, pages_of(path, "document_chunks")[2])
     done = salvage(path, tmp_path / "out.db", embedder=Letters())
     with Database(tmp_path / "out.db", embedder=Letters()) as db:
-        assert {db.documents.ingest_text(filled[source], source=source).status for source in done.incomplete} == {"replaced"}
-        whole = next(source for source in filled if db.documents.browse(where={"source": source})
-                     and source not in done.incomplete)
+        assert {
+            db.documents.ingest_text(filled[source], source=source).status
+            for source in done.incomplete
+        } == {"replaced"}
+        whole = next(
+            source
+            for source in filled
+            if db.documents.browse(where={"source": source}) and source not in done.incomplete
+        )
         assert db.documents.ingest_text(filled[whole], source=whole).status == "skipped"
         assert db.check() == []
 
 
-def test_texts_whose_document_is_gone_are_kept_under_a_number(path: Path, tmp_path: Path, filled: dict[str, str]) -> None:
+def test_texts_whose_document_is_gone_are_kept_under_a_number(
+    path: Path, tmp_path: Path, filled: dict[str, str]
+) -> None:
     for page in pages_of(path, "documents"):
         overwrite(path, page)
     done = salvage(path, tmp_path / "out.db", embedder=Letters())
     found = texts_in(tmp_path / "out.db")
     assert sorted(found.values()) == sorted(filled.values())
-    assert all(source.startswith("salvaged/") for source in found) and set(done.incomplete) == set(found)
+    assert all(source.startswith("salvaged/") for source in found) and set(done.incomplete) == set(
+        found
+    )
 
 
 @pytest.mark.parametrize("spoil", [bytes(PAGE_SIZE), b"\xa5" * PAGE_SIZE], ids=["zeros", "noise"])
-def test_a_lost_first_page_costs_nothing(path: Path, tmp_path: Path, filled: dict[str, str], spoil: bytes) -> None:
+def test_a_lost_first_page_costs_nothing(
+    path: Path, tmp_path: Path, filled: dict[str, str], spoil: bytes
+) -> None:
     overwrite(path, 1, spoil)
     with pytest.raises(NotOurFile):
         Database(path)
@@ -111,8 +156,9 @@ def test_a_lost_first_page_costs_nothing(path: Path, tmp_path: Path, filled: dic
     assert texts_in(tmp_path / "out.db") == filled
 
 
-def test_lost_tables_of_contents_cost_nothing_in_a_new_or_compacted_file(path: Path, tmp_path: Path,
-                                                                        filled: dict[str, str]) -> None:
+def test_lost_tables_of_contents_cost_nothing_in_a_new_or_compacted_file(
+    path: Path, tmp_path: Path, filled: dict[str, str]
+) -> None:
     with Database(path, embedder=Letters()) as db:
         db.copy_to(tmp_path / "copy.db")
     for name in ("test.db", "copy.db"):
@@ -122,7 +168,9 @@ def test_lost_tables_of_contents_cost_nothing_in_a_new_or_compacted_file(path: P
         assert texts_in(tmp_path / f"{name}.out") == filled
 
 
-def test_a_file_that_was_cut_off_keeps_what_lies_before_the_cut(path: Path, tmp_path: Path, filled: dict[str, str]) -> None:
+def test_a_file_that_was_cut_off_keeps_what_lies_before_the_cut(
+    path: Path, tmp_path: Path, filled: dict[str, str]
+) -> None:
     size = path.stat().st_size
     with path.open("rb+") as file:
         file.truncate(size * 9 // 10)
@@ -139,14 +187,17 @@ def test_nothing_deleted_comes_back(path: Path, tmp_path: Path, filled: dict[str
 
 
 def test_a_log_beside_the_file_is_read_too(path: Path, tmp_path: Path) -> None:
-    done = python("""
+    done = python(
+        """
 import os, sys
 from mcpvectordb import Database
 from tests.support import Letters
 db = Database(sys.argv[1], embedder=Letters())
 for number in range(20): db.documents.ingest_text(f"text {number}", source=str(number))
 os._exit(0)
-""", str(path))
+""",
+        str(path),
+    )
     assert done.returncode == 0, done.stderr
     overwrite(path, 1, bytes(100))
     salvage(path, tmp_path / "out.db", embedder=Letters())
@@ -154,9 +205,13 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
-def test_a_file_of_an_old_format_is_saved_into_one_of_the_new(fixture: Path, path: Path, tmp_path: Path) -> None:
+def test_a_file_of_an_old_format_is_saved_into_one_of_the_new(
+    fixture: Path, path: Path, tmp_path: Path
+) -> None:
     shutil.copy(fixture, path)
-    overwrite(path, 1, path.read_bytes()[:16] + bytes(44))  # everything that the header says before the format
+    overwrite(
+        path, 1, path.read_bytes()[:16] + bytes(44)
+    )  # everything that the header says before the format
     salvage(path, tmp_path / "out.db", embedder=Letters())
     assert texts_in(tmp_path / "out.db")["boats.md"].endswith("Sails catch the wind.\n")
 
@@ -171,14 +226,22 @@ def test_what_cannot_be_salvaged_is_told(path: Path, tmp_path: Path) -> None:
         salvage(path, path)
     with pytest.raises(Unwritable, match="does not exist"):
         salvage(path, tmp_path / "no" / "out.db")
-    assert path.read_text() == "precious" and [each.name for each in tmp_path.iterdir()] == ["test.db"]
+    assert path.read_text() == "precious" and [each.name for each in tmp_path.iterdir()] == [
+        "test.db"
+    ]
 
 
-def test_the_command_says_what_was_saved(path: Path, tmp_path: Path, filled: dict[str, str]) -> None:
+def test_the_command_says_what_was_saved(
+    path: Path, tmp_path: Path, filled: dict[str, str]
+) -> None:
     overwrite(path, pages_of(path, "document_chunks")[1])
     run = "import sys; sys.argv[0] = 'mcpvectordb'; from mcpvectordb.cli.main import main; main()"
     done = python(run, "salvage", str(path), str(tmp_path / "out.db"))
-    assert done.returncode == 0 and "saved into" in done.stdout and "not sure to be whole" in done.stdout, done.stderr
+    assert (
+        done.returncode == 0
+        and "saved into" in done.stdout
+        and "not sure to be whole" in done.stdout
+    ), done.stderr
     done = python(run, "salvage", str(path), str(tmp_path / "json.db"), "--json")
     assert json.loads(done.stdout)["rows"]["vectors"] == 30
     done = python(run, "salvage", str(path), str(tmp_path / "json.db"))

@@ -14,8 +14,12 @@ FILLER = "Ordinary remarks about common things and other matters."
 
 @pytest.fixture
 def filled(db: Database) -> Database:
-    db.documents.ingest_text("Rotate keys: the certificate authority signs a certificate for them.", source="keys.md")
-    db.documents.ingest_text("The certificate expires, renew the certificate; ordinary remarks.", source="renew.md")
+    db.documents.ingest_text(
+        "Rotate keys: the certificate authority signs a certificate for them.", source="keys.md"
+    )
+    db.documents.ingest_text(
+        "The certificate expires, renew the certificate; ordinary remarks.", source="renew.md"
+    )
     for number in range(10):
         db.documents.ingest_text(f"{FILLER} Number {number}.", source=f"{number}.md")
     return db
@@ -24,9 +28,14 @@ def filled(db: Database) -> Database:
 def learn(db: Database, query: str, *sources: str) -> Learned:
     learning = db.documents._searching._learning
     with db._file.reading() as sql:
-        chunks = [id for (id,) in sql.execute(
-            "SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner "
-            "WHERE d.source IN (SELECT value FROM json_each(?))", (json.dumps(sources),))]
+        chunks = [
+            id
+            for (id,) in sql.execute(
+                "SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner "
+                "WHERE d.source IN (SELECT value FROM json_each(?))",
+                (json.dumps(sources),),
+            )
+        ]
         return learning.learn(sql, words.parse(query), db._encoder.meant(query), chunks)
 
 
@@ -40,7 +49,10 @@ def test_words_that_are_frequent_here_and_rare_elsewhere_are_learned(filled: Dat
 
 def test_phrases_and_exclusions_bind_what_is_learned_too(filled: Database) -> None:
     learned = learn(filled, '"rotate keys" -renew', "keys.md")
-    assert learned.query.match.startswith('("rotate keys") AND (') and '"certificate"' in learned.query.match
+    assert (
+        learned.query.match.startswith('("rotate keys") AND (')
+        and '"certificate"' in learned.query.match
+    )
     assert learned.query.excluded == '"renew"'
 
 
@@ -50,9 +62,14 @@ def test_the_direction_is_the_mean_of_the_passages(filled: Database) -> None:
     learned = learn(filled, "rotate keys", "keys.md", "renew.md")
     assert isinstance(learned.meant, Meant)
     with filled._file.reading() as sql:
-        vectors = [np.frombuffer(each, np.float32) for (each,) in sql.execute(
-            "SELECT e.embedding FROM document_embeddings e JOIN document_chunks c ON c.id = e.chunk JOIN documents d "
-            "ON d.key = c.owner WHERE d.source IN ('keys.md', 'renew.md')")]
+        vectors = [
+            np.frombuffer(each, np.float32)
+            for (each,) in sql.execute(
+                "SELECT e.embedding FROM document_embeddings e JOIN document_chunks c ON c.id = "
+                "e.chunk JOIN documents d ON d.key = c.owner WHERE d.source IN ('keys.md', "
+                "'renew.md')"
+            )
+        ]
     assert np.allclose(np.frombuffer(learned.meant.embedding, np.float32), np.mean(vectors, axis=0))
 
 

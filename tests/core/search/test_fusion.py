@@ -13,7 +13,9 @@ def order(leg: dict[int, float]) -> list[int]:
     return sorted(leg, key=lambda id: (-leg[id], id))
 
 
-def fuse(legs: list[dict[int, float]], weights: list[float], depth: int = 10) -> list[tuple[int, float]]:
+def fuse(
+    legs: list[dict[int, float]], weights: list[float], depth: int = 10
+) -> list[tuple[int, float]]:
     return fusion.fuse(legs, weights, fusion.tiers([order(leg) for leg in legs], depth))
 
 
@@ -25,7 +27,9 @@ def test_one_list_alone_keeps_its_order(leg: dict[int, float]) -> None:
 
 
 @given(first=scores, second=scores, weight=st.floats(0.1, 0.9))
-def test_the_order_of_the_lists_does_not_matter(first: dict[int, float], second: dict[int, float], weight: float) -> None:
+def test_the_order_of_the_lists_does_not_matter(
+    first: dict[int, float], second: dict[int, float], weight: float
+) -> None:
     one = fuse([first, second], [weight, 1 - weight])
     other = fuse([second, first], [1 - weight, weight])
     assert {id for id, _ in one} == {id for id, _ in other} == first.keys() | second.keys()
@@ -34,19 +38,23 @@ def test_the_order_of_the_lists_does_not_matter(first: dict[int, float], second:
 
 
 @given(first=scores, second=scores)
-def test_scores_are_between_0_and_1_and_never_rise(first: dict[int, float], second: dict[int, float]) -> None:
+def test_scores_are_between_0_and_1_and_never_rise(
+    first: dict[int, float], second: dict[int, float]
+) -> None:
     values = [score for _, score in fuse([first, second], [0.4, 0.6])]
     assert all(0 <= value <= 1 for value in values)
     assert values == sorted(values, reverse=True)
 
 
 @given(first=scores, second=scores, depth=st.integers(1, 10))
-def test_a_longer_list_begins_with_the_shorter_one(first: dict[int, float], second: dict[int, float], depth: int) -> None:
+def test_a_longer_list_begins_with_the_shorter_one(
+    first: dict[int, float], second: dict[int, float], depth: int
+) -> None:
     rankings = [order(first), order(second)]
     short = fusion.tiers([each[:depth] for each in rankings], depth)
-    long = fusion.tiers([each[:2 * depth] for each in rankings], depth)
+    long = fusion.tiers([each[: 2 * depth] for each in rankings], depth)
     few = fusion.fuse([first, second], [0.5, 0.5], short)
-    assert fusion.fuse([first, second], [0.5, 0.5], long)[:len(few)] == few
+    assert fusion.fuse([first, second], [0.5, 0.5], long)[: len(few)] == few
 
 
 def test_an_item_that_both_legs_like_beats_the_favourites_of_one() -> None:
@@ -60,7 +68,15 @@ def test_an_item_that_a_leg_cannot_judge_is_judged_by_the_other() -> None:
 
 
 def test_whole_tiers_are_asked_for() -> None:
-    assert [fusion.tier_depth(wanted) for wanted in (0, 1, 100, 101, 200, 201, 1000)] == [100, 100, 100, 200, 200, 400, 1600]
+    assert [fusion.tier_depth(wanted) for wanted in (0, 1, 100, 101, 200, 201, 1000)] == [
+        100,
+        100,
+        100,
+        200,
+        200,
+        400,
+        1600,
+    ]
 
 
 def test_saturated_bm25_keeps_order_and_stays_below_1() -> None:
@@ -76,7 +92,9 @@ def test_rrf_is_the_sum_of_reciprocal_ranks(lists: list[list[int]], k: int) -> N
     fused = fusion.rrf(lists, k)
     assert {id for id, _ in fused} == {id for each in lists for id in each}
     for id, score in fused:
-        assert abs(score - sum(1 / (k + each.index(id) + 1) for each in lists if id in each)) < 1e-12
+        assert (
+            abs(score - sum(1 / (k + each.index(id) + 1) for each in lists if id in each)) < 1e-12
+        )
     assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
 
 
@@ -94,7 +112,11 @@ def test_rrf_lets_what_two_lists_agree_on_win_and_weighs_lists() -> None:
 def test_being_first_anywhere_earns_a_bonus_and_second_and_third_a_smaller_one() -> None:
     fused = [(1, 0.04), (2, 0.03), (3, 0.02), (4, 0.01)]
     assert fusion.rewarded(fused, [[4, 3], [2, 9, 3]]) == [
-        (2, pytest.approx(0.08)), (4, pytest.approx(0.06)), (1, 0.04), (3, pytest.approx(0.04))]
+        (2, pytest.approx(0.08)),
+        (4, pytest.approx(0.06)),
+        (1, 0.04),
+        (3, pytest.approx(0.04)),
+    ]
     assert fusion.rewarded(fused, [[4, 1], [1, 4]])[0] == (1, pytest.approx(0.09))
 
 
@@ -110,14 +132,18 @@ def test_high_ranks_are_trusted_more_than_the_reranker() -> None:
 
 def test_a_blend_counts_scores_and_reranker_alike_on_the_scale_of_the_scores() -> None:
     assert fusion.blended([0.9, 0.8, 0.5], [0.1, 0.9, 0.2]) == [
-        (1, pytest.approx(0.5 + 0.4 * (0.75 + 1) / 2)), (0, pytest.approx(0.5 + 0.4 * 0.5)),
-        (2, pytest.approx(0.5 + 0.4 * 0.125 / 2))]
+        (1, pytest.approx(0.5 + 0.4 * (0.75 + 1) / 2)),
+        (0, pytest.approx(0.5 + 0.4 * 0.5)),
+        (2, pytest.approx(0.5 + 0.4 * 0.125 / 2)),
+    ]
     assert fusion.blended([], []) == []
     assert fusion.blended([0.7, 0.7], [0.1, 0.9]) == [(1, 0.7), (0, 0.7)]
 
 
 @given(scores=st.lists(st.floats(0, 1), max_size=8), data=st.data())
-def test_blends_never_rise_and_stay_between_the_scores(scores: list[float], data: st.DataObject) -> None:
+def test_blends_never_rise_and_stay_between_the_scores(
+    scores: list[float], data: st.DataObject
+) -> None:
     figures = data.draw(st.lists(st.floats(0, 1), min_size=len(scores), max_size=len(scores)))
     blended = fusion.blended(scores, figures)
     assert sorted(place for place, _ in blended) == list(range(len(scores)))
@@ -125,7 +151,9 @@ def test_blends_never_rise_and_stay_between_the_scores(scores: list[float], data
     assert values == sorted(values, reverse=True)
     assert all(min(scores) - 1e-9 <= value <= max(scores) + 1e-9 for value in values)
     positioned = [score for _, score in fusion.positioned(figures)]
-    assert positioned == sorted(positioned, reverse=True) and all(0 <= score <= 1 for score in positioned)
+    assert positioned == sorted(positioned, reverse=True) and all(
+        0 <= score <= 1 for score in positioned
+    )
 
 
 @given(log_odds=st.floats(-1e4, 1e4))

@@ -13,29 +13,61 @@ from mcpvectordb.text import boolean
 from mcpvectordb.text import query as words
 from mcpvectordb.text.query import Term
 
-WORDS = ["run", "running", "runs", "café", "CAFE", "a", "b", "x-y", "what's", "naïve", "Ölung", "e\u0301tude", "_x_", "3.14"]
+WORDS = [
+    "run",
+    "running",
+    "runs",
+    "café",
+    "CAFE",
+    "a",
+    "b",
+    "x-y",
+    "what's",
+    "naïve",
+    "Ölung",
+    "e\u0301tude",
+    "_x_",
+    "3.14",
+]
 texts = st.lists(st.sampled_from([*WORDS, "\n", ", ", "—"]), max_size=30).map(" ".join)
 terms = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
 
 
 def marked(text: str, *asked: str | Term, stemmed: bool = True) -> str:
-    return highlight(text, [Term(each) if isinstance(each, str) else each for each in asked], stemmed=stemmed,
-                     before="[", after="]")
+    return highlight(
+        text,
+        [Term(each) if isinstance(each, str) else each for each in asked],
+        stemmed=stemmed,
+        before="[",
+        after="]",
+    )
 
 
-@given(text=texts, asked=st.lists(terms, min_size=1, max_size=3), stemmed=st.booleans(), prefix=st.booleans())
-def test_the_marks_are_where_fts5_finds_the_terms(text: str, asked: list[str], stemmed: bool, prefix: bool) -> None:
+@given(
+    text=texts,
+    asked=st.lists(terms, min_size=1, max_size=3),
+    stemmed=st.booleans(),
+    prefix=st.booleans(),
+)
+def test_the_marks_are_where_fts5_finds_the_terms(
+    text: str, asked: list[str], stemmed: bool, prefix: bool
+) -> None:
     connection = apsw.Connection(":memory:")
     tokenizer = "porter " * stemmed + highlighting.TOKENIZER
     connection.execute(f"CREATE VIRTUAL TABLE t USING fts5(text, tokenize='{tokenizer}')")
     connection.execute("INSERT INTO t (text) VALUES (?)", (text,))
     wanted = [Term(each, prefix=prefix) for each in asked]
     expression = " OR ".join(term.expression for term in wanted)
-    rows = connection.execute("SELECT highlight(t, 0, '[', ']') FROM t WHERE t MATCH ?", (expression,)).fetchall()
+    rows = connection.execute(
+        "SELECT highlight(t, 0, '[', ']') FROM t WHERE t MATCH ?", (expression,)
+    ).fetchall()
     assert marked(text, *wanted, stemmed=stemmed) == (rows[0][0] if rows else text)
 
 
-@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="[]"), max_size=80), query=texts)
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="[]"), max_size=80),
+    query=texts,
+)
 def test_without_its_marks_the_text_is_what_it_was(text: str, query: str) -> None:
     found = [term for reading in words.match(query + text[:10]).readings for term in reading.terms]
     assert marked(text, *found).replace("[", "").replace("]", "") == text
@@ -53,14 +85,23 @@ def test_a_phrase_is_one_mark_and_overlapping_ones_become_one() -> None:
 
 
 def test_beginnings_of_words_mark_the_whole_word() -> None:
-    assert marked("authentication by author", Term("auth", prefix=True), stemmed=False) == "[authentication] by [author]"
+    assert (
+        marked("authentication by author", Term("auth", prefix=True), stemmed=False)
+        == "[authentication] by [author]"
+    )
 
 
-@pytest.mark.parametrize(("text", "asked", "expected"), [
-    ("数据库很快", "数据库", "[数据库]很快"), ("数据库很快", "库很", "数据[库很]快"), ("那只黑猫", "猫", "那只黑[猫]"),
-    ("use 数据库 now", "now", "use 数据库 [now]"), ("カメラ・レンズ", "レンズ", "カメラ・[レンズ]"),
-    ("猫猫猫", "猫", "[猫猫猫]"),
-])
+@pytest.mark.parametrize(
+    ("text", "asked", "expected"),
+    [
+        ("数据库很快", "数据库", "[数据库]很快"),
+        ("数据库很快", "库很", "数据[库很]快"),
+        ("那只黑猫", "猫", "那只黑[猫]"),
+        ("use 数据库 now", "now", "use 数据库 [now]"),
+        ("カメラ・レンズ", "レンズ", "カメラ・[レンズ]"),
+        ("猫猫猫", "猫", "[猫猫猫]"),
+    ],
+)
 def test_cjk_is_marked_where_it_was_found(text: str, asked: str, expected: str) -> None:
     assert marked(text, asked) == expected
 
@@ -71,12 +112,17 @@ def test_parts_of_identifiers_are_marked_inside_them() -> None:
     assert marked("call parseHTMLDocument(x)", "parseHTMLDocument") == "call [parseHTMLDocument](x)"
 
 
-def test_a_phrase_is_found_across_the_windows_of_a_long_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_phrase_is_found_across_the_windows_of_a_long_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = "one two three four five " * 3
     whole = marked(text, "two three four", "five one")
     monkeypatch.setattr(highlighting, "WINDOW", 1)
-    assert marked(text, "two three four", "five one") == whole == (
-        "one [two three four] [five one] [two three four] [five one] [two three four] five ")
+    assert (
+        marked(text, "two three four", "five one")
+        == whole
+        == ("one [two three four] [five one] [two three four] [five one] [two three four] five ")
+    )
 
 
 def test_what_a_boolean_query_leaves_out_is_not_marked() -> None:

@@ -27,7 +27,12 @@ cosines = st.floats(-1.01, 1.01)
 figures = st.floats(0, 1e6)
 chances = st.floats(0, 1)
 everything = st.builds(
-    Scores, text=st.none() | figures, vector=st.none() | cosines, rerank=st.none() | chances, reach=st.none() | figures)
+    Scores,
+    text=st.none() | figures,
+    vector=st.none() | cosines,
+    rerank=st.none() | chances,
+    reach=st.none() | figures,
+)
 judges = st.builds(Judge, st.sampled_from([*BY_BOTH, "another", ""]), st.booleans(), st.booleans())
 known = st.sampled_from([Judge(model) for model in BY_BOTH])
 
@@ -42,30 +47,42 @@ def test_a_relevance_is_a_chance_or_unknown(judge: Judge, scores: Scores) -> Non
 
 
 @given(known, figures, figures, cosines, cosines)
-def test_who_is_nearer_is_never_less_relevant(judge: Judge, text: float, reach: float, one: float, other: float) -> None:
-    far, near = (judge.relevance(Scores(text=text, reach=reach, vector=each)) for each in sorted((one, other)))
+def test_who_is_nearer_is_never_less_relevant(
+    judge: Judge, text: float, reach: float, one: float, other: float
+) -> None:
+    far, near = (
+        judge.relevance(Scores(text=text, reach=reach, vector=each))
+        for each in sorted((one, other))
+    )
     assert far <= near
     far, near = (judge.relevance(Scores(vector=each)) for each in sorted((one, other)))
     assert far <= near
 
 
 @given(known, cosines, figures, figures, figures)
-def test_who_has_more_of_the_words_is_never_less_relevant(judge: Judge, cosine: float, reach: float, one: float,
-                                                          other: float) -> None:
+def test_who_has_more_of_the_words_is_never_less_relevant(
+    judge: Judge, cosine: float, reach: float, one: float, other: float
+) -> None:
     for scores in (Scores(reach=reach, vector=cosine), Scores(reach=reach)):
         fewer, more = (judge.relevance(replace(scores, text=each)) for each in sorted((one, other)))
         assert fewer <= more
 
 
 @given(known, cosines, figures, figures, figures)
-def test_the_more_a_query_asks_for_the_less_the_same_words_are(judge: Judge, cosine: float, text: float, one: float,
-                                                               other: float) -> None:
-    little, much = (judge.relevance(Scores(text=text, reach=each, vector=cosine)) for each in sorted((one, other)))
+def test_the_more_a_query_asks_for_the_less_the_same_words_are(
+    judge: Judge, cosine: float, text: float, one: float, other: float
+) -> None:
+    little, much = (
+        judge.relevance(Scores(text=text, reach=each, vector=cosine))
+        for each in sorted((one, other))
+    )
     assert much <= little
 
 
 @given(judges.filter(lambda judge: not judge.foreign), everything, chances, chances)
-def test_who_reads_better_is_never_less_relevant(judge: Judge, scores: Scores, one: float, other: float) -> None:
+def test_who_reads_better_is_never_less_relevant(
+    judge: Judge, scores: Scores, one: float, other: float
+) -> None:
     worse, better = (judge.relevance(replace(scores, rerank=each)) for each in sorted((one, other)))
     assert worse <= better
 
@@ -76,19 +93,33 @@ def test_evidence_makes_a_difference() -> None:
     assert judge.relevance(poor) < WEAK < 0.5 < judge.relevance(good)
     assert judge.relevance(replace(poor, text=20.0)) > 2 * judge.relevance(poor)
     assert judge.relevance(replace(good, vector=0.1)) < judge.relevance(good) / 2
-    assert judge.relevance(replace(poor, rerank=0.99)) > 0.4 > WEAK > judge.relevance(replace(good, rerank=0.0001))
+    assert (
+        judge.relevance(replace(poor, rerank=0.99))
+        > 0.4
+        > WEAK
+        > judge.relevance(replace(good, rerank=0.0001))
+    )
 
 
 def test_a_chunk_with_every_word_once_has_two_thirds_of_what_can_be_had() -> None:
     assert coverage(Scores(text=12.0, reach=12.0)) == pytest.approx(2 / 3)
-    assert coverage(Scores(text=0.0, reach=0.0)) == coverage(Scores(text=0.0, reach=5.0)) == coverage(Scores()) == 0
-    assert coverage(Scores(text=2e-6, reach=2e-6)) == pytest.approx(2 / 3)  # words that most chunks have
+    assert (
+        coverage(Scores(text=0.0, reach=0.0))
+        == coverage(Scores(text=0.0, reach=5.0))
+        == coverage(Scores())
+        == 0
+    )
+    assert coverage(Scores(text=2e-6, reach=2e-6)) == pytest.approx(
+        2 / 3
+    )  # words that most chunks have
 
 
 # What is not known
 
 
-def test_the_models_of_the_packages_are_calibrated_and_all_calibrated_ones_are_in_the_catalogue() -> None:
+def test_the_models_of_the_packages_are_calibrated_and_all_calibrated_ones_are_in_the_catalogue() -> (
+    None
+):
     assert set(DEFAULT) <= set(BY_BOTH) == set(BY_MEANING) <= set(CATALOGUE)
 
 
@@ -104,8 +135,12 @@ def test_nothing_is_guessed_for_a_model_that_was_not_calibrated() -> None:
     for judge in (Judge(), Judge("another")):
         assert judge.relevance(scores) is None
         assert judge.relevance(replace(scores, text=None)) is None
-        assert judge.relevance(replace(scores, vector=None)) == Judge(MODEL).relevance(replace(scores, vector=None))
-        assert judge.relevance(replace(scores, rerank=0.9)) == Judge(MODEL).relevance(replace(scores, rerank=0.9))
+        assert judge.relevance(replace(scores, vector=None)) == Judge(MODEL).relevance(
+            replace(scores, vector=None)
+        )
+        assert judge.relevance(replace(scores, rerank=0.9)) == Judge(MODEL).relevance(
+            replace(scores, rerank=0.9)
+        )
     assert "this model" in Judge().reason and "this model" not in Judge(MODEL).reason
 
 
@@ -118,7 +153,9 @@ def test_nothing_is_guessed_for_letters_in_which_nothing_was_judged() -> None:
 def test_of_a_code_only_its_words_tell() -> None:
     judge = Judge(MODEL, exact=True)
     assert judge.relevance(Scores(text=0.0, reach=8.0, vector=0.99)) < WEAK
-    assert judge.relevance(Scores(text=8.0, reach=8.0, vector=0.0)) == judge.relevance(Scores(text=8.0, reach=8.0))
+    assert judge.relevance(Scores(text=8.0, reach=8.0, vector=0.0)) == judge.relevance(
+        Scores(text=8.0, reach=8.0)
+    )
     assert judge.relevance(Scores(vector=0.99)) is None
 
 
@@ -130,21 +167,57 @@ def test_words_that_were_weighed_otherwise_are_no_evidence() -> None:
 # Sentences
 
 
-@pytest.mark.parametrize(("found", "least", "sentence"), [
-    ([0.04, 0.01], 0, "Nothing relevant was found: the best of these results has a chance of about 4 % of being relevant."),
-    ([0.001], 0, "Nothing relevant was found: the best of these results has a chance of less than 1 % of being relevant."),
-    ([0.04, 0.01], 0.02, "Nothing relevant was found: the best of these results has a chance of about 4 % of being relevant."),
-    ([0.04, 0.01], 0.3, "Nothing relevant was found: the best result has a chance of about 4 % of being relevant."),
-    ([0.2, 0.01], 0.3, "Nothing relevant enough was found: the best result has a chance of about 20 % of being relevant, "
-                       "and 30 % was asked for."),
-    ([0.01, 0.3], 0.3, ""), ([WEAK], 0, ""), ([], 0, ""), ([], 0.5, ""), ([None, 0.01], 0, ""), ([None], 0.5, ""),
-])
-def test_a_sentence_says_when_nothing_relevant_was_found(found: list[float | None], least: float, sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("found", "least", "sentence"),
+    [
+        (
+            [0.04, 0.01],
+            0,
+            "Nothing relevant was found: the best of these results has a chance of about 4 % of "
+            "being relevant.",
+        ),
+        (
+            [0.001],
+            0,
+            "Nothing relevant was found: the best of these results has a chance of less than 1 % "
+            "of being relevant.",
+        ),
+        (
+            [0.04, 0.01],
+            0.02,
+            "Nothing relevant was found: the best of these results has a chance of about 4 % of "
+            "being relevant.",
+        ),
+        (
+            [0.04, 0.01],
+            0.3,
+            "Nothing relevant was found: the best result has a chance of about 4 % of being "
+            "relevant.",
+        ),
+        (
+            [0.2, 0.01],
+            0.3,
+            "Nothing relevant enough was found: the best result has a chance of about 20 % of "
+            "being relevant, and 30 % was asked for.",
+        ),
+        ([0.01, 0.3], 0.3, ""),
+        ([WEAK], 0, ""),
+        ([], 0, ""),
+        ([], 0.5, ""),
+        ([None, 0.01], 0, ""),
+        ([None], 0.5, ""),
+    ],
+)
+def test_a_sentence_says_when_nothing_relevant_was_found(
+    found: list[float | None], least: float, sentence: str
+) -> None:
     assert verdict(found, least) == sentence
 
 
 @given(st.lists(chances, min_size=1), chances)
-def test_there_is_a_sentence_exactly_when_all_are_weak_or_none_is_left(found: list[float], least: float) -> None:
+def test_there_is_a_sentence_exactly_when_all_are_weak_or_none_is_left(
+    found: list[float], least: float
+) -> None:
     assert bool(verdict(found, least)) == (max(found) < max(WEAK, least))
 
 

@@ -16,8 +16,10 @@ from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.file import File
 
 QUERY = "How many people live in Berlin?"
-PASSAGES = ["Berlin is well known for its museums and its parks.",
-            "Berlin had a population of 3,520,031 registered inhabitants in 2016."]
+PASSAGES = [
+    "Berlin is well known for its museums and its parks.",
+    "Berlin had a population of 3,520,031 registered inhabitants in 2016.",
+]
 
 
 @pytest.fixture
@@ -48,34 +50,49 @@ def test_scores_come_in_the_order_of_the_passages(reranking: Reranking) -> None:
     assert 0 <= low < 0.1 < 0.9 < high <= 1
 
 
-def test_the_model_is_loaded_when_asked_and_only_once(reranking: Reranking, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_is_loaded_when_asked_and_only_once(
+    reranking: Reranking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded: list[Reranker] = []
     real = Reranker._load_graph
     monkeypatch.setattr(Reranker, "_load_graph", lambda self: loaded.append(self) or real(self))
     assert not loaded
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda number: reranking.scores(QUERY, [f"{PASSAGES[1]} {number}"]), range(4)))
+        found = list(
+            pool.map(lambda number: reranking.scores(QUERY, [f"{PASSAGES[1]} {number}"]), range(4))
+        )
     assert len(loaded) == 1
     assert all(isinstance(scores, list) for scores in found)
 
 
 def test_what_was_said_once_is_known_where_the_model_is_not(
-        reranking: Reranking, path: Path, request: pytest.FixtureRequest) -> None:
+    reranking: Reranking, path: Path, request: pytest.FixtureRequest
+) -> None:
     first = reranking.scores(QUERY, PASSAGES)
     request.getfixturevalue("without_quality")
     again = Reranking(Config(models_dir=str(path.parent)), Cache(File(path)))
     assert again.scores(QUERY, PASSAGES[::-1]) == first[::-1]
-    assert "pip install" in again.scores(QUERY, [*PASSAGES, "Another passage about Berlin that is not known."])
+    assert "pip install" in again.scores(
+        QUERY, [*PASSAGES, "Another passage about Berlin that is not known."]
+    )
 
 
 def test_without_the_extra_the_reason_is_how_to_get_it(path: Path, without_quality: None) -> None:
-    reason = Reranking(Config(models_dir=str(path.parent)), Cache(File(path))).scores(QUERY, PASSAGES)
+    reason = Reranking(Config(models_dir=str(path.parent)), Cache(File(path))).scores(
+        QUERY, PASSAGES
+    )
     assert "pip install 'mcpvectordb[quality]'" in reason
 
 
-@pytest.mark.parametrize(("query", "passages", "reason"), [
-    (QUERY * 10, PASSAGES, "longer than the passages"), (QUERY, [], "nothing to rerank"),
-    ("柏林有多少人口？", PASSAGES, "Latin letters"),
-])
-def test_what_a_reranker_was_not_made_for_is_not_asked(path: Path, query: str, passages: list[str], reason: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "passages", "reason"),
+    [
+        (QUERY * 10, PASSAGES, "longer than the passages"),
+        (QUERY, [], "nothing to rerank"),
+        ("柏林有多少人口？", PASSAGES, "Latin letters"),
+    ],
+)
+def test_what_a_reranker_was_not_made_for_is_not_asked(
+    path: Path, query: str, passages: list[str], reason: str
+) -> None:
     assert reason in Reranking(Config(), Cache(File(path))).scores(query, passages)

@@ -9,7 +9,10 @@ TEXT = "# Tea\n\nWater at 80 degrees.\nLeaves and water: green tea.\nPour it.\nW
 
 
 def test_the_line_with_most_words_is_shown_between_its_neighbours() -> None:
-    assert snippet(TEXT, "green water") == "3: Water at 80 degrees.\n4: Leaves and water: green tea.\n5: Pour it.\n6: Wait."
+    assert (
+        snippet(TEXT, "green water")
+        == "3: Water at 80 degrees.\n4: Leaves and water: green tea.\n5: Pour it.\n6: Wait."
+    )
 
 
 def test_of_several_lines_the_first_is_taken() -> None:
@@ -38,7 +41,9 @@ def test_a_part_is_looked_at_with_its_true_numbers() -> None:
 
 def test_excluded_and_empty_words_are_not_looked_for() -> None:
     assert snippet(TEXT, "pour -water").split("\n")[1] == "5: Pour it."
-    assert snippet("how to do it\nrotate keys", "how do I rotate") == "1: how to do it\n2: rotate keys"
+    assert (
+        snippet("how to do it\nrotate keys", "how do I rotate") == "1: how to do it\n2: rotate keys"
+    )
 
 
 def test_chinese_is_found_by_its_parts() -> None:
@@ -51,17 +56,28 @@ def test_a_long_snippet_is_cut() -> None:
 
 
 def test_the_words_stay_in_sight_in_long_lines() -> None:
-    assert "needle" in snippet("x " * 400 + "\n" + "before " * 100 + "needle " + "after " * 100, "needle")
+    assert "needle" in snippet(
+        "x " * 400 + "\n" + "before " * 100 + "needle " + "after " * 100, "needle"
+    )
     assert "needle" in snippet("before " * 40 + "\nneedle\n" + "after " * 100, "needle")
 
 
-@given(text=st.text(st.sampled_from("ab \n\r"), max_size=200), query=st.text("ab ", max_size=5), first=st.integers(1, 9),
-       last=st.none() | st.integers(1, 12))
-def test_every_line_is_shown_under_its_own_number(text: str, query: str, first: int, last: int | None) -> None:
+@given(
+    text=st.text(st.sampled_from("ab \n\r"), max_size=200),
+    query=st.text("ab ", max_size=5),
+    first=st.integers(1, 9),
+    last=st.none() | st.integers(1, 12),
+)
+def test_every_line_is_shown_under_its_own_number(
+    text: str, query: str, first: int, last: int | None
+) -> None:
     lines = text.removesuffix("\n").split("\n")
     for shown in snippet(text, query, first, last).split("\n"):
         number, _, line = shown.partition(": ")
-        assert lines[int(number) - 1].rstrip().startswith(line.removesuffix("...").removeprefix("...")) or len(line) > 50
+        assert (
+            lines[int(number) - 1].rstrip().startswith(line.removesuffix("...").removeprefix("..."))
+            or len(line) > 50
+        )
 
 
 def test_lines_are_numbered_from_where_they_begin() -> None:

@@ -18,12 +18,21 @@ def rows(file: File) -> int:
 
 def test_an_answer_is_remembered_under_everything_it_depends_on(path: Path) -> None:
     file = File(path)
-    Cache(file).write({key("rerank", "model", "query", "text"): 0.5, key("expansion", "query"): ["a", "b"]})
+    Cache(file).write(
+        {key("rerank", "model", "query", "text"): 0.5, key("expansion", "query"): ["a", "b"]}
+    )
     file.close()
     again = Cache(File(path))
-    assert again.read([key("rerank", "model", "query", "text")]) == {key("rerank", "model", "query", "text"): 0.5}
+    assert again.read([key("rerank", "model", "query", "text")]) == {
+        key("rerank", "model", "query", "text"): 0.5
+    }
     assert list(again.read([key("expansion", "query")]).values()) == [["a", "b"]]
-    assert again.read([key("rerank", "model", "query", "other text"), key("rerank", "model", "query text")]) == {}
+    assert (
+        again.read(
+            [key("rerank", "model", "query", "other text"), key("rerank", "model", "query text")]
+        )
+        == {}
+    )
 
 
 def test_the_parts_of_a_key_do_not_run_together() -> None:
@@ -38,12 +47,16 @@ def test_a_new_answer_takes_the_place_of_an_old_one(path: Path) -> None:
     assert rows(file) == 1
 
 
-def test_the_oldest_answers_go_when_there_are_too_many(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_answers_go_when_there_are_too_many(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "MOST", 10)
     file = File(path)
     for number in range(25):
         Cache(file).write({key(str(number)): number})
-    assert list(Cache(file).read(key(str(number)) for number in range(25)).values()) == list(range(15, 25))
+    assert list(Cache(file).read(key(str(number)) for number in range(25)).values()) == list(
+        range(15, 25)
+    )
     assert rows(file) == 10
 
 

@@ -55,7 +55,9 @@ def test_an_empty_file_is_taken_for_a_new_one(path: Path) -> None:
     file.close()
 
 
-@pytest.mark.parametrize("content", [b"hello", b"SQLite format 2\x00" + b"x" * 200, b"%PDF-1.7" + b"\n" * 500])
+@pytest.mark.parametrize(
+    "content", [b"hello", b"SQLite format 2\x00" + b"x" * 200, b"%PDF-1.7" + b"\n" * 500]
+)
 def test_what_is_no_database_is_refused_and_left_as_it_is(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(NotOurFile, match="left as it is"):
@@ -75,13 +77,16 @@ def test_another_programs_database_is_refused_and_left_as_it_is(path: Path) -> N
 
 
 def test_another_programs_log_is_not_written_back(path: Path) -> None:
-    done = python("""
+    done = python(
+        """
 import apsw, os, sys
 other = apsw.Connection(sys.argv[1])
 other.pragma("journal_mode", "wal")
 other.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')")
 os._exit(0)
-""", str(path))
+""",
+        str(path),
+    )
     assert done.returncode == 0
     before = path.read_bytes()
     with pytest.raises(NotOurFile, match="another program"):
@@ -107,17 +112,20 @@ def test_a_newer_file_is_refused(path: Path) -> None:
         File(path)
 
 
-@pytest.mark.parametrize("statement", [
-    "CREATE TABLE extra (x)",
-    "CREATE TRIGGER t AFTER INSERT ON documents BEGIN DELETE FROM documents; END",
-    "CREATE VIEW v AS SELECT 1",
-    "DROP INDEX documents_by_source",
-    "DROP TABLE settings",
-    "ALTER TABLE documents ADD COLUMN x TEXT",
-    "UPDATE sqlite_schema SET sql = replace(sql, 'porter ', '') WHERE name = 'document_words'",
-    "DELETE FROM sqlite_schema WHERE name = 'document_words_docsize'",
-    "PRAGMA user_version = 0",
-])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE extra (x)",
+        "CREATE TRIGGER t AFTER INSERT ON documents BEGIN DELETE FROM documents; END",
+        "CREATE VIEW v AS SELECT 1",
+        "DROP INDEX documents_by_source",
+        "DROP TABLE settings",
+        "ALTER TABLE documents ADD COLUMN x TEXT",
+        "UPDATE sqlite_schema SET sql = replace(sql, 'porter ', '') WHERE name = 'document_words'",
+        "DELETE FROM sqlite_schema WHERE name = 'document_words_docsize'",
+        "PRAGMA user_version = 0",
+    ],
+)
 def test_a_file_with_any_other_schema_is_refused_unchanged(path: Path, statement: str) -> None:
     altered(path, statement)
     before = path.read_bytes()
@@ -134,7 +142,10 @@ def test_a_vec0_table_that_is_not_quite_ours_is_refused(path: Path) -> None:
     File(path).close()
     other = apsw.Connection(str(path))
     other.execute("PRAGMA writable_schema = ON")
-    other.execute("UPDATE sqlite_schema SET sql = replace(sql, 'int8[8]', 'int8[9]') WHERE name = 'document_meaning_1'")
+    other.execute(
+        "UPDATE sqlite_schema SET sql = replace(sql, 'int8[8]', 'int8[9]') WHERE name = "
+        "'document_meaning_1'"
+    )
     other.execute("DELETE FROM sqlite_schema WHERE name = 'document_meaning_1_rowids'")
     other.close()
     with pytest.raises(Damaged):
@@ -243,7 +254,11 @@ def test_reading_only_leaves_the_log_of_others_alone(path: Path) -> None:
         sql.execute("INSERT INTO settings VALUES ('chunk_size', '100')")
     reader = File(path, read_only=True)
     reader.close()
-    assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    assert {each.name for each in path.parent.iterdir()} == {
+        path.name,
+        f"{path.name}-wal",
+        f"{path.name}-shm",
+    }
     with writer.reading() as sql:
         assert sql.execute("SELECT value FROM settings WHERE name = 'chunk_size'").get == "100"
     writer.close()
@@ -270,7 +285,10 @@ def test_a_file_in_a_folder_that_cannot_be_written_opens_for_reading(path: Path)
         path.parent.chmod(0o700)
 
 
-@pytest.mark.parametrize("name", ["with space.db", "per%cent.db", "what?.db", "hash#tag.db", "日本.db", "file:x", "a&b=c"])
+@pytest.mark.parametrize(
+    "name",
+    ["with space.db", "per%cent.db", "what?.db", "hash#tag.db", "日本.db", "file:x", "a&b=c"],
+)
 def test_any_file_name_works(tmp_path: Path, name: str) -> None:
     made(tmp_path / name)
     assert [each.name for each in tmp_path.iterdir()] == [name]
@@ -290,7 +308,8 @@ def test_a_link_to_a_file_opens_the_file_itself(tmp_path: Path, path: Path) -> N
 
 
 def test_a_forked_child_opens_its_own_connection(path: Path) -> None:
-    done = python("""
+    done = python(
+        """
 import os, sys, warnings
 warnings.simplefilter("ignore")
 from mcpvectordb.storage.file import File
@@ -302,7 +321,9 @@ if child == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 with file.reading() as sql: print(sorted(name for (name,) in sql.execute("SELECT name FROM settings")))
-""", str(path))
+""",
+        str(path),
+    )
     assert done.stdout.strip() == "['child', 'parent']", done.stderr
 
 
@@ -367,22 +388,30 @@ def test_a_file_whose_journal_is_of_no_known_kind_is_left_as_it_is(path: Path, k
     path.write_bytes(data)
     with pytest.raises(Damaged, match="left as it is"):
         File(path)
-    assert path.read_bytes() == data and [each.name for each in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == data and [each.name for each in path.parent.iterdir()] == [
+        path.name
+    ]
 
 
 MEANWHILE = {
     "a lost shadow table": ("DROP TABLE document_meaning_1_rowids", "Damaged"),
     "a renamed shadow table": ("ALTER TABLE document_meaning_1_rowids RENAME TO other", "Damaged"),
     "a foreign table": ("CREATE TABLE other (x)", "Damaged"),
-    "a hostile trigger": ("CREATE TRIGGER t AFTER INSERT ON document_chunks BEGIN DELETE FROM documents; END", "Damaged"),
+    "a hostile trigger": (
+        "CREATE TRIGGER t AFTER INSERT ON document_chunks BEGIN DELETE FROM documents; END",
+        "Damaged",
+    ),
     "a newer format": (f"PRAGMA user_version = {VERSION + 1}", "NewerFile"),
 }
 
 
 @pytest.mark.parametrize("name", MEANWHILE)
-def test_what_others_do_to_an_open_file_is_seen_before_anything_else_is_read(path: Path, name: str) -> None:
+def test_what_others_do_to_an_open_file_is_seen_before_anything_else_is_read(
+    path: Path, name: str
+) -> None:
     statement, told = MEANWHILE[name]
-    done = python("""
+    done = python(
+        """
 import sys, apsw
 from mcpvectordb import Database
 from mcpvectordb.index import vector as meaning
@@ -401,7 +430,10 @@ with Database(sys.argv[1], embedder=Letters()) as db:
         except Exception as error:
             print(type(error).__name__)
     assert other.execute("SELECT count(*) FROM documents").get == before == 1
-""", str(path), statement)
+""",
+        str(path),
+        statement,
+    )
     assert (done.returncode, done.stdout.split()) == (0, [told] * 3), done.stderr
 
 
@@ -438,7 +470,9 @@ def test_a_change_is_not_acknowledged_when_the_file_went_away_meanwhile(path: Pa
     file.close()
 
 
-def test_a_file_is_opened_patiently_while_another_process_reads_it_in_the_old_journal_mode(path: Path) -> None:
+def test_a_file_is_opened_patiently_while_another_process_reads_it_in_the_old_journal_mode(
+    path: Path,
+) -> None:
     altered(path, "PRAGMA journal_mode = DELETE")
     holding, done = threading.Event(), threading.Event()
 
@@ -464,30 +498,38 @@ def test_a_name_that_the_system_does_not_take_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", [b"", bytes(512), None], ids=["unwritten", "torn", "written"])
 def test_a_file_whose_making_was_cut_off_is_made_again(path: Path, torn: bytes | None) -> None:
-    """A power cut leaves the journal of the very first transaction, and of the first page whatever it likes."""
-    done = python("""
+    """A power cut leaves the journal of the very first transaction, and of the first page whatever
+    it likes.
+    """
+    done = python(
+        """
 import apsw, os, sys
 sql = apsw.Connection(sys.argv[1])
 sql.execute("PRAGMA page_size = 8192; PRAGMA cache_spill = 1; PRAGMA cache_size = 1; BEGIN")
 for n in range(50): sql.execute(f"CREATE TABLE t{n} (x)")
 sql.cache_flush()
 os._exit(0)
-""", str(path))
+""",
+        str(path),
+    )
     assert done.returncode == 0 and Path(f"{path}-journal").stat().st_size, done.stderr
     if torn is not None:
-        path.write_bytes(torn + path.read_bytes()[len(torn):] if torn else b"")
+        path.write_bytes(torn + path.read_bytes()[len(torn) :] if torn else b"")
     made(path)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 def test_another_programs_journal_is_not_rolled_back(path: Path) -> None:
-    done = python("""
+    done = python(
+        """
 import apsw, os, sys
 sql = apsw.Connection(sys.argv[1])
 sql.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine'); BEGIN; UPDATE notes SET text = 'half'")
 sql.cache_flush()
 os._exit(0)
-""", str(path))
+""",
+        str(path),
+    )
     assert done.returncode == 0 and Path(f"{path}-journal").stat().st_size, done.stderr
     before = path.read_bytes()
     with pytest.raises(NotOurFile, match="another program"):

@@ -12,10 +12,13 @@ from tests.support import Letters
 PAGES = "WHERE id >= 1 << 53"
 SPOILED = {
     "one id all over": "CAST(printf('%.*c', 136, 'x') AS BLOB)",
-    "one id all over, in four bytes each": "CAST(x'0400000000000020' || CAST(printf('%.*c', 128, 'x') AS BLOB) AS BLOB)",
+    "one id all over, in four bytes each": "CAST(x'0400000000000020' || CAST(printf('%.*c', 128, "
+    "'x') AS BLOB) AS BLOB)",
     "an erased page": "unhex(replace(hex(zeroblob(136)), '00', 'FF'))",
     "another number of ids": "CAST(substr(block, 1, 4) || x'000000ff' || substr(block, 9) AS BLOB)",
-    "text": "'text'", "nothing": "x''", "ids of no size": "CAST(x'00' || substr(block, 2) AS BLOB)",
+    "text": "'text'",
+    "nothing": "x''",
+    "ids of no size": "CAST(x'00' || substr(block, 2) AS BLOB)",
 }
 
 
@@ -24,7 +27,10 @@ def words(count: int) -> apsw.Connection:
     sql = apsw.Connection(":memory:")
     sql.execute("CREATE VIRTUAL TABLE words USING fts5 (text, content='', contentless_delete=1)")
     with sql:
-        sql.executemany("INSERT INTO words (rowid, text) VALUES (?, 'apple')", ((id,) for id in range(1, count + 1)))
+        sql.executemany(
+            "INSERT INTO words (rowid, text) VALUES (?, 'apple')",
+            ((id,) for id in range(1, count + 1)),
+        )
     return sql
 
 
@@ -37,7 +43,9 @@ def test_rows_are_taken_out_and_what_fts5_notes_of_them_is_sound(first: int) -> 
         with sql:
             removals.take_out(sql, [*range(start, start + 90), first + 10_000, 77_777])
         assert Removals("words").flaws(sql) == []
-    assert sql.execute("SELECT count(*) FROM words WHERE words MATCH 'apple'").get == 3_000 - 21 * 90
+    assert (
+        sql.execute("SELECT count(*) FROM words WHERE words MATCH 'apple'").get == 3_000 - 21 * 90
+    )
     assert not sql.execute("SELECT rowid FROM words WHERE words MATCH 'pear'").fetchall()
 
 
@@ -48,9 +56,14 @@ def test_there_are_notes_to_look_at() -> None:
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_notes_that_would_take_all_memory_are_told_before_fts5_sees_them_and_rebuild_mends_them(path: Path, name: str) -> None:
+def test_notes_that_would_take_all_memory_are_told_before_fts5_sees_them_and_rebuild_mends_them(
+    path: Path, name: str
+) -> None:
     with Database(path, embedder=Letters()) as db:
-        ids = [db.documents.ingest_text(f"apple {number}", source=str(number)).document.id for number in range(30)]
+        ids = [
+            db.documents.ingest_text(f"apple {number}", source=str(number)).document.id
+            for number in range(30)
+        ]
         threads = [db.contexts.add(f"t{number}", "user", "pear").id for number in range(3)]
         db.compact()  # one segment
         db.documents.delete(ids[0])
@@ -62,7 +75,9 @@ def test_notes_that_would_take_all_memory_are_told_before_fts5_sees_them_and_reb
         assert other.changes() == 1
     other.close()
     with Database(path, embedder=Letters()) as db:
-        assert sum("not those that were removed" in problem for problem in db.check()) == len(tables)
+        assert sum("not those that were removed" in problem for problem in db.check()) == len(
+            tables
+        )
         with pytest.raises(Damaged, match="rebuild"):
             db.documents.delete(ids[1])
         with pytest.raises(Damaged, match="rebuild"):

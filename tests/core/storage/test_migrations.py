@@ -30,7 +30,9 @@ def test_an_old_file_opens_with_all_that_was_in_it(fixture: Path, path: Path) ->
         texts = {each.source: db.documents.text(each.id) for each in db.documents.browse()}
         assert texts == {
             "boats.md": "---\nauthor: Ann\n---\n# Boats\n\n## Sails\n\nSails catch the wind.\n",
-            "odd.txt": "数据库 and naïve café\r\n\x00", "waiting.txt": "still waiting"}
+            "odd.txt": "数据库 and naïve café\r\n\x00",
+            "waiting.txt": "still waiting",
+        }
         boats = db.documents.browse(library="work")[0]
         assert (boats.title, boats.metadata) == ("Boats", {"author": "Ann", "year": 2026})
         assert db.documents.search("sails wind", library="work")[0].item.document == boats
@@ -42,7 +44,9 @@ def test_an_old_file_opens_with_all_that_was_in_it(fixture: Path, path: Path) ->
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
-def test_an_old_file_that_cannot_be_brought_up_to_date_is_not_read_wrongly(fixture: Path, path: Path) -> None:
+def test_an_old_file_that_cannot_be_brought_up_to_date_is_not_read_wrongly(
+    fixture: Path, path: Path
+) -> None:
     """Read-only media cannot be migrated; today's queries need today's tables."""
     shutil.copy(fixture, path)
     before = path.read_bytes()
@@ -55,7 +59,9 @@ def test_an_old_file_that_cannot_be_brought_up_to_date_is_not_read_wrongly(fixtu
     assert path.read_bytes() == before
 
 
-def test_a_step_is_taken_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_step_is_taken_whole_or_not_at_all(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     shutil.copy(FIXTURES[0], path)
     broken = tmp_path / "999_broken.sql"
     broken.write_text("CREATE TABLE half (x TEXT) STRICT; SELECT no_such_function();")

@@ -14,21 +14,33 @@ from tests.support import Letters
 MISTAKES: dict[str, tuple[type[Exception], str]] = {
     "a column that is not there": (apsw.SQLError, "SELECT nothing FROM documents"),
     "a word that is no SQL": (apsw.SQLError, "SELEKT 1"),
-    "a question that FTS5 cannot read": (apsw.SQLError, "SELECT 1 FROM document_words WHERE document_words MATCH 'a AND'"),
+    "a question that FTS5 cannot read": (
+        apsw.SQLError,
+        "SELECT 1 FROM document_words WHERE document_words MATCH 'a AND'",
+    ),
     "a query of another dimension": (
-        apsw.SQLError, "SELECT rowid FROM document_meaning_1 WHERE embedding MATCH vec_int8(zeroblob(3)) AND k = 1"),
-    "a row that lacks a value": (apsw.ConstraintError, "INSERT INTO document_chunks (owner) VALUES (1)"),
+        apsw.SQLError,
+        "SELECT rowid FROM document_meaning_1 WHERE embedding MATCH vec_int8(zeroblob(3)) AND k = "
+        "1",
+    ),
+    "a row that lacks a value": (
+        apsw.ConstraintError,
+        "INSERT INTO document_chunks (owner) VALUES (1)",
+    ),
     "a code that is there already": (
-        apsw.SQLError, "INSERT INTO document_meaning_1 (rowid, embedding) VALUES (1, vec_int8(zeroblob(32)))"),
+        apsw.SQLError,
+        "INSERT INTO document_meaning_1 (rowid, embedding) VALUES (1, vec_int8(zeroblob(32)))",
+    ),
 }
 DAMAGE = {
     "codes that are cut off": "UPDATE document_meaning_1_chunks SET rowids = x'00'",
-    "codes of a chunk that waits":
-        "INSERT INTO document_pending SELECT 1, id, 0 FROM document_chunks; DELETE FROM document_embeddings",
+    "codes of a chunk that waits": "INSERT INTO document_pending SELECT 1, id, 0 FROM "
+    "document_chunks; DELETE FROM document_embeddings",
     "metadata that is no JSON": "UPDATE documents SET metadata = '{'",
     "texts of no length": "UPDATE document_words_docsize SET sz = 7",
     "words of another format": "UPDATE document_words_config SET v = 99",
-    "a chunk without an owner": "PRAGMA foreign_keys = OFF; UPDATE document_chunks SET owner = 99 WHERE id = 1",
+    "a chunk without an owner": "PRAGMA foreign_keys = OFF; UPDATE document_chunks SET owner = 99 "
+    "WHERE id = 1",
 }
 
 
@@ -48,7 +60,9 @@ def test_a_mistake_of_ours_stays_what_it_is(full: Path, name: str, joined: bool)
         with pytest.raises(kind) as raised:
             if joined:
                 with db._file.writing(), db._file.writing() as sql:
-                    sql.execute("UPDATE documents SET metadata = '{'")  # what is undone does not explain it
+                    sql.execute(
+                        "UPDATE documents SET metadata = '{'"
+                    )  # what is undone does not explain it
                     sql.execute(statement).fetchall()
             else:
                 with db._file.writing() as sql:
@@ -62,7 +76,9 @@ def test_an_exception_on_a_sound_file_stays_what_it_is(full: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_what_only_a_damaged_file_refuses_is_called_damage(full: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_a_damaged_file_refuses_is_called_damage(
+    full: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(vector, "EXACT_ROWS", 0)
     other = apsw.Connection(str(full))
     other.execute(DAMAGE[name])
@@ -70,9 +86,13 @@ def test_what_only_a_damaged_file_refuses_is_called_damage(full: Path, name: str
     with Database(full, embedder=Letters()) as db:
         documents = db.documents
         asked: list[Callable[[], object]] = [
-            lambda: documents.search("apple", mode="vector"), lambda: documents.search("apple", mode="text"),
-            lambda: documents.search("apple", where={"metadata.n": {"gt": 1}}), db.embed_pending,
-            lambda: documents.ingest_text("new", source="0"), lambda: documents.browse(limit=5)]
+            lambda: documents.search("apple", mode="vector"),
+            lambda: documents.search("apple", mode="text"),
+            lambda: documents.search("apple", where={"metadata.n": {"gt": 1}}),
+            db.embed_pending,
+            lambda: documents.ingest_text("new", source="0"),
+            lambda: documents.browse(limit=5),
+        ]
         told = [error for question in asked if (error := failure(question)) is not None]
         assert told and all(isinstance(error, Damaged) for error in told), told
         assert db.check()
@@ -86,20 +106,39 @@ def failure(question: Callable[[], object]) -> Exception | None:
     return None
 
 
-@pytest.mark.parametrize(("error", "expected"), [
-    (apsw.BusyError("locked"), Busy), (apsw.ProtocolError("locking protocol"), Busy), (apsw.ReadOnlyError("no"), ReadOnly),
-    (apsw.FullError("full"), Unwritable), (apsw.IOError("disk"), Unwritable), (apsw.NotADBError("not"), NotOurFile),
-    (apsw.CorruptError("malformed"), Damaged), (apsw.ConnectionClosedError("closed"), Closed),
-    (apsw.TooBigError("big"), TooLarge), (PermissionError(13, "no", "/a/b.db"), Unwritable),
-    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), Damaged),
-])
-def test_an_error_about_the_file_is_told_in_our_words(error: Exception, expected: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (apsw.BusyError("locked"), Busy),
+        (apsw.ProtocolError("locking protocol"), Busy),
+        (apsw.ReadOnlyError("no"), ReadOnly),
+        (apsw.FullError("full"), Unwritable),
+        (apsw.IOError("disk"), Unwritable),
+        (apsw.NotADBError("not"), NotOurFile),
+        (apsw.CorruptError("malformed"), Damaged),
+        (apsw.ConnectionClosedError("closed"), Closed),
+        (apsw.TooBigError("big"), TooLarge),
+        (PermissionError(13, "no", "/a/b.db"), Unwritable),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), Damaged),
+    ],
+)
+def test_an_error_about_the_file_is_told_in_our_words(
+    error: Exception, expected: type[Exception]
+) -> None:
     told = ours(error, Path("/a/b.db"))
     assert type(told) is expected
     assert "big" in str(error) or "/a/b.db" in str(told)
 
 
-@pytest.mark.parametrize("error", [apsw.SQLError("no such column"), apsw.ConstraintError("unique"), apsw.MismatchError("type"),
-                                   KeyError("x"), PermissionError(13, "no", "/a/other")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        apsw.SQLError("no such column"),
+        apsw.ConstraintError("unique"),
+        apsw.MismatchError("type"),
+        KeyError("x"),
+        PermissionError(13, "no", "/a/other"),
+    ],
+)
 def test_an_error_that_may_be_a_mistake_is_not_blamed_on_the_file(error: Exception) -> None:
     assert ours(error, Path("/a/b.db")) is None

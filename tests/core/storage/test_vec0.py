@@ -16,6 +16,8 @@ def test_a_connection_learns_vec0_and_can_load_nothing_else() -> None:
 
 
 def test_the_extension_is_loaded_without_numpy() -> None:
-    done = python("import sys, apsw; from mcpvectordb.storage import vec0; vec0.load(apsw.Connection(':memory:')); "
-                  "print('numpy' in sys.modules)")
+    done = python(
+        "import sys, apsw; from mcpvectordb.storage import vec0; "
+        "vec0.load(apsw.Connection(':memory:')); print('numpy' in sys.modules)"
+    )
     assert done.stdout.strip() == "False", done.stderr

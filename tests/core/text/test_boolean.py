@@ -11,25 +11,49 @@ from hypothesis import strategies as st
 from mcpvectordb.text import boolean
 
 LETTERS = ("aaa", "bbb", "ccc")
-TEXTS = [" ".join(chosen) for length in range(4) for chosen in itertools.combinations(LETTERS, length)]
+TEXTS = [
+    " ".join(chosen) for length in range(4) for chosen in itertools.combinations(LETTERS, length)
+]
 Tree = str | tuple[str, ...]
 
-PIECES = ['"', "(", ")", "AND", "OR", "NOT", "NEAR", "aaa", "bb*", "*", "-", ":", "数据库", "&&", "\x00", "^"]
+PIECES = [
+    '"',
+    "(",
+    ")",
+    "AND",
+    "OR",
+    "NOT",
+    "NEAR",
+    "aaa",
+    "bb*",
+    "*",
+    "-",
+    ":",
+    "数据库",
+    "&&",
+    "\x00",
+    "^",
+]
 junk = st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join) | st.text(
-    st.characters(exclude_categories=["Cs"]), max_size=60)
+    st.characters(exclude_categories=["Cs"]), max_size=60
+)
 
 
 @functools.cache
 def table() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')")
+    connection.execute(
+        "CREATE VIRTUAL TABLE t USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')"
+    )
     connection.executemany("INSERT INTO t (rowid, text) VALUES (?, ?)", enumerate(TEXTS))
     return connection
 
 
 def found(query: str) -> set[str]:
     for reading in boolean.parse(query).readings:
-        rows = table().execute("SELECT rowid FROM t WHERE t MATCH ?", (reading.expression,)).fetchall()
+        rows = (
+            table().execute("SELECT rowid FROM t WHERE t MATCH ?", (reading.expression,)).fetchall()
+        )
         if rows:
             return {TEXTS[row] for (row,) in rows}
     return set()
@@ -55,8 +79,13 @@ def holds(tree: Tree, text: str) -> bool:
     return str(tree) in text.split()
 
 
-trees = st.recursive(st.sampled_from(LETTERS), lambda inner: st.tuples(st.just("NOT"), inner) | st.tuples(
-    st.sampled_from(["AND", "OR"]), inner, inner), max_leaves=10)
+trees = st.recursive(
+    st.sampled_from(LETTERS),
+    lambda inner: (
+        st.tuples(st.just("NOT"), inner) | st.tuples(st.sampled_from(["AND", "OR"]), inner, inner)
+    ),
+    max_leaves=10,
+)
 
 
 @given(tree=trees)
@@ -74,19 +103,22 @@ def test_any_string_is_a_query(query: str) -> None:
     found(query)
 
 
-@pytest.mark.parametrize(("query", "same"), [
-    ("aaa bbb", "aaa AND bbb"),
-    ("aaa NOT bbb", "aaa AND NOT bbb"),
-    ("NOT bbb AND aaa", "aaa NOT bbb"),
-    ("aaa OR bbb AND ccc", "aaa OR (bbb AND ccc)"),
-    ("aaa OR bbb NOT ccc", "aaa OR (bbb NOT ccc)"),
-    ("aaa NOT bbb ccc", "aaa NOT (bbb AND ccc)"),
-    ("NOT NOT aaa", "aaa"),
-    ("aaa AND &&", "aaa"),
-    ("(aaa) (bbb OR ccc)", "aaa AND (bbb OR ccc)"),
-    ("aa* NOT bbb", "aaa NOT bbb"),
-    ('"aaa bbb" OR "ccc"', '"aaa bbb" OR ccc'),
-])
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        ("aaa bbb", "aaa AND bbb"),
+        ("aaa NOT bbb", "aaa AND NOT bbb"),
+        ("NOT bbb AND aaa", "aaa NOT bbb"),
+        ("aaa OR bbb AND ccc", "aaa OR (bbb AND ccc)"),
+        ("aaa OR bbb NOT ccc", "aaa OR (bbb NOT ccc)"),
+        ("aaa NOT bbb ccc", "aaa NOT (bbb AND ccc)"),
+        ("NOT NOT aaa", "aaa"),
+        ("aaa AND &&", "aaa"),
+        ("(aaa) (bbb OR ccc)", "aaa AND (bbb OR ccc)"),
+        ("aa* NOT bbb", "aaa NOT bbb"),
+        ('"aaa bbb" OR "ccc"', '"aaa bbb" OR ccc'),
+    ],
+)
 def test_what_binds_how(query: str, same: str) -> None:
     assert boolean.parse(query).note == ""
     assert found(query) == found(same) != set()
@@ -99,27 +131,42 @@ def test_a_phrase_wants_its_words_in_order() -> None:
 
 def test_operators_in_lower_case_are_words() -> None:
     assert found("aaa or bbb") == set()
-    assert [term.text for reading in boolean.parse("aaa or bbb").readings for term in reading.terms] == ["aaa", "or", "bbb"]
+    assert [
+        term.text for reading in boolean.parse("aaa or bbb").readings for term in reading.terms
+    ] == ["aaa", "or", "bbb"]
 
 
-@pytest.mark.parametrize("query", ["AND", "NOT", "AND OR NOT", "(AND)", "( )", "", "   ", "&& || !", '"', '""'])
+@pytest.mark.parametrize(
+    "query", ["AND", "NOT", "AND OR NOT", "(AND)", "( )", "", "   ", "&& || !", '"', '""']
+)
 def test_without_words_nothing_is_found(query: str) -> None:
     assert boolean.parse(query).readings == ()
 
 
-@pytest.mark.parametrize("query", ["NOT aaa", "NOT (aaa OR bbb)", "NOT aaa NOT bbb", "aaa OR NOT bbb"])
+@pytest.mark.parametrize(
+    "query", ["NOT aaa", "NOT (aaa OR bbb)", "NOT aaa NOT bbb", "aaa OR NOT bbb"]
+)
 def test_what_only_leaves_things_out_finds_nothing_and_says_so(query: str) -> None:
     asked = boolean.parse(query)
     assert asked.readings == () and "say what to look for" in asked.note
 
 
-@pytest.mark.parametrize(("query", "reason"), [
-    ("aaa AND", "nothing between AND and its end"), ("AND aaa", "nothing between its beginning and AND"),
-    ("aaa OR AND bbb", "nothing between OR and AND"), ("(aaa bbb", "a ( is not closed"), ("aaa bbb)", "a ) closes nothing"),
-    ('aaa "bbb', 'a " is not closed'), ("aaa () bbb", "nothing between ( and )"), ("aaa bbb NOT", "NOT and its end"),
-    ("(" * 40 + "aaa bbb" + ")" * 40, "nested more than 10 deep"), ("aaa bbb " * 40, "more than 32 words"),
-    ("aaa OR b*", "b* is the beginning of too many words"),
-])
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("aaa AND", "nothing between AND and its end"),
+        ("AND aaa", "nothing between its beginning and AND"),
+        ("aaa OR AND bbb", "nothing between OR and AND"),
+        ("(aaa bbb", "a ( is not closed"),
+        ("aaa bbb)", "a ) closes nothing"),
+        ('aaa "bbb', 'a " is not closed'),
+        ("aaa () bbb", "nothing between ( and )"),
+        ("aaa bbb NOT", "NOT and its end"),
+        ("(" * 40 + "aaa bbb" + ")" * 40, "nested more than 10 deep"),
+        ("aaa bbb " * 40, "more than 32 words"),
+        ("aaa OR b*", "b* is the beginning of too many words"),
+    ],
+)
 def test_a_malformed_query_is_read_as_its_words_and_says_why(query: str, reason: str) -> None:
     asked = boolean.parse(query)
     assert reason in asked.note and asked.note.endswith("its words were looked for instead")

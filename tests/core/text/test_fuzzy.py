@@ -13,8 +13,11 @@ def reference(one: str, other: str) -> int:
     """Levenshtein's distance by its definition."""
     if not one or not other:
         return len(one) + len(other)
-    return min(reference(one[1:], other) + 1, reference(one, other[1:]) + 1,
-               reference(one[1:], other[1:]) + (one[0] != other[0]))
+    return min(
+        reference(one[1:], other) + 1,
+        reference(one, other[1:]) + 1,
+        reference(one[1:], other[1:]) + (one[0] != other[0]),
+    )
 
 
 @given(one=st.text("ab", max_size=5), other=st.text("ab", max_size=5), most=st.integers(0, 6))
@@ -28,16 +31,29 @@ def test_it_is_the_same_both_ways(one: str, other: str) -> None:
     assert distance(one, other) == distance(other, one)
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("notes/meetng.md", ["notes/meeting.md", "notes/2025/meetings.md"]), ("ntea.md", ["notes/tea.md"]),
-    ("meetng.md", ["notes/meeting.md", "notes/2025/meetings.md"]),
-    ("MEETING.MD", ["notes/meeting.md", "notes/2025/meetings.md"]),
-    ("nots/2025/meeting", ["notes/meeting.md", "notes/2025/meetings.md"]),
-    ("teas", ["notes/tea.md"]),
-    ("readme.txt", ["notes/readme.md"]), ("entirely-different.md", []), ("x.md", []), ("", []), ("/", []),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("notes/meetng.md", ["notes/meeting.md", "notes/2025/meetings.md"]),
+        ("ntea.md", ["notes/tea.md"]),
+        ("meetng.md", ["notes/meeting.md", "notes/2025/meetings.md"]),
+        ("MEETING.MD", ["notes/meeting.md", "notes/2025/meetings.md"]),
+        ("nots/2025/meeting", ["notes/meeting.md", "notes/2025/meetings.md"]),
+        ("teas", ["notes/tea.md"]),
+        ("readme.txt", ["notes/readme.md"]),
+        ("entirely-different.md", []),
+        ("x.md", []),
+        ("", []),
+        ("/", []),
+    ],
+)
 def test_suggestions_look_at_whole_paths_and_at_last_parts(name: str, expected: list[str]) -> None:
-    assert nearest(name, ["notes/meeting.md", "notes/2025/meetings.md", "notes/readme.md", "notes/tea.md"]) == expected
+    assert (
+        nearest(
+            name, ["notes/meeting.md", "notes/2025/meetings.md", "notes/readme.md", "notes/tea.md"]
+        )
+        == expected
+    )
 
 
 def test_the_nearest_five_come_first() -> None:

@@ -10,14 +10,45 @@ from hypothesis import strategies as st
 from mcpvectordb.text import query as words
 
 queries = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.lists(
-    st.sampled_from(['"', "-", "AND", "OR", "NOT", "NEAR", "(", ")", "*", "^", ":", "title:", "数据库", "it's", "E-4021",
-                     "parseHTML", " ", "\x00", "{", "}", "+", "\u0301", "word"]), max_size=12).map(" ".join)
+    st.sampled_from(
+        [
+            '"',
+            "-",
+            "AND",
+            "OR",
+            "NOT",
+            "NEAR",
+            "(",
+            ")",
+            "*",
+            "^",
+            ":",
+            "title:",
+            "数据库",
+            "it's",
+            "E-4021",
+            "parseHTML",
+            " ",
+            "\x00",
+            "{",
+            "}",
+            "+",
+            "\u0301",
+            "word",
+        ]
+    ),
+    max_size=12,
+).map(" ".join)
 
 
 def index(*texts: str) -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')")
-    connection.executemany("INSERT INTO t (text) VALUES (?)", [(words.indexed(text),) for text in texts])
+    connection.execute(
+        "CREATE VIRTUAL TABLE t USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')"
+    )
+    connection.executemany(
+        "INSERT INTO t (text) VALUES (?)", [(words.indexed(text),) for text in texts]
+    )
     return connection
 
 
@@ -26,7 +57,9 @@ def found(query: str, *texts: str) -> list[int]:
     if not parsed.match:
         return []
     expression = f"({parsed.match}) NOT ({parsed.excluded})" if parsed.excluded else parsed.match
-    rows = index(*texts).execute("SELECT rowid FROM t WHERE t MATCH ? ORDER BY bm25(t), rowid", (expression,))
+    rows = index(*texts).execute(
+        "SELECT rowid FROM t WHERE t MATCH ? ORDER BY bm25(t), rowid", (expression,)
+    )
     return [row - 1 for (row,) in rows]
 
 
@@ -39,7 +72,9 @@ def test_any_string_is_a_valid_query(query: str) -> None:
             index("x").execute("SELECT rowid FROM t WHERE t MATCH ?", (expression,)).fetchall()
 
 
-@given(text=st.text(st.characters(categories=["Ll", "Lu", "Lo", "Nd", "Zs"]), min_size=1, max_size=40))
+@given(
+    text=st.text(st.characters(categories=["Ll", "Lu", "Lo", "Nd", "Zs"]), min_size=1, max_size=40)
+)
 def test_a_text_of_letters_finds_itself(text: str) -> None:
     assert found(text, text) == ([0] if words.parse(text).match else [])
 
@@ -98,10 +133,22 @@ def test_identifiers_are_found_by_their_parts(query: str) -> None:
     assert found(query, "call parseHTMLDocument(x)", "nothing") == [0]
 
 
-@pytest.mark.parametrize(("query", "expected"), [
-    ("数据", [0]), ("据库", [0]), ("数据库", [0]), ("库", [0]), ("黑猫", [1]), ("猫", [1]), ("데이터", [2]), ("カメラ", [3]),
-    ('"据库很"', [0]), ("SQLite数据库", [0]), ("狗", []),
-])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("数据", [0]),
+        ("据库", [0]),
+        ("数据库", [0]),
+        ("库", [0]),
+        ("黑猫", [1]),
+        ("猫", [1]),
+        ("데이터", [2]),
+        ("カメラ", [3]),
+        ('"据库很"', [0]),
+        ("SQLite数据库", [0]),
+        ("狗", []),
+    ],
+)
 def test_cjk_text_is_found_by_any_part_of_it(query: str, expected: list[int]) -> None:
     assert found(query, "数据库很快", "那只黑猫", "데이터베이스", "カメラの話") == expected
 
@@ -120,8 +167,12 @@ def test_a_long_query_is_cut_to_a_bounded_expression() -> None:
 
 def spelled(*texts: str) -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize='unicode61 remove_diacritics 2')")
-    connection.executemany("INSERT INTO t (text) VALUES (?)", [(words.indexed(text),) for text in texts])
+    connection.execute(
+        "CREATE VIRTUAL TABLE t USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
+    )
+    connection.executemany(
+        "INSERT INTO t (text) VALUES (?)", [(words.indexed(text),) for text in texts]
+    )
     return connection
 
 
@@ -129,14 +180,18 @@ def asked(asked: words.Asked, *texts: str, stemmed: bool = True) -> list[int]:
     """What the first reading of a query finds that finds anything."""
     connection = (index if stemmed else spelled)(*texts)
     for reading in asked.readings:
-        rows = connection.execute("SELECT rowid - 1 FROM t WHERE t MATCH ? ORDER BY rowid", (reading.expression,)).fetchall()
+        rows = connection.execute(
+            "SELECT rowid - 1 FROM t WHERE t MATCH ? ORDER BY rowid", (reading.expression,)
+        ).fetchall()
         if rows:
             return [row for (row,) in rows]
     return []
 
 
 @pytest.mark.parametrize("read", [words.match, words.prefix])
-def test_only_so_many_words_are_looked_for_each_once_and_the_note_says_so(read: Callable[[str], words.Asked]) -> None:
+def test_only_so_many_words_are_looked_for_each_once_and_the_note_says_so(
+    read: Callable[[str], words.Asked],
+) -> None:
     few, many = read("tea leaf " * 100), read(" ".join(f"w{number}" for number in range(33)))
     assert [term.text for term in few.readings[0].terms] == ["tea", "leaf"] and few.note == ""
     assert all(len(reading.terms) <= words.MAX_JOINED for reading in many.readings)
@@ -172,12 +227,16 @@ def test_match_reads_operators_and_signs_as_words() -> None:
     assert asked(words.match("1.0.21"), "version 1.0.21", "21.0.1") == [0]
 
 
-@given(word=st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12), length=st.integers(1, 12))
+@given(
+    word=st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12), length=st.integers(1, 12)
+)
 def test_prefix_finds_a_word_by_any_of_its_beginnings(word: str, length: int) -> None:
     assert asked(words.prefix(word[:length]), f"before {word} after", stemmed=False) == [0]
 
 
-@pytest.mark.parametrize("word", "authentication hoping sensibility happiness relational abilities flies agreed".split())
+@pytest.mark.parametrize(
+    "word", "authentication hoping sensibility happiness relational abilities flies agreed".split()
+)
 def test_prefix_finds_words_that_a_stemmer_changes(word: str) -> None:
     for length in range(1, len(word) + 1):
         assert asked(words.prefix(word[:length]), word, stemmed=False) == [0]
@@ -200,7 +259,9 @@ def test_phrase_wants_the_words_in_their_order() -> None:
 
 @pytest.mark.parametrize("read", [words.match, words.prefix, words.phrase])
 @pytest.mark.parametrize("query", ["", "  ", "?!", '"', "*", "\x00"])
-def test_without_words_there_is_nothing_to_look_for(read: Callable[[str], words.Asked], query: str) -> None:
+def test_without_words_there_is_nothing_to_look_for(
+    read: Callable[[str], words.Asked], query: str
+) -> None:
     assert read(query).readings == ()
 
 
@@ -211,11 +272,21 @@ def test_a_long_query_is_cut_at_a_word_and_says_so() -> None:
     assert words.phrase(query).readings[0].terms[0].text == " ".join(["apple"] * 333)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("数据库索引 in", True), ("что такое индекс", True), ("naïve café œuvre", False), ("Ærøskøbing ệ", False),
-    ("123 ???", False), ("", False), ("SQLite 数", False),
-])
-def test_foreign_letters_are_those_outside_of_latin_when_they_prevail(text: str, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("数据库索引 in", True),
+        ("что такое индекс", True),
+        ("naïve café œuvre", False),
+        ("Ærøskøbing ệ", False),
+        ("123 ???", False),
+        ("", False),
+        ("SQLite 数", False),
+    ],
+)
+def test_foreign_letters_are_those_outside_of_latin_when_they_prevail(
+    text: str, expected: bool
+) -> None:
     assert words.foreign(text) is expected
 
 
@@ -230,22 +301,35 @@ def wanted(query: str) -> tuple[list[str], list[str]]:
     return [term.expression for term in found.terms], [term.expression for term in found.excluded]
 
 
-@pytest.mark.parametrize(("query", "terms", "excluded"), [
-    ("green tea", ['"green" *', '"tea" *'], []),
-    ('"green tea" leaf', ['"green tea"', '"leaf" *'], []),
-    ("tea -green -\"black tea\"", ['"tea" *'], ['"green"', '"black tea"']),
-    ("multi-agent 1.0.21 snake_case", ['"multi-agent"', '"1.0.21"', '"snake_case" *'], []),
-    ("数据库 SQLite数据库", ['"数据 据库" *', '"SQLite 数据 据库" *'], []),
-    ("tea tea Tea", ['"tea" *', '"Tea" *'], []),
-    ("c compiler", ['"c"', '"compiler" *'], []), ("c", ['"c" *'], []), ("a* b", ['"a*"', '"b"'], []),
-    ("-green", [], []), ("- ?! ()", [], []), ("", [], []), ('""', [], []),
-])
-def test_all_words_are_wanted_each_by_its_beginning(query: str, terms: list[str], excluded: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("query", "terms", "excluded"),
+    [
+        ("green tea", ['"green" *', '"tea" *'], []),
+        ('"green tea" leaf', ['"green tea"', '"leaf" *'], []),
+        ('tea -green -"black tea"', ['"tea" *'], ['"green"', '"black tea"']),
+        ("multi-agent 1.0.21 snake_case", ['"multi-agent"', '"1.0.21"', '"snake_case" *'], []),
+        ("数据库 SQLite数据库", ['"数据 据库" *', '"SQLite 数据 据库" *'], []),
+        ("tea tea Tea", ['"tea" *', '"Tea" *'], []),
+        ("c compiler", ['"c"', '"compiler" *'], []),
+        ("c", ['"c" *'], []),
+        ("a* b", ['"a*"', '"b"'], []),
+        ("-green", [], []),
+        ("- ?! ()", [], []),
+        ("", [], []),
+        ('""', [], []),
+    ],
+)
+def test_all_words_are_wanted_each_by_its_beginning(
+    query: str, terms: list[str], excluded: list[str]
+) -> None:
     assert wanted(query) == (terms, excluded)
 
 
 def test_stop_words_can_be_let_go() -> None:
-    assert [term.text for term in words.wanted("How do I rotate the “keys”?").telling.terms] == ["rotate", "“keys”?"]
+    assert [term.text for term in words.wanted("How do I rotate the “keys”?").telling.terms] == [
+        "rotate",
+        "“keys”?",
+    ]
 
 
 @given(query=queries)
@@ -256,9 +340,17 @@ def test_whatever_is_wanted_is_valid(query: str) -> None:
     assert len(found.terms) <= words.MAX_JOINED and len(found.excluded) <= words.MAX_JOINED
 
 
-@pytest.mark.parametrize(("query", "expected"), [
-    ("How do I Rotate keys?", ["rotate", "keys"]), ('"The Keys" -lost', ["keys"]), ("the", ["the"]),
-    ("这个数据库", ["这个", "个数", "数据", "据库"]), ("parseHTML", ["parsehtml", "parse", "html"]), ("?!", []), ("", []),
-])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("How do I Rotate keys?", ["rotate", "keys"]),
+        ('"The Keys" -lost', ["keys"]),
+        ("the", ["the"]),
+        ("这个数据库", ["这个", "个数", "数据", "据库"]),
+        ("parseHTML", ["parsehtml", "parse", "html"]),
+        ("?!", []),
+        ("", []),
+    ],
+)
 def test_what_the_eye_looks_for(query: str, expected: list[str]) -> None:
     assert words.visible(query) == expected

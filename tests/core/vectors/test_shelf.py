@@ -8,7 +8,16 @@ import apsw
 import numpy as np
 import pytest
 
-from mcpvectordb import Condition, Config, Damaged, Database, InvalidFilter, InvalidInput, NotFound, ReadOnly
+from mcpvectordb import (
+    Condition,
+    Config,
+    Damaged,
+    Database,
+    InvalidFilter,
+    InvalidInput,
+    NotFound,
+    ReadOnly,
+)
 from mcpvectordb.index import vector as meaning
 from mcpvectordb.storage.file import File
 
@@ -24,7 +33,9 @@ def scores(results: Any) -> list[float]:
 def clustered(count: int, dimension: int = 32, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(15, dimension))
-    return (centres[random.integers(0, 15, count)] + 0.4 * random.normal(size=(count, dimension))).astype(np.float32)
+    return (
+        centres[random.integers(0, 15, count)] + 0.4 * random.normal(size=(count, dimension))
+    ).astype(np.float32)
 
 
 def names(count: int) -> list[str]:
@@ -88,13 +99,31 @@ def test_ids_are_kept_as_given_and_unique_in_their_namespace_only(db: Database) 
     assert db.vectors.get("a", store="s").embedding.tolist() == [3.0]
 
 
-@pytest.mark.parametrize("arguments", [
-    {"id": ""}, {"id": "  "}, {"id": 5}, {"id": "\ud800"}, {"id": "x" * 4097},
-    {"store": ""}, {"store": "s" * 201}, {"store": 1}, {"namespace": None}, {"namespace": "n" * 201},
-    {"metadata": [1]}, {"metadata": {"x": float("nan")}}, {"metric": "manhattan"}, {"metric": ["dot"]},
-    {"embedding": []}, {"embedding": [True]}, {"embedding": "ab"},
-])
-def test_what_cannot_be_stored_is_refused_and_makes_no_store(db: Database, arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"id": ""},
+        {"id": "  "},
+        {"id": 5},
+        {"id": "\ud800"},
+        {"id": "x" * 4097},
+        {"store": ""},
+        {"store": "s" * 201},
+        {"store": 1},
+        {"namespace": None},
+        {"namespace": "n" * 201},
+        {"metadata": [1]},
+        {"metadata": {"x": float("nan")}},
+        {"metric": "manhattan"},
+        {"metric": ["dot"]},
+        {"embedding": []},
+        {"embedding": [True]},
+        {"embedding": "ab"},
+    ],
+)
+def test_what_cannot_be_stored_is_refused_and_makes_no_store(
+    db: Database, arguments: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidInput, match=next(iter(arguments))):
         db.vectors.add(**{"id": "a", "embedding": [1.0], **arguments})
     assert db.vectors.stores() == [] and db.vectors.count(store=None) == 0
@@ -103,7 +132,11 @@ def test_what_cannot_be_stored_is_refused_and_makes_no_store(db: Database, argum
 def test_deleting_says_whether_there_was_one_and_leaves_namesakes(db: Database) -> None:
     db.vectors.add("a", [1.0])
     db.vectors.add("a", [1.0], namespace="n")
-    assert db.vectors.delete("a") and not db.vectors.delete("a") and not db.vectors.delete("a", store="unknown")
+    assert (
+        db.vectors.delete("a")
+        and not db.vectors.delete("a")
+        and not db.vectors.delete("a", store="unknown")
+    )
     assert db.vectors.get("a", namespace="n")
     with pytest.raises(NotFound, match="no vector has the id 'a'"):
         db.vectors.get("a")
@@ -115,7 +148,11 @@ def test_many_come_as_a_matrix_or_as_a_list_of_mixed_dimensions(db: Database) ->
     done = db.vectors.add_many(iter(["b", "c", "d"]), [[1, 2, 3], (4,), np.array([5.5])])
     assert (done.added, done.updated) == (2, 1)
     assert {each.id: each.embedding.tolist() for each in db.vectors.browse()} == {
-        "a": [1, 0], "b": [1, 2, 3], "c": [4], "d": [5.5]}
+        "a": [1, 0],
+        "b": [1, 2, 3],
+        "c": [4],
+        "d": [5.5],
+    }
     assert db.vectors.get("a").metadata == {"n": 1} and db.vectors.get("b").metadata == {}
 
 
@@ -141,7 +178,9 @@ def test_adding_nothing_is_nothing(db: Database) -> None:
     assert (done.added, done.updated) == (0, 0) and db.vectors.stores() == []
 
 
-def test_a_failure_in_the_middle_leaves_everything_as_it_was(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_in_the_middle_leaves_everything_as_it_was(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     db.vectors.add("a", [1.0, 2.0])
 
     def fail(*_: object) -> None:
@@ -151,7 +190,11 @@ def test_a_failure_in_the_middle_leaves_everything_as_it_was(db: Database, monke
     with pytest.raises(RuntimeError, match="power cut"):
         db.vectors.add_many(["a", "b"], [[3.0], [4.0]])
     monkeypatch.undo()
-    assert db.vectors.count() == 1 and db.vectors.get("a").embedding.tolist() == [1.0, 2.0] and db.check() == []
+    assert (
+        db.vectors.count() == 1
+        and db.vectors.get("a").embedding.tolist() == [1.0, 2.0]
+        and db.check() == []
+    )
 
 
 # Stores, namespaces, counts.
@@ -161,11 +204,15 @@ def test_a_store_keeps_the_metric_it_was_made_with(db: Database) -> None:
     db.vectors.add("a", [1.0], store="far", metric="euclidean")
     db.vectors.add("b", [1.0], store="far")
     db.vectors.add("c", [1.0])
-    with pytest.raises(InvalidInput, match="'far' ranks by euclidean, which cannot be changed to cosine"):
+    with pytest.raises(
+        InvalidInput, match="'far' ranks by euclidean, which cannot be changed to cosine"
+    ):
         db.vectors.add("d", [1.0], store="far", metric="cosine")
     db.vectors.delete("c")
     assert [(each.name, each.metric, each.vectors) for each in db.vectors.stores()] == [
-        ("default", "cosine", 0), ("far", "euclidean", 2)]
+        ("default", "cosine", 0),
+        ("far", "euclidean", 2),
+    ]
 
 
 def test_counts_and_namespaces_tell_what_is_where(db: Database) -> None:
@@ -174,8 +221,15 @@ def test_counts_and_namespaces_tell_what_is_where(db: Database) -> None:
     db.vectors.add("a", [1.0], store="other")
     assert [(each.name, each.vectors) for each in db.vectors.namespaces()] == [("", 2), ("n", 1)]
     assert db.vectors.namespaces("unknown") == [] and db.vectors.count(store="unknown") == 0
-    assert db.vectors.count() == 3 and db.vectors.count(namespace="") == 2 and db.vectors.count(store=None) == 4
-    assert db.vectors.count(where={"metadata.k": {"gt": 1}}) == 1 and db.vectors.count(where={"dimension": 1}) == 2
+    assert (
+        db.vectors.count() == 3
+        and db.vectors.count(namespace="") == 2
+        and db.vectors.count(store=None) == 4
+    )
+    assert (
+        db.vectors.count(where={"metadata.k": {"gt": 1}}) == 1
+        and db.vectors.count(where={"dimension": 1}) == 2
+    )
     assert db.vectors.count(store=None, where={"store": "other", "id": "a"}) == 1
     assert (db.stats().vectors, db.stats().stores) == (4, 2)
 
@@ -196,14 +250,23 @@ def test_browsing_goes_by_pages_newest_first(db: Database) -> None:
 def test_cosines_rank_from_one_to_minus_one_and_zero_is_in_between(db: Database) -> None:
     db.vectors.add_many(["against", "zero", "across", "along"], [[-2, 0], [0, 0], [0, 5], [3, 0]])
     found = db.vectors.search([7.0, 0.0])
-    assert ids(found) == ["along", "zero", "across", "against"] and scores(found) == [1.0, 0.0, 0.0, -1.0]
-    assert [hit.scores.vector for hit in found] == scores(found) and [hit.scores.vector_rank for hit in found] == [1, 2, 3, 4]
+    assert ids(found) == ["along", "zero", "across", "against"] and scores(found) == [
+        1.0,
+        0.0,
+        0.0,
+        -1.0,
+    ]
+    assert [hit.scores.vector for hit in found] == scores(found) and [
+        hit.scores.vector_rank for hit in found
+    ] == [1, 2, 3, 4]
     assert found.legs == ("vector",)
     assert ids(db.vectors.search([0, 0])) == ["against", "zero", "across", "along"]
 
 
 def test_an_embedding_finds_itself_with_the_score_one(db: Database) -> None:
-    rows = np.random.default_rng(5).normal(size=(50, 7)) * 10.0 ** np.random.default_rng(6).integers(-3, 7, (50, 7))
+    rows = np.random.default_rng(5).normal(size=(50, 7)) * 10.0 ** np.random.default_rng(
+        6
+    ).integers(-3, 7, (50, 7))
     db.vectors.add_many(names(50), rows)
     for place, found in enumerate(db.vectors.search_many(rows, limit=1)):
         assert ids(found) == [f"v{place}"] and scores(found) == [1.0]
@@ -217,7 +280,9 @@ def test_dot_products_and_distances_are_the_metrics_own_figures(db: Database) ->
     assert ids(found) == ["a", "b", "c"] and scores(found) == [3e6 + 4e-3, 25.0, -3.0]
     found = db.vectors.search([3, 4], store="euclidean")
     assert ids(found) == ["b", "c", "a"]
-    assert [hit.scores.vector for hit in found] == pytest.approx([0.0, 32 ** 0.5, np.hypot(1e6 - 3, 1e-3 - 4)], rel=1e-14)
+    assert [hit.scores.vector for hit in found] == pytest.approx(
+        [0.0, 32**0.5, np.hypot(1e6 - 3, 1e-3 - 4)], rel=1e-14
+    )
     assert scores(found) == [-hit.scores.vector for hit in found if hit.scores.vector is not None]
 
 
@@ -226,7 +291,9 @@ def test_equal_scores_keep_the_order_of_insertion_also_after_an_overwrite(db: Da
         db.vectors.add(id, [1.0, 1.0])
     db.vectors.add("c", [5.0, 0.0])
     db.vectors.add("c", [1.0, 1.0])
-    assert ids(db.vectors.search([2.0, 2.0])) == ["c", "a", "b"] and ids(db.vectors.search([2.0, 2.0], limit=1)) == ["c"]
+    assert ids(db.vectors.search([2.0, 2.0])) == ["c", "a", "b"] and ids(
+        db.vectors.search([2.0, 2.0], limit=1)
+    ) == ["c"]
     db.vectors.delete("c")
     db.vectors.add("c", [1.0, 1.0])
     assert ids(db.vectors.search([2.0, 2.0])) == ["a", "b", "c"]
@@ -234,20 +301,35 @@ def test_equal_scores_keep_the_order_of_insertion_also_after_an_overwrite(db: Da
 
 def test_another_dimension_follows_with_score_zero_and_without_a_rank(db: Database) -> None:
     for metric in ("cosine", "dot", "euclidean"):
-        db.vectors.add_many(["long", "against", "longer", "along"], [[1, 0, 0], [-1, 0], [1, 0, 0, 0], [2, 0]], store=metric,
-                            metric=metric)
+        db.vectors.add_many(
+            ["long", "against", "longer", "along"],
+            [[1, 0, 0], [-1, 0], [1, 0, 0, 0], [2, 0]],
+            store=metric,
+            metric=metric,
+        )
     for metric in ("cosine", "dot"):
         found = db.vectors.search([1, 0], store=metric)
-        assert ids(found) == ["along", "against", "long", "longer"] and scores(found)[2:] == [0.0, 0.0]
+        assert ids(found) == ["along", "against", "long", "longer"] and scores(found)[2:] == [
+            0.0,
+            0.0,
+        ]
         assert [hit.scores.vector_rank for hit in found] == [1, 2, None, None]
         assert ids(db.vectors.search([1, 0], store=metric, limit=3)) == ["along", "against", "long"]
-        assert ids(db.vectors.search([1] * 9, store=metric)) == ["long", "against", "longer", "along"]
+        assert ids(db.vectors.search([1] * 9, store=metric)) == [
+            "long",
+            "against",
+            "longer",
+            "along",
+        ]
     assert ids(db.vectors.search([1, 0], store="euclidean")) == ["along", "against"]
     assert db.vectors.count(store="euclidean") == 4
 
 
 def test_tiny_and_huge_numbers_are_ranked_where_they_belong(db: Database) -> None:
-    db.vectors.add_many(["tiny", "huge", "near", "subnormal"], [[1e-24, 1e-24], [-1e300, 1e300], [1, 0.9], [0.0, 5e-324]])
+    db.vectors.add_many(
+        ["tiny", "huge", "near", "subnormal"],
+        [[1e-24, 1e-24], [-1e300, 1e300], [1, 0.9], [0.0, 5e-324]],
+    )
     assert ids(db.vectors.search([1, 0.9])) == ["near", "tiny", "subnormal", "huge"]
     db.vectors.add_many(["a", "b", "c"], [[1e300], [-1e300], [1.0]], store="dot", metric="dot")
     assert ids(db.vectors.search([1e300], store="dot")) == ["a", "c", "b"]
@@ -256,13 +338,19 @@ def test_tiny_and_huge_numbers_are_ranked_where_they_belong(db: Database) -> Non
 
 def test_conditions_apply_before_the_cut(db: Database) -> None:
     rows = clustered(60)
-    db.vectors.add_many(names(60), rows, metadata=[{"odd": bool(n % 2), "n": n, "a.b": n} for n in range(60)])
+    db.vectors.add_many(
+        names(60), rows, metadata=[{"odd": bool(n % 2), "n": n, "a.b": n} for n in range(60)]
+    )
     query = clustered(1, seed=7)[0]
     odd = [id for id in nearest_by_cosine(rows, query, 60) if int(id[1:]) % 2]
     assert ids(db.vectors.search(query, where={"metadata.odd": True}, limit=5)) == odd[:5]
     assert ids(db.vectors.search(query, where={"metadata.odd": True}, limit=100)) == odd
     assert ids(db.vectors.search(query, where=[Condition(("metadata", "a.b"), "eq", 7)])) == ["v7"]
-    assert ids(db.vectors.search(query, where={"id": "v9", "dimension": 32, "store": "default", "namespace": ""})) == ["v9"]
+    assert ids(
+        db.vectors.search(
+            query, where={"id": "v9", "dimension": 32, "store": "default", "namespace": ""}
+        )
+    ) == ["v9"]
     assert ids(db.vectors.search(query, namespace="other")) == []
     with pytest.raises(InvalidFilter, match="unknown field"):
         db.vectors.search(query, where={"metadta.odd": True})
@@ -278,13 +366,18 @@ def test_a_search_without_a_namespace_covers_the_whole_store(db: Database) -> No
 
 def test_an_unknown_store_is_an_empty_one_and_stays_unknown(db: Database) -> None:
     assert len(db.vectors.search([1.0], store="unknown")) == 0
-    assert [len(found) for found in db.vectors.search_many([[1.0], [1.0, 2.0]], store="unknown")] == [0, 0]
+    assert [
+        len(found) for found in db.vectors.search_many([[1.0], [1.0, 2.0]], store="unknown")
+    ] == [0, 0]
     assert db.vectors.stores() == []
 
 
 def test_limits_are_whole_numbers_and_may_exceed_what_is_there(db: Database) -> None:
     db.vectors.add_many(names(3), np.eye(3))
-    assert len(db.vectors.search([1, 0, 0], limit=10**9)) == 3 and len(db.vectors.search([1, 0, 0], limit=0)) == 0
+    assert (
+        len(db.vectors.search([1, 0, 0], limit=10**9)) == 3
+        and len(db.vectors.search([1, 0, 0], limit=0)) == 0
+    )
     for limit in (-1, 2.5, True, "3"):
         with pytest.raises(InvalidInput, match="limit"):
             db.vectors.search([1, 0, 0], limit=limit)  # type: ignore[arg-type]
@@ -294,7 +387,9 @@ def test_searching_for_many_is_searching_for_each(db: Database) -> None:
     db.vectors.add_many(names(40), clustered(40))
     db.vectors.add("short", [1.0, 2.0])
     queries = [*clustered(4, seed=3).tolist(), [2.0, 1.0], *clustered(2, seed=4).tolist()]
-    assert db.vectors.search_many(queries, limit=7) == [db.vectors.search(query, limit=7) for query in queries]
+    assert db.vectors.search_many(queries, limit=7) == [
+        db.vectors.search(query, limit=7) for query in queries
+    ]
     assert db.vectors.search_many([]) == []
     with pytest.raises(InvalidInput, match=r"embeddings\[1\]\[0\]"):
         db.vectors.search_many([[1.0], [None]])  # type: ignore[list-item]
@@ -306,7 +401,10 @@ def test_searching_for_many_is_searching_for_each(db: Database) -> None:
 def parts(db: Database) -> list[str]:
     file = File(db.path, read_only=True)
     with file.reading() as sql:
-        rows = sql.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE vector\\_%' ESCAPE '\\'")
+        rows = sql.execute(
+            "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE vector\\_%' "
+            "ESCAPE '\\'"
+        )
         found = sorted(name for (name,) in rows)
     file.close()
     return found
@@ -333,15 +431,21 @@ def test_the_codes_find_what_an_exact_scan_finds(db: Database) -> None:
         exact = nearest_by_cosine(rows, query.astype(np.float64), 3_000)
         half = [id for id in exact if int(id[1:]) % 10 < 5]
         common += len(set(exact[:10]) & set(ids(results)))
-        common += len(set(half[:10]) & set(ids(db.vectors.search(query, where={"metadata.n": {"lt": 5}}))))
+        common += len(
+            set(half[:10]) & set(ids(db.vectors.search(query, where={"metadata.n": {"lt": 5}})))
+        )
         assert scores(results) == sorted(scores(results), reverse=True)
-        assert ids(db.vectors.search(query, limit=2_900)) == exact[:2_900]  # deeper than the codes go
+        assert (
+            ids(db.vectors.search(query, limit=2_900)) == exact[:2_900]
+        )  # deeper than the codes go
     assert common >= 0.99 * 20 * 20
 
 
 @pytest.mark.usefixtures("few_are_exact")
 def test_zero_vectors_poison_no_ranking_and_are_not_forgotten(db: Database) -> None:
-    rows = np.concatenate([np.zeros((40, 8)), -np.abs(np.random.default_rng(1).normal(size=(100, 8))), [[1.0] * 8]])
+    rows = np.concatenate(
+        [np.zeros((40, 8)), -np.abs(np.random.default_rng(1).normal(size=(100, 8))), [[1.0] * 8]]
+    )
     db.vectors.add_many(names(141), rows)
     found = db.vectors.search([1.0] * 8, limit=5)
     assert ids(found) == ["v140", "v0", "v1", "v2", "v3"] and scores(found) == [1.0, 0, 0, 0, 0]
@@ -356,7 +460,9 @@ def test_codes_follow_overwrites_deletes_and_changes_of_dimension(db: Database) 
     assert ids(db.vectors.search(-rows[7], limit=1)) == ["v7"]
     db.vectors.add_many(["v8", "v9"], [[1.0, 2.0], (-rows[9]).tolist()])
     db.vectors.delete("v10")
-    assert ids(db.vectors.search(-rows[9], limit=1)) == ["v9"] and ids(db.vectors.search([1.0, 2.0], limit=1)) == ["v8"]
+    assert ids(db.vectors.search(-rows[9], limit=1)) == ["v9"] and ids(
+        db.vectors.search([1.0, 2.0], limit=1)
+    ) == ["v8"]
     assert "v10" not in ids(db.vectors.search(rows[10], limit=20)) and db.check() == []
 
 
@@ -364,7 +470,9 @@ def test_codes_follow_overwrites_deletes_and_changes_of_dimension(db: Database) 
 def test_more_numbers_than_vec0_takes_are_compared_exactly(db: Database) -> None:
     rows = clustered(60, 9_000)
     db.vectors.add_many(names(60), rows)
-    assert parts(db) == [] and ids(db.vectors.search(rows[3], limit=1)) == ["v3"] and db.check() == []
+    assert (
+        parts(db) == [] and ids(db.vectors.search(rows[3], limit=1)) == ["v3"] and db.check() == []
+    )
 
 
 @pytest.mark.usefixtures("few_are_exact")
@@ -379,7 +487,11 @@ def test_compact_gives_back_what_overwriting_took(path: Path) -> None:
         db.vectors.add_many(names(1_000), rows)
         expected = ids(db.vectors.search(rows[0]))
         db.compact()
-        assert db.stats().bytes <= 1.1 * fresh and ids(db.vectors.search(rows[0])) == expected and db.check() == []
+        assert (
+            db.stats().bytes <= 1.1 * fresh
+            and ids(db.vectors.search(rows[0])) == expected
+            and db.check() == []
+        )
 
 
 @pytest.mark.usefixtures("few_are_exact")
@@ -392,17 +504,38 @@ def test_compact_forgets_codes_that_no_longer_pay(db: Database) -> None:
     assert parts(db) == [] and db.check() == []
 
 
-@pytest.mark.parametrize(("statement", "told", "mended"), [
-    ("UPDATE vector_embeddings SET embedding = zeroblob(128) WHERE vector = 3", "3 is missing or differs", True),
-    ("UPDATE vector_embeddings SET embedding = zeroblob(99) WHERE vector = 3", "3 has 24 values instead of 32", False),
-    ("UPDATE vectors SET dimension = 31 WHERE key = 3", "3 has 32 values instead of 31", False),
-    ("DELETE FROM vector_embeddings WHERE vector = 3", "3 has no embedding", False),
-    ("DELETE FROM vectors WHERE key = 3", "rows without an embedding", False),
-    (f"UPDATE vector_embeddings SET embedding = X'{128 * 'ff'}' WHERE vector = 3", "3 has values that are no", False),
-    ("INSERT INTO vector_embeddings VALUES (999, zeroblob(128))", "refers to a missing row", False),
-])
+@pytest.mark.parametrize(
+    ("statement", "told", "mended"),
+    [
+        (
+            "UPDATE vector_embeddings SET embedding = zeroblob(128) WHERE vector = 3",
+            "3 is missing or differs",
+            True,
+        ),
+        (
+            "UPDATE vector_embeddings SET embedding = zeroblob(99) WHERE vector = 3",
+            "3 has 24 values instead of 32",
+            False,
+        ),
+        ("UPDATE vectors SET dimension = 31 WHERE key = 3", "3 has 32 values instead of 31", False),
+        ("DELETE FROM vector_embeddings WHERE vector = 3", "3 has no embedding", False),
+        ("DELETE FROM vectors WHERE key = 3", "rows without an embedding", False),
+        (
+            f"UPDATE vector_embeddings SET embedding = X'{128 * 'ff'}' WHERE vector = 3",
+            "3 has values that are no",
+            False,
+        ),
+        (
+            "INSERT INTO vector_embeddings VALUES (999, zeroblob(128))",
+            "refers to a missing row",
+            False,
+        ),
+    ],
+)
 @pytest.mark.usefixtures("few_are_exact")
-def test_check_tells_what_is_wrong_with_vectors(path: Path, statement: str, told: str, mended: bool) -> None:
+def test_check_tells_what_is_wrong_with_vectors(
+    path: Path, statement: str, told: str, mended: bool
+) -> None:
     with Database(path) as db:
         db.vectors.add_many(names(60), clustered(60))
     other = apsw.Connection(str(path))
@@ -443,7 +576,9 @@ def test_a_read_only_file_is_searched_and_not_changed(path: Path) -> None:
 def test_threads_add_to_one_store_at_once(db: Database) -> None:
     def work(number: int) -> None:
         for turn in range(10):
-            db.vectors.add_many([f"{number}-{turn}-{place}" for place in range(3)], np.full((3, 4), number + 1.0))
+            db.vectors.add_many(
+                [f"{number}-{turn}-{place}" for place in range(3)], np.full((3, 4), number + 1.0)
+            )
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:

@@ -16,8 +16,13 @@ from mcpvectordb_server.surfaces.mcpvectordb import SURFACE
 
 def test_every_version_string_is_the_same() -> None:
     server, manifest = read("server.json"), read("manifest.json")
-    versions = {__version__, project_version(), manifest["version"], server["version"],
-                *(package["version"] for package in server["packages"])}
+    versions = {
+        __version__,
+        project_version(),
+        manifest["version"],
+        server["version"],
+        *(package["version"] for package in server["packages"]),
+    }
     assert versions == {__version__}
     assert SURFACE.version == "0.2.0"
 
@@ -26,30 +31,53 @@ def test_both_files_are_in_order() -> None:
     assert problems(read("manifest.json"), read("server.json")) == []
 
 
-@pytest.mark.parametrize(("changes", "problem"), [
-    ({"version": "9.9.9"}, "manifest.json is for version 9.9.9, the program is"),
-    ({"colour": "red"}, "manifest.json has an unknown colour"),
-    ({"author": None}, "manifest.json lacks author"),
-    ({"tools": []}, "manifest.json does not list the tools as they are"),
-    ({"user_config": {}}, "manifest.json: the option db is not there"),
-    ({"user_config": {"db": {"type": "string"}, "x": {"type": "string", "title": "X", "description": "X"}}},
-     "manifest.json: the option db lacks description, title"),
-    ({"server": {"entry_point": "nowhere.py"}}, "manifest.json: the entry point is no file of the bundle"),
-])
-def test_a_manifest_that_contradicts_itself_is_found_out(changes: dict[str, object], problem: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"version": "9.9.9"}, "manifest.json is for version 9.9.9, the program is"),
+        ({"colour": "red"}, "manifest.json has an unknown colour"),
+        ({"author": None}, "manifest.json lacks author"),
+        ({"tools": []}, "manifest.json does not list the tools as they are"),
+        ({"user_config": {}}, "manifest.json: the option db is not there"),
+        (
+            {
+                "user_config": {
+                    "db": {"type": "string"},
+                    "x": {"type": "string", "title": "X", "description": "X"},
+                }
+            },
+            "manifest.json: the option db lacks description, title",
+        ),
+        (
+            {"server": {"entry_point": "nowhere.py"}},
+            "manifest.json: the entry point is no file of the bundle",
+        ),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_found_out(
+    changes: dict[str, object], problem: str
+) -> None:
     manifest = {**read("manifest.json"), **changes}
     manifest = {key: value for key, value in manifest.items() if value is not None}
     assert any(each.startswith(problem) for each in problems(manifest, read("server.json")))
 
 
-@pytest.mark.parametrize(("changes", "problem"), [
-    ({"name": "mcpvectordb"}, "server.json: the name must be"),
-    ({"description": "x" * 101}, "server.json: the description must have 1 to 100 characters"),
-    ({"version": "9.9.9"}, "server.json is for version"),
-    ({"packages": [{"version": __version__}]}, "server.json: a package lacks registryType"),
-])
-def test_a_registry_entry_out_of_order_is_found_out(changes: dict[str, object], problem: str) -> None:
-    assert any(each.startswith(problem) for each in problems(read("manifest.json"), {**read("server.json"), **changes}))
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"name": "mcpvectordb"}, "server.json: the name must be"),
+        ({"description": "x" * 101}, "server.json: the description must have 1 to 100 characters"),
+        ({"version": "9.9.9"}, "server.json is for version"),
+        ({"packages": [{"version": __version__}]}, "server.json: a package lacks registryType"),
+    ],
+)
+def test_a_registry_entry_out_of_order_is_found_out(
+    changes: dict[str, object], problem: str
+) -> None:
+    assert any(
+        each.startswith(problem)
+        for each in problems(read("manifest.json"), {**read("server.json"), **changes})
+    )
 
 
 @pytest.fixture
@@ -76,8 +104,13 @@ def test_the_bundle_holds_manifest_and_source_and_starts(checkout: Path, tmp_pat
     assert not any("__pycache__" in name for name in names)
     manifest = json.loads((tmp_path / "installed" / "manifest.json").read_text())
     assert (tmp_path / "installed" / manifest["server"]["entry_point"]).is_file()
-    done = subprocess.run([sys.executable, "-m", "mcpvectordb_server", "--version"], cwd=tmp_path / "installed",
-                          capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "mcpvectordb_server", "--version"],
+        cwd=tmp_path / "installed",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.stdout == f"mcpvectordb {__version__}\n"
 
 
@@ -87,7 +120,8 @@ def test_two_packs_of_one_checkout_are_the_same_bytes(checkout: Path, tmp_path: 
 
 
 def test_without_a_checkout_there_is_nothing_to_pack(
-        checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (checkout / "LICENSE").unlink()
     assert pack.main([str(tmp_path)]) == 1
     assert capsys.readouterr().err.endswith("has no LICENSE\n")

@@ -35,7 +35,9 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def tool(db: Database) -> Ask:
-    """Call a tool through a client in memory; its structured content, which must fit the tool's own schema."""
+    """Call a tool through a client in memory; its structured content, which must fit the tool's own
+    schema.
+    """
     return caller(service(db, SURFACE))
 
 
@@ -78,19 +80,30 @@ def test_the_published_tools_are_the_golden_ones(db: Database) -> None:
 
 
 @pytest.mark.requirement("MV-002")
-@pytest.mark.parametrize(("name", "parameters", "required"), [
-    ("ingest_file", {"path": ..., "library": "default", "metadata": None}, ["path"]),
-    ("ingest_url", {"url": ..., "library": "default", "metadata": None}, ["url"]),
-    ("search", {"query": ..., "top_k": 5, "library": None, "filter": None, "min_relevance": 0}, ["query"]),
-    ("list_documents", {"library": None, "limit": 20, "offset": 0}, []),
-    ("list_libraries", {}, []),
-    ("delete_document", {"doc_id": ...}, ["doc_id"]),
-    ("get_document", {"doc_id": ...}, ["doc_id"]),
-])
-def test_parameters_and_defaults_are_the_specified_ones(name: str, parameters: dict[str, Any], required: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "parameters", "required"),
+    [
+        ("ingest_file", {"path": ..., "library": "default", "metadata": None}, ["path"]),
+        ("ingest_url", {"url": ..., "library": "default", "metadata": None}, ["url"]),
+        (
+            "search",
+            {"query": ..., "top_k": 5, "library": None, "filter": None, "min_relevance": 0},
+            ["query"],
+        ),
+        ("list_documents", {"library": None, "limit": 20, "offset": 0}, []),
+        ("list_libraries", {}, []),
+        ("delete_document", {"doc_id": ...}, ["doc_id"]),
+        ("get_document", {"doc_id": ...}, ["doc_id"]),
+    ],
+)
+def test_parameters_and_defaults_are_the_specified_ones(
+    name: str, parameters: dict[str, Any], required: list[str]
+) -> None:
     (tool,) = [each for each in SURFACE.tools if each.name == name]
     schema = tool.arguments.schema
-    assert {key: value.get("default", ...) for key, value in schema["properties"].items()} == parameters
+    assert {
+        key: value.get("default", ...) for key, value in schema["properties"].items()
+    } == parameters
     assert schema.get("required", []) == required
 
 
@@ -130,7 +143,9 @@ def test_a_file_is_indexed(tool: Ask, write: Callable[..., str]) -> None:
 
 
 @pytest.mark.requirement("MV-011")
-def test_paths_are_resolved(tool: Ask, write: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_resolved(
+    tool: Ask, write: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write("tea.md")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -140,7 +155,8 @@ def test_paths_are_resolved(tool: Ask, write: Callable[..., str], tmp_path: Path
 
 @pytest.mark.requirement("MV-012")
 def test_the_same_bytes_are_skipped_and_new_metadata_alone_changes_nothing(
-        tool: Ask, write: Callable[..., str]) -> None:
+    tool: Ask, write: Callable[..., str]
+) -> None:
     path = write("tea.md")
     first = tool("ingest_file", path=path, metadata={"a": 1})
     again = tool("ingest_file", path=path, metadata={"a": 2})
@@ -149,7 +165,9 @@ def test_the_same_bytes_are_skipped_and_new_metadata_alone_changes_nothing(
 
 
 @pytest.mark.requirement("MV-013")
-def test_changed_bytes_replace_the_document_under_a_new_id(tool: Ask, write: Callable[..., str]) -> None:
+def test_changed_bytes_replace_the_document_under_a_new_id(
+    tool: Ask, write: Callable[..., str]
+) -> None:
     first = tool("ingest_file", path=write("tea.md", "# Tea\n\nold leaves\n"))
     second = tool("ingest_file", path=write("tea.md", "# Tea\n\nnew leaves\n"))
     assert second["status"] == "replaced"
@@ -162,13 +180,18 @@ def test_changed_bytes_replace_the_document_under_a_new_id(tool: Ask, write: Cal
 def test_a_failed_ingest_leaves_the_old_document(tool: Ask, write: Callable[..., str]) -> None:
     first = tool("ingest_file", path=write("tea.md"))
     assert "supply the text directly" in error(tool("ingest_file", path=write("tea.md", "  \n")))
-    assert tool("get_document", doc_id=first["doc_id"])["content"] == "# Tea\n\nWater at 80 degrees.\n"
+    assert (
+        tool("get_document", doc_id=first["doc_id"])["content"] == "# Tea\n\nWater at 80 degrees.\n"
+    )
 
 
 @pytest.mark.requirement("MV-015")
 def test_one_file_in_two_libraries_is_two_documents(tool: Ask, write: Callable[..., str]) -> None:
     path = write("tea.md")
-    first, second = tool("ingest_file", path=path, library="a"), tool("ingest_file", path=path, library="b")
+    first, second = (
+        tool("ingest_file", path=path, library="a"),
+        tool("ingest_file", path=path, library="b"),
+    )
     assert (first["status"], second["status"]) == ("indexed", "indexed")
     tool("delete_document", doc_id=first["doc_id"])
     assert tool("get_document", doc_id=second["doc_id"])["library"] == "b"
@@ -177,7 +200,8 @@ def test_one_file_in_two_libraries_is_two_documents(tool: Ask, write: Callable[.
 @pytest.mark.requirement("MV-017")
 @pytest.mark.parametrize("name", ["missing.md", "folder", "nul\0byte.md", "x" * 5000])
 def test_what_cannot_be_read_is_named_with_the_working_folder(
-        name: str, tool: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name: str, tool: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     message = error(tool("ingest_file", path=name))
@@ -186,18 +210,29 @@ def test_what_cannot_be_read_is_named_with_the_working_folder(
 
 
 @pytest.mark.requirement("MV-018", "MV-025")
-@pytest.mark.parametrize(("name", "content"), [
-    ("data.xyz", "text"), ("tune.mp3", b"ID3\x03\x00"), ("picture.png", b"\x89PNG\r\n\x1a\n"), ("program.py", "print(1)"),
-    ("PROGRAM.RS", "fn main() {}")])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("data.xyz", "text"),
+        ("tune.mp3", b"ID3\x03\x00"),
+        ("picture.png", b"\x89PNG\r\n\x1a\n"),
+        ("program.py", "print(1)"),
+        ("PROGRAM.RS", "fn main() {}"),
+    ],
+)
 def test_an_unsupported_format_is_called_one(
-        name: str, content: str | bytes, tool: Ask, write: Callable[..., str]) -> None:
+    name: str, content: str | bytes, tool: Ask, write: Callable[..., str]
+) -> None:
     assert error(tool("ingest_file", path=write(name, content))).startswith("Unsupported format")
 
 
 @pytest.mark.requirement("MV-019", "MV-020")
-@pytest.mark.parametrize(("name", "content"), [("blank.md", " \n"), ("broken.docx", b"PK\x03\x04 no archive")])
+@pytest.mark.parametrize(
+    ("name", "content"), [("blank.md", " \n"), ("broken.docx", b"PK\x03\x04 no archive")]
+)
 def test_other_failures_begin_with_ingestion_failed(
-        name: str, content: str | bytes, tool: Ask, write: Callable[..., str]) -> None:
+    name: str, content: str | bytes, tool: Ask, write: Callable[..., str]
+) -> None:
     assert error(tool("ingest_file", path=write(name, content))).startswith("Ingestion failed: ")
 
 
@@ -205,28 +240,45 @@ def test_other_failures_begin_with_ingestion_failed(
 def test_a_result_tells_type_time_title_and_metadata(tool: Ask, write: Callable[..., str]) -> None:
     tool("ingest_file", path=write("notes.TXT", "leaves\n"), metadata={"by": ["ann"], "n": None})
     (found,) = tool("search", query="leaves")["results"]
-    assert (found["file_type"], found["title"], found["metadata"]) == ("txt", "notes.TXT", {"by": ["ann"], "n": None})
-    assert datetime.fromisoformat(found["last_modified"]).utcoffset() == datetime.now(UTC).utcoffset()
+    assert (found["file_type"], found["title"], found["metadata"]) == (
+        "txt",
+        "notes.TXT",
+        {"by": ["ann"], "n": None},
+    )
+    assert (
+        datetime.fromisoformat(found["last_modified"]).utcoffset() == datetime.now(UTC).utcoffset()
+    )
     tool("ingest_file", path=write("plain", "# Kettles\n\nsteam\n"))
-    assert {each["file_type"] for each in tool("search", query="steam")["results"]} == {"txt", "unknown"}
+    assert {each["file_type"] for each in tool("search", query="steam")["results"]} == {
+        "txt",
+        "unknown",
+    }
 
 
 @pytest.mark.requirement("MV-026")
-def test_secrets_and_the_database_itself_are_refused(tool: Ask, write: Callable[..., str], path: Path) -> None:
+def test_secrets_and_the_database_itself_are_refused(
+    tool: Ask, write: Callable[..., str], path: Path
+) -> None:
     tool("ingest_file", path=write("tea.md"))
     assert "secrets" in error(tool("ingest_file", path=write(".ssh/notes.txt")))
     assert "is the database itself" in error(tool("ingest_file", path=str(path)))
-    assert "private key" in error(tool("ingest_file", path=write("k.txt", "-----BEGIN RSA PRIVATE KEY-----\nabc")))
+    assert "private key" in error(
+        tool("ingest_file", path=write("k.txt", "-----BEGIN RSA PRIVATE KEY-----\nabc"))
+    )
 
 
 @pytest.mark.requirement("MV-026")
-def test_roots_bound_what_may_be_read(db: Database, write: Callable[..., str], tmp_path: Path) -> None:
+def test_roots_bound_what_may_be_read(
+    db: Database, write: Callable[..., str], tmp_path: Path
+) -> None:
     inside, outside = write("in/tea.md"), write("out/tea.md")
     made = service(db, SURFACE, roots=(Path(inside).parent,))
     assert ask(made, "ingest_file", {"path": inside}).structured_content["status"] == "indexed"
     (Path(inside).parent / "link.md").symlink_to(outside)
     for path in (outside, str(Path(inside).parent / "link.md")):
-        assert "outside of the folders" in error(ask(made, "ingest_file", {"path": path}).structured_content)
+        assert "outside of the folders" in error(
+            ask(made, "ingest_file", {"path": path}).structured_content
+        )
     nowhere = service(db, SURFACE, roots=())
     assert "--root DIR" in error(ask(nowhere, "ingest_file", {"path": inside}).structured_content)
 
@@ -238,23 +290,49 @@ def test_a_url_is_not_a_path(tool: Ask) -> None:
 
 
 @pytest.mark.requirement("MV-028")
-def test_docx_and_xml_are_among_the_formats(tool: Ask, write: Callable[..., str], tmp_path: Path) -> None:
+def test_docx_and_xml_are_among_the_formats(
+    tool: Ask, write: Callable[..., str], tmp_path: Path
+) -> None:
     path = Path(write("tea.docx", b""))
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("[Content_Types].xml", (
-            '<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-            '<Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.'
-            'wordprocessingml.document.main+xml"/></Types>'))
-        archive.writestr("_rels/.rels", (
-            '<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
-            '<Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'
-            'officeDocument" Target="word/document.xml"/></Relationships>'))
-        archive.writestr("word/document.xml", (
-            '<?xml version="1.0"?><w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
-            "<w:body><w:p><w:r><w:t>oolong in a document</w:t></w:r></w:p></w:body></w:document>"))
+        archive.writestr(
+            "[Content_Types].xml",
+            (
+                '<?xml version="1.0"?><Types '
+                'xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+                '<Default Extension="rels" '
+                'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+                '<Override PartName="/word/document.xml" '
+                'ContentType="application/vnd.openxmlformats-officedocument.'
+                'wordprocessingml.document.main+xml"/></Types>'
+            ),
+        )
+        archive.writestr(
+            "_rels/.rels",
+            (
+                '<?xml version="1.0"?><Relationships '
+                'xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+                '<Relationship Id="r1" '
+                'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'
+                'officeDocument" Target="word/document.xml"/></Relationships>'
+            ),
+        )
+        archive.writestr(
+            "word/document.xml",
+            (
+                '<?xml version="1.0"?><w:document '
+                'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+                "<w:body><w:p><w:r><w:t>oolong in a "
+                "document</w:t></w:r></w:p></w:body></w:document>"
+            ),
+        )
     assert tool("ingest_file", path=str(path))["status"] == "indexed"
-    assert tool("ingest_file", path=write("tea.xml", "<tea><kind>sencha in markup</kind></tea>"))["status"] == "indexed"
+    assert (
+        tool("ingest_file", path=write("tea.xml", "<tea><kind>sencha in markup</kind></tea>"))[
+            "status"
+        ]
+        == "indexed"
+    )
     assert "oolong" in tool("search", query="oolong", top_k=1)["results"][0]["content"]
     assert "sencha" in tool("search", query="sencha", top_k=1)["results"][0]["content"]
 
@@ -271,7 +349,9 @@ class Page(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/markdown")
         self.send_header("Content-Length", str(len(self.body)))
         if self.path == "/dated":
-            self.send_header("Last-Modified", format_datetime(datetime(2025, 6, 1, 9, tzinfo=UTC), usegmt=True))
+            self.send_header(
+                "Last-Modified", format_datetime(datetime(2025, 6, 1, 9, tzinfo=UTC), usegmt=True)
+            )
         self.end_headers()
         self.wfile.write(self.body)
 
@@ -294,13 +374,17 @@ def site() -> Iterator[str]:
 @pytest.fixture
 def web(path: Path) -> Iterator[Ask]:
     """As `tool`, over a database that may fetch from this machine."""
-    with Database(path, embedder=Letters(), config=Config(allow_private_urls=True, host_interval=0)) as db:
+    with Database(
+        path, embedder=Letters(), config=Config(allow_private_urls=True, host_interval=0)
+    ) as db:
         made = service(db, SURFACE)
         yield lambda name, **arguments: ask(made, name, arguments).structured_content
 
 
 @pytest.mark.requirement("MV-030")
-@pytest.mark.parametrize("url", ["ftp://example.org/a", "file:///etc/passwd", "notes.md", "", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "url", ["ftp://example.org/a", "file:///etc/passwd", "notes.md", "", "javascript:alert(1)"]
+)
 def test_only_http_and_https_are_fetched(url: str, tool: Ask) -> None:
     assert error(tool("ingest_url", url=url)).startswith("url must begin with http:// or https://")
 
@@ -308,10 +392,22 @@ def test_only_http_and_https_are_fetched(url: str, tool: Ask) -> None:
 @pytest.mark.requirement("MV-031", "MV-032")
 def test_a_page_is_indexed_skipped_and_replaced(web: Ask, site: str) -> None:
     first = web("ingest_url", url=f"{site}/dated")
-    assert (first["status"], first["source"], first["chunk_count"]) == ("indexed", f"{site}/dated", 1)
-    assert web("ingest_url", url=f"{site}/dated") == {**first, "status": "skipped", "chunk_count": 0}
+    assert (first["status"], first["source"], first["chunk_count"]) == (
+        "indexed",
+        f"{site}/dated",
+        1,
+    )
+    assert web("ingest_url", url=f"{site}/dated") == {
+        **first,
+        "status": "skipped",
+        "chunk_count": 0,
+    }
     (found,) = web("search", query="words")["results"]
-    assert (found["file_type"], found["last_modified"], found["title"]) == ("url", "2025-06-01T09:00:00+00:00", "Page")
+    assert (found["file_type"], found["last_modified"], found["title"]) == (
+        "url",
+        "2025-06-01T09:00:00+00:00",
+        "Page",
+    )
     Page.body = b"# Page\n\nother words\n"
     assert web("ingest_url", url=f"{site}/dated")["status"] == "replaced"
     assert web("ingest_url", url=f"{site}/undated", library="b")["status"] == "indexed"
@@ -328,7 +424,12 @@ def test_what_the_other_server_says_is_told(web: Ask, site: str) -> None:
 
 @pytest.mark.requirement("MV-034")
 def test_this_machine_and_private_networks_are_out_of_reach(tool: Ask, site: str) -> None:
-    for url in (site, "http://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest/meta-data"):
+    for url in (
+        site,
+        "http://10.0.0.1/",
+        "http://[::1]/",
+        "http://169.254.169.254/latest/meta-data",
+    ):
         assert error(tool("ingest_url", url=url)).startswith("Ingestion failed: ")
 
 
@@ -336,21 +437,41 @@ def test_this_machine_and_private_networks_are_out_of_reach(tool: Ask, site: str
 
 
 @pytest.mark.requirement("MV-040", "MV-049")
-def test_results_have_the_specified_keys_and_their_relevance(tool: Ask, write: Callable[..., str]) -> None:
+def test_results_have_the_specified_keys_and_their_relevance(
+    tool: Ask, write: Callable[..., str]
+) -> None:
     assert tool("search", query="tea") == {"results": []}
     done = tool("ingest_file", path=write("tea.md"))
     (found,) = tool("search", query="tea")["results"]
-    assert set(found) == {"doc_id", "source", "title", "library", "file_type", "last_modified", "page", "content",
-                          "chunk_index", "metadata", "relevance"}
+    assert set(found) == {
+        "doc_id",
+        "source",
+        "title",
+        "library",
+        "file_type",
+        "last_modified",
+        "page",
+        "content",
+        "chunk_index",
+        "metadata",
+        "relevance",
+    }
     assert (found["doc_id"], found["page"], found["chunk_index"]) == (done["doc_id"], 0, 0)
     assert found["content"] == "# Tea\n\nWater at 80 degrees."
 
 
 @pytest.mark.requirement("MV-041", "MV-073")
-@pytest.mark.parametrize(("top_k", "message"), [
-    (0, "top_k must be 1 to 100, not 0"), (101, "top_k must be 1 to 100, not 101"), (-1, "top_k must be 1 to 100, not -1"),
-    (True, "top_k must be a whole number, not true"), (2.5, "top_k must be a whole number, not 2.5"),
-    ("many", 'top_k must be a whole number, not "many"')])
+@pytest.mark.parametrize(
+    ("top_k", "message"),
+    [
+        (0, "top_k must be 1 to 100, not 0"),
+        (101, "top_k must be 1 to 100, not 101"),
+        (-1, "top_k must be 1 to 100, not -1"),
+        (True, "top_k must be a whole number, not true"),
+        (2.5, "top_k must be a whole number, not 2.5"),
+        ("many", 'top_k must be a whole number, not "many"'),
+    ],
+)
 def test_top_k_has_bounds(top_k: Any, message: str, tool: Ask) -> None:
     assert error(tool("search", query="tea", top_k=top_k)) == message
 
@@ -358,7 +479,9 @@ def test_top_k_has_bounds(top_k: Any, message: str, tool: Ask) -> None:
 @pytest.mark.requirement("MV-041", "MV-052", "MV-073")
 def test_top_k_cuts_and_nothing_else_does(tool: Ask, db: Database) -> None:
     for number in range(10):
-        db.documents.ingest_text(f"note {number} about {'tea' if number else 'zzz'}", source=f"{number}.md")
+        db.documents.ingest_text(
+            f"note {number} about {'tea' if number else 'zzz'}", source=f"{number}.md"
+        )
     assert len(tool("search", query="tea")["results"]) == 5
     assert len(tool("search", query="tea", top_k=3.0)["results"]) == 3
     assert len(tool("search", query="tea", top_k=100)["results"]) == 10
@@ -375,7 +498,9 @@ def test_libraries_narrow_a_search(tool: Ask, db: Database) -> None:
     for library in ("a", "b"):
         db.documents.ingest_text("tea leaves", source="tea.md", library=library)
     assert len(tool("search", query="tea")["results"]) == 2
-    assert [each["library"] for each in tool("search", query="tea", library="a")["results"]] == ["a"]
+    assert [each["library"] for each in tool("search", query="tea", library="a")["results"]] == [
+        "a"
+    ]
     assert tool("search", query="tea", library="unknown")["results"] == []
     assert tool("search", query="tea", library="a", filter={"library": "b"})["results"] == []
     assert len(tool("search", query="tea", filter={"library": "b"})["results"]) == 1
@@ -384,21 +509,58 @@ def test_libraries_narrow_a_search(tool: Ask, db: Database) -> None:
 @pytest.fixture
 def shelf(tool: Ask, write: Callable[..., str]) -> dict[str, Any]:
     """Two files; the record of the first one's only chunk, under the specification's names."""
-    done = tool("ingest_file", path=write("o'hara.md", "# Tea 100%\n\nleaves\n"), metadata={"year": 2026})
+    done = tool(
+        "ingest_file", path=write("o'hara.md", "# Tea 100%\n\nleaves\n"), metadata={"year": 2026}
+    )
     tool("ingest_file", path=write("other.txt", "leaves too\n"))
-    (listed,) = [each for each in tool("list_documents")["documents"] if each["doc_id"] == done["doc_id"]]
-    (found,) = [each for each in tool("search", query="leaves")["results"] if each["doc_id"] == done["doc_id"]]
+    (listed,) = [
+        each for each in tool("list_documents")["documents"] if each["doc_id"] == done["doc_id"]
+    ]
+    (found,) = [
+        each
+        for each in tool("search", query="leaves")["results"]
+        if each["doc_id"] == done["doc_id"]
+    ]
     return {**listed, **found, "id": f"{done['doc_id']}:0"}
 
 
 @pytest.mark.requirement("MV-044", "MV-047", "MV-048")
-@pytest.mark.parametrize("field", ["id", "doc_id", "library", "source", "content_hash", "title", "content", "chunk_index",
-                                   "created_at", "metadata", "file_type", "last_modified", "page"])
-def test_every_field_of_a_chunk_can_be_filtered_by(field: str, shelf: dict[str, Any], tool: Ask) -> None:
-    results = tool("search", query="leaves", filter={field: shelf[field], "file_type": "md"})["results"]
+@pytest.mark.parametrize(
+    "field",
+    [
+        "id",
+        "doc_id",
+        "library",
+        "source",
+        "content_hash",
+        "title",
+        "content",
+        "chunk_index",
+        "created_at",
+        "metadata",
+        "file_type",
+        "last_modified",
+        "page",
+    ],
+)
+def test_every_field_of_a_chunk_can_be_filtered_by(
+    field: str, shelf: dict[str, Any], tool: Ask
+) -> None:
+    results = tool("search", query="leaves", filter={field: shelf[field], "file_type": "md"})[
+        "results"
+    ]
     assert [each["doc_id"] for each in results] == [shelf["doc_id"]]
-    wrong = 7 if isinstance(shelf[field], int) else {} if field == "metadata" else f"{shelf[field]}'; DROP TABLE--"
-    assert tool("search", query="leaves", filter={field: wrong})["results"] == [] or field == "metadata"
+    wrong = (
+        7
+        if isinstance(shelf[field], int)
+        else {}
+        if field == "metadata"
+        else f"{shelf[field]}'; DROP TABLE--"
+    )
+    assert (
+        tool("search", query="leaves", filter={field: wrong})["results"] == []
+        or field == "metadata"
+    )
 
 
 @pytest.mark.requirement("MV-044")
@@ -406,28 +568,56 @@ def test_filters_are_exact_and_joined_by_and(shelf: dict[str, Any], tool: Ask) -
     assert len(tool("search", query="leaves", filter={})["results"]) == 2
     assert tool("search", query="leaves", filter={"title": "tea 100%"})["results"] == []
     assert tool("search", query="leaves", filter={"title": "Tea %"})["results"] == []
-    assert tool("search", query="leaves", filter={"file_type": "md", "chunk_index": 1})["results"] == []
+    assert (
+        tool("search", query="leaves", filter={"file_type": "md", "chunk_index": 1})["results"]
+        == []
+    )
     assert len(tool("search", query="leaves", filter={"chunk_index": False})["results"]) == 2
     assert len(tool("search", query="leaves", filter={"chunk_index": 0.0})["results"]) == 2
     assert tool("search", query="leaves", filter={"title": 1.5})["results"] == []
 
 
 @pytest.mark.requirement("MV-045")
-@pytest.mark.parametrize(("filter", "message"), [
-    ({"a b": 1}, "Invalid filter key 'a b'"), ({"1st": 1}, "Invalid filter key"), ({"x; DROP": 1}, "Invalid filter key"),
-    ({"": 1}, "Invalid filter key"), ({"colour": "red"}, "there is no field 'colour' to filter by; there are chunk_index"),
-    ({"title": None}, "the filter value of title must be text or an integer"),
-    ({"title": ["a"]}, "the filter value of title must be text or an integer"),
-    ({"metadata": "not json"}, "the filter value of metadata must be an object"),
-    ({"metadata": "[" * 50_000}, "the filter value of metadata must be an object"),
-    (["file_type"], "filter must be an object, not an array")])
+@pytest.mark.parametrize(
+    ("filter", "message"),
+    [
+        ({"a b": 1}, "Invalid filter key 'a b'"),
+        ({"1st": 1}, "Invalid filter key"),
+        ({"x; DROP": 1}, "Invalid filter key"),
+        ({"": 1}, "Invalid filter key"),
+        ({"colour": "red"}, "there is no field 'colour' to filter by; there are chunk_index"),
+        ({"title": None}, "the filter value of title must be text or an integer"),
+        ({"title": ["a"]}, "the filter value of title must be text or an integer"),
+        ({"metadata": "not json"}, "the filter value of metadata must be an object"),
+        ({"metadata": "[" * 50_000}, "the filter value of metadata must be an object"),
+        (["file_type"], "filter must be an object, not an array"),
+    ],
+)
 def test_a_bad_filter_is_an_error(filter: Any, message: str, tool: Ask) -> None:
     assert error(tool("search", query="tea", filter=filter)).startswith(message)
 
 
 @pytest.mark.requirement("MV-050")
-@pytest.mark.parametrize("query", ["the of and", "?!", "AND OR NOT", '"', '"unterminated', "c++", "what's up?", "(((", "*",
-                                   "-", "a NEAR b", "title:x", "\x00", "日本語", "🫖"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "the of and",
+        "?!",
+        "AND OR NOT",
+        '"',
+        '"unterminated',
+        "c++",
+        "what's up?",
+        "(((",
+        "*",
+        "-",
+        "a NEAR b",
+        "title:x",
+        "\x00",
+        "日本語",
+        "🫖",
+    ],
+)
 def test_any_query_is_a_query(query: str, tool: Ask, db: Database) -> None:
     db.documents.ingest_text("tea leaves", source="tea.md")
     assert "results" in tool("search", query=query)
@@ -435,11 +625,17 @@ def test_any_query_is_a_query(query: str, tool: Ask, db: Database) -> None:
 
 @pytest.mark.requirement("MV-051")
 @pytest.mark.parametrize("code", ["E-4021", "1.0.21"])
-def test_an_exact_code_comes_before_near_identical_siblings(code: str, tool: Ask, db: Database) -> None:
+def test_an_exact_code_comes_before_near_identical_siblings(
+    code: str, tool: Ask, db: Database
+) -> None:
     for number in range(12):
         sibling = f"E-40{number:02}" if code.startswith("E") else f"1.0.{number}"
-        db.documents.ingest_text(f"The kettle reports {sibling} when the water is cold.", source=f"{number}.md")
-    wanted = db.documents.ingest_text(f"The kettle reports {code} when the water is cold.", source="wanted.md")
+        db.documents.ingest_text(
+            f"The kettle reports {sibling} when the water is cold.", source=f"{number}.md"
+        )
+    wanted = db.documents.ingest_text(
+        f"The kettle reports {code} when the water is cold.", source="wanted.md"
+    )
     assert tool("search", query=code)["results"][0]["doc_id"] == wanted.document.id
 
 
@@ -464,18 +660,37 @@ def test_documents_are_listed_newest_first(tool: Ask, write: Callable[..., str])
     listed = tool("list_documents", limit=2)
     assert [each["title"] for each in listed["documents"]] == ["third", "second"]
     assert listed["count"] == 2
-    assert set(listed["documents"][0]) == {"doc_id", "source", "title", "library", "content_hash", "created_at",
-                                           "metadata", "chunk_count"}
-    assert listed["documents"][0]["content_hash"] == hashlib.sha256(Path(paths[2]).read_bytes()).hexdigest()
+    assert set(listed["documents"][0]) == {
+        "doc_id",
+        "source",
+        "title",
+        "library",
+        "content_hash",
+        "created_at",
+        "metadata",
+        "chunk_count",
+    }
+    assert (
+        listed["documents"][0]["content_hash"]
+        == hashlib.sha256(Path(paths[2]).read_bytes()).hexdigest()
+    )
     assert datetime.fromisoformat(listed["documents"][0]["created_at"]).utcoffset() is not None
-    assert [each["title"] for each in tool("list_documents", limit=2, offset=2)["documents"]] == ["first"]
+    assert [each["title"] for each in tool("list_documents", limit=2, offset=2)["documents"]] == [
+        "first"
+    ]
     assert tool("list_documents", library="other") == {"documents": [], "count": 0}
 
 
 @pytest.mark.requirement("MV-061")
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"limit": 0}, "limit must be 1 to 1000, not 0"), ({"limit": 1001}, "limit must be 1 to 1000, not 1001"),
-    ({"offset": -1}, "offset must be at least 0, not -1"), ({"limit": "all"}, 'limit must be a whole number, not "all"')])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"limit": 0}, "limit must be 1 to 1000, not 0"),
+        ({"limit": 1001}, "limit must be 1 to 1000, not 1001"),
+        ({"offset": -1}, "offset must be at least 0, not -1"),
+        ({"limit": "all"}, 'limit must be a whole number, not "all"'),
+    ],
+)
 def test_a_page_has_bounds(arguments: dict[str, Any], message: str, tool: Ask) -> None:
     assert error(tool("list_documents", **arguments)) == message
 
@@ -485,8 +700,12 @@ def test_libraries_are_counted_and_empty_ones_do_not_exist(tool: Ask, db: Databa
     assert tool("list_libraries") == {"libraries": []}
     for library, number in (("a", 1), ("b", 1), ("b", 2)):
         done = db.documents.ingest_text("tea", source=f"{number}.md", library=library)
-    assert tool("list_libraries") == {"libraries": [
-        {"library": "a", "document_count": 1, "chunk_count": 1}, {"library": "b", "document_count": 2, "chunk_count": 2}]}
+    assert tool("list_libraries") == {
+        "libraries": [
+            {"library": "a", "document_count": 1, "chunk_count": 1},
+            {"library": "b", "document_count": 2, "chunk_count": 2},
+        ]
+    }
     tool("delete_document", doc_id=done.document.id)
     assert tool("list_libraries")["libraries"][1]["document_count"] == 1
 
@@ -494,8 +713,16 @@ def test_libraries_are_counted_and_empty_ones_do_not_exist(tool: Ask, db: Databa
 @pytest.mark.requirement("MV-063")
 def test_a_document_is_deleted_with_its_chunks_and_again_without(tool: Ask, db: Database) -> None:
     id = db.documents.ingest_text("tea leaves", source="tea.md").document.id
-    assert tool("delete_document", doc_id=id) == {"status": "deleted", "doc_id": id, "deleted_chunks": 1}
-    assert tool("delete_document", doc_id=id) == {"status": "deleted", "doc_id": id, "deleted_chunks": 0}
+    assert tool("delete_document", doc_id=id) == {
+        "status": "deleted",
+        "doc_id": id,
+        "deleted_chunks": 1,
+    }
+    assert tool("delete_document", doc_id=id) == {
+        "status": "deleted",
+        "doc_id": id,
+        "deleted_chunks": 0,
+    }
     assert tool("search", query="leaves") == {"results": []}
 
 
@@ -507,17 +734,29 @@ def test_a_blank_id_is_an_error(name: str, tool: Ask) -> None:
 
 @pytest.mark.requirement("MV-065")
 def test_a_document_comes_back_exactly(tool: Ask, write: Callable[..., str]) -> None:
-    text = "# Tea\r\n\r\n" + "\n\n".join(f"Paragraph {number} about leaves. " * 20 for number in range(30)) + "\n \n"
+    text = (
+        "# Tea\r\n\r\n"
+        + "\n\n".join(f"Paragraph {number} about leaves. " * 20 for number in range(30))
+        + "\n \n"
+    )
     done = tool("ingest_file", path=write("long.md", text), metadata={"a": 1})
     assert tool("get_document", doc_id=f" {done['doc_id']} ") == {
-        "doc_id": done["doc_id"], "source": done["source"], "title": "Tea", "library": "default", "content": text,
-        "chunk_count": done["chunk_count"], "metadata": {"a": 1}}
+        "doc_id": done["doc_id"],
+        "source": done["source"],
+        "title": "Tea",
+        "library": "default",
+        "content": text,
+        "chunk_count": done["chunk_count"],
+        "metadata": {"a": 1},
+    }
     assert done["chunk_count"] > 5
 
 
 @pytest.mark.requirement("MV-065")
 @pytest.mark.parametrize("part", ["x", "-1", "9" * 30, "9" * 5_000])
-def test_a_part_of_a_document_that_there_is_not_is_no_defect(part: str, tool: Ask, db: Database) -> None:
+def test_a_part_of_a_document_that_there_is_not_is_no_defect(
+    part: str, tool: Ask, db: Database
+) -> None:
     id = db.documents.ingest_text("tea leaves", source="tea.md").document.id
     assert tool("get_document", doc_id=f"{id}#{part}")["doc_id"] == id
 
@@ -531,52 +770,102 @@ def test_an_unknown_document_is_not_found(tool: Ask) -> None:
 
 
 @pytest.mark.requirement("MV-070", "MV-071", "MV-078")
-@pytest.mark.parametrize(("name", "arguments", "message"), [
-    ("search", {}, "query is required"), ("search", {"query": 5}, "query must be text, not 5"),
-    ("search", {"query": ["a"]}, "query must be text, not an array"),
-    ("search", {"query": "a", "library": 5}, "library must be text, not 5"),
-    ("ingest_file", {}, "path is required"), ("ingest_file", {"path": "a", "metadata": [1]}, "metadata must be an object"),
-    ("ingest_url", {"url": None}, "url must be text, not null"), ("get_document", {"doc_id": 5}, "doc_id must be text"),
-    ("delete_document", {}, "doc_id is required"), ("list_documents", {"offset": {}}, "offset must be a whole number"),
-    ("search", {"query": "a", "library": " "}, "library must not be blank")])
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("search", {}, "query is required"),
+        ("search", {"query": 5}, "query must be text, not 5"),
+        ("search", {"query": ["a"]}, "query must be text, not an array"),
+        ("search", {"query": "a", "library": 5}, "library must be text, not 5"),
+        ("ingest_file", {}, "path is required"),
+        ("ingest_file", {"path": "a", "metadata": [1]}, "metadata must be an object"),
+        ("ingest_url", {"url": None}, "url must be text, not null"),
+        ("get_document", {"doc_id": 5}, "doc_id must be text"),
+        ("delete_document", {}, "doc_id is required"),
+        ("list_documents", {"offset": {}}, "offset must be a whole number"),
+        ("search", {"query": "a", "library": " "}, "library must not be blank"),
+    ],
+)
 def test_every_failure_is_a_normal_result_with_status_error(
-        name: str, arguments: dict[str, Any], message: str, tool: Ask) -> None:
+    name: str, arguments: dict[str, Any], message: str, tool: Ask
+) -> None:
     assert message in error(tool(name, **arguments))
 
 
 odd = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2**64) | st.floats() | st.text(st.characters(codec=None), max_size=12),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
-        st.sampled_from(["page", "title", "metadata", "id", "a.b"]) | st.text(max_size=3), inner, max_size=2), max_leaves=5)
-NAMES = ("path", "url", "library", "metadata", "query", "top_k", "filter", "limit", "offset", "doc_id", "other")
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2**64)
+    | st.floats()
+    | st.text(st.characters(codec=None), max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["page", "title", "metadata", "id", "a.b"]) | st.text(max_size=3),
+            inner,
+            max_size=2,
+        )
+    ),
+    max_leaves=5,
+)
+NAMES = (
+    "path",
+    "url",
+    "library",
+    "metadata",
+    "query",
+    "top_k",
+    "filter",
+    "limit",
+    "offset",
+    "doc_id",
+    "other",
+)
 
 
 @pytest.mark.requirement("MV-070", "MV-071")
-@given(calls=st.lists(st.tuples(st.sampled_from(SURFACE.tools), st.dictionaries(st.sampled_from(NAMES), odd)), max_size=8))
-def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(calls: list[tuple[Tool, dict[str, Any]]]) -> None:
+@given(
+    calls=st.lists(
+        st.tuples(st.sampled_from(SURFACE.tools), st.dictionaries(st.sampled_from(NAMES), odd)),
+        max_size=8,
+    )
+)
+def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(
+    calls: list[tuple[Tool, dict[str, Any]]],
+) -> None:
     with Database(":memory:", embedder=Letters()) as db:
         db.documents.ingest_text("tea leaves", source="tea.md")
         for tool, raw in calls:
             reply = call(Published(name=tool.name, surface=SURFACE, tool=tool), db, raw)
             assert not reply.failed
             jsonschema.validate(reply.structured, tool.arguments.output)
-            assert not str((reply.structured or {}).get("error")).startswith("Internal error"), (tool.name, raw)
+            assert not str((reply.structured or {}).get("error")).startswith("Internal error"), (
+                tool.name,
+                raw,
+            )
 
 
 @pytest.mark.requirement("MV-072")
-def test_a_defect_is_an_internal_error_without_details(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_an_internal_error_without_details(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("SELECT * FROM /home/user/secret.db")
 
     monkeypatch.setattr(db.documents, "libraries", broken)
     reply = ask(service(db, SURFACE), "list_libraries").structured_content
-    assert error(reply) == "Internal error: something went wrong inside the server; its log has the details"
+    assert (
+        error(reply)
+        == "Internal error: something went wrong inside the server; its log has the details"
+    )
 
 
 @pytest.mark.requirement("MV-074")
 def test_objects_may_come_as_json_strings(tool: Ask, write: Callable[..., str]) -> None:
     tool("ingest_file", path=write("tea.md"), metadata='{"a": [1]}')
-    assert tool("search", query="tea", filter='"{\\"file_type\\": \\"md\\"}"')["results"][0]["metadata"] == {"a": [1]}
+    assert tool("search", query="tea", filter='"{\\"file_type\\": \\"md\\"}"')["results"][0][
+        "metadata"
+    ] == {"a": [1]}
 
 
 @pytest.mark.requirement("MV-075")
@@ -586,7 +875,7 @@ def test_unknown_arguments_do_no_harm(tool: Ask) -> None:
 
 @pytest.mark.requirement("MV-076")
 def test_a_long_document_comes_in_parts(tool: Ask, db: Database) -> None:
-    text = "".join(f"Line {number}: \"tea\" and\tä.\n" for number in range(20_000))
+    text = "".join(f'Line {number}: "tea" and\tä.\n' for number in range(20_000))
     id = db.documents.ingest_text(text, source="long.md", embed=False).document.id
     parts, next_id = [], id
     while True:
@@ -604,7 +893,9 @@ def test_a_long_document_comes_in_parts(tool: Ask, db: Database) -> None:
 @pytest.mark.requirement("MV-076")
 def test_long_listings_say_what_is_missing_and_how_to_get_it(tool: Ask, db: Database) -> None:
     for number in range(60):
-        db.documents.ingest_text("tea", source=f"{number}.md", metadata={"long": "x" * 5000}, embed=False)
+        db.documents.ingest_text(
+            "tea", source=f"{number}.md", metadata={"long": "x" * 5000}, embed=False
+        )
     listed = tool("list_documents", limit=60)
     assert listed["count"] == len(listed["documents"]) < 60
     assert listed["truncated"].endswith("ask again with a higher offset")
@@ -626,18 +917,27 @@ class Slow(Letters):
 
 
 @pytest.mark.requirement("MV-079")
-def test_a_long_ingest_tells_how_far_it_is_and_stops_when_told(path: Path, write: Callable[..., str]) -> None:
+def test_a_long_ingest_tells_how_far_it_is_and_stops_when_told(
+    path: Path, write: Callable[..., str]
+) -> None:
     slow, seen = Slow(), []
-    file = write("long.md", "\n\n".join(f"# Part {number}\n\n" + "leaves and water " * 60 for number in range(800)))
+    file = write(
+        "long.md",
+        "\n\n".join(f"# Part {number}\n\n" + "leaves and water " * 60 for number in range(800)),
+    )
     with Database(path, embedder=slow) as db:
+
         async def listen(progress: float, total: float | None, message: str | None) -> None:
             seen.append((progress, total))
 
         async def conversation(client: Client) -> int:
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as group:
+
                     async def ingest() -> None:
-                        await client.call_tool("ingest_file", {"path": file}, progress_callback=listen)
+                        await client.call_tool(
+                            "ingest_file", {"path": file}, progress_callback=listen
+                        )
 
                     group.start_soon(ingest)
                     while len(seen) < 3:
@@ -657,12 +957,18 @@ def test_a_long_ingest_tells_how_far_it_is_and_stops_when_told(path: Path, write
 
 
 @pytest.mark.requirement("MV-010", "MV-051")
-def test_the_whole_way_over_the_wire_with_the_real_model(path: Path, write: Callable[..., str]) -> None:
+def test_the_whole_way_over_the_wire_with_the_real_model(
+    path: Path, write: Callable[..., str]
+) -> None:
     with Wire("--db", str(path)) as wire:
         wire.handshake()
-        for name, text in (("tea.md", "# Brewing\n\nPour hot water over the leaves and wait."),
-                           ("car.md", "# Engines\n\nChange the motor oil every year.")):
+        for name, text in (
+            ("tea.md", "# Brewing\n\nPour hot water over the leaves and wait."),
+            ("car.md", "# Engines\n\nChange the motor oil every year."),
+        ):
             wire.call("ingest_file", {"path": write(name, text)})
-        results = wire.call("search", {"query": "how do I prepare a cup of tea?"})["structuredContent"]["results"]
+        results = wire.call("search", {"query": "how do I prepare a cup of tea?"})[
+            "structuredContent"
+        ]["results"]
         assert [each["title"] for each in results] == ["Brewing", "Engines"]
         assert wire.finish() == 0

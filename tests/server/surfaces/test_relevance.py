@@ -1,4 +1,6 @@
-"""What tools say when nothing relevant was found: a library of aerodynamics is asked about cooking, by the real model."""
+"""What tools say when nothing relevant was found: a library of aerodynamics is asked about cooking,
+by the real model.
+"""
 
 from __future__ import annotations
 
@@ -48,17 +50,30 @@ def test_a_search_that_is_answered_tells_how_likely_each_result_is_relevant(air:
 def test_a_search_can_leave_out_what_is_not_relevant_enough(air: Database) -> None:
     assert len(search(air, query=ANSWERED[0], min_relevance=0.3)["results"]) == 1
     reply = search(air, query=UNHEARD_OF[0], min_relevance=0.3)
-    assert reply["results"] == [] and reply["note"].startswith("Nothing relevant was found: the best result has a chance of ")
-    assert search(air, query="jet", min_relevance=2) == {"status": "error", "error": "min_relevance must be 0 to 1, not 2.0"}
+    assert reply["results"] == [] and reply["note"].startswith(
+        "Nothing relevant was found: the best result has a chance of "
+    )
+    assert search(air, query="jet", min_relevance=2) == {
+        "status": "error",
+        "error": "min_relevance must be 0 to 1, not 2.0",
+    }
 
 
 @pytest.mark.requirement("MV-054")
-def test_where_relevance_is_not_known_it_is_null_and_nothing_is_left_out(air: Database, db: Database) -> None:
+def test_where_relevance_is_not_known_it_is_null_and_nothing_is_left_out(
+    air: Database, db: Database
+) -> None:
     reply = search(air, query="Что такое флаттер?", min_relevance=0.9)
-    assert len(reply["results"]) == 5 and all(each["relevance"] is None for each in reply["results"])
+    assert len(reply["results"]) == 5 and all(
+        each["relevance"] is None for each in reply["results"]
+    )
     assert reply["note"].startswith("relevance is not known: ")
-    db.documents.ingest_text("A kettle.", source="kettle")  # with an embedder that is not in the catalogue
-    assert search(db, query="kettle") == {"results": [search(db, query="kettle")["results"][0] | {"relevance": None}]}
+    db.documents.ingest_text(
+        "A kettle.", source="kettle"
+    )  # with an embedder that is not in the catalogue
+    assert search(db, query="kettle") == {
+        "results": [search(db, query="kettle")["results"][0] | {"relevance": None}]
+    }
 
 
 # The others have no key for it, but room for a sentence.
@@ -67,15 +82,37 @@ def test_where_relevance_is_not_known_it_is_null_and_nothing_is_left_out(air: Da
 def test_openrag_says_it_in_its_message(air: Database) -> None:
     tool = caller(service(air, openrag.SURFACE))
     reply = tool("query_documents", query=UNHEARD_OF[0], min_similarity=0)
-    assert reply["message"].startswith(NOTHING) and reply["total_results"] == len(reply["results"]) == 5
-    assert set(tool("query_documents", query=ANSWERED[0])) == {"status", "query", "total_results", "results"}
+    assert (
+        reply["message"].startswith(NOTHING)
+        and reply["total_results"] == len(reply["results"]) == 5
+    )
+    assert set(tool("query_documents", query=ANSWERED[0])) == {
+        "status",
+        "query",
+        "total_results",
+        "results",
+    }
 
 
 @pytest.mark.parametrize(("tool", "options"), [("vsearch", {"minScore": 0}), ("query", {})])
-def test_qmd_says_it_at_the_end_of_its_list(air: Database, tool: str, options: dict[str, Any]) -> None:
+def test_qmd_says_it_at_the_end_of_its_list(
+    air: Database, tool: str, options: dict[str, Any]
+) -> None:
     made = service(air, qmd.SURFACE)
-    told, plain = (ask(made, tool, {"query": query, "limit": 3, **options}) for query in (UNHEARD_OF[1], ANSWERED[0]))
+    told, plain = (
+        ask(made, tool, {"query": query, "limit": 3, **options})
+        for query in (UNHEARD_OF[1], ANSWERED[0])
+    )
     lines = told.content[0].text.split("\n")
-    assert lines[0].startswith("Found 3 results") and lines[-2] == "" and lines[-1].startswith(NOTHING)
+    assert (
+        lines[0].startswith("Found 3 results") and lines[-2] == "" and lines[-1].startswith(NOTHING)
+    )
     assert "Nothing relevant" not in plain.content[0].text
-    assert set(told.structured_content["results"][0]) == {"docid", "file", "title", "score", "context", "snippet"}
+    assert set(told.structured_content["results"][0]) == {
+        "docid",
+        "file",
+        "title",
+        "score",
+        "context",
+        "snippet",
+    }

@@ -22,7 +22,9 @@ def test_utf_8_comes_back_byte_for_byte(text: str) -> None:
 @given(st.text(), st.sampled_from(["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"]))
 def test_a_byte_order_mark_names_the_encoding_and_stays(text: str, encoding: str) -> None:
     raw = f"\ufeff{text}".encode(encoding)
-    if encoding != "utf-16-le" or not text.startswith("\0"):  # such a text is UTF-32 by its first four bytes
+    if encoding != "utf-16-le" or not text.startswith(
+        "\0"
+    ):  # such a text is UTF-32 by its first four bytes
         assert decode(raw) == f"\ufeff{text}"
 
 
@@ -39,7 +41,9 @@ def test_a_declared_charset_is_used_where_utf_8_does_not_fit(text: str, encoding
     assert decode(text.encode(encoding), declared=encoding) == text
 
 
-@pytest.mark.parametrize(("text", "encoding"), [(GERMAN, "cp1252"), (RUSSIAN, "cp1251"), (JAPANESE, "shift_jis")])
+@pytest.mark.parametrize(
+    ("text", "encoding"), [(GERMAN, "cp1252"), (RUSSIAN, "cp1251"), (JAPANESE, "shift_jis")]
+)
 def test_an_undeclared_charset_is_recognised(text: str, encoding: str) -> None:
     assert decode((text * 9).encode(encoding)) == text * 9
 
@@ -48,12 +52,17 @@ def test_utf_8_wins_over_a_declaration_that_also_fits() -> None:
     assert decode("naïve".encode(), declared="latin-1") == "naïve"
 
 
-@pytest.mark.parametrize("declared", ["", "ascii", "no-such-charset", "hex", "zip", "undefined", "idna", "a\0b"])
+@pytest.mark.parametrize(
+    "declared", ["", "ascii", "no-such-charset", "hex", "zip", "undefined", "idna", "a\0b"]
+)
 def test_a_declaration_that_does_not_fit_is_passed_over(declared: str) -> None:
     assert decode((GERMAN * 3).encode("cp1252"), declared=declared) == GERMAN * 3
 
 
-@pytest.mark.parametrize("raw", [b"\xff\xfe\x00", b"\xff\xfe\x00\xd8", b"\xef\xbb\xbf\xff", b"\0\0\xfe\xff\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "raw",
+    [b"\xff\xfe\x00", b"\xff\xfe\x00\xd8", b"\xef\xbb\xbf\xff", b"\0\0\xfe\xff\xff\xff\xff\xff"],
+)
 def test_bytes_that_break_the_encoding_they_name_are_an_error(raw: bytes) -> None:
     with pytest.raises(ParseFailed, match=r"not valid utf.*save it as UTF-8"):
         decode(raw)

@@ -28,7 +28,9 @@ def test_common_languages_are_known_by_their_extension(extension: str) -> None:
 
 
 def test_chunks_of_code_have_no_headings_and_begin_with_definitions() -> None:
-    text = parse(source("a.py", b"# One\ndef one():\n    return 1\n\n\n# Two\ndef two():\n    return 2\n")).text
+    text = parse(
+        source("a.py", b"# One\ndef one():\n    return 1\n\n\n# Two\ndef two():\n    return 2\n")
+    ).text
     spans = split(text, starts=range(len(text)), size=40, overlap=0, kind="code")
-    assert [text[each.start:each.end].splitlines()[0] for each in spans] == ["# One", "# Two"]
+    assert [text[each.start : each.end].splitlines()[0] for each in spans] == ["# One", "# Two"]
     assert {each.headings for each in spans} == {()}

@@ -15,19 +15,30 @@ from tests.support_formats import read, source
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 def test_each_row_tells_the_names_of_its_columns(mark: str) -> None:
-    raw = f"Sort{mark}Price{mark}Note\nBoskoop{mark}1.20{mark}\nPear{mark}3{mark}\"soft, sweet; good\"\n"
+    raw = (
+        f'Sort{mark}Price{mark}Note\nBoskoop{mark}1.20{mark}\nPear{mark}3{mark}"soft, sweet; '
+        f'good"\n'
+    )
     parsed = read(raw, "a.csv")
-    assert parsed.text == "Sort: Boskoop\nPrice: 1.20\n\nSort: Pear\nPrice: 3\nNote: soft, sweet; good\n"
+    assert (
+        parsed.text
+        == "Sort: Boskoop\nPrice: 1.20\n\nSort: Pear\nPrice: 3\nNote: soft, sweet; good\n"
+    )
     assert parsed.metadata == {"columns": ["Sort", "Price", "Note"], "rows": 2}
     assert parsed.title == "a.csv"
 
 
 def test_a_table_without_a_header_gets_names() -> None:
-    assert read("1,2\n3,4\n", "a.csv").text == "column 1: 1\ncolumn 2: 2\n\ncolumn 1: 3\ncolumn 2: 4\n"
+    assert (
+        read("1,2\n3,4\n", "a.csv").text == "column 1: 1\ncolumn 2: 2\n\ncolumn 1: 3\ncolumn 2: 4\n"
+    )
 
 
 def test_an_index_without_a_name_does_not_hide_the_header() -> None:
-    assert read(",name\n0,Ann\n1,Bob\n", "a.csv").text == "column 1: 0\nname: Ann\n\ncolumn 1: 1\nname: Bob\n"
+    assert (
+        read(",name\n0,Ann\n1,Bob\n", "a.csv").text
+        == "column 1: 0\nname: Ann\n\ncolumn 1: 1\nname: Bob\n"
+    )
 
 
 def test_quoted_line_breaks_stay_in_their_cell() -> None:
@@ -57,11 +68,19 @@ def test_an_empty_table_has_no_text(raw: str) -> None:
         read(raw, "a.csv")
 
 
-@given(st.lists(st.lists(st.text("abc ,;\t|\"\n", max_size=5), min_size=3, max_size=3), min_size=4, max_size=8),
-       st.sampled_from(",;\t|"))
+@given(
+    st.lists(
+        st.lists(st.text('abc ,;\t|"\n', max_size=5), min_size=3, max_size=3),
+        min_size=4,
+        max_size=8,
+    ),
+    st.sampled_from(",;\t|"),
+)
 def test_every_written_cell_is_found(rows: list[list[str]], mark: str) -> None:
     out = StringIO()
-    csv.writer(out, delimiter=mark, quoting=csv.QUOTE_ALL).writerows([["one", "two", "three"], *rows])
+    csv.writer(out, delimiter=mark, quoting=csv.QUOTE_ALL).writerows(
+        [["one", "two", "three"], *rows]
+    )
     assert delimiter(out.getvalue()) == mark
     try:
         text = parse(source(out.getvalue(), "a.csv")).text

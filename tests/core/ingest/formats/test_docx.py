@@ -51,7 +51,8 @@ def report() -> Document:
 def test_headings_lists_and_tables_come_in_order() -> None:
     assert read(saved(report()), "a.docx").text == (
         "# Fruit of the year\n\n# Apples\n\nApples are red.\n\n- crisp\n- sweet\n\n## Sorts\n\n"
-        "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.20 |\n\nPears come later.\n")
+        "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.20 |\n\nPears come later.\n"
+    )
 
 
 def test_title_and_author_come_from_the_properties() -> None:
@@ -72,15 +73,21 @@ def test_numbered_lists_count_for_themselves() -> None:
     for text in ("one", "two"):
         document.add_paragraph(text, style="List Number")
     deeper = document.add_paragraph("three", style="List Number")
-    deeper._p.get_or_add_pPr().append(parse_xml(f'<w:numPr {W}><w:ilvl w:val="0"/><w:numId w:val="0"/></w:numPr>'))
+    deeper._p.get_or_add_pPr().append(
+        parse_xml(f'<w:numPr {W}><w:ilvl w:val="0"/><w:numId w:val="0"/></w:numPr>')
+    )
     assert read(saved(document), "a.docx").text == "1. one\n2. two\n\nthree\n"
 
 
 def test_what_was_deleted_is_left_out_and_what_was_inserted_is_kept() -> None:
     document = docx.Document()
     paragraph = document.add_paragraph("Pay ")._p
-    paragraph.append(parse_xml(f'<w:del {W} w:id="1" w:author="x"><w:r><w:delText>ten</w:delText></w:r></w:del>'))
-    paragraph.append(parse_xml(f'<w:ins {W} w:id="2" w:author="x"><w:r><w:t>twenty</w:t></w:r></w:ins>'))
+    paragraph.append(
+        parse_xml(f'<w:del {W} w:id="1" w:author="x"><w:r><w:delText>ten</w:delText></w:r></w:del>')
+    )
+    paragraph.append(
+        parse_xml(f'<w:ins {W} w:id="2" w:author="x"><w:r><w:t>twenty</w:t></w:r></w:ins>')
+    )
     assert read(saved(document), "a.docx").text == "Pay twenty\n"
 
 
@@ -88,8 +95,12 @@ def test_a_hyperlink_and_a_text_box_keep_their_text() -> None:
     document = docx.Document()
     paragraph = document.add_paragraph("See ")._p
     paragraph.append(parse_xml(f"<w:hyperlink {W}><w:r><w:t>the page</w:t></w:r></w:hyperlink>"))
-    paragraph.append(parse_xml(
-        f"<w:r {W}><w:pict><w:txbxContent><w:p><w:r><w:t>In a box</w:t></w:r></w:p></w:txbxContent></w:pict></w:r>"))
+    paragraph.append(
+        parse_xml(
+            f"<w:r {W}><w:pict><w:txbxContent><w:p><w:r><w:t>In a "
+            "box</w:t></w:r></w:p></w:txbxContent></w:pict></w:r>"
+        )
+    )
     assert read(saved(document), "a.docx").text == "In a box\n\nSee the page\n"
 
 
@@ -104,12 +115,21 @@ def test_a_table_in_a_cell_becomes_the_text_of_the_cell() -> None:
 
 def test_footnotes_stand_at_the_end() -> None:
     raw = saved(docx.Document())
-    body = with_body('<w:p><w:r><w:t>Text</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r></w:p>')
-    notes = (f'<w:footnotes {W}><w:footnote w:type="separator" w:id="0"><w:p><w:r><w:t>---</w:t></w:r></w:p></w:footnote>'
-             '<w:footnote w:id="2"><w:p><w:r><w:t>A note.</w:t></w:r></w:p></w:footnote></w:footnotes>')
-    relations = (f'<Relationships xmlns="{PARTS}"><Relationship Id="r1" Target="footnotes.xml" '
-                 'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"/></Relationships>')
-    raw = with_member(with_member(raw, "word/document.xml", body), "word/footnotes.xml", notes.encode())
+    body = with_body(
+        '<w:p><w:r><w:t>Text</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
+    )
+    notes = (
+        f'<w:footnotes {W}><w:footnote w:type="separator" '
+        f'w:id="0"><w:p><w:r><w:t>---</w:t></w:r></w:p></w:footnote>'
+        '<w:footnote w:id="2"><w:p><w:r><w:t>A note.</w:t></w:r></w:p></w:footnote></w:footnotes>'
+    )
+    relations = (
+        f'<Relationships xmlns="{PARTS}"><Relationship Id="r1" Target="footnotes.xml" '
+        'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"/></Relationships>'
+    )
+    raw = with_member(
+        with_member(raw, "word/document.xml", body), "word/footnotes.xml", notes.encode()
+    )
     raw = with_member(raw, "word/_rels/document.xml.rels", relations.encode())
     assert read(raw, "a.docx").text == "Text[^2]\n\n[^2]: A note.\n"
 
@@ -131,14 +151,19 @@ def test_a_document_is_known_under_any_name() -> None:
 
 def test_entities_do_not_swell() -> None:
     lol = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
-    body = with_body("<w:p><w:r><w:t>a&l9;</w:t></w:r></w:p>", f'<!DOCTYPE x [<!ENTITY l0 "lol">{lol}]>')
+    body = with_body(
+        "<w:p><w:r><w:t>a&l9;</w:t></w:r></w:p>", f'<!DOCTYPE x [<!ENTITY l0 "lol">{lol}]>'
+    )
     raw = with_member(saved(docx.Document()), "word/document.xml", body)
     with pytest.raises(ParseFailed, match=r"^a\.docx is damaged: word/document\.xml"):
         read(raw, "a.docx")
 
 
 def test_files_cannot_be_read_through_entities() -> None:
-    body = with_body("<w:p><w:r><w:t>a&e;</w:t></w:r></w:p>", '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>')
+    body = with_body(
+        "<w:p><w:r><w:t>a&e;</w:t></w:r></w:p>",
+        '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>',
+    )
     raw = with_member(saved(docx.Document()), "word/document.xml", body)
     assert read(raw, "a.docx").text == "a\n"
 
@@ -155,7 +180,9 @@ def test_a_bomb_is_not_unpacked() -> None:
 
 
 def test_an_archive_without_a_document_fails_clearly() -> None:
-    relations = (f'<Relationships xmlns="{PARTS}"><Relationship Id="r1" Type="http://x/officeDocument" '
-                 'Target="../../etc/passwd"/></Relationships>')
+    relations = (
+        f'<Relationships xmlns="{PARTS}"><Relationship Id="r1" Type="http://x/officeDocument" '
+        'Target="../../etc/passwd"/></Relationships>'
+    )
     with pytest.raises(ParseFailed, match=r"a\.docx is damaged: its part etc/passwd is missing"):
         read(zipped({"_rels/.rels": relations, "word/document.xml": "<x/>"}), "a.docx")

@@ -12,9 +12,15 @@ from mcpvectordb.ingest.formats.email import parse
 from tests.support_formats import page, read, source
 
 
-def message(subject: str = "Apples", body: str = "Please send apples.\n", **headers: str) -> EmailMessage:
+def message(
+    subject: str = "Apples", body: str = "Please send apples.\n", **headers: str
+) -> EmailMessage:
     mail = EmailMessage()
-    mail["From"], mail["To"], mail["Subject"] = "Ann Author <ann@example.org>", "bob@example.org", subject
+    mail["From"], mail["To"], mail["Subject"] = (
+        "Ann Author <ann@example.org>",
+        "bob@example.org",
+        subject,
+    )
     mail["Date"], mail["Message-ID"] = "Wed, 01 May 2024 10:00:00 +0200", "<1@example.org>"
     for name, text in headers.items():
         mail[name] = text
@@ -24,18 +30,26 @@ def message(subject: str = "Apples", body: str = "Please send apples.\n", **head
 
 def test_a_message_tells_who_wrote_what_to_whom() -> None:
     parsed = read(message().as_bytes(), "a.eml")
-    assert parsed.text == ("# Apples\n\nFrom: Ann Author <ann@example.org>\nTo: bob@example.org\n"
-                           "Date: Wed, 01 May 2024 10:00:00 +0200\n\nPlease send apples.\n")
+    assert parsed.text == (
+        "# Apples\n\nFrom: Ann Author <ann@example.org>\nTo: bob@example.org\n"
+        "Date: Wed, 01 May 2024 10:00:00 +0200\n\nPlease send apples.\n"
+    )
     assert parsed.title == "Apples"
     assert parsed.metadata == {
-        "from": "Ann Author <ann@example.org>", "to": "bob@example.org", "subject": "Apples", "message_id": "<1@example.org>",
-        "date": "2024-05-01T08:00:00+00:00"}
+        "from": "Ann Author <ann@example.org>",
+        "to": "bob@example.org",
+        "subject": "Apples",
+        "message_id": "<1@example.org>",
+        "date": "2024-05-01T08:00:00+00:00",
+    }
 
 
 def test_the_plain_part_is_taken_and_attachments_are_named() -> None:
     mail = message(body="Plain words.")
     mail.add_alternative("<p>HTML words.</p>", subtype="html")
-    mail.add_attachment(b"%PDF-", maintype="application", subtype="pdf", filename="offer for März.pdf")
+    mail.add_attachment(
+        b"%PDF-", maintype="application", subtype="pdf", filename="offer for März.pdf"
+    )
     parsed = read(mail.as_bytes(), "a.eml")
     assert "Plain words." in parsed.text and "HTML words" not in parsed.text
     assert parsed.text.endswith("Attachments: offer for März.pdf\n")
@@ -44,15 +58,26 @@ def test_the_plain_part_is_taken_and_attachments_are_named() -> None:
 
 def test_a_body_of_html_becomes_markdown() -> None:
     mail = message()
-    mail.set_content("<html><style>p{}</style><body><h2>Offer</h2><ul><li>apples<li>pears</ul></body></html>", subtype="html")
+    mail.set_content(
+        "<html><style>p{}</style><body><h2>Offer</h2><ul><li>apples<li>pears</ul></body></html>",
+        subtype="html",
+    )
     assert read(mail.as_bytes(), "a.eml").text.endswith("+0200\n\n## Offer\n\n- apples\n- pears\n")
 
 
 def test_encoded_headers_and_bodies_are_decoded() -> None:
-    raw = ("From: =?iso-8859-1?Q?J=FCrgen?= <j@example.org>\r\nSubject: =?utf-8?B?R3LDtsOfZQ==?=\r\nMIME-Version: 1.0\r\n"
-           "Content-Type: text/plain; charset=iso-8859-1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nGr=F6=DFe\r\n")
+    raw = (
+        "From: =?iso-8859-1?Q?J=FCrgen?= <j@example.org>\r\nSubject: "
+        "=?utf-8?B?R3LDtsOfZQ==?=\r\nMIME-Version: 1.0\r\n"
+        "Content-Type: text/plain; charset=iso-8859-1\r\nContent-Transfer-Encoding: "
+        "quoted-printable\r\n\r\nGr=F6=DFe\r\n"
+    )
     parsed = read(raw, "a.eml")
-    assert parsed.title == "Größe" and "From: Jürgen" in parsed.text and parsed.text.endswith("\n\nGröße\n")
+    assert (
+        parsed.title == "Größe"
+        and "From: Jürgen" in parsed.text
+        and parsed.text.endswith("\n\nGröße\n")
+    )
 
 
 def test_a_mail_in_a_mail_does_not_hide_the_outer_one() -> None:
@@ -62,7 +87,10 @@ def test_a_mail_in_a_mail_does_not_hide_the_outer_one() -> None:
 
 
 def mailbox(*mails: EmailMessage) -> bytes:
-    return b"".join(b"From ann@example.org Wed May  1 10:00:00 2024\n" + mail.as_bytes() + b"\n" for mail in mails)
+    return b"".join(
+        b"From ann@example.org Wed May  1 10:00:00 2024\n" + mail.as_bytes() + b"\n"
+        for mail in mails
+    )
 
 
 def test_the_messages_of_a_mailbox_are_pages() -> None:
@@ -79,18 +107,32 @@ def test_mail_is_known_by_its_header_and_a_note_is_none() -> None:
     assert read("From: me\nTo: you\nSubject: lunch\n\nAt noon?\n", "note.txt").title == "note.txt"
 
 
-@pytest.mark.parametrize("header", [
-    "Date: nonsense", "From: \"unclosed <a@", "Content-Type: ;;;", "Content-Type: text/plain; charset=klingon",
-    "To: \udcff\udcfe", "Subject: =?utf-8?B?////?=", "Content-Type: multipart/mixed; boundary=", "Date: 99999999999999",
-])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Date: nonsense",
+        'From: "unclosed <a@',
+        "Content-Type: ;;;",
+        "Content-Type: text/plain; charset=klingon",
+        "To: \udcff\udcfe",
+        "Subject: =?utf-8?B?////?=",
+        "Content-Type: multipart/mixed; boundary=",
+        "Date: 99999999999999",
+    ],
+)
 def test_broken_headers_do_not_lose_the_mail(header: str) -> None:
     raw = (header + "\nMessage-ID: <1@a>\n\nThe words.\n").encode("utf-8", "surrogateescape")
     assert "The words." in read(raw, "a.eml").text
 
 
 def test_deeply_nested_parts_fail_clearly() -> None:
-    raw = "MIME-Version: 1.0\n" + "".join(
-        f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(20_000)) + "Content-Type: text/plain\n\nx\n"
+    raw = (
+        "MIME-Version: 1.0\n"
+        + "".join(
+            f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(20_000)
+        )
+        + "Content-Type: text/plain\n\nx\n"
+    )
     with pytest.raises(ParseFailed, match=r"a\.eml has parts nested too deeply"):
         read(raw, "a.eml")
 
@@ -100,7 +142,7 @@ def test_what_is_no_mail_fails_clearly() -> None:
         read("\njust words\n", "a.eml")
 
 
-@given(st.text("From: Content-Typeubjcmaxd/;=\"<>@\n -1", max_size=200))
+@given(st.text('From: Content-Typeubjcmaxd/;="<>@\n -1', max_size=200))
 def test_nothing_else_than_an_ingest_error_comes_of_foreign_text(text: str) -> None:
     with suppress(IngestError):
         parse(source(text, "a.eml"))

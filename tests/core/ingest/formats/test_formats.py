@@ -33,17 +33,26 @@ def test_every_line_of_the_table_leads_to_a_reader(each: formats.Format) -> None
 
 
 def test_no_name_extension_or_media_type_stands_twice_in_the_table() -> None:
-    for words in ([each.name for each in FORMATS], [word for each in FORMATS for word in each.extensions.split()],
-                  [word for each in FORMATS for word in each.media_types.split()]):
+    for words in (
+        [each.name for each in FORMATS],
+        [word for each in FORMATS for word in each.extensions.split()],
+        [word for each in FORMATS for word in each.media_types.split()],
+    ):
         assert sorted(words) == sorted(set(words))
-        assert all(word == word.lower() for word in words[len(FORMATS):])
+        assert all(word == word.lower() for word in words[len(FORMATS) :])
 
 
 def test_readers_and_their_libraries_are_loaded_when_they_are_needed() -> None:
     done = python("import sys, mcpvectordb.ingest.formats; print(*sys.modules)")
     loaded = set(done.stdout.split())
     assert "mcpvectordb.ingest.formats" in loaded, done.stderr
-    assert not loaded & {"yaml", "charset_normalizer", "pymupdf", "bs4", "mcpvectordb.ingest.formats.pdf"}
+    assert not loaded & {
+        "yaml",
+        "charset_normalizer",
+        "pymupdf",
+        "bs4",
+        "mcpvectordb.ingest.formats.pdf",
+    }
 
 
 @pytest.mark.parametrize(("name", "format_name"), [
@@ -78,7 +87,9 @@ def test_source_code_may_begin_with_markup(name: str) -> None:
     ("README.md", "text/html", "HTML"), ("raw.xyz", "text/plain", "plain text"), ("raw.xyz", "text/x-unheard-of", "plain text"),
     ("a.py", "application/octet-stream", "source code"), ("a", "application/octet-stream", "plain text"),
 ])  # fmt: skip
-def test_a_media_type_beats_the_extension_unless_it_says_nothing(name: str, media_type: str, format_name: str) -> None:
+def test_a_media_type_beats_the_extension_unless_it_says_nothing(
+    name: str, media_type: str, format_name: str
+) -> None:
     assert detect(source(name, media_type=media_type)).name == format_name
 
 
@@ -91,19 +102,30 @@ def test_a_media_type_beats_the_extension_unless_it_says_nothing(name: str, medi
 ])  # fmt: skip
 def test_what_cannot_be_read_is_named_whatever_its_extension(raw: bytes, what: str) -> None:
     for name in ("a.md", "a.xyz", "a"):
-        with pytest.raises(UnsupportedFormat, match=f"^Unsupported format of {name}: {what}; supported are .*Markdown"):
+        with pytest.raises(
+            UnsupportedFormat,
+            match=f"^Unsupported format of {name}: {what}; supported are .*Markdown",
+        ):
             detect(source(name, raw))
 
 
 def test_an_unknown_extension_is_refused_and_the_error_lists_every_format() -> None:
-    with pytest.raises(UnsupportedFormat, match=r"^Unsupported format of a\.xyz: \.xyz is not known") as caught:
+    with pytest.raises(
+        UnsupportedFormat, match=r"^Unsupported format of a\.xyz: \.xyz is not known"
+    ) as caught:
         detect(source("a.xyz"))
     assert all(each.name in str(caught.value) for each in FORMATS)
     assert "\n" not in str(caught.value)
 
 
 def test_words_that_begin_like_a_magic_number_are_text() -> None:
-    for text in (b"GIF89a is a format", b"OTTO von Bismarck", b"ID3 tags explained", b"BM25 ranks", b"MZ begins a program"):
+    for text in (
+        b"GIF89a is a format",
+        b"OTTO von Bismarck",
+        b"ID3 tags explained",
+        b"BM25 ranks",
+        b"MZ begins a program",
+    ):
         assert detect(source("a.txt", text)).name == "plain text"
 
 
@@ -124,7 +146,9 @@ def test_nothing_but_white_space_is_no_text(raw: bytes) -> None:
 
 
 def test_parse_reads_with_the_reader_of_the_format() -> None:
-    assert parse(source("a.md", b"# Head\n\ntext")) == Parsed(text="# Head\n\ntext", title="Head", kind="markdown")
+    assert parse(source("a.md", b"# Head\n\ntext")) == Parsed(
+        text="# Head\n\ntext", title="Head", kind="markdown"
+    )
     assert parse(source("a.py", b"# Head\n")) == Parsed(text="# Head\n", title="a.py", kind="code")
 
 

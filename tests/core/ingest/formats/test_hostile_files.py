@@ -1,4 +1,6 @@
-"""Files of every kind cut off, damaged and mislabelled: each gives its text or a clear error, and soon."""
+"""Files of every kind cut off, damaged and mislabelled: each gives its text or a clear error, and
+soon.
+"""
 
 from __future__ import annotations
 
@@ -62,24 +64,49 @@ def a_pdf() -> bytes:
 
 
 def an_epub() -> bytes:
-    package = ('<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata/><manifest><item id="c" href="c.xhtml" '
-               'media-type="application/xhtml+xml"/></manifest><spine><itemref idref="c"/></spine></package>')
-    container = ('<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile full-path="b.opf" '
-                 'media-type="application/oebps-package+xml"/></rootfiles></container>')
-    return zipped({"mimetype": "application/epub+zip", "META-INF/container.xml": container, "b.opf": package,
-                   "c.xhtml": f'<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{WORDS}</p></body></html>'})
+    package = (
+        '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata/><manifest><item '
+        'id="c" href="c.xhtml" '
+        'media-type="application/xhtml+xml"/></manifest><spine><itemref '
+        'idref="c"/></spine></package>'
+    )
+    container = (
+        '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile '
+        'full-path="b.opf" '
+        'media-type="application/oebps-package+xml"/></rootfiles></container>'
+    )
+    return zipped(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": container,
+            "b.opf": package,
+            "c.xhtml": f'<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{WORDS}</p></body></html>',
+        }
+    )
 
 
 def an_odt() -> bytes:
-    content = ('<d xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
-               f'<text:h text:outline-level="1">Fruit</text:h><text:p>{WORDS}</text:p></d>')
+    content = (
+        '<d xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
+        f'<text:h text:outline-level="1">Fruit</text:h><text:p>{WORDS}</text:p></d>'
+    )
     return zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
 
 
 SAMPLES: dict[str, Callable[[], bytes]] = {
-    "pdf": a_pdf, "docx": a_docx, "pptx": a_pptx, "xlsx": an_xlsx, "xls": an_xls, "epub": an_epub, "odt": an_odt,
-    "fb2": lambda: f"<?xml version='1.0'?><FictionBook><body><p>{WORDS}</p></body></FictionBook>".encode(),
-    "html": lambda: f"<html><body><h1>Fruit</h1><p>{WORDS}</p><table><tr><td>a<td>b</table></body></html>".encode(),
+    "pdf": a_pdf,
+    "docx": a_docx,
+    "pptx": a_pptx,
+    "xlsx": an_xlsx,
+    "xls": an_xls,
+    "epub": an_epub,
+    "odt": an_odt,
+    "fb2": lambda: (
+        f"<?xml version='1.0'?><FictionBook><body><p>{WORDS}</p></body></FictionBook>".encode()
+    ),
+    "html": lambda: (
+        f"<html><body><h1>Fruit</h1><p>{WORDS}</p><table><tr><td>a<td>b</table></body></html>".encode()
+    ),
     "rtf": lambda: rf"{{\rtf1\ansi{{\fonttbl{{\f0 Arial;}}}}\pard {WORDS}\par}}".encode(),
     "json": lambda: json.dumps({"fruit": [{"name": WORDS, "n": 1}]}).encode(),
     "ipynb": lambda: json.dumps({"cells": [{"cell_type": "markdown", "source": [WORDS]}]}).encode(),
@@ -88,7 +115,9 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
     "eml": lambda: f"From: a@b.example\nMIME-Version: 1.0\nSubject: Fruit\n\n{WORDS}\n".encode(),
     "rst": lambda: f"Fruit\n=====\n\n.. note:: {WORDS}\n\n* a\n* b\n".encode(),
     "org": lambda: f"* Fruit\n{WORDS}\n#+begin_src\nx\n#+end_src\n".encode(),
-    "tex": lambda: rf"\documentclass{{a}}\begin{{document}}\section{{Fruit}} {WORDS}\end{{document}}".encode(),
+    "tex": lambda: (
+        rf"\documentclass{{a}}\begin{{document}}\section{{Fruit}} {WORDS}\end{{document}}".encode()
+    ),
     "srt": lambda: f"1\n00:00:01,000 --> 00:00:02,000\n{WORDS}\n".encode(),
 }
 
@@ -127,7 +156,22 @@ def test_a_damaged_file_gives_text_or_a_clear_error(kind: str) -> None:
 @pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx", "a.bin", "a"])
 def test_a_lying_name_hides_no_file_that_its_bytes_betray(kind: str, name: str) -> None:
     raw = SAMPLES[kind]()
-    betrayed = kind in ("pdf", "docx", "pptx", "xlsx", "xls", "epub", "odt", "fb2", "html", "rtf", "xml", "eml", "tex", "srt")
+    betrayed = kind in (
+        "pdf",
+        "docx",
+        "pptx",
+        "xlsx",
+        "xls",
+        "epub",
+        "odt",
+        "fb2",
+        "html",
+        "rtf",
+        "xml",
+        "eml",
+        "tex",
+        "srt",
+    )
     try:
         found = formats.detect(source(raw, name)).module
     except UnsupportedFormat:
@@ -135,29 +179,42 @@ def test_a_lying_name_hides_no_file_that_its_bytes_betray(kind: str, name: str) 
     assert not betrayed or found == formats.detect(source(raw, f"a.{kind}")).module
 
 
-@pytest.mark.parametrize("kind", [*SAMPLES, "mobi", "xps", "xlsb", "ods", "odp", "mbox", "vtt", "tsv", "jsonl"])
+@pytest.mark.parametrize(
+    "kind", [*SAMPLES, "mobi", "xps", "xlsb", "ods", "odp", "mbox", "vtt", "tsv", "jsonl"]
+)
 def test_an_empty_file_says_that_it_has_no_text(kind: str) -> None:
     with pytest.raises((NoText, ParseFailed), match=rf"a\.{kind}"):
         read(b"", f"a.{kind}")
 
 
 def endless_pdf() -> bytes:
-    """A page that shows a form ten times, which shows another ten times, and so on: a page of ten billion words."""
-    objects = ["<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Kids[3 0 R]/Count 1>>",
-               "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</XObject<</F 5 0 R>>>>>>",
-               "<</Length 5>>stream\n/F Do\nendstream"]
+    """A page that shows a form ten times, which shows another ten times, and so on: a page of ten
+    billion words.
+    """
+    objects = [
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</XObject<</F "
+        "5 0 R>>>>>>",
+        "<</Length 5>>stream\n/F Do\nendstream",
+    ]
     for number in range(6, 17):
         font = "/Font<</G<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>"
         following = f"/XObject<</F {number} 0 R>>" if number < 16 else font
         content = "/F Do " * 10 if number < 16 else "BT /G 9 Tf 9 9 Td (x) Tj ET"
-        objects.append(f"<</Type/XObject/Subtype/Form/BBox[0 0 600 800]/Resources<<{following}>>/Length {len(content)}>>"
-                       f"stream\n{content}\nendstream")
+        objects.append(
+            f"<</Type/XObject/Subtype/Form/BBox[0 0 600 800]/Resources<<{following}>>/Length "
+            f"{len(content)}>>"
+            f"stream\n{content}\nendstream"
+        )
     body = "".join(f"{number} 0 obj{each}endobj\n" for number, each in enumerate(objects, 1))
     return f"%PDF-1.4\n{body}trailer<</Root 1 0 R>>\n".encode()
 
 
 def sparse_xlsx() -> bytes:
-    """Two cells in the far corners of a sheet, between which the reader makes room for all the others."""
+    """Two cells in the far corners of a sheet, between which the reader makes room for all the
+    others.
+    """
     book = openpyxl.Workbook()
     book.active["A1"], book.active["XFD1048576"] = "near", "far"
     return saved(book)
@@ -173,6 +230,9 @@ def test_parsers_that_hang_or_die_end_in_clear_errors_and_the_next_file_is_read(
 
 
 def test_every_module_in_the_table_is_there_and_every_extension_is_listed_once() -> None:
-    assert all(callable(import_module(f"mcpvectordb.ingest.formats.{each.module}").parse) for each in formats.FORMATS)
+    assert all(
+        callable(import_module(f"mcpvectordb.ingest.formats.{each.module}").parse)
+        for each in formats.FORMATS
+    )
     extensions = [each for entry in formats.FORMATS for each in entry.extensions.split()]
     assert len(extensions) == len(set(extensions))

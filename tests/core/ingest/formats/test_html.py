@@ -5,7 +5,10 @@ import pytest
 from mcpvectordb.errors import NoText, ParseFailed
 from tests.support_formats import read
 
-WORDS = "The harbour was quiet that morning, and the boats lay still upon the water while the men mended their nets. "
+WORDS = (
+    "The harbour was quiet that morning, and the boats lay still upon the water while the men "
+    "mended their nets. "
+)
 NEWS = f"""<!doctype html><html lang="en-GB"><head><title>Quiet harbour — The Gazette</title>
 <meta name="description" content="A morning at the harbour."><link rel="canonical" href="https://example.org/harbour">
 <meta property="article:published_time" content="2024-05-01T08:00:00Z">
@@ -24,16 +27,22 @@ NEWS = f"""<!doctype html><html lang="en-GB"><head><title>Quiet harbour — The 
 
 def test_the_content_is_kept_and_the_furniture_is_not() -> None:
     text = read(NEWS, "a.html").text
-    assert text == (f"# Quiet harbour\n\nBy Ann Author\n\n{WORDS.strip()}\n\n## The boats\n\n{WORDS}"
-                    "See how nets are mended.\n\n- one boat\n- two boats\n  - a small one\n")
+    assert text == (
+        f"# Quiet harbour\n\nBy Ann Author\n\n{WORDS.strip()}\n\n## The boats\n\n{WORDS}"
+        "See how nets are mended.\n\n- one boat\n- two boats\n  - a small one\n"
+    )
 
 
 def test_a_page_tells_about_itself() -> None:
     parsed = read(NEWS, "a.html")
     assert parsed.title == "Quiet harbour — The Gazette"
     assert parsed.metadata == {
-        "description": "A morning at the harbour.", "language": "en-GB", "canonical_url": "https://example.org/harbour",
-        "published": "2024-05-01T08:00:00Z", "modified": "2024-05-02"}
+        "description": "A morning at the harbour.",
+        "language": "en-GB",
+        "canonical_url": "https://example.org/harbour",
+        "published": "2024-05-01T08:00:00Z",
+        "modified": "2024-05-02",
+    }
 
 
 def test_a_page_that_does_not_say_what_is_main_is_read_whole() -> None:
@@ -42,10 +51,20 @@ def test_a_page_that_does_not_say_what_is_main_is_read_whole() -> None:
     assert text.count("The harbour was quiet") == 2 and text.startswith("# Head")
 
 
-@pytest.mark.parametrize("wrapper", [
-    '<form id="aspnetForm">', '<div class="sidebar">', '<div style="display: none">', "<aside>", '<div id="cookies">',
-    "<footer>", '<div role="dialog">', "<nav>", '<div aria-hidden="true">',
-])
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        '<form id="aspnetForm">',
+        '<div class="sidebar">',
+        '<div style="display: none">',
+        "<aside>",
+        '<div id="cookies">',
+        "<footer>",
+        '<div role="dialog">',
+        "<nav>",
+        '<div aria-hidden="true">',
+    ],
+)
 def test_what_holds_most_of_the_text_is_never_furniture(wrapper: str) -> None:
     tag = wrapper[1:].split()[0].strip(">")
     html = f"<html><body><p>Short.</p>{wrapper}<p>{WORDS * 3}</p></{tag}></body></html>"
@@ -53,10 +72,18 @@ def test_what_holds_most_of_the_text_is_never_furniture(wrapper: str) -> None:
 
 
 def test_a_section_about_cookies_is_no_cookie_banner() -> None:
-    html = (f'<html><body><h1 id="menu">Menus</h1><p>{WORDS * 4}</p><section id="cookies"><h2 id="cookies">Cookies</h2>'
-            '<p>Baked.</p></section><div class="section" id="navigation"><h2>Navigation</h2><p>By stars.</p></div>')
+    html = (
+        f'<html><body><h1 id="menu">Menus</h1><p>{WORDS * 4}</p><section id="cookies"><h2 '
+        f'id="cookies">Cookies</h2>'
+        '<p>Baked.</p></section><div class="section" id="navigation"><h2>Navigation</h2><p>By '
+        "stars.</p></div>"
+    )
     text = read(html, "a.html").text
-    assert text.startswith("# Menus") and "## Cookies\n\nBaked." in text and "## Navigation\n\nBy stars." in text
+    assert (
+        text.startswith("# Menus")
+        and "## Cookies\n\nBaked." in text
+        and "## Navigation\n\nBy stars." in text
+    )
 
 
 def test_menus_without_the_markup_of_menus_are_left_out() -> None:
@@ -67,11 +94,17 @@ def test_menus_without_the_markup_of_menus_are_left_out() -> None:
 
 def test_a_page_that_is_a_list_of_links_keeps_them() -> None:
     menu = "<ul>" + "".join(f'<li><a href="/{n}">Article {n}</a></li>' for n in range(30)) + "</ul>"
-    assert read(f"<html><body><h1>Index</h1>{menu}</body></html>", "a.html").text.count("- Article") == 30
+    assert (
+        read(f"<html><body><h1>Index</h1>{menu}</body></html>", "a.html").text.count("- Article")
+        == 30
+    )
 
 
 def test_the_headline_is_kept_if_it_stands_outside_of_the_content() -> None:
-    html = f"<html><body><header><h1>Head <i>line</i></h1></header><main><p>{WORDS}</p></main></body></html>"
+    html = (
+        "<html><body><header><h1>Head "
+        f"<i>line</i></h1></header><main><p>{WORDS}</p></main></body></html>"
+    )
     parsed = read(html, "a.html")
     assert parsed.text.startswith("# Head line\n\nThe harbour")
     assert parsed.title == "Head line"
@@ -81,39 +114,69 @@ def test_tables_become_markdown_with_spans_filled() -> None:
     html = """<table><caption>Stock</caption><tr><th>Fruit<th>Kind<th>Price</tr>
 <tr><td rowspan=2>Apple<td>red<td>1 | 2</tr><tr><td>green<td>3</tr><tr><td colspan=2>Pear<td>4</table>"""
     assert read(f"<html><body><p>{WORDS}</p>{html}</body></html>", "a.html").text.endswith(
-        "\n\nStock\n\n| Fruit | Kind | Price |\n| --- | --- | --- |\n| Apple | red | 1 \\| 2 |\n| Apple | green | 3 |\n"
-        "| Pear |  | 4 |\n")
+        "\n\nStock\n\n| Fruit | Kind | Price |\n| --- | --- | --- |\n| Apple | red | 1 \\| 2 |\n| "
+        "Apple | green | 3 |\n"
+        "| Pear |  | 4 |\n"
+    )
 
 
 def test_a_table_that_only_places_things_is_no_table() -> None:
-    html = f"<html><body><table><tr><td><h1>Head</h1><p>{WORDS}</p></td><td><table><tr><td>a</td><td>b</td></tr>" \
-           "<tr><td>c</td><td>d</td></tr></table></td></tr></table></body></html>"
-    assert read(html, "a.html").text == f"# Head\n\n{WORDS.strip()}\n\n| a | b |\n| --- | --- |\n| c | d |\n"
+    html = (
+        f"<html><body><table><tr><td><h1>Head</h1><p>{WORDS}</p></td><td><table><tr><td>a</td><td>b</td></tr>"
+        "<tr><td>c</td><td>d</td></tr></table></td></tr></table></body></html>"
+    )
+    assert (
+        read(html, "a.html").text
+        == f"# Head\n\n{WORDS.strip()}\n\n| a | b |\n| --- | --- |\n| c | d |\n"
+    )
 
 
 def test_code_is_fenced_with_its_language_and_line_breaks() -> None:
-    html = ('<html><body><p>Use <code>f()</code>:</p><pre><code class="language-python">def <b>f</b>():\n    return 1'
-            "</code></pre></body></html>")
+    html = (
+        '<html><body><p>Use <code>f()</code>:</p><pre><code class="language-python">def '
+        "<b>f</b>():\n    return 1"
+        "</code></pre></body></html>"
+    )
     assert read(html, "a.html").text == "Use `f()`:\n\n```python\ndef f():\n    return 1\n```\n"
 
 
 def test_quotations_line_breaks_and_numbered_lists() -> None:
-    html = ("<html><body><blockquote><p>To be</p><footer>W. S.</footer></blockquote><p>a<br>b</p>"
-            "<ol start=3><li>c<li>d</ol></body></html>")
+    html = (
+        "<html><body><blockquote><p>To be</p><footer>W. S.</footer></blockquote><p>a<br>b</p>"
+        "<ol start=3><li>c<li>d</ol></body></html>"
+    )
     assert read(html, "a.html").text == "> To be\n\n> W. S.\n\na\nb\n\n3. c\n4. d\n"
 
 
 def test_text_that_looks_like_markdown_is_no_heading() -> None:
-    assert read("<html><body><p># not a heading</p></body></html>", "a.html").text == "\\# not a heading\n"
+    assert (
+        read("<html><body><p># not a heading</p></body></html>", "a.html").text
+        == "\\# not a heading\n"
+    )
 
 
-@pytest.mark.parametrize(("raw", "media_type"), [
-    ("<html><body><p>Größe und Maß</p></body></html>".encode("latin-1"), "text/html; charset=ISO-8859-1"),
-    ('<html><head><meta charset="windows-1252"></head><body><p>Größe und Maß</p></body></html>'.encode("cp1252"), "text/html"),
-    ("<html><body><p>Größe und Maß</p></body></html>".encode(), "text/html; charset=latin-1"),
-    ("<html><body><p>Größe und Maß</p></body></html>".encode("utf-16"), ""),
-    ('<html><meta http-equiv="Content-Type" content="text/html; charset=utf-8"><p>Größe und Maß</p>'.encode() + b"\xff", ""),
-])
+@pytest.mark.parametrize(
+    ("raw", "media_type"),
+    [
+        (
+            "<html><body><p>Größe und Maß</p></body></html>".encode("latin-1"),
+            "text/html; charset=ISO-8859-1",
+        ),
+        (
+            '<html><head><meta charset="windows-1252"></head><body><p>Größe und '
+            "Maß</p></body></html>".encode("cp1252"),
+            "text/html",
+        ),
+        ("<html><body><p>Größe und Maß</p></body></html>".encode(), "text/html; charset=latin-1"),
+        ("<html><body><p>Größe und Maß</p></body></html>".encode("utf-16"), ""),
+        (
+            '<html><meta http-equiv="Content-Type" content="text/html; charset=utf-8"><p>Größe und '
+            "Maß</p>".encode()
+            + b"\xff",
+            "",
+        ),
+    ],
+)
 def test_the_charset_comes_from_bytes_header_or_page(raw: bytes, media_type: str) -> None:
     assert "Größe und Maß" in read(raw, "a.html", media_type).text
 
@@ -124,7 +187,9 @@ def test_a_page_is_known_by_its_bytes_and_by_its_media_type() -> None:
 
 
 def test_thousands_of_nested_elements_fail_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.html has elements nested more than two thousand deep"):
+    with pytest.raises(
+        ParseFailed, match=r"a\.html has elements nested more than two thousand deep"
+    ):
         read("<html><body>" + "<div>" * 100_000 + "deep" + "</div>" * 100_000, "a.html")
 
 
@@ -134,23 +199,32 @@ def test_hundreds_of_nested_elements_are_fine() -> None:
 
 
 def test_a_large_table_comes_out_whole() -> None:
-    rows = "".join(f"<tr><td>row {n}</td><td>value {n}</td><td><a href='/{n}'>link</a></td></tr>" for n in range(20_000))
-    text = read(f"<html><body><table><tr><th>a<th>b<th>c</tr>{rows}</table></body></html>", "a.html").text
+    rows = "".join(
+        f"<tr><td>row {n}</td><td>value {n}</td><td><a href='/{n}'>link</a></td></tr>"
+        for n in range(20_000)
+    )
+    text = read(
+        f"<html><body><table><tr><th>a<th>b<th>c</tr>{rows}</table></body></html>", "a.html"
+    ).text
     assert text.count("| row") == 20_000
 
 
 def test_external_entities_are_not_read() -> None:
-    html = ('<?xml version="1.0"?><!DOCTYPE html [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
-            "<html><body><p>a &x; b</p></body></html>")
+    html = (
+        '<?xml version="1.0"?><!DOCTYPE html [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
+        "<html><body><p>a &x; b</p></body></html>"
+    )
     assert "root:" not in read(html, "a.xhtml").text
 
 
-@pytest.mark.parametrize("raw", ["<html></html>", "<html><body><script>x()</script></body></html>", "<!doctype html>"])
+@pytest.mark.parametrize(
+    "raw", ["<html></html>", "<html><body><script>x()</script></body></html>", "<!doctype html>"]
+)
 def test_a_page_without_text_says_so(raw: str) -> None:
     with pytest.raises(NoText, match=r"^No text found in a\.html"):
         read(raw, "a.html")
 
 
 def test_a_truncated_page_keeps_what_there_is() -> None:
-    text = read(NEWS[:NEWS.index("<ul><li>one boat")], "a.html").text
+    text = read(NEWS[: NEWS.index("<ul><li>one boat")], "a.html").text
     assert "how nets are mended" in text

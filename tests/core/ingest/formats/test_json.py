@@ -10,19 +10,41 @@ from mcpvectordb.errors import NoText, ParseFailed
 from mcpvectordb.ingest.formats.json import parse
 from tests.support_formats import read, source
 
-VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-                      lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
 
 
 def test_plain_values_come_first_and_the_others_under_headings() -> None:
-    value = {"title": "Config", "server": {"host": "localhost", "ports": [80, 443], "tls": {"on": True}}, "debug": None}
+    value = {
+        "title": "Config",
+        "server": {"host": "localhost", "ports": [80, 443], "tls": {"on": True}},
+        "debug": None,
+    }
     parsed = read(json.dumps(value), "a.json")
-    assert parsed.text == ("title: Config\ndebug: null\n\n# server\n\nhost: localhost\nports: 80, 443\n\n## tls\n\non: true\n")
+    assert parsed.text == (
+        "title: Config\n"
+        "debug: null\n"
+        "\n"
+        "# server\n"
+        "\n"
+        "host: localhost\n"
+        "ports: 80, 443\n"
+        "\n"
+        "## tls\n"
+        "\n"
+        "on: true\n"
+    )
     assert parsed.title == "Config"
 
 
 def test_the_records_of_a_list_stand_apart() -> None:
-    value = [{"name": "Ann", "address": {"city": "Oslo"}}, {"name": "Bob", "pets": [{"kind": "cat"}]}]
+    value = [
+        {"name": "Ann", "address": {"city": "Oslo"}},
+        {"name": "Bob", "pets": [{"kind": "cat"}]},
+    ]
     parsed = read(json.dumps(value), "people.json")
     assert parsed.text == "name: Ann\naddress.city: Oslo\n\nname: Bob\npets[0].kind: cat\n"
     assert parsed.title == "people.json"

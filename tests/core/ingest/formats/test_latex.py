@@ -61,7 +61,9 @@ never read
 
 
 def test_a_paper_reads_like_markdown() -> None:
-    assert read(PAPER, "paper.tex").text == r"""We look at apples — 50% of them.
+    assert (
+        read(PAPER, "paper.tex").text
+        == r"""We look at apples — 50% of them.
 
 # Introduction
 
@@ -97,6 +99,7 @@ x = 1 % kept
 
 Use `a_b%c` and the page.
 """
+    )
 
 
 def test_title_authors_and_date_are_taken() -> None:
@@ -106,12 +109,16 @@ def test_title_authors_and_date_are_taken() -> None:
 
 
 def test_chapters_stand_above_sections() -> None:
-    assert read("\\chapter{One}\n\\section*{Two}\n\\subsection[short]{Three $x$}\ntext", "a.tex").text == (
-        "# One\n\n## Two\n\n### Three $x$\n\ntext\n")
+    assert read(
+        "\\chapter{One}\n\\section*{Two}\n\\subsection[short]{Three $x$}\ntext", "a.tex"
+    ).text == ("# One\n\n## Two\n\n### Three $x$\n\ntext\n")
 
 
 def test_unknown_commands_leave_their_text() -> None:
-    assert read(r"A \mycommand{word} \small here\\and \LaTeX{} there.", "a.tex").text == "A word here and LaTeX there.\n"
+    assert (
+        read(r"A \mycommand{word} \small here\\and \LaTeX{} there.", "a.tex").text
+        == "A word here and LaTeX there.\n"
+    )
 
 
 def test_latex_is_known_by_its_first_command() -> None:
@@ -119,7 +126,7 @@ def test_latex_is_known_by_its_first_command() -> None:
 
 
 def test_a_truncated_file_keeps_what_there_is() -> None:
-    text = read(PAPER[:PAPER.index("Pear")], "paper.tex").text
+    text = read(PAPER[: PAPER.index("Pear")], "paper.tex").text
     assert "Apples are red" in text
 
 
@@ -130,6 +137,18 @@ def test_any_text_comes_out_or_is_an_ingest_error(text: str) -> None:
 
 
 def test_long_hostile_files_end_soon() -> None:
-    for part in ("{", "}", "\\section{", "\\begin{tabular}{l}", "&", "\\item[", "\\cite{", "\\\\", "\\footnote{a", "%\n", "$a"):
+    for part in (
+        "{",
+        "}",
+        "\\section{",
+        "\\begin{tabular}{l}",
+        "&",
+        "\\item[",
+        "\\cite{",
+        "\\\\",
+        "\\footnote{a",
+        "%\n",
+        "$a",
+    ):
         with suppress(IngestError):
             parse(source("\\begin{document}" + part * 2000, "a.tex"))

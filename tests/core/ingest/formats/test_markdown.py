@@ -12,7 +12,9 @@ from mcpvectordb.records import Parsed, Source
 
 
 def read(text: str) -> Parsed:
-    return parse(Source(source="/folder/notes.md", name="notes.md", raw=text.encode(), file_type="md"))
+    return parse(
+        Source(source="/folder/notes.md", name="notes.md", raw=text.encode(), file_type="md")
+    )
 
 
 @pytest.mark.parametrize(("text", "title"), [
@@ -41,7 +43,9 @@ def test_the_text_stays_as_it_is_with_its_front_matter() -> None:
     ("author:\n  name: Å\n  2: two\n", {"author": {"name": "Å", "2": "two"}}),
     ("text: |\n  two\n  lines\n", {"text": "two\nlines\n"}),
 ])  # fmt: skip
-def test_front_matter_becomes_metadata_that_json_can_hold(yaml: str, metadata: dict[str, Any]) -> None:
+def test_front_matter_becomes_metadata_that_json_can_hold(
+    yaml: str, metadata: dict[str, Any]
+) -> None:
     assert read(f"---\n{yaml}---\n\ntext").metadata == metadata
     assert read(f"---\n{yaml}---\n\ntext".replace("\n", "\r\n")).metadata == metadata
 

@@ -30,13 +30,20 @@ def test_a_fence_is_longer_than_any_inside() -> None:
 
 
 def test_a_table_leaves_out_empty_rows_and_columns_and_escapes_bars() -> None:
-    assert markdown_writer.table([["a", "", "b|c"], ["", "", ""], ["1", "", "2"]]) == "| a | b\\|c |\n| --- | --- |\n| 1 | 2 |"
+    assert (
+        markdown_writer.table([["a", "", "b|c"], ["", "", ""], ["1", "", "2"]])
+        == "| a | b\\|c |\n| --- | --- |\n| 1 | 2 |"
+    )
 
 
 def test_a_long_table_repeats_its_header() -> None:
-    table = markdown_writer.table([["name", "value"], *([f"row {number}", "x" * 40] for number in range(50))])
+    table = markdown_writer.table(
+        [["name", "value"], *([f"row {number}", "x" * 40] for number in range(50))]
+    )
     parts = table.split("\n\n")
-    assert len(parts) > 2 and all(part.startswith("| name | value |\n| --- | --- |\n| row") for part in parts)
+    assert len(parts) > 2 and all(
+        part.startswith("| name | value |\n| --- | --- |\n| row") for part in parts
+    )
     assert table.count("| row ") == 50
 
 
@@ -59,11 +66,21 @@ def test_pages_begin_where_their_offsets_say(pages: list[str]) -> None:
 
 
 def test_metadata_is_short_and_without_empty_values() -> None:
-    parsed = markdown_writer.finish(source(b"", "a.x"), ["text"], title="a",
-                                    metadata={"a": "", "b": "x\n" * 5000, "c": 0, "d": []})
-    assert set(parsed.metadata) == {"b", "c"} and len(parsed.metadata["b"]) <= markdown_writer.LONGEST_NOTE
+    parsed = markdown_writer.finish(
+        source(b"", "a.x"),
+        ["text"],
+        title="a",
+        metadata={"a": "", "b": "x\n" * 5000, "c": 0, "d": []},
+    )
+    assert (
+        set(parsed.metadata) == {"b", "c"}
+        and len(parsed.metadata["b"]) <= markdown_writer.LONGEST_NOTE
+    )
 
 
 def test_a_title_is_one_short_line() -> None:
-    assert markdown_writer.title(source(b"", "a.x"), "", None, "two\n lines " + "x" * 300) == ("two lines " + "x" * 300)[:200]
+    assert (
+        markdown_writer.title(source(b"", "a.x"), "", None, "two\n lines " + "x" * 300)
+        == ("two lines " + "x" * 300)[:200]
+    )
     assert markdown_writer.title(source(b"", "a.x"), " ") == "a.x"

@@ -5,18 +5,26 @@ import pytest
 from mcpvectordb.errors import NoText, ParseFailed
 from tests.support_formats import bomb, page, read, zipped
 
-SPACES = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in (
-    "office", "text", "table", "presentation", "manifest", "meta")) + (
-    ' xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0" xmlns:dc="http://purl.org/dc/elements/1.1/"')
+SPACES = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+    for name in ("office", "text", "table", "presentation", "manifest", "meta")
+) + (
+    ' xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0" '
+    'xmlns:dc="http://purl.org/dc/elements/1.1/"'
+)
 
 
 def odf(kind: str, body: str, *, meta: str = "", manifest: str = "") -> bytes:
-    return zipped({
-        "mimetype": f"application/vnd.oasis.opendocument.{kind}",
-        "content.xml": f"<office:document-content {SPACES}><office:body>{body}</office:body></office:document-content>",
-        "meta.xml": f"<office:document-meta {SPACES}><office:meta>{meta}</office:meta></office:document-meta>",
-        "META-INF/manifest.xml": f"<manifest:manifest {SPACES}>{manifest}</manifest:manifest>",
-    })
+    return zipped(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": f"<office:document-content "
+            f"{SPACES}><office:body>{body}</office:body></office:document-content>",
+            "meta.xml": f"<office:document-meta "
+            f"{SPACES}><office:meta>{meta}</office:meta></office:document-meta>",
+            "META-INF/manifest.xml": f"<manifest:manifest {SPACES}>{manifest}</manifest:manifest>",
+        }
+    )
 
 
 LETTER = """<office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>
@@ -31,9 +39,14 @@ LETTER = """<office:text><text:tracked-changes><text:p>gone</text:p></text:track
 
 
 def test_headings_lists_notes_and_tables_come_in_order() -> None:
-    parsed = read(odf("text", LETTER, meta="<dc:title>A Letter</dc:title><dc:creator>Ann</dc:creator>"), "a.odt")
-    assert parsed.text == ("# Fruit\n\nMostly.\n\nApples are red.\n\n- crisp\n  - very\n- sweet\n\n## Sorts\n\n"
-                           "| Sort | Price |\n| --- | --- |\n| x | x |\n")
+    parsed = read(
+        odf("text", LETTER, meta="<dc:title>A Letter</dc:title><dc:creator>Ann</dc:creator>"),
+        "a.odt",
+    )
+    assert parsed.text == (
+        "# Fruit\n\nMostly.\n\nApples are red.\n\n- crisp\n  - very\n- sweet\n\n## Sorts\n\n"
+        "| Sort | Price |\n| --- | --- |\n| x | x |\n"
+    )
     assert parsed.title == "A Letter" and parsed.metadata == {"author": "Ann"}
 
 
@@ -47,11 +60,20 @@ def test_the_slides_of_a_presentation_are_pages() -> None:
 
 def test_the_sheets_of_a_workbook_are_sections() -> None:
     cell = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
-    rows = [cell.format("Sort") + " " + cell.format("Price"), cell.format("x") + " " + cell.format("1,20 €"),
-            '<table:table-cell table:number-columns-repeated="1024"/>']
-    sheet = "".join(f'<table:table-row table:number-rows-repeated="9">{row}</table:table-row>' for row in rows)
-    body = "".join(f'<table:table table:name="{name}">{sheet}</table:table>' for name in ("Fruit", "Nuts"))
-    parsed = read(odf("spreadsheet", f"<office:spreadsheet>{body}</office:spreadsheet>"), "stock.ods")
+    rows = [
+        cell.format("Sort") + " " + cell.format("Price"),
+        cell.format("x") + " " + cell.format("1,20 €"),
+        '<table:table-cell table:number-columns-repeated="1024"/>',
+    ]
+    sheet = "".join(
+        f'<table:table-row table:number-rows-repeated="9">{row}</table:table-row>' for row in rows
+    )
+    body = "".join(
+        f'<table:table table:name="{name}">{sheet}</table:table>' for name in ("Fruit", "Nuts")
+    )
+    parsed = read(
+        odf("spreadsheet", f"<office:spreadsheet>{body}</office:spreadsheet>"), "stock.ods"
+    )
     table = "| Sort | Price |\n| --- | --- |\n| x | 1,20 € |\n"
     assert parsed.text == f"# Fruit\n\n{table}\n# Nuts\n\n{table}"
     assert parsed.title == "stock.ods"

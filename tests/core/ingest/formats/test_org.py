@@ -47,7 +47,9 @@ hidden
 
 
 def test_notes_read_like_markdown() -> None:
-    assert read(NOTES, "a.org").text == """\
+    assert (
+        read(NOTES, "a.org").text
+        == """\
 # TODO Apples
 
 Apples are `red` and `round`; see the page or b.org.
@@ -68,6 +70,7 @@ print(1)
 | --- | --- |
 | Apple | 1.20 |
 """
+    )
 
 
 def test_keywords_give_title_and_metadata() -> None:

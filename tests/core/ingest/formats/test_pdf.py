@@ -9,8 +9,11 @@ from mcpvectordb.errors import NoText, ParseFailed
 from tests.support_formats import page, read
 
 A4 = (595, 842)
-LOREM = ("The brown fox jumps over the lazy dog while the band plays on and the rain keeps falling upon the old roof. "
-         "Nobody knows how long it will last, but everybody has an opinion about it, and most of them are wrong. ")
+LOREM = (
+    "The brown fox jumps over the lazy dog while the band plays on and the rain keeps falling "
+    "upon the old roof. Nobody knows how long it will last, but everybody has an opinion about "
+    "it, and most of them are wrong. "
+)
 
 
 def pdf(*pages: str, title: str = "", **save: object) -> bytes:
@@ -25,7 +28,11 @@ def pdf(*pages: str, title: str = "", **save: object) -> bytes:
 def test_every_page_has_the_offset_at_which_its_text_begins() -> None:
     parsed = read(pdf("<p>first page</p>", "<p>second page</p>", "<p>third page</p>"), "a.pdf")
     assert parsed.kind == "markdown"
-    assert [page(parsed, number) for number in (1, 2, 3)] == ["first page", "second page", "third page"]
+    assert [page(parsed, number) for number in (1, 2, 3)] == [
+        "first page",
+        "second page",
+        "third page",
+    ]
     assert parsed.metadata["pages"] == 3
 
 
@@ -43,7 +50,9 @@ def test_the_title_comes_from_the_metadata() -> None:
 
 @pytest.mark.parametrize("useless", ["untitled", "Microsoft Word - report.doc", "thesis.dvi"])
 def test_a_title_that_a_program_made_up_is_passed_over_for_the_first_heading(useless: str) -> None:
-    assert read(pdf(f"<h1>A heading</h1><p>{LOREM}</p>", title=useless), "a.pdf").title == "A heading"
+    assert (
+        read(pdf(f"<h1>A heading</h1><p>{LOREM}</p>", title=useless), "a.pdf").title == "A heading"
+    )
 
 
 def test_without_title_and_heading_the_file_name_is_the_title() -> None:
@@ -57,7 +66,9 @@ def test_larger_type_makes_headings_of_the_right_level() -> None:
 
 
 def test_bold_lines_are_headings_below_the_larger_ones() -> None:
-    text = read(pdf(f"<h1>Fruit</h1><p>{LOREM}</p><p><b>Apples and pears</b></p><p>{LOREM}</p>"), "a.pdf").text
+    text = read(
+        pdf(f"<h1>Fruit</h1><p>{LOREM}</p><p><b>Apples and pears</b></p><p>{LOREM}</p>"), "a.pdf"
+    ).text
     assert "\n\n## Apples and pears\n\n" in text
 
 
@@ -67,18 +78,24 @@ def test_lines_of_a_paragraph_are_joined() -> None:
 
 def test_a_word_broken_at_the_end_of_a_line_is_made_whole() -> None:
     document = pymupdf.open()
-    document.new_page().insert_text((72, 100), ["The compu-", "ter is slow and well-", "Known for it."])
+    document.new_page().insert_text(
+        (72, 100), ["The compu-", "ter is slow and well-", "Known for it."]
+    )
     assert "The computer is slow and well- Known for it." in read(document.tobytes(), "a.pdf").text
 
 
 def test_bullets_become_a_list() -> None:
     document = pymupdf.open()
-    document.new_page().insert_htmlbox((60, 80, 535, 780), "<p>We need:</p><p>• apples<br>• pears<br>• a bag</p>")
+    document.new_page().insert_htmlbox(
+        (60, 80, 535, 780), "<p>We need:</p><p>• apples<br>• pears<br>• a bag</p>"
+    )
     assert "- apples\n- pears\n- a bag" in read(document.tobytes(), "a.pdf").text
 
 
 def test_code_keeps_its_lines_and_indentation() -> None:
-    text = read(pdf(f"<p>{LOREM}</p><pre>def f(x):\n    if x:\n        return 1</pre>"), "a.pdf").text
+    text = read(
+        pdf(f"<p>{LOREM}</p><pre>def f(x):\n    if x:\n        return 1</pre>"), "a.pdf"
+    ).text
     assert "```\ndef f(x):\n    if x:\n        return 1\n```" in text
 
 
@@ -90,7 +107,9 @@ def two_columns(rng: random.Random) -> bytes:
     for column, left in enumerate((60, 310)):
         for row in range(4):
             top = 120 + row * 150 + column * 20
-            parts.append(((left, top, left + 225, top + 130), f"<p>P{column * 4 + row} {LOREM}</p>"))
+            parts.append(
+                ((left, top, left + 225, top + 130), f"<p>P{column * 4 + row} {LOREM}</p>")
+            )
     rng.shuffle(parts)
     for box, html in parts:
         sheet.insert_htmlbox(box, html)
@@ -124,8 +143,10 @@ def ruled_table(rows: list[list[str]], *, vertical: bool = True) -> bytes:
 def test_a_ruled_table_becomes_a_markdown_table_in_its_place(vertical: bool) -> None:
     rows = [["Fruit", "Price", "Stock"], ["green apple", "1.20", "17"], ["pear", "0.80", "4"]]
     text = read(ruled_table(rows, vertical=vertical), "a.pdf").text
-    assert text == ("Prices of the year are these:\n\n| Fruit | Price | Stock |\n| --- | --- | --- |\n"
-                    "| green apple | 1.20 | 17 |\n| pear | 0.80 | 4 |\n\nAfter the table.\n")
+    assert text == (
+        "Prices of the year are these:\n\n| Fruit | Price | Stock |\n| --- | --- | --- |\n"
+        "| green apple | 1.20 | 17 |\n| pear | 0.80 | 4 |\n\nAfter the table.\n"
+    )
 
 
 def test_a_frame_around_text_is_no_table() -> None:
@@ -142,7 +163,9 @@ def test_page_numbers_go_and_a_running_title_stays_once() -> None:
     for number in range(1, 7):
         sheet = document.new_page(width=A4[0], height=A4[1])
         sheet.insert_text((72, 40), "Annual Report of the Fruit Office", fontsize=9)
-        sheet.insert_htmlbox((60, 100, 535, 700), f"<p>Text of page {'abcdef'[number - 1]}. {LOREM}</p>")
+        sheet.insert_htmlbox(
+            (60, 100, 535, 700), f"<p>Text of page {'abcdef'[number - 1]}. {LOREM}</p>"
+        )
         sheet.insert_text((300, 820), str(number), fontsize=9)
     parsed = read(document.tobytes(), "a.pdf")
     assert parsed.text.count("Annual Report") == 1
@@ -153,15 +176,20 @@ def test_page_numbers_go_and_a_running_title_stays_once() -> None:
 def test_the_outline_gives_levels_to_headings_that_only_are_bold() -> None:
     document = pymupdf.open()
     document.new_page().insert_htmlbox(
-        (60, 80, 535, 780), f"<p><b>Fruit</b></p><p>{LOREM}</p><p><b>Apples</b></p><p>{LOREM}</p>")
+        (60, 80, 535, 780), f"<p><b>Fruit</b></p><p>{LOREM}</p><p><b>Apples</b></p><p>{LOREM}</p>"
+    )
     document.set_toc([[1, "1 Fruit", 1], [2, "1.1 Apples", 1]])
     text = read(document.tobytes(), "a.pdf").text
     assert "# Fruit\n" in text and "\n## Apples\n" in text
 
 
 def test_an_encrypted_file_says_so() -> None:
-    raw = pdf("<p>secret</p>", encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="user", owner_pw="owner")
-    with pytest.raises(ParseFailed, match=r"^a\.pdf is encrypted; save a copy without its password"):
+    raw = pdf(
+        "<p>secret</p>", encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="user", owner_pw="owner"
+    )
+    with pytest.raises(
+        ParseFailed, match=r"^a\.pdf is encrypted; save a copy without its password"
+    ):
         read(raw, "a.pdf")
 
 
@@ -175,7 +203,9 @@ def test_a_scan_names_the_way_out() -> None:
     picture.clear_with(128)
     document = pymupdf.open()
     document.new_page().insert_image((50, 50, 500, 700), pixmap=picture)
-    with pytest.raises(NoText, match=r"^No text found in scan\.pdf; it looks scanned: run OCR .*ocrmypdf"):
+    with pytest.raises(
+        NoText, match=r"^No text found in scan\.pdf; it looks scanned: run OCR .*ocrmypdf"
+    ):
         read(document.tobytes(), "scan.pdf")
 
 

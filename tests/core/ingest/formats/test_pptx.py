@@ -33,7 +33,9 @@ def talk() -> Presentation:
     table = third.shapes.add_table(2, 2, Inches(1), Inches(1), Inches(4), Inches(1)).table
     for at, text in enumerate(["Sort", "Price", "Boskoop", "1.20"]):
         table.cell(at // 2, at % 2).text = text
-    third.shapes.add_textbox(Inches(1), Inches(3), Inches(2), Inches(1)).text_frame.text = "Prices of 2024"
+    third.shapes.add_textbox(
+        Inches(1), Inches(3), Inches(2), Inches(1)
+    ).text_frame.text = "Prices of 2024"
     presentation.core_properties.author = "Ann Author"
     return presentation
 
@@ -43,7 +45,9 @@ def test_a_slide_is_a_page_with_its_title_as_heading() -> None:
     assert parsed.metadata["slides"] == 3 and parsed.metadata["author"] == "Ann Author"
     assert page(parsed, 1) == "# Fruit\n\nA talk"
     assert page(parsed, 2) == "# Apples\n\n- red\n  - mostly\n\nNotes: Show the apple now."
-    assert page(parsed, 3) == "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.20 |\n\nPrices of 2024"
+    assert (
+        page(parsed, 3) == "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.20 |\n\nPrices of 2024"
+    )
 
 
 def test_the_title_is_that_of_the_first_slide_unless_the_properties_tell_it() -> None:

@@ -82,7 +82,9 @@ Pear   0.80
 
 
 def test_a_manual_reads_like_markdown() -> None:
-    assert read(MANUAL, "guide.rst").text == """\
+    assert (
+        read(MANUAL, "guide.rst").text
+        == """\
 # The Guide
 
 Author: Ann Author
@@ -133,6 +135,7 @@ It is wide.
 
 [1] A footnote.
 """
+    )
 
 
 def test_title_and_fields_are_taken() -> None:
@@ -147,9 +150,14 @@ def test_levels_follow_the_order_in_which_marks_appear() -> None:
 
 
 def test_the_description_of_a_function_keeps_its_signature() -> None:
-    raw = (".. py:function:: eat(fruit, *, slowly=False)\n   :module: x\n\n   Eat it.\n\n"
-           "   .. versionadded:: 3.1\n      The flag.\n")
-    assert read(raw, "a.rst").text == "eat(fruit, *, slowly=False)\n\nEat it.\n\nVersionadded: 3.1\n\nThe flag.\n"
+    raw = (
+        ".. py:function:: eat(fruit, *, slowly=False)\n   :module: x\n\n   Eat it.\n\n"
+        "   .. versionadded:: 3.1\n      The flag.\n"
+    )
+    assert (
+        read(raw, "a.rst").text
+        == "eat(fruit, *, slowly=False)\n\nEat it.\n\nVersionadded: 3.1\n\nThe flag.\n"
+    )
 
 
 def test_a_file_without_title_is_named_after_itself() -> None:
@@ -163,6 +171,15 @@ def test_any_text_comes_out_or_is_an_ingest_error(text: str) -> None:
 
 
 def test_a_long_hostile_file_ends_soon() -> None:
-    for part in (".. note::\n", ".. a::\n   :b:\n", "=\n", "::\n\n x\n", "+-+\n|a\n", "= =\n", ":a: b\n", "``a`"):
+    for part in (
+        ".. note::\n",
+        ".. a::\n   :b:\n",
+        "=\n",
+        "::\n\n x\n",
+        "+-+\n|a\n",
+        "= =\n",
+        ":a: b\n",
+        "``a`",
+    ):
         with suppress(IngestError):
             parse(source(part * 20_000, "a.rst"))

@@ -40,12 +40,17 @@ intro
 00:04.000 --> 00:05.000
 Good &amp; early.
 """
-    assert read(raw, "talk.vtt").text == "[00:00:01] Ann Author: Good morning, everyone. Good & early.\n"
+    assert (
+        read(raw, "talk.vtt").text
+        == "[00:00:01] Ann Author: Good morning, everyone. Good & early.\n"
+    )
 
 
 def test_a_long_speech_is_divided_at_the_ends_of_sentences() -> None:
     cue = "{0}\n00:{1:02}:{2:02},000 --> 00:{1:02}:{2:02},900\nSentence {0}{3}\n"
-    raw = "\n".join(cue.format(n, n // 60, n % 60, "." if n % 10 == 0 else "") for n in range(1, 200))
+    raw = "\n".join(
+        cue.format(n, n // 60, n % 60, "." if n % 10 == 0 else "") for n in range(1, 200)
+    )
     paragraphs = read(raw, "a.srt").text.strip().split("\n\n")
     assert 5 <= len(paragraphs) <= 8 and all(each.endswith(".") for each in paragraphs[:-1])
 
@@ -56,7 +61,11 @@ def test_captions_that_scroll_are_not_repeated() -> None:
 
 
 def test_windows_line_ends_and_other_encodings_are_read() -> None:
-    raw = SRT.replace("At home", "Zu Hause, schön über dem Fluß").replace("\n", "\r\n").encode("cp1252")
+    raw = (
+        SRT.replace("At home", "Zu Hause, schön über dem Fluß")
+        .replace("\n", "\r\n")
+        .encode("cp1252")
+    )
     assert "schön über dem Fluß" in read(raw, "a.srt").text
 
 
@@ -65,7 +74,9 @@ def test_subtitles_are_known_by_their_first_lines() -> None:
 
 
 def test_what_has_no_times_fails_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.srt has no lines such as 00:00:01,000 --> 00:00:02,000"):
+    with pytest.raises(
+        ParseFailed, match=r"^a\.srt has no lines such as 00:00:01,000 --> 00:00:02,000"
+    ):
         read("just words", "a.srt")
 
 

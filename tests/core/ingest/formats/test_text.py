@@ -13,5 +13,7 @@ def test_text_is_kept_as_it_is_and_titled_by_its_file() -> None:
 
 def test_the_charset_of_the_media_type_is_used() -> None:
     raw = "Съешь".encode("koi8-r")
-    found = parse(Source(source="a", name="a", raw=raw, file_type="", media_type="text/plain; charset=koi8-r"))
+    found = parse(
+        Source(source="a", name="a", raw=raw, file_type="", media_type="text/plain; charset=koi8-r")
+    )
     assert found.text == "Съешь"

@@ -32,17 +32,28 @@ def test_an_old_workbook_is_read() -> None:
     assert parsed.title == "old.xls"
 
 
-@pytest.mark.parametrize(("stream", "name", "message"), [
-    ("WordDocument", "a.doc", "the old binary format of Word; save it as DOCX and add that"),
-    ("PowerPoint Document", "a.ppt", "the old binary format of PowerPoint; save it as PPTX and add that"),
-])
-def test_other_old_formats_are_told_apart_and_name_the_way_out(stream: str, name: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("stream", "name", "message"),
+    [
+        ("WordDocument", "a.doc", "the old binary format of Word; save it as DOCX and add that"),
+        (
+            "PowerPoint Document",
+            "a.ppt",
+            "the old binary format of PowerPoint; save it as PPTX and add that",
+        ),
+    ],
+)
+def test_other_old_formats_are_told_apart_and_name_the_way_out(
+    stream: str, name: str, message: str
+) -> None:
     with pytest.raises(UnsupportedFormat, match=rf"^Unsupported format of {name}: {message}$"):
         read(container(stream), name)
 
 
 def test_an_encrypted_office_file_says_so() -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.docx is encrypted; save a copy without its password"):
+    with pytest.raises(
+        ParseFailed, match=r"^a\.docx is encrypted; save a copy without its password"
+    ):
         read(container("EncryptionInfo", "EncryptedPackage"), "a.docx")
 
 

@@ -21,8 +21,11 @@ def stock() -> openpyxl.Workbook:
     book.properties.title, book.properties.creator = "Stock list", "Ann Author"
     sheet = book.active
     sheet.title = "Fruit"
-    for row in (["Sort", "Price", "Since", "Fresh"], ["Boskoop", 1.2, datetime.date(2024, 5, 1), True],
-                ["Pear | Conference", 3, datetime.datetime(2024, 5, 1, 8, 30), False]):
+    for row in (
+        ["Sort", "Price", "Since", "Fresh"],
+        ["Boskoop", 1.2, datetime.date(2024, 5, 1), True],
+        ["Pear | Conference", 3, datetime.datetime(2024, 5, 1, 8, 30), False],
+    ):
         sheet.append(row)
     other = book.create_sheet("Notes")
     other["B2"] = "Only a remark"
@@ -33,9 +36,11 @@ def stock() -> openpyxl.Workbook:
 
 def test_sheets_are_sections_and_rows_are_tables() -> None:
     assert read(saved(stock()), "a.xlsx").text == (
-        "# Fruit\n\n| Sort | Price | Since | Fresh |\n| --- | --- | --- | --- |\n| Boskoop | 1.2 | 2024-05-01 | TRUE |\n"
+        "# Fruit\n\n| Sort | Price | Since | Fresh |\n| --- | --- | --- | --- |\n| Boskoop | 1.2 | "
+        "2024-05-01 | TRUE |\n"
         "| Pear \\| Conference | 3 | 2024-05-01 08:30:00 | FALSE |\n\n"
-        "# Notes\n\nOnly a remark\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n")
+        "# Notes\n\nOnly a remark\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+    )
 
 
 def test_title_and_author_come_from_the_properties() -> None:

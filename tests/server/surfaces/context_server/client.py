@@ -1,4 +1,6 @@
-"""What the tests of the surface context_server share: a database, its tools through a client in memory, entries to find."""
+"""What the tests of the surface context_server share: a database, its tools through a client in
+memory, entries to find.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ SCHEMAS = {tool.name: tool.arguments.output for tool in SURFACE.tools}
 
 
 class Tools:
-    """`tools.name(...)` is the tool's reply, checked; `tools.refused("name", ...)` the words of its refusal."""
+    """`tools.name(...)` is the tool's reply, checked; `tools.refused("name", ...)` the words of its
+    refusal.
+    """
 
     def __init__(self, db: Database) -> None:
         self._service = service(db, SURFACE)
@@ -49,7 +53,9 @@ class Tools:
         return text
 
     def store(self, text: str, thread_id: str = "t", source: str = "user", **more: Any) -> int:
-        id: int = self.store_context(thread_id=thread_id, source=source, text=text, **more)["context_id"]
+        id: int = self.store_context(thread_id=thread_id, source=source, text=text, **more)[
+            "context_id"
+        ]
         return id
 
     def found(self, tool: str = "search_context", **arguments: Any) -> list[int]:
@@ -68,6 +74,10 @@ class Failing(Letters):
         return super().embed(texts, query=query)
 
 
-def opened(path: Path | str, *, rerank: bool = False, embedder: Letters | None = None, **config: Any) -> Database:
+def opened(
+    path: Path | str, *, rerank: bool = False, embedder: Letters | None = None, **config: Any
+) -> Database:
     """A database for these tests; the cross-encoder is asked only where it is what is tested."""
-    return Database(path, embedder=embedder or Letters(), config=Config(rerank_contexts=rerank, **config))
+    return Database(
+        path, embedder=embedder or Letters(), config=Config(rerank_contexts=rerank, **config)
+    )

@@ -51,69 +51,154 @@ def test_the_published_tools_are_the_golden_ones(db: Database) -> None:
     assert shown == GOLDEN.read_text(), f"if this change is meant, write it to {GOLDEN.name}"
 
 
-FILTERS = {"thread_id": None, "source": None, "tags": None, "content_type": None, "start_date": None, "end_date": None,
-           "metadata": None, "metadata_filters": None}
+FILTERS = {
+    "thread_id": None,
+    "source": None,
+    "tags": None,
+    "content_type": None,
+    "start_date": None,
+    "end_date": None,
+    "metadata": None,
+    "metadata_filters": None,
+}
 SHOWN = {"include_images": False, "explain_query": False}
 
 
 @pytest.mark.requirement("CS-001")
-@pytest.mark.parametrize(("name", "parameters"), [
-    ("store_context", {"thread_id": ..., "source": ..., "text": ..., "images": None, "metadata": None, "tags": None}),
-    ("search_context", {**FILTERS, "limit": 30, "offset": 0, **SHOWN}),
-    ("get_context_by_ids", {"context_ids": ..., "include_images": True}),
-    ("delete_context", {"context_ids": None, "thread_id": None}),
-    ("update_context", {"context_id": ..., "text": None, "metadata": None, "metadata_patch": None, "tags": None,
-                        "images": None}),
-    ("list_threads", {}), ("get_statistics", {}),
-    ("semantic_search_context", {"query": ..., "limit": 5, "offset": 0, **FILTERS, **SHOWN}),
-    ("fts_search_context", {"query": ..., "mode": "match", "limit": 5, "offset": 0, **FILTERS, "highlight": False, **SHOWN}),
-    ("hybrid_search_context", {"query": ..., "limit": 5, "offset": 0, "search_modes": None, "fusion_method": "rrf", "rrf_k": 60,
-                               **FILTERS, **SHOWN}),
-    ("store_context_batch", {"entries": ..., "atomic": True}), ("update_context_batch", {"updates": ..., "atomic": True}),
-    ("delete_context_batch", {"context_ids": None, "thread_ids": None, "source": None, "older_than_days": None}),
-])
-def test_parameters_and_defaults_are_the_specified_ones(name: str, parameters: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        (
+            "store_context",
+            {
+                "thread_id": ...,
+                "source": ...,
+                "text": ...,
+                "images": None,
+                "metadata": None,
+                "tags": None,
+            },
+        ),
+        ("search_context", {**FILTERS, "limit": 30, "offset": 0, **SHOWN}),
+        ("get_context_by_ids", {"context_ids": ..., "include_images": True}),
+        ("delete_context", {"context_ids": None, "thread_id": None}),
+        (
+            "update_context",
+            {
+                "context_id": ...,
+                "text": None,
+                "metadata": None,
+                "metadata_patch": None,
+                "tags": None,
+                "images": None,
+            },
+        ),
+        ("list_threads", {}),
+        ("get_statistics", {}),
+        ("semantic_search_context", {"query": ..., "limit": 5, "offset": 0, **FILTERS, **SHOWN}),
+        (
+            "fts_search_context",
+            {
+                "query": ...,
+                "mode": "match",
+                "limit": 5,
+                "offset": 0,
+                **FILTERS,
+                "highlight": False,
+                **SHOWN,
+            },
+        ),
+        (
+            "hybrid_search_context",
+            {
+                "query": ...,
+                "limit": 5,
+                "offset": 0,
+                "search_modes": None,
+                "fusion_method": "rrf",
+                "rrf_k": 60,
+                **FILTERS,
+                **SHOWN,
+            },
+        ),
+        ("store_context_batch", {"entries": ..., "atomic": True}),
+        ("update_context_batch", {"updates": ..., "atomic": True}),
+        (
+            "delete_context_batch",
+            {"context_ids": None, "thread_ids": None, "source": None, "older_than_days": None},
+        ),
+    ],
+)
+def test_parameters_and_defaults_are_the_specified_ones(
+    name: str, parameters: dict[str, Any]
+) -> None:
     (tool,) = [each for each in SURFACE.tools if each.name == name]
     schema = tool.arguments.schema
-    assert {key: value.get("default", ...) for key, value in schema["properties"].items()} == parameters
-    assert set(schema.get("required", [])) == {key for key, default in parameters.items() if default is ...}
+    assert {
+        key: value.get("default", ...) for key, value in schema["properties"].items()
+    } == parameters
+    assert set(schema.get("required", [])) == {
+        key for key, default in parameters.items() if default is ...
+    }
 
 
 @pytest.mark.requirement("CS-003", "CS-007", "CS-023")
-@pytest.mark.parametrize(("name", "arguments", "message"), [
-    ("search_context", {"limit": 0}, "limit must be at least 1"),
-    ("search_context", {"limit": 101}, "limit must be at most 100"),
-    ("search_context", {"offset": -1}, "offset must be at least 0"), ("search_context", {"limit": 2.5}, "a whole number"),
-    ("search_context", {"limit": True}, "a whole number"), ("search_context", {"source": "me"}, "'user' or 'agent'"),
-    ("search_context", {"content_type": "video"}, "'text' or 'multimodal'"),
-    ("search_context", {"thread_id": ""}, "at least 1"),
-    ("search_context", {"tags": "x"}, "tags must be an array"),
-    ("search_context", {"metadata": [1]}, "metadata must be an object"),
-    ("store_context", {}, "thread_id is required"),
-    ("store_context", {"thread_id": "t", "source": "User", "text": "x"}, "source"),
-    ("store_context", {"thread_id": "t", "source": "user", "text": 5}, "text must be text"),
-    ("get_context_by_ids", {"context_ids": []}, "at least 1 item"),
-    ("get_context_by_ids", {"context_ids": ["x"]}, "context_ids[0]"),
-    ("update_context", {"context_id": 0, "text": "x"}, "context_id must be more than 0"),
-    ("semantic_search_context", {"query": ""}, "query must have at least 1"), ("fts_search_context", {}, "query is required"),
-    ("fts_search_context", {"query": "x", "mode": "regex"}, "mode must be"),
-    ("hybrid_search_context", {"query": "x", "rrf_k": 1001}, "rrf_k must be at most 1000"),
-    ("hybrid_search_context", {"query": "x", "search_modes": ["grep"]}, "search_modes[0] must be 'fts' or 'semantic'"),
-    ("hybrid_search_context", {"query": "x", "fusion_method": "sum"}, "fusion_method must be 'rrf'"),
-    ("store_context_batch", {"entries": []}, "at least 1 item"),
-    ("store_context_batch", {"entries": [{}] * 101}, "at most 100"),
-    ("update_context_batch", {"updates": [{}] * 101}, "at most 100"),
-    ("delete_context_batch", {"older_than_days": 0}, "older_than_days must be more than 0"),
-])
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("search_context", {"limit": 0}, "limit must be at least 1"),
+        ("search_context", {"limit": 101}, "limit must be at most 100"),
+        ("search_context", {"offset": -1}, "offset must be at least 0"),
+        ("search_context", {"limit": 2.5}, "a whole number"),
+        ("search_context", {"limit": True}, "a whole number"),
+        ("search_context", {"source": "me"}, "'user' or 'agent'"),
+        ("search_context", {"content_type": "video"}, "'text' or 'multimodal'"),
+        ("search_context", {"thread_id": ""}, "at least 1"),
+        ("search_context", {"tags": "x"}, "tags must be an array"),
+        ("search_context", {"metadata": [1]}, "metadata must be an object"),
+        ("store_context", {}, "thread_id is required"),
+        ("store_context", {"thread_id": "t", "source": "User", "text": "x"}, "source"),
+        ("store_context", {"thread_id": "t", "source": "user", "text": 5}, "text must be text"),
+        ("get_context_by_ids", {"context_ids": []}, "at least 1 item"),
+        ("get_context_by_ids", {"context_ids": ["x"]}, "context_ids[0]"),
+        ("update_context", {"context_id": 0, "text": "x"}, "context_id must be more than 0"),
+        ("semantic_search_context", {"query": ""}, "query must have at least 1"),
+        ("fts_search_context", {}, "query is required"),
+        ("fts_search_context", {"query": "x", "mode": "regex"}, "mode must be"),
+        ("hybrid_search_context", {"query": "x", "rrf_k": 1001}, "rrf_k must be at most 1000"),
+        (
+            "hybrid_search_context",
+            {"query": "x", "search_modes": ["grep"]},
+            "search_modes[0] must be 'fts' or 'semantic'",
+        ),
+        (
+            "hybrid_search_context",
+            {"query": "x", "fusion_method": "sum"},
+            "fusion_method must be 'rrf'",
+        ),
+        ("store_context_batch", {"entries": []}, "at least 1 item"),
+        ("store_context_batch", {"entries": [{}] * 101}, "at most 100"),
+        ("update_context_batch", {"updates": [{}] * 101}, "at most 100"),
+        ("delete_context_batch", {"older_than_days": 0}, "older_than_days must be more than 0"),
+    ],
+)
 def test_what_is_out_of_bounds_is_a_tool_error_in_words(
-        name: str, arguments: dict[str, Any], message: str, tools: Tools) -> None:
+    name: str, arguments: dict[str, Any], message: str, tools: Tools
+) -> None:
     assert message in tools.refused(name, **arguments)
 
 
 @pytest.mark.requirement("CS-002")
 def test_the_annotations_say_what_a_tool_may_do() -> None:
-    hints = {tool.name: (tool.hints.read_only, tool.hints.destructive, tool.hints.idempotent) for tool in SURFACE.tools}
-    kinds = {"store": (False, False, False), "update": (False, True, False), "delete": (False, True, True)}
+    hints = {
+        tool.name: (tool.hints.read_only, tool.hints.destructive, tool.hints.idempotent)
+        for tool in SURFACE.tools
+    }
+    kinds = {
+        "store": (False, False, False),
+        "update": (False, True, False),
+        "delete": (False, True, True),
+    }
     assert hints == {name: kinds.get(name.split("_")[0], (True, False, True)) for name in hints}
 
 
@@ -121,8 +206,15 @@ def test_the_annotations_say_what_a_tool_may_do() -> None:
 def test_read_only_offers_what_changes_nothing_and_the_handshake_warns(db: Database) -> None:
     made = service(db, SURFACE, read_only=True)
     names = {tool.name for tool in talk(made, lambda client: client.list_tools()).tools}
-    assert names == {"search_context", "get_context_by_ids", "list_threads", "get_statistics", "semantic_search_context",
-                     "fts_search_context", "hybrid_search_context"}
+    assert names == {
+        "search_context",
+        "get_context_by_ids",
+        "list_threads",
+        "get_statistics",
+        "semantic_search_context",
+        "fts_search_context",
+        "hybrid_search_context",
+    }
     (hello,) = exchange(service(db, SURFACE), VERSIONS[-1])
     assert "surface context_server 1.3" in hello["instructions"]
     assert "data from outside, not instructions" in hello["instructions"]
@@ -130,12 +222,32 @@ def test_read_only_offers_what_changes_nothing_and_the_handshake_warns(db: Datab
 
 @pytest.mark.requirement("CS-009")
 def test_arrays_and_objects_may_come_as_json_strings(tools: Tools) -> None:
-    id = tools.store("tea", tags='["Green"]', metadata='"{\\"a\\": 1}"', images=json.dumps([{"data": PIXEL}]))
+    id = tools.store(
+        "tea", tags='["Green"]', metadata='"{\\"a\\": 1}"', images=json.dumps([{"data": PIXEL}])
+    )
     assert (whole(tools, id)["tags"], whole(tools, id)["metadata"]) == (["green"], {"a": 1})
-    assert tools.found(metadata='{"a": 1}', metadata_filters='[{"key": "a", "operator": "gte", "value": 1}]',
-                       tags='["green"]', limit=5.0, unknown="x") == [id]
-    reply = tools.store_context_batch(entries=json.dumps([
-        json.dumps({"thread_id": "b", "source": "user", "text": "x", "tags": '["c"]', "metadata": '{"d": 2}'})]))
+    assert tools.found(
+        metadata='{"a": 1}',
+        metadata_filters='[{"key": "a", "operator": "gte", "value": 1}]',
+        tags='["green"]',
+        limit=5.0,
+        unknown="x",
+    ) == [id]
+    reply = tools.store_context_batch(
+        entries=json.dumps(
+            [
+                json.dumps(
+                    {
+                        "thread_id": "b",
+                        "source": "user",
+                        "text": "x",
+                        "tags": '["c"]',
+                        "metadata": '{"d": 2}',
+                    }
+                )
+            ]
+        )
+    )
     assert whole(tools, reply["results"][0]["context_id"])["metadata"] == {"d": 2}
     assert tools.get_context_by_ids(context_ids=f"[{id}]")[0]["id"] == id
 
@@ -148,53 +260,110 @@ def test_a_defect_is_told_without_details(db: Database, monkeypatch: pytest.Monk
     monkeypatch.setattr(db.contexts, "threads", broken)
     result = ask(service(db, SURFACE), "list_threads")
     assert (result.is_error, result.content[0].text) == (
-        True, "something went wrong inside the server; its log has the details")
+        True,
+        "something went wrong inside the server; its log has the details",
+    )
 
 
 odd = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2**64) | st.floats() | st.text(st.characters(codec=None), max_size=8),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=4)
-text = st.text(max_size=4) | st.sampled_from([
-    "t", " t ", "", "tea AND (leaves", '"tea', "NOT tea", "2025-11-29", "9999-12-31", "user"])
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2**64)
+    | st.floats()
+    | st.text(st.characters(codec=None), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+text = st.text(max_size=4) | st.sampled_from(
+    ["t", " t ", "", "tea AND (leaves", '"tea', "NOT tea", "2025-11-29", "9999-12-31", "user"]
+)
 ids = st.lists(st.integers(-1, 3), max_size=3)
-condition = st.fixed_dictionaries({}, optional={
-    "key": st.sampled_from(["a", "a.b", "", "x y"]) | odd, "operator": st.sampled_from(OPERATORS) | odd,
-    "value": st.integers(0, 3) | text | odd, "case_sensitive": st.booleans() | odd})
-image = st.fixed_dictionaries({}, optional={"data": st.just(PIXEL) | odd, "mime_type": odd, "metadata": odd})
+condition = st.fixed_dictionaries(
+    {},
+    optional={
+        "key": st.sampled_from(["a", "a.b", "", "x y"]) | odd,
+        "operator": st.sampled_from(OPERATORS) | odd,
+        "value": st.integers(0, 3) | text | odd,
+        "case_sensitive": st.booleans() | odd,
+    },
+)
+image = st.fixed_dictionaries(
+    {}, optional={"data": st.just(PIXEL) | odd, "mime_type": odd, "metadata": odd}
+)
 common = {
-    "thread_id": text, "thread_ids": st.lists(text, max_size=2), "text": text, "query": text, "start_date": text,
+    "thread_id": text,
+    "thread_ids": st.lists(text, max_size=2),
+    "text": text,
+    "query": text,
+    "start_date": text,
     "end_date": text,
-    "source": st.sampled_from(["user", "agent"]), "content_type": st.sampled_from(["text", "multimodal"]),
-    "tags": st.lists(text, max_size=2), "metadata": st.dictionaries(st.sampled_from(["a", "b", "a.b", "x y"]), odd, max_size=2),
+    "source": st.sampled_from(["user", "agent"]),
+    "content_type": st.sampled_from(["text", "multimodal"]),
+    "tags": st.lists(text, max_size=2),
+    "metadata": st.dictionaries(st.sampled_from(["a", "b", "a.b", "x y"]), odd, max_size=2),
     "metadata_patch": st.dictionaries(st.sampled_from(["a", "b"]), odd, max_size=2),
-    "metadata_filters": st.lists(condition, max_size=2), "images": st.lists(image, max_size=2), "context_ids": ids,
-    "context_id": st.integers(0, 3), "limit": st.integers(0, 101), "offset": st.integers(-1, 2), "rrf_k": st.integers(0, 1001),
-    "mode": st.sampled_from(["match", "prefix", "phrase", "boolean"]), "older_than_days": st.integers(0, 10**9),
-    "search_modes": st.lists(st.sampled_from(["fts", "semantic", "x"]), max_size=2), "fusion_method": st.just("rrf"),
-    **dict.fromkeys(["atomic", "highlight", "include_images", "explain_query"], st.booleans())}
-item = st.fixed_dictionaries({}, optional={name: common[name] | odd for name in (
-    "thread_id", "source", "text", "images", "metadata", "metadata_patch", "tags", "context_id")})
+    "metadata_filters": st.lists(condition, max_size=2),
+    "images": st.lists(image, max_size=2),
+    "context_ids": ids,
+    "context_id": st.integers(0, 3),
+    "limit": st.integers(0, 101),
+    "offset": st.integers(-1, 2),
+    "rrf_k": st.integers(0, 1001),
+    "mode": st.sampled_from(["match", "prefix", "phrase", "boolean"]),
+    "older_than_days": st.integers(0, 10**9),
+    "search_modes": st.lists(st.sampled_from(["fts", "semantic", "x"]), max_size=2),
+    "fusion_method": st.just("rrf"),
+    **dict.fromkeys(["atomic", "highlight", "include_images", "explain_query"], st.booleans()),
+}
+item = st.fixed_dictionaries(
+    {},
+    optional={
+        name: common[name] | odd
+        for name in (
+            "thread_id",
+            "source",
+            "text",
+            "images",
+            "metadata",
+            "metadata_patch",
+            "tags",
+            "context_id",
+        )
+    },
+)
 common |= {"entries": st.lists(item, max_size=3), "updates": st.lists(item, max_size=3)}
 
 
 def arguments(tool: Tool) -> st.SearchStrategy[tuple[Tool, dict[str, Any]]]:
     names = tool.arguments.schema["properties"]
     needed = set(tool.arguments.schema.get("required", []))
-    likely = st.fixed_dictionaries({name: common[name] for name in needed},
-                                   optional={name: common[name] for name in names if name not in needed})
-    return st.tuples(st.just(tool), likely | st.dictionaries(st.sampled_from([*names, "other"]), odd, max_size=4))
+    likely = st.fixed_dictionaries(
+        {name: common[name] for name in needed},
+        optional={name: common[name] for name in names if name not in needed},
+    )
+    return st.tuples(
+        st.just(tool), likely | st.dictionaries(st.sampled_from([*names, "other"]), odd, max_size=4)
+    )
 
 
 @pytest.mark.requirement("CS-007", "CS-008")
 @given(calls=st.lists(st.sampled_from(SURFACE.tools).flatmap(arguments), max_size=8))
-def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(calls: list[tuple[Tool, dict[str, Any]]]) -> None:
+def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(
+    calls: list[tuple[Tool, dict[str, Any]]],
+) -> None:
     with opened(":memory:") as db:
         db.contexts.add("t", "user", "tea leaves", metadata={"a": {"b": "x"}}, tags=["t"])
         for tool, raw in calls:
             reply = call(Published(name=tool.name, surface=SURFACE, tool=tool), db, raw)
             shown = reply.content[0].text
             if reply.failed:
-                assert reply.structured is None and shown and "something went wrong" not in shown, (tool.name, raw, shown)
+                assert reply.structured is None and shown and "something went wrong" not in shown, (
+                    tool.name,
+                    raw,
+                    shown,
+                )
             elif tool.arguments.output is None:
                 assert {"result": json.loads(shown)} == reply.structured
             else:
@@ -208,8 +377,14 @@ def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(calls: lis
 
 @pytest.mark.requirement("CS-020", "CS-021", "CS-030")
 def test_an_entry_is_stored(tools: Tools) -> None:
-    assert tools.store_context(thread_id=" t ", source="user", text="tea", images=[{"data": PIXEL}] * 2) == {
-        "success": True, "context_id": 1, "thread_id": "t", "message": "Context stored with 2 images (embedding generated)"}
+    assert tools.store_context(
+        thread_id=" t ", source="user", text="tea", images=[{"data": PIXEL}] * 2
+    ) == {
+        "success": True,
+        "context_id": 1,
+        "thread_id": "t",
+        "message": "Context stored with 2 images (embedding generated)",
+    }
     tools.delete_context(context_ids=[1])
     assert tools.store("tea") == 2
 
@@ -217,48 +392,92 @@ def test_an_entry_is_stored(tools: Tools) -> None:
 @pytest.mark.requirement("CS-022")
 def test_threads_and_texts_are_trimmed_outside_only(tools: Tools) -> None:
     id = tools.store("\n first \n\n second \n", thread_id=" t ")
-    assert (whole(tools, id)["thread_id"], whole(tools, id)["text_content"]) == ("t", "first \n\n second")
-    assert tools.refused("store_context", thread_id=" ", source="user", text="x") == "thread_id must not be blank"
-    assert tools.refused("store_context", thread_id="t", source="user", text=" \n ") == "text must not be blank"
+    assert (whole(tools, id)["thread_id"], whole(tools, id)["text_content"]) == (
+        "t",
+        "first \n\n second",
+    )
+    assert (
+        tools.refused("store_context", thread_id=" ", source="user", text="x")
+        == "thread_id must not be blank"
+    )
+    assert (
+        tools.refused("store_context", thread_id="t", source="user", text=" \n ")
+        == "text must not be blank"
+    )
 
 
 @pytest.mark.requirement("CS-024", "CS-025")
 def test_tags_are_normalised_and_metadata_is_kept(tools: Tools) -> None:
-    metadata = {"status": "Aktiv", "n": [1, 2.5, None, {"deep": True}], "": "empty key", "ü.x": "dotted"}
-    entry = whole(tools, tools.store("tea", tags=[" Zeta", "ALPHA", "alpha ", "  "], metadata=metadata))
+    metadata = {
+        "status": "Aktiv",
+        "n": [1, 2.5, None, {"deep": True}],
+        "": "empty key",
+        "ü.x": "dotted",
+    }
+    entry = whole(
+        tools, tools.store("tea", tags=[" Zeta", "ALPHA", "alpha ", "  "], metadata=metadata)
+    )
     assert (entry["tags"], entry["metadata"]) == (["alpha", "zeta"], metadata)
     assert whole(tools, tools.store("other", metadata={}))["metadata"] is None
 
 
 @pytest.mark.requirement("CS-026", "CS-043")
 def test_images_come_back_as_they_went_in(tools: Tools) -> None:
-    second = {"data": base64.b64encode(b"jpg").decode(), "mime_type": "image/jpeg", "metadata": {"w": 5}}
+    second = {
+        "data": base64.b64encode(b"jpg").decode(),
+        "mime_type": "image/jpeg",
+        "metadata": {"w": 5},
+    }
     id = tools.store("tea", images=[{"data": f" {PIXEL}\n"}, second])
     expected = [{"data": PIXEL, "mime_type": "image/png"}, second]
-    assert (whole(tools, id)["content_type"], whole(tools, id)["images"]) == ("multimodal", expected)
+    assert (whole(tools, id)["content_type"], whole(tools, id)["images"]) == (
+        "multimodal",
+        expected,
+    )
     assert "images" not in tools.get_context_by_ids(context_ids=[id], include_images=False)[0]
-    for name in ("search_context", "semantic_search_context", "fts_search_context", "hybrid_search_context"):
+    for name in (
+        "search_context",
+        "semantic_search_context",
+        "fts_search_context",
+        "hybrid_search_context",
+    ):
         query = {} if name == "search_context" else {"query": "tea"}
-        assert getattr(tools, name)(**query, include_images=True)["results"][0]["images"] == expected
+        assert (
+            getattr(tools, name)(**query, include_images=True)["results"][0]["images"] == expected
+        )
         assert "images" not in getattr(tools, name)(**query)["results"][0]
     plain = tools.store("no picture")
     assert "images" not in whole(tools, plain) and whole(tools, plain)["content_type"] == "text"
 
 
 @pytest.mark.requirement("CS-027")
-@pytest.mark.parametrize(("image", "message"), [
-    ({}, "images[1] has no data"), ({"data": " "}, "images[1] has no data"), ({"data": 5}, "images[1] has no data"),
-    ({"data": "not base64!"}, "images[1].data is not base64"), ({"data": "YQ"}, "images[1].data is not base64"),
-    ({"data": PIXEL, "mime_type": 5}, "images[1].mime_type"), ({"data": PIXEL, "metadata": 5}, "image 1's metadata"),
-    ("picture", "images[1] must be an object"), ({"data": base64.b64encode(b"x" * 101).decode()}, "image 1 is 101 bytes"),
-])
-def test_a_bad_image_is_named_by_its_index_and_nothing_is_stored(image: Any, message: str, path: Path) -> None:
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ({}, "images[1] has no data"),
+        ({"data": " "}, "images[1] has no data"),
+        ({"data": 5}, "images[1] has no data"),
+        ({"data": "not base64!"}, "images[1].data is not base64"),
+        ({"data": "YQ"}, "images[1].data is not base64"),
+        ({"data": PIXEL, "mime_type": 5}, "images[1].mime_type"),
+        ({"data": PIXEL, "metadata": 5}, "image 1's metadata"),
+        ("picture", "images[1] must be an object"),
+        ({"data": base64.b64encode(b"x" * 101).decode()}, "image 1 is 101 bytes"),
+    ],
+)
+def test_a_bad_image_is_named_by_its_index_and_nothing_is_stored(
+    image: Any, message: str, path: Path
+) -> None:
     with opened(path, max_image_bytes=100, max_image_bytes_total=150) as db:
         tools = Tools(db)
         images = [{"data": PIXEL}, image]
-        assert message in tools.refused("store_context", thread_id="t", source="user", text="x", images=images)
+        assert message in tools.refused(
+            "store_context", thread_id="t", source="user", text="x", images=images
+        )
         hundred = {"data": base64.b64encode(b"x" * 100).decode()}
-        assert "150" in tools.refused("store_context", thread_id="t", source="user", text="x", images=[hundred, hundred])
+        assert "150" in tools.refused(
+            "store_context", thread_id="t", source="user", text="x", images=[hundred, hundred]
+        )
         assert tools.found() == []
 
 
@@ -266,7 +485,10 @@ def test_a_bad_image_is_named_by_its_index_and_nothing_is_stored(image: Any, mes
 def test_the_same_text_again_keeps_its_id_and_takes_what_is_given(tools: Tools) -> None:
     first = tools.store("tea", tags=["a"], metadata={"n": 1})
     again = tools.store_context(thread_id="t", source="user", text=" tea ", metadata={"n": 2})
-    assert (again["context_id"], again["message"]) == (first, "Context updated with 0 images (embedding generated)")
+    assert (again["context_id"], again["message"]) == (
+        first,
+        "Context updated with 0 images (embedding generated)",
+    )
     entry = whole(tools, first)
     assert (entry["tags"], entry["metadata"]) == (["a"], {"n": 2})
     assert entry["updated_at"] > entry["created_at"]
@@ -285,10 +507,18 @@ def test_when_embedding_fails_nothing_is_stored_or_changed(path: Path) -> None:
     with opened(path, embedder=Failing()) as db:
         tools = Tools(db)
         id = tools.store("tea")
-        assert "the model choked" in tools.refused("store_context", thread_id="t", source="user", text="poison")
-        assert "the model choked" in tools.refused("update_context", context_id=id, text="poison", tags=["a"])
-        assert "the model choked" in tools.refused("store_context_batch", entries=[
-            {"thread_id": "t", "source": "user", "text": text} for text in ("water", "poison")])
+        assert "the model choked" in tools.refused(
+            "store_context", thread_id="t", source="user", text="poison"
+        )
+        assert "the model choked" in tools.refused(
+            "update_context", context_id=id, text="poison", tags=["a"]
+        )
+        assert "the model choked" in tools.refused(
+            "store_context_batch",
+            entries=[
+                {"thread_id": "t", "source": "user", "text": text} for text in ("water", "poison")
+            ],
+        )
         assert tools.found() == [id] and whole(tools, id)["tags"] == []
 
 
@@ -299,7 +529,9 @@ def test_without_a_model_the_message_says_that_meaning_must_wait(path: Path) -> 
     with Database(path, config=Config(rerank_contexts=False)) as db:
         tools = Tools(db)
         message = tools.store_context(thread_id="t", source="user", text="water")["message"]
-        assert message.startswith("Context stored with 0 images; stored and found by words, but not yet by meaning: ")
+        assert message.startswith(
+            "Context stored with 0 images; stored and found by words, but not yet by meaning: "
+        )
         assert "embedding" not in tools.update_context(context_id=1, text="milk")["updated_fields"]
         assert tools.found("fts_search_context", query="milk") == [1]
 
@@ -311,15 +543,31 @@ def test_without_a_model_the_message_says_that_meaning_must_wait(path: Path) -> 
 def test_only_what_is_given_changes(tools: Tools) -> None:
     id = tools.store("tea", tags=["a"], metadata={"n": 1}, source="agent")
     before = whole(tools, id)
-    assert tools.update_context(context_id=id, text=" water ", tags=["B"], images=[{"data": PIXEL}]) == {
-        "success": True, "context_id": id, "updated_fields": ["text_content", "tags", "images", "content_type", "embedding"],
-        "message": "Updated text_content, tags, images, content_type, embedding"}
+    assert tools.update_context(
+        context_id=id, text=" water ", tags=["B"], images=[{"data": PIXEL}]
+    ) == {
+        "success": True,
+        "context_id": id,
+        "updated_fields": ["text_content", "tags", "images", "content_type", "embedding"],
+        "message": "Updated text_content, tags, images, content_type, embedding",
+    }
     after = whole(tools, id)
     assert after.pop("updated_at") > before.pop("updated_at")
-    assert after == {**before, "text_content": "water", "tags": ["b"], "content_type": "multimodal",
-                     "images": [{"data": PIXEL, "mime_type": "image/png"}]}
-    assert tools.found("fts_search_context", query="tea") == [] and tools.found("fts_search_context", query="water") == [id]
-    assert tools.update_context(context_id=id, images=[], tags=[])["updated_fields"] == ["tags", "images", "content_type"]
+    assert after == {
+        **before,
+        "text_content": "water",
+        "tags": ["b"],
+        "content_type": "multimodal",
+        "images": [{"data": PIXEL, "mime_type": "image/png"}],
+    }
+    assert tools.found("fts_search_context", query="tea") == [] and tools.found(
+        "fts_search_context", query="water"
+    ) == [id]
+    assert tools.update_context(context_id=id, images=[], tags=[])["updated_fields"] == [
+        "tags",
+        "images",
+        "content_type",
+    ]
     assert tools.update_context(context_id=id, metadata={})["updated_fields"] == ["metadata"]
     after = whole(tools, id)
     assert (after["content_type"], after["tags"], after["metadata"]) == ("text", [], {})
@@ -327,8 +575,13 @@ def test_only_what_is_given_changes(tools: Tools) -> None:
 
 @pytest.mark.requirement("CS-072")
 def test_a_patch_merges_as_the_rfc_says(tools: Tools) -> None:
-    id = tools.store("tea", metadata={"status": "open", "draft": True, "deep": {"a": 1, "b": [1, 2]}})
-    tools.update_context(context_id=id, metadata_patch={"status": "done", "draft": None, "deep": {"b": [3], "c": {"d": None}}})
+    id = tools.store(
+        "tea", metadata={"status": "open", "draft": True, "deep": {"a": 1, "b": [1, 2]}}
+    )
+    tools.update_context(
+        context_id=id,
+        metadata_patch={"status": "done", "draft": None, "deep": {"b": [3], "c": {"d": None}}},
+    )
     assert whole(tools, id)["metadata"] == {"status": "done", "deep": {"a": 1, "b": [3], "c": {}}}
     before = whole(tools, id)
     assert tools.update_context(context_id=id, metadata_patch={})["updated_fields"] == ["metadata"]
@@ -343,9 +596,14 @@ def test_a_patch_merges_as_the_rfc_says(tools: Tools) -> None:
 def test_updates_that_make_no_sense_are_errors(tools: Tools) -> None:
     id = tools.store("tea")
     assert "nothing to change" in tools.refused("update_context", context_id=id)
-    assert "either metadata" in tools.refused("update_context", context_id=id, metadata={"a": 1}, metadata_patch={})
+    assert "either metadata" in tools.refused(
+        "update_context", context_id=id, metadata={"a": 1}, metadata_patch={}
+    )
     assert tools.refused("update_context", context_id=id, text="  ") == "text must not be blank"
-    assert tools.refused("update_context", context_id=99, text="x") == "Context not found: no context has the id 99"
+    assert (
+        tools.refused("update_context", context_id=99, text="x")
+        == "Context not found: no context has the id 99"
+    )
     assert whole(tools, id)["text_content"] == "tea"
 
 
@@ -353,11 +611,16 @@ def test_updates_that_make_no_sense_are_errors(tools: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-080", "CS-081")
-def test_entries_are_deleted_by_id_or_thread_with_all_they_have(tools: Tools, db: Database, path: Path) -> None:
+def test_entries_are_deleted_by_id_or_thread_with_all_they_have(
+    tools: Tools, db: Database, path: Path
+) -> None:
     first, second = tools.store("tea", tags=["a"], images=[{"data": PIXEL}]), tools.store("water")
     other = tools.store("milk", thread_id="other")
     assert tools.delete_context(context_ids=[first, first, 99, -1]) == {
-        "success": True, "deleted_count": 1, "message": "Deleted 1 context entries"}
+        "success": True,
+        "deleted_count": 1,
+        "message": "Deleted 1 context entries",
+    }
     assert tools.delete_context(context_ids=[second], thread_id="other")["deleted_count"] == 1
     assert tools.found() == [other]
     assert tools.delete_context(thread_id=" other ")["deleted_count"] == 1
@@ -372,11 +635,20 @@ def test_entries_are_deleted_by_id_or_thread_with_all_they_have(tools: Tools, db
 
 @pytest.mark.requirement("CS-135")
 def test_criteria_of_a_batch_delete_apply_together(tools: Tools) -> None:
-    ids = [tools.store(f"tea {number}", thread_id=thread, source=source) for number, (thread, source) in enumerate([
-        ("a", "user"), ("a", "agent"), ("b", "user"), ("c", "user")])]
-    assert tools.delete_context_batch(thread_ids=["a", "b"], source="user", context_ids=[ids[0], ids[1], ids[3]]) == {
-        "success": True, "deleted_count": 1, "message": "Deleted 1 context entries",
-        "criteria_used": ["context_ids: 3 given", "thread_ids: a, b", "source: user"]}
+    ids = [
+        tools.store(f"tea {number}", thread_id=thread, source=source)
+        for number, (thread, source) in enumerate(
+            [("a", "user"), ("a", "agent"), ("b", "user"), ("c", "user")]
+        )
+    ]
+    assert tools.delete_context_batch(
+        thread_ids=["a", "b"], source="user", context_ids=[ids[0], ids[1], ids[3]]
+    ) == {
+        "success": True,
+        "deleted_count": 1,
+        "message": "Deleted 1 context entries",
+        "criteria_used": ["context_ids: 3 given", "thread_ids: a, b", "source: user"],
+    }
     assert tools.found() == ids[:0:-1]
 
 
@@ -386,7 +658,9 @@ def test_a_batch_delete_needs_a_criterion_besides_the_source(tools: Tools, path:
     assert "context_ids, thread_ids or older_than_days" in tools.refused("delete_context_batch")
     assert "source alone" in tools.refused("delete_context_batch", source="user")
     sql = apsw.Connection(str(path))
-    sql.execute("UPDATE contexts SET created_at = '2020-01-01T00:00:00.000000+00:00' WHERE id = ?", (old,))
+    sql.execute(
+        "UPDATE contexts SET created_at = '2020-01-01T00:00:00.000000+00:00' WHERE id = ?", (old,)
+    )
     sql.close()
     reply = tools.delete_context_batch(older_than_days=30)
     assert (reply["deleted_count"], reply["criteria_used"]) == (1, ["older_than_days: 30"])
@@ -403,8 +677,16 @@ def entries(*texts: str, **more: Any) -> list[dict[str, Any]]:
 @pytest.mark.requirement("CS-130", "CS-133")
 def test_a_batch_is_stored_in_its_order(tools: Tools) -> None:
     assert tools.store_context_batch(entries=entries("A", "A", "B", tags=["x"])) == {
-        "success": True, "total": 3, "succeeded": 3, "failed": 0, "message": "3 of 3 entries stored", "results": [
-            {"index": index, "success": True, "context_id": id, "error": None} for index, id in enumerate([1, 1, 2])]}
+        "success": True,
+        "total": 3,
+        "succeeded": 3,
+        "failed": 0,
+        "message": "3 of 3 entries stored",
+        "results": [
+            {"index": index, "success": True, "context_id": id, "error": None}
+            for index, id in enumerate([1, 1, 2])
+        ],
+    }
     assert tools.found(tags=["X"]) == [2, 1]
 
 
@@ -412,24 +694,47 @@ def test_a_batch_is_stored_in_its_order(tools: Tools) -> None:
 def test_one_bad_item_keeps_an_atomic_batch_out(tools: Tools) -> None:
     bad = [{"thread_id": " ", "source": "user", "text": "x"}, {"thread_id": "t", "source": "user"}]
     message = tools.refused("store_context_batch", entries=[*entries("A"), *bad])
-    assert message == ("2 of 3 items cannot be stored, so none was; the first is at index 1: thread_id must not be blank")
+    assert message == (
+        "2 of 3 items cannot be stored, so none was; the first is at index 1: thread_id must not "
+        "be blank"
+    )
     assert tools.found() == []
     id = tools.store("tea")
-    message = tools.refused("update_context_batch", updates=[{"context_id": id, "text": "x"}, {"context_id": 99, "text": "y"}])
+    message = tools.refused(
+        "update_context_batch",
+        updates=[{"context_id": id, "text": "x"}, {"context_id": 99, "text": "y"}],
+    )
     assert message.endswith("the first is at index 1: Context not found: no context has the id 99")
     assert whole(tools, id)["text_content"] == "tea"
 
 
 @pytest.mark.requirement("CS-132")
 def test_otherwise_the_good_items_are_stored_and_the_bad_ones_reported(tools: Tools) -> None:
-    bad = [{"thread_id": "t", "source": "robot", "text": "x"}, *entries("C", images=[{"data": "?"}]), *entries("D", tags="x")]
+    bad = [
+        {"thread_id": "t", "source": "robot", "text": "x"},
+        *entries("C", images=[{"data": "?"}]),
+        *entries("D", tags="x"),
+    ]
     reply = tools.store_context_batch(entries=[*entries("A"), *bad, *entries("B")], atomic=False)
-    assert (reply["success"], reply["total"], reply["succeeded"], reply["failed"]) == (False, 5, 2, 3)
+    assert (reply["success"], reply["total"], reply["succeeded"], reply["failed"]) == (
+        False,
+        5,
+        2,
+        3,
+    )
     assert reply["message"] == "2 of 5 entries stored"
     assert [(each["index"], each["success"], each["context_id"]) for each in reply["results"]] == [
-        (0, True, 1), (1, False, None), (2, False, None), (3, False, None), (4, True, 2)]
+        (0, True, 1),
+        (1, False, None),
+        (2, False, None),
+        (3, False, None),
+        (4, True, 2),
+    ]
     assert [each["error"] for each in reply["results"]][1:4] == [
-        "source must be 'user' or 'agent', not \"robot\"", "images[0].data is not base64", "tags must be an array, not \"x\""]
+        "source must be 'user' or 'agent', not \"robot\"",
+        "images[0].data is not base64",
+        'tags must be an array, not "x"',
+    ]
     nothing = tools.store_context_batch(entries=bad, atomic=False)
     assert (nothing["success"], nothing["succeeded"]) == (False, 0)
     assert tools.found() == [2, 1]
@@ -438,7 +743,9 @@ def test_otherwise_the_good_items_are_stored_and_the_bad_ones_reported(tools: To
 @pytest.mark.requirement("CS-132")
 def test_an_item_that_cannot_be_embedded_fails_alone(path: Path) -> None:
     with opened(path, embedder=Failing()) as db:
-        reply = Tools(db).store_context_batch(entries=entries("tea", "poison", "water"), atomic=False)
+        reply = Tools(db).store_context_batch(
+            entries=entries("tea", "poison", "water"), atomic=False
+        )
         assert [each["success"] for each in reply["results"]] == [True, False, True]
         assert "the model choked" in reply["results"][1]["error"]
 
@@ -446,15 +753,38 @@ def test_an_item_that_cannot_be_embedded_fails_alone(path: Path) -> None:
 @pytest.mark.requirement("CS-134")
 def test_updates_come_in_batches_too(tools: Tools) -> None:
     first, second = tools.store("tea", metadata={"n": 1}), tools.store("water")
-    reply = tools.update_context_batch(updates=[
-        {"context_id": first, "text": "milk", "metadata_patch": {"m": 2}}, {"context_id": 99, "text": "x"},
-        {"context_id": second}, {"context_id": "many", "text": "x"}, {"context_id": second, "tags": ["a"]}], atomic=False)
-    assert (reply["success"], reply["succeeded"], reply["failed"], reply["message"]) == (False, 2, 3, "2 of 5 entries updated")
+    reply = tools.update_context_batch(
+        updates=[
+            {"context_id": first, "text": "milk", "metadata_patch": {"m": 2}},
+            {"context_id": 99, "text": "x"},
+            {"context_id": second},
+            {"context_id": "many", "text": "x"},
+            {"context_id": second, "tags": ["a"]},
+        ],
+        atomic=False,
+    )
+    assert (reply["success"], reply["succeeded"], reply["failed"], reply["message"]) == (
+        False,
+        2,
+        3,
+        "2 of 5 entries updated",
+    )
     assert [(each["context_id"], each["updated_fields"]) for each in reply["results"]] == [
-        (first, ["text_content", "metadata", "embedding"]), (99, None), (second, None), (None, None), (second, ["tags"])]
+        (first, ["text_content", "metadata", "embedding"]),
+        (99, None),
+        (second, None),
+        (None, None),
+        (second, ["tags"]),
+    ]
     assert whole(tools, first)["metadata"] == {"n": 1, "m": 2}
-    whole_batch = tools.update_context_batch(updates=[{"context_id": first, "tags": ["x"]}, {"context_id": first, "text": "y"}])
-    assert whole_batch["success"] and whole(tools, first)["text_content"] == "y" and whole(tools, first)["tags"] == ["x"]
+    whole_batch = tools.update_context_batch(
+        updates=[{"context_id": first, "tags": ["x"]}, {"context_id": first, "text": "y"}]
+    )
+    assert (
+        whole_batch["success"]
+        and whole(tools, first)["text_content"] == "y"
+        and whole(tools, first)["tags"] == ["x"]
+    )
 
 
 # Bounds
@@ -464,14 +794,24 @@ def test_updates_come_in_batches_too(tools: Tools) -> None:
 def test_long_replies_say_what_is_missing_and_how_to_get_it(tools: Tools, db: Database) -> None:
     ids = [db.contexts.add("t", "user", f"tea {number} " + "x" * 20_000).id for number in range(15)]
     reply = tools.fts_search_context(query="tea", limit=15)
-    assert reply["count"] == len(reply["results"]) < 15 and "get_context_by_ids" in reply["truncated"]
+    assert (
+        reply["count"] == len(reply["results"]) < 15 and "get_context_by_ids" in reply["truncated"]
+    )
     result = ask(service(db, SURFACE), "get_context_by_ids", {"context_ids": ids})
-    assert len(result.structured_content["result"]) < 15 and "ask for the other ids" in result.content[1].text
+    assert (
+        len(result.structured_content["result"]) < 15
+        and "ask for the other ids" in result.content[1].text
+    )
     images = [{"data": PIXEL}, {"data": base64.b64encode(b"x" * MAX_REPLY).decode()}]
     large = tools.store("large", thread_id="large", images=images)
     (entry,) = tools.search_context(thread_id="large", include_images=True)["results"]
-    assert entry["images"] == [{"data": PIXEL, "mime_type": "image/png"}, {
-        "mime_type": "image/png", "omitted": f"200,000 bytes; call get_context_by_ids with {large} to get them"}]
+    assert entry["images"] == [
+        {"data": PIXEL, "mime_type": "image/png"},
+        {
+            "mime_type": "image/png",
+            "omitted": f"200,000 bytes; call get_context_by_ids with {large} to get them",
+        },
+    ]
     assert len(base64.b64decode(whole(tools, large)["images"][1]["data"])) == MAX_REPLY
 
 
@@ -485,30 +825,72 @@ def test_the_examples_of_the_specification_run_as_written_on_a_real_server(path:
             assert result.get("isError", False) is False, result
             return result["structuredContent"]
 
-        for text, more in (("The login uses OAuth tokens for authentication AND security.",
-                            {"status": "active", "priority": 8}),
-                           ("Indexes made the slow query fast.", {"status": "completed", "priority": 7}),
-                           ("An exact phrase about bread.", {"completed": False, "agent_name": "GPT-5", "priority": 4,
-                                                             "status": "active"})):
+        for text, more in (
+            (
+                "The login uses OAuth tokens for authentication AND security.",
+                {"status": "active", "priority": 8},
+            ),
+            ("Indexes made the slow query fast.", {"status": "completed", "priority": 7}),
+            (
+                "An exact phrase about bread.",
+                {"completed": False, "agent_name": "GPT-5", "priority": 4, "status": "active"},
+            ),
+        ):
             tool("store_context", thread_id="project-123", source="agent", text=text, metadata=more)
 
         def texts(name: str, **arguments: Any) -> list[str]:
             return [each["text_content"].split()[0] for each in tool(name, **arguments)["results"]]
 
-        assert tool("update_context", context_id=1, metadata_patch={"reviewer": "alice", "draft": None})["success"]
-        assert texts("semantic_search_context", query="authentication implementation", limit=1) == ["The"]
-        assert texts("fts_search_context", query="auth", mode="prefix", thread_id="project-123") == ["The"]
-        assert texts("fts_search_context", query="authentication AND security", mode="boolean",
-                     metadata_filters=[{"key": "status", "operator": "eq", "value": "active"}]) == ["The"]
-        assert texts("hybrid_search_context", query="authentication implementation", thread_id="project-123")[0] == "The"
-        assert texts("hybrid_search_context", query="performance optimization", metadata={"status": "completed"},
-                     metadata_filters=[{"key": "priority", "operator": "gte", "value": 7}]) == ["Indexes"]
+        assert tool(
+            "update_context", context_id=1, metadata_patch={"reviewer": "alice", "draft": None}
+        )["success"]
+        assert texts("semantic_search_context", query="authentication implementation", limit=1) == [
+            "The"
+        ]
+        assert texts(
+            "fts_search_context", query="auth", mode="prefix", thread_id="project-123"
+        ) == ["The"]
+        assert texts(
+            "fts_search_context",
+            query="authentication AND security",
+            mode="boolean",
+            metadata_filters=[{"key": "status", "operator": "eq", "value": "active"}],
+        ) == ["The"]
+        assert (
+            texts(
+                "hybrid_search_context",
+                query="authentication implementation",
+                thread_id="project-123",
+            )[0]
+            == "The"
+        )
+        assert texts(
+            "hybrid_search_context",
+            query="performance optimization",
+            metadata={"status": "completed"},
+            metadata_filters=[{"key": "priority", "operator": "gte", "value": 7}],
+        ) == ["Indexes"]
         assert texts("hybrid_search_context", query="exact phrase", search_modes=["fts"]) == ["An"]
-        assert texts("search_context", metadata_filters=[
-            {"key": "priority", "operator": "gt", "value": 3},
-            {"key": "status", "operator": "in", "value": ["active", "pending"]},
-            {"key": "agent_name", "operator": "starts_with", "value": "gpt"},
-            {"key": "completed", "operator": "eq", "value": False}]) == ["An"]
-        assert texts("search_context", thread_id="project-123", start_date="2025-11-29", end_date="2025-11-29") == []
-        assert len(texts("search_context", thread_id="project-123", start_date="2025-11-29T10:00:00")) == 3
+        assert texts(
+            "search_context",
+            metadata_filters=[
+                {"key": "priority", "operator": "gt", "value": 3},
+                {"key": "status", "operator": "in", "value": ["active", "pending"]},
+                {"key": "agent_name", "operator": "starts_with", "value": "gpt"},
+                {"key": "completed", "operator": "eq", "value": False},
+            ],
+        ) == ["An"]
+        assert (
+            texts(
+                "search_context",
+                thread_id="project-123",
+                start_date="2025-11-29",
+                end_date="2025-11-29",
+            )
+            == []
+        )
+        assert (
+            len(texts("search_context", thread_id="project-123", start_date="2025-11-29T10:00:00"))
+            == 3
+        )
         assert wire.finish() == 0
