@@ -25,7 +25,7 @@ from benchmarks.quality import sample, searches
 from benchmarks.store import filled, say
 from mcpvectordb import Config, Database, Scores
 from mcpvectordb.search.relevance import WEAK, Weights, coverage, reread
-from mcpvectordb.text import query as words
+from mcpvectordb.text.tokens import is_non_latin
 
 EVIDENCE = {
     "text": ("coverage",),
@@ -107,7 +107,7 @@ def _answers(
     search = searches(db, mode)
     for id, text in queries.items():
         judged = asked.judged[id] if of is asked else {}
-        for hit in search(text, limit=DEPTH) if not words.foreign(text) else ():
+        for hit in search(text, limit=DEPTH) if not is_non_latin(text) else ():
             if all(PRESENT[name](hit.scores) is not None for name in EVIDENCE[mode]):
                 yield Result(
                     asked.name, of.name, id, hit.scores, judged.get(hit.item.document.source, 0) > 0

@@ -8,23 +8,23 @@ from typing import Self
 
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
-from mcpvectordb.contexts.fulltext import ContextWords
-from mcpvectordb.contexts.metadata_index import Keys
+from mcpvectordb.contexts.fulltext import ContextFulltext
+from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.contexts.shelf import Contexts
 from mcpvectordb.documents import rows
-from mcpvectordb.documents.search import Searching
+from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.embedding.embedder import Embedder
-from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.codes import Residents
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import ProgressCallback, Stats
-from mcpvectordb.search.expansion import Learning
-from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.search.expansion import QueryExpander
+from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.shelf import Vectors
-from mcpvectordb.vectors.store import VectorIndex
+from mcpvectordb.vectors.store import VectorStore
 
 
 class Database:
@@ -53,28 +53,30 @@ class Database:
         )
         for_words = self.config.resident_bytes // 4
         residents = Residents(self.config.resident_bytes - for_words)
-        documents = Index(
+        documents = ChunkIndex(
             "document",
             "(SELECT title FROM documents WHERE key = c.owner)",
             residents=residents,
             resident_bytes=for_words,
             filtered=rows.FILTERED,
         )
-        contexts = Index("context", "''", words=False, residents=residents)
+        contexts = ChunkIndex("context", "''", words=False, residents=residents)
         self._indexes = (documents, contexts)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
         cache = Cache(self._file)
-        self._reranking = Reranking(self.config, cache)
-        searching = Searching(self._file, documents, Learning(documents, cache), self._reranking)
+        self._reranking = CachedReranker(self.config, cache)
+        searching = DocumentSearch(
+            self._file, documents, QueryExpander(documents, cache), self._reranking
+        )
         self.documents = Documents(self._file, self.config, self._encoder, documents, searching)
-        vectors = VectorIndex(residents)
+        vectors = VectorStore(residents)
         self.vectors = Vectors(self._file, vectors)
-        words, keys = ContextWords(contexts), Keys(self.config.indexed_metadata)
+        words, keys = ContextFulltext(contexts), MetadataIndex(self.config.indexed_metadata)
         self.contexts = Contexts(
             self._file, self.config, self._encoder, contexts, words, keys, self._reranking
         )
         self._kept = (*self._indexes, vectors, words, keys, cache)
-        self._file.checked_by(self.check)
+        self._file.register_check(self.check)
         if not self._file.read_only:
             self._encoder.complete()
 

@@ -20,7 +20,7 @@ from mcpvectordb.storage.file import VERSION, File, uri
 class Kept(Protocol):
     """An index that can be made again from the tables that are the truth."""
 
-    def squeeze(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: apsw.Connection) -> None:
         """Give up what removed rows still hold."""
 
     def rebuild(self, sql: apsw.Connection) -> None:
@@ -70,7 +70,7 @@ def compact(file: File, indexes: Sequence[Kept]) -> int:
     before = _bytes(file)
     with file.writing() as sql:
         for index in indexes:
-            index.squeeze(sql)
+            index.optimize(sql)
     with file.outside() as sql:
         sql.execute("VACUUM")
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -112,7 +112,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
         model = encoder.active(sql)
-        name, dimension = encoder.expected(sql)
+        name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
         pending = encoder.pending(sql, model) if model else 0
     return Stats(

@@ -38,7 +38,7 @@ LAYERS = (
     "cli",
     "__main__",
 )
-MOVING = {("embedding", "search"), ("index", "search"), ("recovery", "database")}
+MOVING = {("recovery", "database")}
 
 
 def modules(package: str) -> list[Path]:

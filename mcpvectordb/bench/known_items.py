@@ -15,10 +15,11 @@ from random import Random
 
 import apsw
 
-from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.records import Chunk
-from mcpvectordb.text import query as words
+from mcpvectordb.text.query import fts5_phrase, without_operators
+from mcpvectordb.text.tokens import CJK, STOP_WORDS
 
 KINDS = ("title", "heading", "terms", "sentence")
 # passages that are looked at for each item that is wanted of a kind: many have no telling title or
@@ -73,7 +74,7 @@ class _Passage:
 
 def sample(
     sql: apsw.Connection,
-    index: Index,
+    index: ChunkIndex,
     count: int,
     *,
     kinds: Sequence[str] = KINDS,
@@ -102,11 +103,9 @@ def sample(
 def tokens(text: str) -> list[str]:
     """The words of a text; runs of Chinese, Japanese or Korean in twos."""
     found = []
-    for token in _TOKEN.findall(words.CJK.sub(lambda run: f" {run[0]} ", text)):
+    for token in _TOKEN.findall(CJK.sub(lambda run: f" {run[0]} ", text)):
         found += (
-            [token[i : i + 2] for i in range(0, len(token), 2)]
-            if words.CJK.fullmatch(token)
-            else [token]
+            [token[i : i + 2] for i in range(0, len(token), 2)] if CJK.fullmatch(token) else [token]
         )
     return found
 
@@ -116,9 +115,9 @@ def telling(tokens: Sequence[str]) -> list[str]:
     return [
         word
         for word in dict.fromkeys(tokens)
-        if word.casefold() not in words.STOP_WORDS
-        and (len(word) > 2 or words.CJK.match(word))
-        and words.quote(word)
+        if word.casefold() not in STOP_WORDS
+        and (len(word) > 2 or CJK.match(word))
+        and fts5_phrase(word)
     ]
 
 
@@ -190,7 +189,9 @@ def _passages(
             )
 
 
-def _title(sql: apsw.Connection, index: Index, passage: _Passage, random: Random) -> Item | None:
+def _title(
+    sql: apsw.Connection, index: ChunkIndex, passage: _Passage, random: Random
+) -> Item | None:
     """The title of the passage's document, if no other one has it."""
     if (
         not telling(tokens(passage.title))
@@ -206,7 +207,9 @@ def _title(sql: apsw.Connection, index: Index, passage: _Passage, random: Random
     return _item("title", passage.title, passage, 0, end)
 
 
-def _heading(sql: apsw.Connection, index: Index, passage: _Passage, random: Random) -> Item | None:
+def _heading(
+    sql: apsw.Connection, index: ChunkIndex, passage: _Passage, random: Random
+) -> Item | None:
     """The nearest heading over the passage, if no other section has its words; it leads to the
     whole section.
     """
@@ -219,7 +222,7 @@ def _heading(sql: apsw.Connection, index: Index, passage: _Passage, random: Rand
     section = [
         (start, end) for start, end, headings in rows if decode_list(headings)[: len(path)] == path
     ]
-    if index.matching.frequency(sql, f"headings : {words.quote(path[-1])}", len(section) + 1) > len(
+    if index.keyword.frequency(sql, f"headings : {fts5_phrase(path[-1])}", len(section) + 1) > len(
         section
     ):
         return None
@@ -232,7 +235,9 @@ def _heading(sql: apsw.Connection, index: Index, passage: _Passage, random: Rand
     )
 
 
-def _terms(sql: apsw.Connection, index: Index, passage: _Passage, random: Random) -> Item | None:
+def _terms(
+    sql: apsw.Connection, index: ChunkIndex, passage: _Passage, random: Random
+) -> Item | None:
     """The rarest words of a few sentences that belong together, as many as it takes to tell them
     from all others.
     """
@@ -254,7 +259,9 @@ def _terms(sql: apsw.Connection, index: Index, passage: _Passage, random: Random
     return None
 
 
-def _sentence(sql: apsw.Connection, index: Index, passage: _Passage, random: Random) -> Item | None:
+def _sentence(
+    sql: apsw.Connection, index: ChunkIndex, passage: _Passage, random: Random
+) -> Item | None:
     """A sentence without its rarest words, unless it stands in other passages too."""
     prose = [
         (start, end)
@@ -277,7 +284,7 @@ def _sentence(sql: apsw.Connection, index: Index, passage: _Passage, random: Ran
     )
 
 
-_MAKERS: Mapping[str, Callable[[apsw.Connection, Index, _Passage, Random], Item | None]] = {
+_MAKERS: Mapping[str, Callable[[apsw.Connection, ChunkIndex, _Passage, Random], Item | None]] = {
     "title": _title,
     "heading": _heading,
     "terms": _terms,
@@ -287,16 +294,14 @@ _MAKERS: Mapping[str, Callable[[apsw.Connection, Index, _Passage, Random], Item 
 
 def _item(kind: str, query: str, passage: _Passage, start: int, end: int) -> Item:
     return Item(
-        kind=kind, query=words.plain(query), document=passage.document, start=start, end=end
+        kind=kind, query=without_operators(query), document=passage.document, start=start, end=end
     )
 
 
-def _frequencies(sql: apsw.Connection, index: Index, terms: Sequence[str]) -> dict[str, int]:
-    return {term: index.matching.frequency(sql, words.quote(term), FREQUENT) for term in terms}
+def _frequencies(sql: apsw.Connection, index: ChunkIndex, terms: Sequence[str]) -> dict[str, int]:
+    return {term: index.keyword.frequency(sql, fts5_phrase(term), FREQUENT) for term in terms}
 
 
-def _is_telling(sql: apsw.Connection, index: Index, terms: Sequence[str]) -> bool:
+def _is_telling(sql: apsw.Connection, index: ChunkIndex, terms: Sequence[str]) -> bool:
     """Whether hardly any other chunk has all of these words."""
-    return (
-        index.matching.frequency(sql, " AND ".join(map(words.quote, terms)), NEARLY + 1) <= NEARLY
-    )
+    return index.keyword.frequency(sql, " AND ".join(map(fts5_phrase, terms)), NEARLY + 1) <= NEARLY

@@ -26,9 +26,9 @@ from mcpvectordb.documents import rows
 from mcpvectordb.documents.search import Question
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput
+from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
 from mcpvectordb.records import Chunk, Progress, ProgressCallback, Results
-from mcpvectordb.search.hybrid import BLIND_VECTOR_WEIGHT
-from mcpvectordb.text import query
+from mcpvectordb.text.tokens import is_non_latin
 
 PAGE = 10  # results that are looked at
 FEWEST_PASSAGES = 3 * PAGE  # with fewer, everything is among the first ten
@@ -219,7 +219,7 @@ class _Bench:
                 f"{coverage.waiting} documents wait for embeddings and are found by words only "
                 "until `mcpvectordb embed` has run."
             )
-        if not_reranked := self._db._reranking.lacking():
+        if not_reranked := self._db._reranking.missing_reason():
             self._notes.append(f"Not reranked: {not_reranked}")
             return ["text", "vector", "hybrid"]
         return ["text", "vector", "hybrid", "rerank"]
@@ -255,17 +255,17 @@ class _Bench:
         scores: dict[float, list[float]] = {}
         current = 0.0
         for number, item in enumerate(items, 1):
-            meant = self._db._encoder.meant(item.query, patient=True)
-            if not isinstance(meant, str) and not (
-                meant.weight == BLIND_VECTOR_WEIGHT and query.foreign(item.query)
+            query_embedding = self._db._encoder.query_embedding(item.query, wait=True)
+            if not isinstance(query_embedding, str) and not (
+                query_embedding.weight == BLIND_VECTOR_WEIGHT and is_non_latin(item.query)
             ):
-                current = meant.weight
+                current = query_embedding.weight
                 for weight in {*WEIGHTS, current}:
                     results = self._db.documents._searching.chunks(
                         Question(
                             text=item.query,
                             mode="hybrid",
-                            meant=replace(meant, weight=weight),
+                            query_embedding=replace(query_embedding, weight=weight),
                             chosen=rows.chosen(self._library, None, chunks=True),
                             limit=PAGE,
                         )

@@ -9,21 +9,21 @@ from functools import partial
 
 import apsw
 
-from mcpvectordb.index.chunks import Index, same_words
-from mcpvectordb.index.vector import Allowed, Ranked
+from mcpvectordb.index import Allowed, Ranked
+from mcpvectordb.index.chunks import ChunkIndex, same_words
 from mcpvectordb.storage.fts5 import Removals
-from mcpvectordb.text.query import indexed
+from mcpvectordb.text.tokens import index_text
 
 STEMS, SPELLINGS = "context_words", "context_spellings"
 TABLES = (STEMS, SPELLINGS)
 
 
-class ContextWords:
+class ContextFulltext:
     """Rows have the context's id; the texts are in the chunks of `index`. Works inside the caller's
     transaction.
     """
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: ChunkIndex) -> None:
         self._index = index
         self._removals = [Removals(table) for table in TABLES]
 
@@ -52,7 +52,7 @@ class ContextWords:
         )
         return [(id, -score) for id, score in rows]
 
-    def squeeze(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: apsw.Connection) -> None:
         """Give up what removed rows still hold."""
         for table in TABLES:
             sql.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
@@ -77,4 +77,4 @@ class ContextWords:
 
 
 def _put(sql: apsw.Connection, table: str, id: int, text: str) -> None:
-    sql.execute(f"INSERT INTO {table} (rowid, text) VALUES (?, ?)", (id, indexed(text)))
+    sql.execute(f"INSERT INTO {table} (rowid, text) VALUES (?, ?)", (id, index_text(text)))

@@ -71,7 +71,7 @@ def narrowed(names: Collection[str], where: Where | None) -> tuple[str, list[Any
     return " AND ".join(pieces) or "1", bindings
 
 
-class Keys:
+class MetadataIndex:
     """The indexed keys of one file; all methods work inside the caller's transaction."""
 
     def __init__(self, names: str) -> None:
@@ -97,7 +97,7 @@ class Keys:
         )
         self.rebuild(sql)
 
-    def squeeze(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: apsw.Connection) -> None:
         """These indexes hold nothing that is not needed."""
 
     def rebuild(self, sql: apsw.Connection) -> None:

@@ -19,8 +19,8 @@ from mcpvectordb.contexts.validation import (
     one_of,
 )
 from mcpvectordb.filters import Where
-from mcpvectordb.index.chunks import Index
-from mcpvectordb.index.vector import Allowed
+from mcpvectordb.index import Allowed
+from mcpvectordb.index.chunks import ChunkIndex
 
 _IMAGES = "EXISTS (SELECT 1 FROM context_images WHERE context = x.id)"
 _CONTENT_TYPE = f"CASE WHEN {_IMAGES} THEN 'multimodal' ELSE 'text' END"
@@ -116,7 +116,7 @@ def choose(
 
 
 def hydrated(
-    sql: apsw.Connection, index: Index, rows: Sequence[Sequence[Any]], *, images: bool
+    sql: apsw.Connection, index: ChunkIndex, rows: Sequence[Sequence[Any]], *, images: bool
 ) -> list[Context]:
     """Rows of SELECT as contexts, in their order, with or without their images."""
     ids = [row[0] for row in rows]
@@ -147,7 +147,7 @@ def hydrated(
 
 
 def by_ids(
-    sql: apsw.Connection, index: Index, ids: Sequence[int], *, images: bool
+    sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int], *, images: bool
 ) -> list[Context]:
     """The contexts that have these ids, newest first."""
     rows = sql.execute(

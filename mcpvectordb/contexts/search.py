@@ -11,18 +11,20 @@ from typing import NamedTuple
 
 import apsw
 
-from mcpvectordb.contexts.fulltext import ContextWords
+from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.rows import Chosen
 from mcpvectordb.errors import InvalidInput
-from mcpvectordb.index.chunks import Index
-from mcpvectordb.index.vector import Ranked
+from mcpvectordb.index import Ranked
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.encoder import QueryEmbedding
 from mcpvectordb.records import Explained, Mode, Scores
 from mcpvectordb.search import fusion
-from mcpvectordb.search.explain import Watch
+from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.highlight import highlight
-from mcpvectordb.search.hybrid import Meant, checked_mode
-from mcpvectordb.text import boolean, query
-from mcpvectordb.text.query import Asked, Term
+from mcpvectordb.search.hybrid import checked_mode
+from mcpvectordb.text import boolean
+from mcpvectordb.text.bm25 import saturate
+from mcpvectordb.text.query import FulltextQuery, Term, match_query, phrase_query, prefix_query
 
 LARGEST_K = 1_000
 REREAD = (
@@ -34,18 +36,18 @@ PASSAGE = 750  # characters of a context that it reads where no chunk is the nea
 # sum
 OVERFETCH = 2
 
-READERS: Mapping[str, Callable[[str], Asked]] = {
-    "match": query.match,
-    "prefix": query.prefix,
-    "phrase": query.phrase,
-    "boolean": boolean.parse,
+READERS: Mapping[str, Callable[[str], FulltextQuery]] = {
+    "match": match_query,
+    "prefix": prefix_query,
+    "phrase": phrase_query,
+    "boolean": boolean.boolean_query,
 }
 
 
 class Question(NamedTuple):
     """A query and how it is to be answered."""
 
-    asked: Asked
+    asked: FulltextQuery
     mode: Mode
     stemmed: bool
     wanted: int
@@ -92,26 +94,26 @@ def question(
 
 def find(
     sql: apsw.Connection,
-    index: Index,
-    texts: ContextWords,
+    index: ChunkIndex,
+    texts: ContextFulltext,
     question: Question,
-    meant: Meant | str,
+    query_embedding: QueryEmbedding | str,
     chosen: Chosen,
 ) -> Found:
-    """Rank the chosen contexts. `meant` is the query's embedding, or the reason why there is
-    none.
+    """Rank the chosen contexts. `query_embedding` is the query's embedding, or the reason why
+    there is none.
     """
     found = Found()
     if question.mode != "vector":
-        if question.asked.readings:
+        if question.asked.interpretations:
             _by_words(sql, texts, question, chosen, found)
         else:
             found.reasons["text"] = question.asked.note or "the query has no words to look for"
     if question.mode != "text":
-        if isinstance(meant, Meant):
-            _by_meaning(sql, index, question, meant, chosen, found)
+        if isinstance(query_embedding, QueryEmbedding):
+            _by_meaning(sql, index, question, query_embedding, chosen, found)
         else:
-            found.reasons["vector"] = meant
+            found.reasons["vector"] = query_embedding
     found.rows = _fused(question, found.legs)
     return found
 
@@ -148,12 +150,12 @@ def reorder(found: Found, figures: Sequence[float] | str) -> None:
 
 
 def _by_words(
-    sql: apsw.Connection, texts: ContextWords, question: Question, chosen: Chosen, found: Found
+    sql: apsw.Connection, texts: ContextFulltext, question: Question, chosen: Chosen, found: Found
 ) -> None:
     """Take the first reading of the query that finds anything."""
     ranked: Ranked = []
-    with Watch(sql, question.explain) as watch:
-        for reading in question.asked.readings:
+    with StatementLog(sql, question.explain) as watch:
+        for reading in question.asked.interpretations:
             ranked = texts.match(
                 sql,
                 reading.expression,
@@ -171,9 +173,9 @@ def _by_words(
 
 def _by_meaning(
     sql: apsw.Connection,
-    index: Index,
+    index: ChunkIndex,
     question: Question,
-    meant: Meant,
+    query_embedding: QueryEmbedding,
     chosen: Chosen,
     found: Found,
 ) -> None:
@@ -183,9 +185,11 @@ def _by_meaning(
     wanted = OVERFETCH * question.wanted
     depth = wanted + 20
     best: dict[int, tuple[int, float]] = {}
-    with Watch(sql, question.explain) as watch:
+    with StatementLog(sql, question.explain) as watch:
         while True:
-            chunks = index.meaning.nearest(sql, meant.model, meant.embedding, chosen.chunks, depth)
+            chunks = index.vector.nearest(
+                sql, query_embedding.model, query_embedding.embedding, chosen.chunks, depth
+            )
             owners = dict(
                 sql.execute(
                     "SELECT id, owner FROM context_chunks WHERE id IN (SELECT value FROM "
@@ -224,7 +228,7 @@ def _fused(question: Question, legs: Mapping[str, Ranked]) -> list[tuple[int, fl
 
 def _score(mode: Mode, scores: Scores, fused: float) -> float:
     if mode == "text":
-        return fusion.saturated(scores.text or 0.0)
+        return saturate(scores.text or 0.0)
     if mode == "vector":
         return min(1.0, max(0.0, scores.vector or 0.0))
     return min(1.0, fused)

@@ -27,8 +27,8 @@ from mcpvectordb.contexts.context import (
     Thread,
     Updated,
 )
-from mcpvectordb.contexts.fulltext import ContextWords
-from mcpvectordb.contexts.metadata_index import Keys
+from mcpvectordb.contexts.fulltext import ContextFulltext
+from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.contexts.rows import (
     FIELDS,
     NEWEST_FIRST,
@@ -51,14 +51,14 @@ from mcpvectordb.contexts.validation import (
 from mcpvectordb.contexts.write import Writer
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
-from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Hit, Results
-from mcpvectordb.search.explain import Watch, together
+from mcpvectordb.search.explain import StatementLog, together
 from mcpvectordb.search.highlight import highlight
 from mcpvectordb.search.hybrid import checked_window
-from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.file import File
 
 Item = TypeVar("Item", Entry, Change)
@@ -73,10 +73,10 @@ class Contexts:
         file: File,
         config: Config,
         encoder: Encoder,
-        index: Index,
-        words: ContextWords,
-        keys: Keys,
-        reranking: Reranking,
+        index: ChunkIndex,
+        words: ContextFulltext,
+        keys: MetadataIndex,
+        reranking: CachedReranker,
     ) -> None:
         self._file, self._config, self._encoder, self._reranking = file, config, encoder, reranking
         self._index, self._words, self._keys = index, words, keys
@@ -206,7 +206,7 @@ class Contexts:
         window = whole_number(limit, "limit"), whole_number(offset, "offset")
         with self._file.reading() as sql:
             chosen = choose(self._keys.names(sql), **which)
-            with Watch(sql, explain) as watch:
+            with StatementLog(sql, explain) as watch:
                 rows = sql.execute(
                     f"{SELECT} WHERE {chosen.condition or '1'} {NEWEST_FIRST} LIMIT ? OFFSET ?",
                     (*chosen.bindings, *window),
@@ -265,10 +265,12 @@ class Contexts:
             text, mode, words, self._config.language, ranked, rrf_k, explain
         )
         choose((), **which)  # says what is wrong with them before a model is asked
-        meant = self._encoder.meant(text, patient=mode == "vector") if mode != "text" else ""
+        query_embedding = (
+            self._encoder.query_embedding(text, wait=mode == "vector") if mode != "text" else ""
+        )
         with self._file.reading() as sql:
             chosen = choose(self._keys.names(sql), **which)
-            found = searching.find(sql, self._index, self._words, question, meant, chosen)
+            found = searching.find(sql, self._index, self._words, question, query_embedding, chosen)
             passages = self._excerpts(sql, found, question) if rerank else []
         if rerank:  # no transaction is open meanwhile, because it can take seconds
             searching.reorder(found, self._reranking.scores(text, passages))
@@ -310,7 +312,10 @@ class Contexts:
         """How much is on the shelf, what is used most, and what this machine lacks for searching
         it.
         """
-        lacking = {"vector": self._encoder.lacking(), "rerank": self._reranking.lacking()}
+        lacking = {
+            "vector": self._encoder.missing_reason(),
+            "rerank": self._reranking.missing_reason(),
+        }
         with self._file.reading() as sql:
             by_source = dict(
                 sql.execute("SELECT source, count(*) FROM contexts GROUP BY source ORDER BY source")
@@ -339,7 +344,7 @@ class Contexts:
         choose.
         """
         with self._file.reading() as sql:
-            return self._encoder.expected(sql)[0]
+            return self._encoder.expected_model(sql)[0]
 
     def problems(self, where: Where | None) -> list[str]:
         """What is wrong with a `where`, one message for each bad condition; an empty list when it

@@ -12,11 +12,11 @@ import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.contexts.context import Change, Entry, Image
-from mcpvectordb.contexts.fulltext import ContextWords
+from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.merge_patch import merge
-from mcpvectordb.contexts.metadata_index import Keys, folded
+from mcpvectordb.contexts.metadata_index import MetadataIndex, folded
 from mcpvectordb.errors import ModelMissing, NotFound
-from mcpvectordb.index.chunks import Index, embedded
+from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
 from mcpvectordb.records import Span
@@ -36,18 +36,20 @@ class Prepared(NamedTuple):
 class Writer:
     """Puts contexts into their tables and takes them out, inside the caller's transaction."""
 
-    def __init__(self, encoder: Encoder, index: Index, words: ContextWords, keys: Keys) -> None:
+    def __init__(
+        self, encoder: Encoder, index: ChunkIndex, words: ContextFulltext, keys: MetadataIndex
+    ) -> None:
         self._encoder, self._index, self._words, self._keys = encoder, index, words, keys
 
     def prepare(self, texts: Iterable[str]) -> Prepared:
         """Outside of any transaction: cut texts into chunks and embed them. A model that fails
         raises ModelError.
         """
-        size, overlap = self._encoder.settled()
+        size, overlap = self._encoder.ensure_model()
         spans = {text: self._split(text, size, overlap) for text in dict.fromkeys(texts)}
         passages = [passage for text in spans for passage in _passages(text, spans[text])]
         try:
-            model, vectors = self._encoder.ahead(self._index, passages)
+            model, vectors = self._encoder.embed_texts(self._index, passages)
         except ModelMissing as error:
             return Prepared(
                 spans, note=f"stored and found by words, but not yet by meaning: {error}"
@@ -137,7 +139,7 @@ class Writer:
                 for (chunk,) in sql.execute("SELECT id FROM context_chunks WHERE owner = ?", (id,))
             ]
             passages = [
-                (chunk, embedded(title, headings, text))
+                (chunk, embedding_text(title, headings, text))
                 for chunk, title, headings, text in self._index.passages(sql, chunks)
             ]
             vectors = prepared.vectors
@@ -187,7 +189,7 @@ class Writer:
 
 
 def _passages(text: str, spans: Sequence[Span]) -> list[str]:
-    return [embedded("", span.headings, text[span.start : span.end]) for span in spans]
+    return [embedding_text("", span.headings, text[span.start : span.end]) for span in spans]
 
 
 def _hash(text: str) -> bytes:

@@ -16,14 +16,14 @@ from itertools import islice
 import apsw
 
 from mcpvectordb.documents.rows import Chosen, path
-from mcpvectordb.index.chunks import Index
-from mcpvectordb.index.vector import Allowed
-from mcpvectordb.search.fusion import rarity
-from mcpvectordb.text.query import CJK, Term, Wanted
+from mcpvectordb.index import Allowed
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.text.bm25 import K1, idf
+from mcpvectordb.text.query import AllTermsQuery, Term
+from mcpvectordb.text.tokens import CJK
 
 WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
 PATH_WEIGHT = 1.5
-SATURATION = 1.2  # as FTS5's k1
 FEW = 1_000  # documents or chunks that are worth looking at one by one
 # chunks that are looked at to score words; of the most common ones, which are left, only presence
 # counts
@@ -36,7 +36,9 @@ Ranked = list[tuple[int, int, float]]
 """(document, its best chunk, score), best first."""
 
 
-def find(sql: apsw.Connection, index: Index, wanted: Wanted, chosen: Chosen, limit: int) -> Ranked:
+def find(
+    sql: apsw.Connection, index: ChunkIndex, wanted: AllTermsQuery, chosen: Chosen, limit: int
+) -> Ranked:
     """The chosen documents that have all terms and nothing that is excluded, ranked by (weighted)
     BM25.
     """
@@ -82,7 +84,7 @@ class _Search:
     """Looks for one term after the other."""
 
     def __init__(
-        self, sql: apsw.Connection, index: Index, chosen: Chosen, paths: Mapping[int, str]
+        self, sql: apsw.Connection, index: ChunkIndex, chosen: Chosen, paths: Mapping[int, str]
     ) -> None:
         self._sql, self._index, self._chosen, self._paths = sql, index, chosen, paths
         self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
@@ -92,7 +94,7 @@ class _Search:
     def rarest_first(self, terms: Sequence[Term]) -> list[Term]:
         """The terms in the order in which they leave the fewest documents for the next."""
         self._frequency = {
-            term: self._index.matching.frequency(self._sql, term.expression, SCORED)
+            term: self._index.keyword.frequency(self._sql, term.expression, SCORED)
             for term in terms
         }
         return sorted(terms, key=self._frequency.__getitem__)
@@ -104,12 +106,12 @@ class _Search:
         if among is not None and self._looked_at > SCORED:
             found = {
                 owner: _Found()
-                for owner in self._index.matching.owners(self._sql, term.expression)
+                for owner in self._index.keyword.owners(self._sql, term.expression)
                 if owner in among
             }
         else:
             rows = list(
-                self._index.matching.each(self._sql, term.expression, WEIGHTS, self._owners(among))
+                self._index.keyword.each(self._sql, term.expression, WEIGHTS, self._owners(among))
             )
             for owner, chunk, score in rows or self._spelled(term, among):
                 if among is None or owner in among:
@@ -117,12 +119,7 @@ class _Search:
                     each.chunks[chunk] = score
                     each.score = max(score, each.score)
         named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
-        bonus = (
-            rarity(self._documents, len(named))
-            * PATH_WEIGHT
-            * (SATURATION + 1)
-            / (PATH_WEIGHT + SATURATION)
-        )
+        bonus = idf(self._documents, len(named)) * PATH_WEIGHT * (K1 + 1) / (PATH_WEIGHT + K1)
         for owner in named:
             if among is None or owner in among:
                 found.setdefault(owner, _Found()).score += bonus
@@ -141,9 +138,7 @@ class _Search:
         for length in range(len(word) - 1, max(2, len(word) - LONGEST_ENDING - 1), -1):
             stem = Term(word[:length], prefix=True).expression
             rows = list(
-                islice(
-                    self._index.matching.each(self._sql, stem, WEIGHTS, self._owners(among)), FEW
-                )
+                islice(self._index.keyword.each(self._sql, stem, WEIGHTS, self._owners(among)), FEW)
             )
             passages = self._index.passages(self._sql, [chunk for _, chunk, _ in rows])
             spelled = {

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
 
-from mcpvectordb.documents.write import Ready, Storing
-from mcpvectordb.index.chunks import Index
+from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.records import Embedded, Progress, Source
@@ -28,7 +28,7 @@ from mcpvectordb.storage.file import File
 DOCUMENTS, CHUNKS, SECONDS = 32, 64, 0.5
 
 
-class Intake:
+class BulkIngest:
     """`bring` files; leave the `with` block when all were brought.
 
     `counts` says what became of those that are written, by status, and "moved". With `embed`, the
@@ -38,9 +38,9 @@ class Intake:
     def __init__(
         self,
         file: File,
-        storing: Storing,
+        storing: DocumentWriter,
         encoder: Encoder,
-        index: Index,
+        index: ChunkIndex,
         worker: Worker,
         *,
         library: str,
@@ -56,7 +56,7 @@ class Intake:
         )
         self._library, self._metadata = library, metadata
         self._beside = _Beside(encoder, index) if embed else None
-        self._waiting: list[Ready] = []
+        self._waiting: list[PreparedDocument] = []
         self._first = self._began = time.monotonic()
         self._chunks = 0
         self.counts: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class Intake:
             return
         with self._file.writing() as sql:
             done = [self._storing.write(each) for each in self._waiting]
-            self._chunks += self._encoder.waiting(sql, self._index, [key for _, key in done])
+            self._chunks += self._encoder.count_pending(sql, self._index, [key for _, key in done])
         for ready, (status, _) in zip(self._waiting, done, strict=True):
             self.counts["moved" if ready.moved is not None and status != "skipped" else status] += 1
         self._waiting.clear()
@@ -142,7 +142,7 @@ class _Beside:
     batch being worked on.
     """
 
-    def __init__(self, encoder: Encoder, index: Index) -> None:
+    def __init__(self, encoder: Encoder, index: ChunkIndex) -> None:
         self._encoder, self._index = encoder, index
         self._thread: threading.Thread | None = None
         self._news, self._stopped = threading.Event(), False

@@ -21,7 +21,7 @@ from mcpvectordb.records import Library
 from mcpvectordb.storage.file import File
 
 
-class Rooted(NamedTuple):
+class FollowedLibrary(NamedTuple):
     """A library with its folder, `root`; `inode` is the folder's as last seen."""
 
     name: str
@@ -128,13 +128,13 @@ def descriptions(file: File, name: str, path: str) -> list[str]:
     return [text for text in (found[1], *on_the_way) if text.strip()]
 
 
-def unfollowed(name: str, root: str | os.PathLike[str], pattern: str) -> Rooted:
+def unfollowed(name: str, root: str | os.PathLike[str], pattern: str) -> FollowedLibrary:
     """A folder whose files come into a library once."""
     folder, inode = _folder(root)
-    return Rooted(checked_name(name), folder, inode, pattern, ())
+    return FollowedLibrary(checked_name(name), folder, inode, pattern, ())
 
 
-def rooted(file: File, name: str | None = None) -> list[Rooted]:
+def rooted(file: File, name: str | None = None) -> list[FollowedLibrary]:
     """The libraries that follow a folder, by name, or the one with this name."""
     with file.reading() as sql:
         return _rooted(sql, name)
@@ -165,14 +165,14 @@ def everything(file: File) -> list[Library]:
         ]
 
 
-def _rooted(sql: apsw.Connection, name: str | None) -> list[Rooted]:
+def _rooted(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
     rows = sql.execute(
         "SELECT name, root, inode, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
         "ORDER BY name",
         (None if name is None else storable(name, "library"),),
     )
     found = [
-        Rooted(each, root, inode, pattern, tuple(json.loads(ignore)))
+        FollowedLibrary(each, root, inode, pattern, tuple(json.loads(ignore)))
         for each, root, inode, pattern, ignore in rows
     ]
     if name is not None and not found:

@@ -14,9 +14,9 @@ from mcpvectordb import filters, metadata
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import Damaged, NotFound
 from mcpvectordb.filters import Where
-from mcpvectordb.index.chunks import Index
+from mcpvectordb.index import Allowed
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.columns import Source
-from mcpvectordb.index.vector import Allowed
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Chunk, Condition, Coverage, Document
 
@@ -41,7 +41,7 @@ CHUNK_FIELDS = {
     **FIELDS,
     "page": "c.page",
     "position": "c.position",
-    "text": Index.text("document"),
+    "text": ChunkIndex.text("document"),
 }
 # A document's source, path and time of modification can change while its chunks stay as they are.
 FILTERED = Source(
@@ -164,7 +164,7 @@ def coverage(sql: apsw.Connection) -> Coverage:
     )
 
 
-def chunks(sql: apsw.Connection, index: Index, ids: Sequence[int]) -> dict[int, Chunk]:
+def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:
     """The chunks with these ids."""
     wanted = json.dumps(list(ids))
     texts = {id: text for id, _, _, text in index.passages(sql, ids)}

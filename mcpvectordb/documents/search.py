@@ -19,16 +19,17 @@ from mcpvectordb.documents import all_terms as all_words
 from mcpvectordb.documents import rows as reading
 from mcpvectordb.documents.all_terms import Ranked
 from mcpvectordb.documents.rows import Chosen
-from mcpvectordb.index.chunks import Index, embedded
-from mcpvectordb.index.vector import Ranked as RankedChunks
+from mcpvectordb.index import Ranked as RankedChunks
+from mcpvectordb.index.chunks import ChunkIndex, embedding_text
+from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion, hybrid, relevance
-from mcpvectordb.search.expansion import Learned, Learning
-from mcpvectordb.search.hybrid import BLIND_VECTOR_WEIGHT, Meant
+from mcpvectordb.search.expansion import Expansion, QueryExpander
 from mcpvectordb.search.relevance import UNCALIBRATED, Judge
-from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.file import File
-from mcpvectordb.text import query as words
+from mcpvectordb.text.bm25 import saturate
+from mcpvectordb.text.query import Query, parse_all_terms, parse_query
 
 REREAD_CHUNKS, REREAD_DOCUMENTS = 20, 30  # results that the cross-encoder reads
 DEPTH = 20  # documents of each ranking that are fused
@@ -37,7 +38,7 @@ OVERFETCH = 3  # so many times as many chunks are asked for: several may be of o
 # cannot read it has little say.
 WEIGHTS, BLIND_WEIGHTS = (2.0, 2.0, 1.0, 1.0), (2.0, 0.2, 1.0, 0.1)
 RRF_K = 60
-TEACHERS = 3  # documents that are learned from
+FEEDBACK_DOCUMENTS = 3  # documents that are learned from
 STRONG, AHEAD = (
     0.85,
     0.15,
@@ -52,13 +53,13 @@ Blend = Callable[[Sequence[float], Sequence[float]], list[tuple[int, float]]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A query and how it is to be answered; `meant` is its embedding, or the reason why there is
-    none.
+    """A query and how it is to be answered; `query_embedding` is its embedding, or the reason
+    why there is none.
     """
 
     text: str
     mode: Mode
-    meant: Meant | str
+    query_embedding: QueryEmbedding | str
     chosen: Chosen
     limit: int
     offset: int = 0
@@ -83,13 +84,15 @@ class _Found:
     legs: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     judge: Judge = UNCALIBRATED
-    learned: Learned | None = None
+    learned: Expansion | None = None
 
 
-class Searching:
+class DocumentSearch:
     """Answers questions over the documents of one file."""
 
-    def __init__(self, file: File, index: Index, learning: Learning, reranking: Reranking) -> None:
+    def __init__(
+        self, file: File, index: ChunkIndex, learning: QueryExpander, reranking: CachedReranker
+    ) -> None:
         self._file, self._index, self._learning, self._reranking = file, index, learning, reranking
 
     def chunks(self, question: Question) -> Results[Chunk]:
@@ -146,7 +149,9 @@ class Searching:
         """Bring the first rows into the order that the cross-encoder and they themselves agree
         on.
         """
-        passages = [embedded(chunk.document.title, chunk.headings, chunk.text) for chunk in chunks]
+        passages = [
+            embedding_text(chunk.document.title, chunk.headings, chunk.text) for chunk in chunks
+        ]
         figures = self._reranking.scores(question.text, passages)
         if isinstance(figures, str):
             found.reasons["rerank"] = figures
@@ -167,7 +172,7 @@ class Searching:
             sql,
             self._index,
             question.text,
-            question.meant,
+            question.query_embedding,
             question.mode,
             question.chosen.chunks,
             wanted,
@@ -175,19 +180,19 @@ class Searching:
         return _Found(found.rows, list(found.legs), dict(found.reasons), found.judge)
 
     def _by_all_words(self, sql: apsw.Connection, question: Question) -> _Found:
-        wanted = words.wanted(question.text)
+        wanted = parse_all_terms(question.text)
         if not wanted.terms:
             return _Found(reasons={"text": NO_WORDS})
         ranked = all_words.find(sql, self._index, wanted, question.chosen, question.wanted)
         if (
-            not ranked and wanted.telling != wanted
+            not ranked and wanted.content_terms != wanted
         ):  # who asks "how do I …" need not find "how" and "I"
             ranked = all_words.find(
-                sql, self._index, wanted.telling, question.chosen, question.wanted
+                sql, self._index, wanted.content_terms, question.chosen, question.wanted
             )
         return _Found(
             [
-                (chunk, fusion.saturated(score), Scores(text=score, text_rank=rank))
+                (chunk, saturate(score), Scores(text=score, text_rank=rank))
                 for rank, (_, chunk, score) in enumerate(ranked, 1)
             ],
             ["text"],
@@ -195,7 +200,7 @@ class Searching:
 
     def _by_meaning(self, sql: apsw.Connection, question: Question) -> _Found:
         found = _Found(
-            judge=hybrid.judge(question.text, words.parse(question.text), question.meant)
+            judge=hybrid.judge(question.text, parse_query(question.text), question.query_embedding)
         )
         ranked = self._near(sql, question, question.wanted, found)
         found.rows = [
@@ -205,8 +210,8 @@ class Searching:
         return found
 
     def _by_everything(self, sql: apsw.Connection, question: Question) -> _Found:
-        query, depth = words.parse(question.text), max(DEPTH, question.wanted)
-        found = _Found(judge=hybrid.judge(question.text, query, question.meant))
+        query, depth = parse_query(question.text), max(DEPTH, question.wanted)
+        found = _Found(judge=hybrid.judge(question.text, query, question.query_embedding))
         text: Ranked = []
         reach: float | None = None
         if query.match:
@@ -215,14 +220,14 @@ class Searching:
         else:
             found.reasons["text"] = NO_WORDS
         vector = self._near(sql, question, depth, found)
-        weights = BLIND_WEIGHTS if query.exact or _blind(question.meant) else WEIGHTS
+        weights = BLIND_WEIGHTS if query.exact or _blind(question.query_embedding) else WEIGHTS
         fused = _fused([text, vector], weights, reach)
         if question.expand:
             if reason := _no_need_to_learn(text, vector):
                 found.reasons["expansion"] = reason
             else:
                 more = self._learn(
-                    sql, question, query, [chunk for chunk, _ in fused[:TEACHERS]], found
+                    sql, question, query, [chunk for chunk, _ in fused[:FEEDBACK_DOCUMENTS]], found
                 )
                 fused = _fused([text, vector, *more], weights, reach)
         found.rows = [(chunk, 1 / rank, scores) for rank, (chunk, scores) in enumerate(fused, 1)]
@@ -230,38 +235,41 @@ class Searching:
 
     def _near(self, sql: apsw.Connection, question: Question, depth: int, found: _Found) -> Ranked:
         """Documents by meaning, if that can be done."""
-        if isinstance(question.meant, str):
-            found.reasons["vector"] = question.meant
+        if isinstance(question.query_embedding, str):
+            found.reasons["vector"] = question.query_embedding
         elif not sql.execute(
             "SELECT EXISTS (SELECT 1 FROM document_embeddings WHERE model = ?)",
-            (question.meant.model,),
+            (question.query_embedding.model,),
         ).get:
             found.reasons["vector"] = "nothing is embedded yet: run `mcpvectordb embed`"
         else:
             found.legs.append("vector")
-            return self._nearest(sql, question, question.meant, depth)
+            return self._nearest(sql, question, question.query_embedding, depth)
         return []
 
     def _learn(
         self,
         sql: apsw.Connection,
         question: Question,
-        query: words.Query,
+        query: Query,
         teachers: Sequence[int],
         found: _Found,
     ) -> list[Ranked]:
         """Rankings, by words and by meaning, for what some chunks tell."""
-        found.learned = self._learning.learn(sql, query, question.meant, teachers)
+        found.learned = self._learning.learn(sql, query, question.query_embedding, teachers)
         found.legs.append("expansion")
-        depth, meant = max(DEPTH, question.wanted), found.learned.meant
+        depth, query_embedding = max(DEPTH, question.wanted), found.learned.query_embedding
         by_words, _ = self._matching(sql, question, found.learned.query, depth, found)
-        return [by_words, self._nearest(sql, question, meant, depth) if meant else []]
+        return [
+            by_words,
+            self._nearest(sql, question, query_embedding, depth) if query_embedding else [],
+        ]
 
     def _matching(
         self,
         sql: apsw.Connection,
         question: Question,
-        query: words.Query,
+        query: Query,
         depth: int,
         found: _Found,
     ) -> tuple[Ranked, float | None]:
@@ -272,7 +280,7 @@ class Searching:
 
         def chunks(most: int) -> RankedChunks:
             nonlocal reach
-            matched = self._index.matching.match(sql, query, question.chosen.chunks, most)
+            matched = self._index.keyword.match(sql, query, question.chosen.chunks, most)
             found.reasons.update(hybrid.common_words(matched))
             reach = matched.reach
             return matched.best
@@ -280,13 +288,17 @@ class Searching:
         return _documents(sql, chunks, depth), reach
 
     def _nearest(
-        self, sql: apsw.Connection, question: Question, meant: Meant, depth: int
+        self, sql: apsw.Connection, question: Question, query_embedding: QueryEmbedding, depth: int
     ) -> Ranked:
         """Documents by the nearness of their nearest chunk."""
-        allowed = self._index.matching.bound(words.parse(question.text), question.chosen.chunks)
-        nearest = self._index.meaning.nearest
+        allowed = self._index.keyword.bound(parse_query(question.text), question.chosen.chunks)
+        nearest = self._index.vector.nearest
         return _documents(
-            sql, lambda most: nearest(sql, meant.model, meant.embedding, allowed, most), depth
+            sql,
+            lambda most: nearest(
+                sql, query_embedding.model, query_embedding.embedding, allowed, most
+            ),
+            depth,
         )
 
 
@@ -314,17 +326,18 @@ def _documents(sql: apsw.Connection, chunks: Callable[[int], RankedChunks], want
     return []
 
 
-def _blind(meant: Meant | str) -> bool:
-    return isinstance(meant, Meant) and meant.weight <= BLIND_VECTOR_WEIGHT
+def _blind(query_embedding: QueryEmbedding | str) -> bool:
+    return (
+        isinstance(query_embedding, QueryEmbedding)
+        and query_embedding.weight <= BLIND_VECTOR_WEIGHT
+    )
 
 
 def _no_need_to_learn(text: Ranked, vector: Ranked) -> str:
     """Why nothing is learned from the first results; "" when something is."""
     if not text and not vector:
         return "nothing was found to learn from"
-    first, second = (
-        fusion.saturated(text[place][2]) if place < len(text) else 0.0 for place in (0, 1)
-    )
+    first, second = (saturate(text[place][2]) if place < len(text) else 0.0 for place in (0, 1))
     return (
         "words alone point at one document" if first >= STRONG and first - second >= AHEAD else ""
     )

@@ -12,14 +12,14 @@ from typing import Any
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, paths, rows
-from mcpvectordb.documents.bulk_ingest import Intake
+from mcpvectordb.documents.bulk_ingest import BulkIngest
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.search import Question, Searching
+from mcpvectordb.documents.search import DocumentSearch, Question
 from mcpvectordb.documents.sync import check_root, ingest_folder, sync
-from mcpvectordb.documents.write import Storing
+from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import ModelError, NoText, TooLarge
 from mcpvectordb.filters import Where
-from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import formats, sources
 from mcpvectordb.ingest.folders import EVERYTHING
@@ -44,18 +44,23 @@ from mcpvectordb.records import (
 from mcpvectordb.search import relevance, snippets
 from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
 from mcpvectordb.storage.file import File
-from mcpvectordb.text import query as words
+from mcpvectordb.text.query import without_operators
 
 
 class Documents:
     """`Database.documents`."""
 
     def __init__(
-        self, file: File, config: Config, encoder: Encoder, index: Index, searching: Searching
+        self,
+        file: File,
+        config: Config,
+        encoder: Encoder,
+        index: ChunkIndex,
+        searching: DocumentSearch,
     ) -> None:
         self._file, self._config, self._encoder, self._index = file, config, encoder, index
         self._searching = searching
-        self._storing, self._worker = Storing(file, encoder, index), Worker(config)
+        self._storing, self._worker = DocumentWriter(file, encoder, index), Worker(config)
 
     def ingest(
         self,
@@ -341,12 +346,14 @@ class Documents:
         """
         checked_window(limit, offset)
         checked, text = checked_mode(mode), storable(query, "query")
-        meant = self._encoder.meant(text, patient=mode == "vector") if mode != "text" else ""
+        query_embedding = (
+            self._encoder.query_embedding(text, wait=mode == "vector") if mode != "text" else ""
+        )
         return self._searching.chunks(
             Question(
-                text=words.plain(text) if plain else text,
+                text=without_operators(text) if plain else text,
                 mode=checked,
-                meant=meant,
+                query_embedding=query_embedding,
                 chosen=rows.chosen(library, where, chunks=True),
                 limit=limit,
                 offset=offset,
@@ -387,7 +394,9 @@ class Documents:
             Question(
                 text=text,
                 mode=checked,
-                meant="" if checked == "text" else self._encoder.meant(text, patient=True),
+                query_embedding=""
+                if checked == "text"
+                else self._encoder.query_embedding(text, wait=True),
                 chosen=rows.chosen(library, where),
                 limit=limit,
                 offset=offset,
@@ -463,8 +472,8 @@ class Documents:
 
     def _intake(
         self, library: str, embed: bool, metadata: Mapping[str, Any] | None = None
-    ) -> Intake:
-        return Intake(
+    ) -> BulkIngest:
+        return BulkIngest(
             self._file,
             self._storing,
             self._encoder,
@@ -485,7 +494,7 @@ class Documents:
             document = rows.by_key(sql, key)
         embedded, note = self._embed(key, progress) if embed else (Embedded(), "")
         with self._file.reading() as sql:
-            pending = self._encoder.waiting(sql, self._index, [key])
+            pending = self._encoder.count_pending(sql, self._index, [key])
         return Ingested(
             status=status, document=document, pending=pending, note=note, embedded=embedded
         )

@@ -28,8 +28,8 @@ import apsw
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
-from mcpvectordb.documents.bulk_ingest import Intake
-from mcpvectordb.documents.libraries import Rooted
+from mcpvectordb.documents.bulk_ingest import BulkIngest
+from mcpvectordb.documents.libraries import FollowedLibrary
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, Unreadable, UnsupportedFormat
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.folders import Walk
@@ -64,8 +64,8 @@ vanished.
 def sync(
     file: File,
     config: Config,
-    library: Rooted,
-    intake: Intake,
+    library: FollowedLibrary,
+    intake: BulkIngest,
     remove: Remove,
     progress: ProgressCallback | None = None,
 ) -> Synced:
@@ -78,15 +78,15 @@ def sync(
 def ingest_folder(
     file: File,
     config: Config,
-    library: Rooted,
-    intake: Intake,
+    library: FollowedLibrary,
+    intake: BulkIngest,
     progress: ProgressCallback | None = None,
 ) -> Synced:
     """Take in what is new or changed in a folder; what has vanished from it stays."""
     return _Sync(file, config, library, intake, None, progress).run()
 
 
-def check_root(file: File, library: Rooted) -> None:
+def check_root(file: File, library: FollowedLibrary) -> None:
     """Refuse a folder that is not there: nothing in it was deleted, its disk is not mounted, or it
     was moved.
     """
@@ -118,8 +118,8 @@ class _Sync:
         self,
         file: File,
         config: Config,
-        library: Rooted,
-        intake: Intake,
+        library: FollowedLibrary,
+        intake: BulkIngest,
         remove: Remove | None,
         progress: ProgressCallback | None,
     ) -> None:
@@ -414,7 +414,7 @@ class _Look:
         )
 
 
-def _rows(file: File, library: Rooted) -> Iterator[_Row]:
+def _rows(file: File, library: FollowedLibrary) -> Iterator[_Row]:
     """What the file knows below a library's folder, by path; page by page, so that nothing is kept
     waiting.
     """

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import apsw
 
 from mcpvectordb import metadata
-from mcpvectordb.index.chunks import Index
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
 from mcpvectordb.records import Parsed, Source, Span, Status
 from mcpvectordb.storage.file import File
 
 
-class Ready(NamedTuple):
+class PreparedDocument(NamedTuple):
     """A document that has only to be written; `moved` is the key of the one whose identity it takes
     over.
     """
@@ -36,10 +36,10 @@ class Ready(NamedTuple):
     moved: int | None
 
 
-class Storing:
+class DocumentWriter:
     """Writes documents, and takes them out again."""
 
-    def __init__(self, file: File, encoder: Encoder, index: Index) -> None:
+    def __init__(self, file: File, encoder: Encoder, index: ChunkIndex) -> None:
         self._file, self._encoder, self._index = file, encoder, index
 
     def ready(
@@ -53,12 +53,12 @@ class Storing:
         moved: int | None = None,
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
-    ) -> Ready:
+    ) -> PreparedDocument:
         """All that can be done before anything is written: metadata checked, text cut into chunks,
         raw bytes let go.
         """
         kept = metadata.encode({**parsed.metadata, **(given or {})})
-        size, overlap = self._encoder.settled()
+        size, overlap = self._encoder.ensure_model()
         starts = self._encoder.tokens().token_starts(parsed.text)
         if chunk_overlap is not None:
             overlap = chunk_overlap
@@ -70,7 +70,7 @@ class Storing:
             kind=parsed.kind,
             pages=parsed.pages,
         )
-        return Ready(
+        return PreparedDocument(
             library,
             replace(source, raw=b""),
             len(source.raw),
@@ -82,7 +82,7 @@ class Storing:
             moved,
         )
 
-    def write(self, ready: Ready, *, duplicate: bool = False) -> tuple[Status, int]:
+    def write(self, ready: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:
         """Write a document in place of what is there of its source; what was done, and its key."""
         with self._file.writing() as sql:
             if (
@@ -141,7 +141,7 @@ class Storing:
             )
 
 
-def _insert(sql: apsw.Connection, ready: Ready) -> int:
+def _insert(sql: apsw.Connection, ready: PreparedDocument) -> int:
     source = ready.source
     sql.execute(
         "INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, "

@@ -5,6 +5,7 @@ Texts go through a graph one at a time, so there is no padding and every token c
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,3 +54,12 @@ def unit(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
     lengths = (pooled**2).sum(axis=1, keepdims=True) ** 0.5
     scaled: NDArray[np.float64] = pooled / (lengths + (lengths == 0))
     return scaled
+
+
+def sigmoid(log_odds: float) -> float:
+    """Log odds on the scale of 0 to 1."""
+    return (
+        1 / (1 + math.exp(-log_odds))
+        if log_odds >= 0
+        else math.exp(log_odds) / (1 + math.exp(log_odds))
+    )

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 from mcpvectordb.embedding.onnx import OnnxModel, spread
+from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.errors import EmbeddingFailed
-from mcpvectordb.search.fusion import probability
 
 DEFAULT = "ms-marco-MiniLM-L-12-v2"
 
@@ -36,7 +36,7 @@ class Reranker(OnnxModel):
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """How well each passage answers the query, 0 to 1."""
-        return [probability(logit) for logit in self.logits(query, passages)]
+        return [sigmoid(logit) for logit in self.logits(query, passages)]
 
     def _logit(self, query: str, passage: str) -> float:
         output = self.run(*self.tokens.encode_pair(query, passage, self.max_tokens))

@@ -1,1 +1,38 @@
 """Chunks and their indexes: keyword (FTS5), vector (vec0), and what stays resident in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import apsw
+
+from mcpvectordb.records import Condition
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Ranked = list[tuple[int, float]]
+"""(id, score) pairs, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Which ids a search may return: a SELECT of them with its bindings, or "" for all.
+
+    `conditions`, where there are any, say the same: what is in memory can be filtered by them.
+    """
+
+    select: str = ""
+    bindings: tuple[object, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    def ids(self, sql: apsw.Connection) -> NDArray[np.int64]:
+        """The ids that are selected."""
+        import numpy as np
+
+        return np.fromiter((id for (id,) in sql.execute(self.select, self.bindings)), np.int64)
+
+
+EVERYTHING = Allowed()

@@ -21,19 +21,19 @@ from mcpvectordb.errors import Damaged
 from mcpvectordb.index.arrays import MAX_DIMENSION
 from mcpvectordb.index.codes import Residents
 from mcpvectordb.index.columns import NOWHERE, Source
-from mcpvectordb.index.keyword import Matching
-from mcpvectordb.index.vector import Meaning
+from mcpvectordb.index.keyword import KeywordIndex
+from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.records import Span
 from mcpvectordb.storage.fts5 import Removals
-from mcpvectordb.text.query import indexed
+from mcpvectordb.text.tokens import index_text
 
 LEASE_SECONDS = 15.0  # many times what a batch takes, little to wait for after a kill
 
 Passage = tuple[int, str, tuple[str, ...], str]
 
 
-def embedded(title: str, headings: Sequence[str], text: str) -> str:
+def embedding_text(title: str, headings: Sequence[str], text: str) -> str:
     """What is embedded for a chunk: where it stands, then what it says."""
     path = " > ".join(dict.fromkeys(part for part in (title, *headings) if part))
     return f"{path}\n{text}" if path else text
@@ -46,7 +46,7 @@ def says_all(tile: str, start: int, end: int) -> bool:
     return not (tile[: max(start, 0)].removeprefix("\ufeff") + tile[max(end, 0) :]).strip()
 
 
-class Index:
+class ChunkIndex:
     """`title` is the SQL expression for the title of the owner of chunk row `c`.
 
     `words=False` leaves the words to the shelf: contexts are asked for words that may lie anywhere
@@ -67,8 +67,8 @@ class Index:
         self.chunks, self.words, self._worded = f"{shelf}_chunks", f"{shelf}_words", words
         self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
         self._removals = Removals(self.words)
-        self.matching = Matching(self.words, self.chunks, resident_bytes)
-        self.meaning = Meaning(shelf, self._embeddings, "chunk", "model", residents, filtered)
+        self.keyword = KeywordIndex(self.words, self.chunks, resident_bytes)
+        self.vector = VectorIndex(shelf, self._embeddings, "chunk", "model", residents, filtered)
         self._passages = (
             f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile '
             f"FROM "
@@ -91,14 +91,14 @@ class Index:
 
     def create(self, sql: apsw.Connection, model: int, dimension: int) -> None:
         """Make room for a model's embeddings; chunks that are there already wait for theirs."""
-        self.meaning.create(sql, model, dimension)
+        self.vector.create(sql, model, dimension)
         self._queue_missing(sql, model)
 
     def drop(self, sql: apsw.Connection, model: int) -> None:
         """Forget a model's embeddings."""
         sql.execute(f"DELETE FROM {self._pending} WHERE model = ?", (model,))
         sql.execute(f"DELETE FROM {self._embeddings} WHERE model = ?", (model,))
-        self.meaning.drop(sql, model)
+        self.vector.drop(sql, model)
 
     def put(
         self, sql: apsw.Connection, owner: int, title: str, text: str, spans: Sequence[Span]
@@ -109,7 +109,7 @@ class Index:
         used = models(sql)
         for position, span in enumerate(spans):
             body = text[span.start : span.end]
-            hash = _digest(embedded(title, span.headings, body))
+            hash = _digest(embedding_text(title, span.headings, body))
             sql.execute(
                 f'INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "end", '
                 f"first_line, last_line, page, "
@@ -142,7 +142,7 @@ class Index:
         if self._worded:
             self._removals.take_out(sql, ids)
         for model, _ in models(sql):
-            self.meaning.remove(sql, model, ids)
+            self.vector.remove(sql, model, ids)
         sql.execute(f"DELETE FROM {self.chunks} WHERE owner = ?", (owner,))
         return len(ids)
 
@@ -227,7 +227,7 @@ class Index:
         ]
         self._lease_until(sql, now + LEASE_SECONDS, model, ids)
         texts = [
-            (id, embedded(title, headings, text))
+            (id, embedding_text(title, headings, text))
             for id, title, headings, text in self.passages(sql, ids)
         ]
         if len(texts) < len(ids):
@@ -264,12 +264,12 @@ class Index:
 
     # Keeping.
 
-    def squeeze(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: apsw.Connection) -> None:
         """Give up what deleted rows still hold inside the indexes."""
         if self._worded:
             sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('optimize')")
         for model, dimension in models(sql):
-            self.meaning.rebuild(sql, model, dimension)
+            self.vector.rebuild(sql, model, dimension)
 
     def rebuild(self, sql: apsw.Connection) -> None:
         """Make both indexes again from the tables that are the truth; chunks without an embedding
@@ -284,7 +284,7 @@ class Index:
             sql.execute(f"INSERT INTO {self.words} ({self.words}, rank) VALUES ('usermerge', 4)")
         sql.execute(f"DELETE FROM {self._pending}")
         for model, dimension in models(sql):
-            self.meaning.rebuild(sql, model, dimension)
+            self.vector.rebuild(sql, model, dimension)
             self._queue_missing(sql, model)
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
@@ -298,7 +298,7 @@ class Index:
             yield from self._removals.flaws(sql)
             yield from self._wrong_words(sql)
         for model, dimension in models(sql):
-            yield from self.meaning.problems(sql, model, dimension)
+            yield from self.vector.problems(sql, model, dimension)
             yield from self._lost_chunks(sql, model)
 
     def altered(self, sql: apsw.Connection) -> Iterator[tuple[int, bytes]]:
@@ -306,7 +306,9 @@ class Index:
         hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
         torn = self._torn(sql)
         for id, title, headings, text in self.passages(sql):
-            if (hash := _digest(embedded(title, headings, text))) != hashes.get(id) or id in torn:
+            if (hash := _digest(embedding_text(title, headings, text))) != hashes.get(
+                id
+            ) or id in torn:
                 yield id, hash
 
     def _torn(self, sql: apsw.Connection) -> set[int]:
@@ -339,7 +341,7 @@ class Index:
         id, title, headings, text = passage
         sql.execute(
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
-            (id, indexed(title), indexed("\n".join(headings)), indexed(text)),
+            (id, index_text(title), index_text("\n".join(headings)), index_text(text)),
         )
 
     def _put_known(self, sql: apsw.Connection, chunk: int, model: int, hash: bytes) -> None:
@@ -363,7 +365,7 @@ class Index:
             f"INSERT INTO {self._embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
             (chunk, model, embedding),
         )
-        self.meaning.add(sql, model, chunk, embedding)
+        self.vector.add(sql, model, chunk, embedding)
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
         sql.execute(

@@ -72,7 +72,7 @@ class Resident:
         return self._ids[: len(self.alive)]
 
     @property
-    def worn(self) -> bool:
+    def fragmented(self) -> bool:
         """Whether most rows no longer count, so that it is better made anew."""
         import numpy as np
 

@@ -11,6 +11,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,18 +30,32 @@ from mcpvectordb.errors import (
     ModelError,
     ModelMissing,
 )
-from mcpvectordb.index.chunks import Index, models
+from mcpvectordb.index.chunks import ChunkIndex, models
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
-from mcpvectordb.search.hybrid import BLIND_VECTOR_WEIGHT, Meant
 from mcpvectordb.storage.file import File
-from mcpvectordb.text import query
+from mcpvectordb.text.tokens import is_non_latin
 
 BATCH = 32  # an interrupt waits for one at most
 DEFAULT_VECTOR_WEIGHT = 0.5  # suits any model
 POLL_SECONDS = 0.1
+# for what a model cannot read: E-4021 is like E-4022 to it, and so are most foreign letters
+BLIND_VECTOR_WEIGHT = 0.1
 
 
-class Fixed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class QueryEmbedding:
+    """A query's embedding by a model of the file, and how much that model's opinion weighs.
+
+    `name` is the model's in the catalogue, "" for one that is not in it.
+    """
+
+    model: int
+    embedding: bytes
+    weight: float
+    name: str = ""
+
+
+class ModelRow(NamedTuple):
     """A row of the table models."""
 
     key: int
@@ -53,7 +68,7 @@ class Encoder:
     """Embeds queries and pending chunks for the indexes of one file."""
 
     def __init__(
-        self, file: File, config: Config, embedder: Embedder | None, indexes: Sequence[Index]
+        self, file: File, config: Config, embedder: Embedder | None, indexes: Sequence[ChunkIndex]
     ) -> None:
         self._file, self._config, self._indexes = file, config, indexes
         self._given = embedder
@@ -64,7 +79,7 @@ class Encoder:
 
     # What the file says.
 
-    def active(self, sql: apsw.Connection) -> Fixed | None:
+    def active(self, sql: apsw.Connection) -> ModelRow | None:
         """The model that searches use; None in a file into which nothing was ingested yet."""
         row = sql.execute(
             "SELECT key, models.name, digest, dimension FROM models JOIN settings "
@@ -75,9 +90,9 @@ class Encoder:
                 "the file's model is not what was written: run `mcpvectordb check`, then "
                 "`mcpvectordb salvage`"
             )
-        return Fixed(*row) if row else None
+        return ModelRow(*row) if row else None
 
-    def expected(self, sql: apsw.Connection) -> tuple[str, int]:
+    def expected_model(self, sql: apsw.Connection) -> tuple[str, int]:
         """Name and dimension of the model that searches use, or that the first ingest will
         choose.
         """
@@ -87,7 +102,7 @@ class Encoder:
         name, _, dimension = self._identity()
         return name, dimension
 
-    def settled(self) -> tuple[int, int]:
+    def ensure_model(self) -> tuple[int, int]:
         """Write the model and chunk sizes into a new file; the chunk size and overlap in force."""
         with self._file.reading() as sql:
             if self.active(sql) is not None:
@@ -120,7 +135,7 @@ class Encoder:
                 f"the file's chunk sizes are not what was written ({kept}): run `mcpvectordb check`"
             ) from None
 
-    def register(self, sql: apsw.Connection, name: str, digest: str, dimension: int) -> Fixed:
+    def register(self, sql: apsw.Connection, name: str, digest: str, dimension: int) -> ModelRow:
         """Enter a model into the file: from now on every chunk is embedded by it or waits for
         it.
         """
@@ -130,12 +145,12 @@ class Encoder:
             (name, digest, dimension),
         ).fetchone()
         if row:
-            return Fixed(*row)
+            return ModelRow(*row)
         sql.execute(
             "INSERT INTO models (name, digest, dimension) VALUES (?, ?, ?)",
             (name, digest, dimension),
         )
-        fixed = Fixed(sql.last_insert_rowid(), name, digest, dimension)
+        fixed = ModelRow(sql.last_insert_rowid(), name, digest, dimension)
         for index in self._indexes:
             index.create(sql, fixed.key, dimension)
         return fixed
@@ -152,19 +167,19 @@ class Encoder:
                     for index, model, dimension in self._lacking(sql):
                         index.create(sql, model, dimension)
 
-    def _lacking(self, sql: apsw.Connection) -> list[tuple[Index, int, int]]:
+    def _lacking(self, sql: apsw.Connection) -> list[tuple[ChunkIndex, int, int]]:
         return [
             (index, model, dimension)
             for index in self._indexes
             for model, dimension in models(sql)
-            if model not in index.meaning.coded(sql)
+            if model not in index.vector.coded(sql)
         ]
 
-    def pending(self, sql: apsw.Connection, model: Fixed) -> int:
+    def pending(self, sql: apsw.Connection, model: ModelRow) -> int:
         """How many chunks wait for this model."""
         return sum(index.count_pending(sql, model.key) for index in self._indexes)
 
-    def waiting(self, sql: apsw.Connection, index: Index, owners: Sequence[int]) -> int:
+    def count_pending(self, sql: apsw.Connection, index: ChunkIndex, owners: Sequence[int]) -> int:
         """How many chunks of these owners wait for the active model."""
         model = self.active(sql)
         return index.count_pending(sql, model.key, owners) if model else 0
@@ -177,7 +192,7 @@ class Encoder:
             self._tokens = TokenPipeline(self._tokenizer_path())
         return self._tokens
 
-    def meant(self, text: str, *, patient: bool = False) -> Meant | str:
+    def query_embedding(self, text: str, *, wait: bool = False) -> QueryEmbedding | str:
         """A query's embedding, or the reason why it cannot be had; the patient wait for a model
         that is being loaded.
         """
@@ -185,27 +200,27 @@ class Encoder:
             fixed = self.active(sql)
         if fixed is None:
             return "nothing has been ingested yet"
-        if not patient and self._warming is not None and self._warming.is_alive():
+        if not wait and self._warming is not None and self._warming.is_alive():
             return "the model is still loading; ask again in a moment"
         try:
             embedder = self._embedder(fixed)
             vector = checked(embedder, [text], query=True)[0]
         except ModelError as error:
             return str(error)
-        blind = getattr(embedder, "latin_only", False) and query.foreign(text)
+        blind = getattr(embedder, "latin_only", False) and is_non_latin(text)
         known = (
             fixed.name
             if fixed.name in CATALOGUE and CATALOGUE[fixed.name].digest == fixed.digest
             else ""
         )
-        return Meant(
+        return QueryEmbedding(
             fixed.key,
             vector.tobytes(),
             BLIND_VECTOR_WEIGHT if blind else self._weight(embedder),
             known,
         )
 
-    def lacking(self) -> str:
+    def missing_reason(self) -> str:
         """Why the file's model is not to be had on this machine; "" when it is. It is not loaded
         for that.
         """
@@ -230,9 +245,9 @@ class Encoder:
     def embed(
         self,
         *,
-        index: Index | None = None,
+        index: ChunkIndex | None = None,
         owners: Sequence[int] | None = None,
-        model: Fixed | None = None,
+        model: ModelRow | None = None,
         progress: ProgressCallback | None = None,
     ) -> Embedded:
         """Embed what waits (of one index's owners, or everything) by the active or the given model.
@@ -257,7 +272,7 @@ class Encoder:
                     progress(_progress(done, total))
         return done
 
-    def embed_some(self, index: Index) -> Embedded:
+    def embed_some(self, index: ChunkIndex) -> Embedded:
         """Embed a batch of what waits in an index; nothing when nothing does, or others are at
         it.
         """
@@ -269,7 +284,7 @@ class Encoder:
         batch = self._lease(index, model, None)
         return self._embed_batch(index, model, embedder, batch) if batch else Embedded()
 
-    def ahead(self, index: Index, texts: Sequence[str]) -> tuple[int, dict[str, bytes]]:
+    def embed_texts(self, index: ChunkIndex, texts: Sequence[str]) -> tuple[int, dict[str, bytes]]:
         """Embeddings of texts that are about to be stored, and the key of the active model that
         made them.
 
@@ -293,7 +308,7 @@ class Encoder:
             vectors.update((text, row.tobytes()) for text, row in zip(batch, rows, strict=True))
         return model.key, vectors
 
-    def use(self, name: str, progress: ProgressCallback | None = None) -> Fixed:
+    def use(self, name: str, progress: ProgressCallback | None = None) -> ModelRow:
         """Embed everything again by another model and switch to it at the end; searches go on with
         the old one.
         """
@@ -315,7 +330,7 @@ class Encoder:
         self._loaded, self._tokens = None, None
         return new
 
-    def _activate(self, sql: apsw.Connection, model: Fixed) -> None:
+    def _activate(self, sql: apsw.Connection, model: ModelRow) -> None:
         sql.execute(
             "INSERT OR REPLACE INTO settings (name, value) VALUES ('model', ?)", (str(model.key),)
         )
@@ -328,7 +343,7 @@ class Encoder:
             sql.execute("DELETE FROM models WHERE key = ?", (old,))
 
     def _lease(
-        self, index: Index, model: Fixed, owners: Sequence[int] | None
+        self, index: ChunkIndex, model: ModelRow, owners: Sequence[int] | None
     ) -> list[tuple[int, str]] | None:
         """Chunks to embed now; [] when only other processes' are left; None when nothing waits any
         more.
@@ -340,7 +355,7 @@ class Encoder:
         return None
 
     def _embed_batch(
-        self, index: Index, model: Fixed, embedder: Embedder, batch: list[tuple[int, str]]
+        self, index: ChunkIndex, model: ModelRow, embedder: Embedder, batch: list[tuple[int, str]]
     ) -> Embedded:
         began = time.monotonic()
         texts = list(dict.fromkeys(text for _, text in batch))
@@ -361,7 +376,7 @@ class Encoder:
             chunks=settled, tokens=sum(map(tokens.count, texts)), seconds=time.monotonic() - began
         )
 
-    def _embedder(self, fixed: Fixed) -> Embedder:
+    def _embedder(self, fixed: ModelRow) -> Embedder:
         """The embedder for a model of the file; loaded once."""
         with self._lock:
             if self._given is not None:
@@ -385,12 +400,12 @@ class Encoder:
             getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT) if wanted is None else wanted
         )
 
-    def _load(self, fixed: Fixed) -> Embedder:
+    def _load(self, fixed: ModelRow) -> Embedder:
         from mcpvectordb.embedding.onnx import OnnxEmbedder
 
         return OnnxEmbedder(*self._located(fixed))
 
-    def _located(self, fixed: Fixed) -> tuple[Model, dict[str, Path]]:
+    def _located(self, fixed: ModelRow) -> tuple[Model, dict[str, Path]]:
         spec = weights.find(fixed.name, self._config.models_folder())
         if spec.digest != fixed.digest:
             raise ModelMissing(

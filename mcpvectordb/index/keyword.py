@@ -15,9 +15,9 @@ from itertools import accumulate
 
 import apsw
 
+from mcpvectordb.index import Allowed
 from mcpvectordb.index.postings import Matched, Postings, counts
-from mcpvectordb.index.vector import Allowed
-from mcpvectordb.search.fusion import rarity
+from mcpvectordb.text.bm25 import idf
 from mcpvectordb.text.query import Query
 
 TITLE_WEIGHT = 2  # a word in the title counts as two in the text
@@ -25,7 +25,7 @@ ROWS = 250_000  # that FTS5 may score for one question; some 125 ms
 COUNTED = 2_000  # rows of a term that are counted to tell how rare it is
 
 
-class Matching:
+class KeywordIndex:
     """The FTS5 table `words` of the rows of `chunks`; all methods work inside the caller's
     transaction.
     """
@@ -142,7 +142,7 @@ class Matching:
             [*query.phrases, *query.phrases, *query.terms]
         )  # as often as `match` has them
         return sum(
-            times * rarity(rows, self._having(sql, term, last)) for term, times in terms.items()
+            times * idf(rows, self._having(sql, term, last)) for term, times in terms.items()
         )
 
     def _having(self, sql: apsw.Connection, term: str, last: int) -> float:

@@ -130,7 +130,7 @@ class Following:
         if (
             ALL in ids
             or sql.execute("SELECT min(seq) FROM changes").get > kept.seq + 1
-            or kept.codes.worn
+            or kept.codes.fragmented
         ):
             return False
         # One by one: vec0 reads the whole table for anything but an equality.

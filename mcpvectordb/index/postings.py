@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index.vector import Allowed, Ranked
-from mcpvectordb.search.fusion import rarity
+from mcpvectordb.index import Allowed, Ranked
+from mcpvectordb.text.bm25 import K1, B, idf
 from mcpvectordb.text.query import Query
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-K1, B = 1.2, 0.75  # FTS5's
 AVERAGES, STRUCTURE = 1, 10  # the rows of FTS5's own table that change whenever anything in it does
 EVERY = slice(None)
 ROUNDING = 0.01  # by which a count that follows from scores may be off, being whole
@@ -271,9 +270,7 @@ class Postings:
             raise Damaged(
                 f"{self._table} has words of rows that it does not have: run `mcpvectordb rebuild`"
             )
-        share = -pairs[:, 1] / rarity(
-            rows.count, (known.present(rows) if known else 0) + len(found)
-        )
+        share = -pairs[:, 1] / idf(rows.count, (known.present(rows) if known else 0) + len(found))
         return places, share * rows.norms(places) / (K1 + 1 - share)
 
 
@@ -368,7 +365,7 @@ class Scored:
 
     def __init__(self, rows: Rows, terms: Sequence[Term], excluded: Sequence[Term]) -> None:
         self._rows = rows
-        worths = {id(term): rarity(rows.count, term.present(rows)) for term in terms}
+        worths = {id(term): idf(rows.count, term.present(rows)) for term in terms}
         self._terms = [(term, worths[id(term)]) for term in terms]
         self.reach = sum(worth for _, worth in self._terms)
         self._scores = self._roughly()

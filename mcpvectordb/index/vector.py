@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import arrays, memory, metrics
+from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, memory, metrics
 from mcpvectordb.index.codes import Residents
 from mcpvectordb.index.columns import NOWHERE, Source
 from mcpvectordb.index.memory import Following, View
-from mcpvectordb.records import Condition
 from mcpvectordb.storage.file import vector_table
 
 if TYPE_CHECKING:
@@ -36,30 +35,7 @@ EXACT_ROWS = (
 )
 VEC0_LIMIT = 4_096  # the largest k that vec0 takes
 VEC0_DIMENSION = 8_192  # the largest dimension that vec0 takes
-TOWARDS = 0.3  # how far an embedding is moved towards the mean of others
-
-Ranked = list[tuple[int, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """Which ids a search may return: a SELECT of them with its bindings, or "" for all.
-
-    `conditions`, where there are any, say the same: what is in memory can be filtered by them.
-    """
-
-    select: str = ""
-    bindings: tuple[object, ...] = ()
-    conditions: tuple[Condition, ...] = ()
-
-    def ids(self, sql: apsw.Connection) -> NDArray[np.int64]:
-        """The ids that are selected."""
-        import numpy as np
-
-        return np.fromiter((id for (id,) in sql.execute(self.select, self.bindings)), np.int64)
-
-
-EVERYTHING = Allowed()
+ROCCHIO_WEIGHT = 0.3  # how far an embedding is moved towards the mean of others
 
 
 def code(embedding: bytes) -> bytes:
@@ -111,7 +87,7 @@ class Gathered:
             )
         )
 
-    def towards(self, embedding: bytes, ids: Sequence[int]) -> bytes:
+    def rocchio(self, embedding: bytes, ids: Sequence[int]) -> bytes:
         """A float32 embedding moved a little towards the mean direction of those of given ids."""
         import numpy as np
 
@@ -122,12 +98,14 @@ class Gathered:
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         mean = (rows / np.where(lengths > 0, lengths, 1)).mean(axis=0)
         moved: bytes = (
-            (start / (np.linalg.norm(start) or 1) + TOWARDS * mean).astype(np.float32).tobytes()
+            (start / (np.linalg.norm(start) or 1) + ROCCHIO_WEIGHT * mean)
+            .astype(np.float32)
+            .tobytes()
         )
         return moved
 
 
-class Meaning:
+class VectorIndex:
     """The embeddings in `table`, whose rows belong to groups (a model, a part of a store) of one
     dimension each.
 

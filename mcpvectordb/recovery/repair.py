@@ -19,7 +19,7 @@ from mcpvectordb import dates
 from mcpvectordb.contexts.metadata_index import checked_names
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import arrays
-from mcpvectordb.index.chunks import Index, says_all
+from mcpvectordb.index.chunks import ChunkIndex, says_all
 from mcpvectordb.index.metrics import METRICS
 
 _JSON = (
@@ -61,7 +61,7 @@ class Mended:
     lost: list[str] = field(default_factory=list)
 
 
-def mend(sql: apsw.Connection, indexes: Sequence[Index]) -> Mended:
+def mend(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Mended:
     """Mend all tables, in the caller's transaction."""
     documents, contexts = indexes
     sql.execute("PRAGMA defer_foreign_keys = ON")  # until the strays are gone
@@ -172,7 +172,7 @@ def _adopt(sql: apsw.Connection) -> None:
     )
 
 
-def _close_gaps(sql: apsw.Connection, index: Index) -> Iterator[int]:
+def _close_gaps(sql: apsw.Connection, index: ChunkIndex) -> Iterator[int]:
     """Let the tiles of each text follow each other again; the owners whose tiles did not."""
     for (owner,) in list(sql.execute(f"SELECT DISTINCT owner FROM {index.chunks}")):
         pieces: list[Any] = sql.execute(
@@ -257,14 +257,16 @@ def _are_keys(text: str) -> bool:
     return True
 
 
-def _accept_texts(sql: apsw.Connection, index: Index) -> Iterator[int]:
+def _accept_texts(sql: apsw.Connection, index: ChunkIndex) -> Iterator[int]:
     """Take the texts for what they are now; the owners of those that are not what came in."""
     for id, hash in list(index.altered(sql)):
         sql.execute(f"UPDATE {index.chunks} SET hash = ? WHERE id = ?", (hash, id))
         yield int(sql.execute(f"SELECT owner FROM {index.chunks} WHERE id = ?", (id,)).get)
 
 
-def _doubtful_documents(sql: apsw.Connection, index: Index, damaged: set[int]) -> Iterator[str]:
+def _doubtful_documents(
+    sql: apsw.Connection, index: ChunkIndex, damaged: set[int]
+) -> Iterator[str]:
     """The sources of documents that are not sure to be whole; what says that they are is taken from
     them.
     """
@@ -282,7 +284,9 @@ def _doubtful_documents(sql: apsw.Connection, index: Index, damaged: set[int]) -
         )
 
 
-def _proven(sql: apsw.Connection, index: Index, owner: int, text: str, damaged: set[int]) -> bool:
+def _proven(
+    sql: apsw.Connection, index: ChunkIndex, owner: int, text: str, damaged: set[int]
+) -> bool:
     """Whether a document has lost nothing: its text is its source, or (another text than its
     source) it has its end.
 
@@ -300,7 +304,7 @@ def _proven(sql: apsw.Connection, index: Index, owner: int, text: str, damaged: 
     return len(raw) != size and after is not None and after[0] not in damaged
 
 
-def _changed_contexts(sql: apsw.Connection, index: Index) -> Iterator[str]:
+def _changed_contexts(sql: apsw.Connection, index: ChunkIndex) -> Iterator[str]:
     for owner, text in list(index.texts(sql)):
         hash = hashlib.sha256(text.encode()).digest()
         if sql.execute("SELECT hash FROM contexts WHERE id = ?", (owner,)).get != hash:

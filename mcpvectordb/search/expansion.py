@@ -16,49 +16,59 @@ from dataclasses import dataclass, replace
 
 import apsw
 
-from mcpvectordb.index.chunks import Index
-from mcpvectordb.search.hybrid import Meant
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.encoder import QueryEmbedding
 from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache
-from mcpvectordb.text import query as words
-from mcpvectordb.text.query import Query
+from mcpvectordb.text.query import Query, fts5_phrase
+from mcpvectordb.text.tokens import CJK, STOP_WORDS, bigrams
 
 LEARNED = 10  # words
 CANDIDATES = 60  # the most frequent words of the passages, whose rarity is looked up
 FREQUENT = 2_000  # chunks; of a word that more have, it matters no more how many
 
-_WORD = re.compile(r"[^\W_]{3,}|" + words.CJK.pattern)
+_WORD = re.compile(r"[^\W_]{3,}|" + CJK.pattern)
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class Expansion:
     """The query with the words that were learned, and the mean of the passages' embeddings, where
     they have any.
     """
 
     query: Query
-    meant: Meant | None
+    query_embedding: QueryEmbedding | None
     answer: dict[bytes, list[str]]  # to be remembered
 
 
-class Learning:
+class QueryExpander:
     """Learns from chunks of documents; the words are remembered."""
 
-    def __init__(self, index: Index, cache: Cache) -> None:
+    def __init__(self, index: ChunkIndex, cache: Cache) -> None:
         self._index, self._cache = index, cache
 
     def learn(
-        self, sql: apsw.Connection, query: Query, meant: Meant | str, passages: Sequence[int]
-    ) -> Learned:
+        self,
+        sql: apsw.Connection,
+        query: Query,
+        query_embedding: QueryEmbedding | str,
+        passages: Sequence[int],
+    ) -> Expansion:
         """What these passages say beyond the query."""
         texts = [text for _, _, _, text in self._index.passages(sql, passages)]
         key = cache.key("expansion", query.match, *texts)
         known = _words_in(self._cache.read([key]).get(key))
         strongest = self._strongest(sql, query, texts) if known is None else known
-        mean = self._mean(sql, meant, passages) if isinstance(meant, Meant) else None
-        return Learned(_extended(query, strongest), mean, {key: strongest} if known is None else {})
+        mean = (
+            self._mean(sql, query_embedding, passages)
+            if isinstance(query_embedding, QueryEmbedding)
+            else None
+        )
+        return Expansion(
+            _extended(query, strongest), mean, {key: strongest} if known is None else {}
+        )
 
-    def remember(self, learned: Learned) -> None:
+    def remember(self, learned: Expansion) -> None:
         """Keep in the file what was learned; not inside of a transaction."""
         self._cache.write(learned.answer)
 
@@ -71,7 +81,7 @@ class Learning:
             (
                 count
                 * math.log(
-                    total / (1 + self._index.matching.frequency(sql, words.quote(word), FREQUENT))
+                    total / (1 + self._index.keyword.frequency(sql, fts5_phrase(word), FREQUENT))
                 ),
                 word,
             )
@@ -83,17 +93,21 @@ class Learning:
             if weight > 0
         ]
 
-    def _mean(self, sql: apsw.Connection, meant: Meant, passages: Sequence[int]) -> Meant | None:
+    def _mean(
+        self, sql: apsw.Connection, query_embedding: QueryEmbedding, passages: Sequence[int]
+    ) -> QueryEmbedding | None:
         import numpy as np
 
         rows = sql.execute(
             "SELECT embedding FROM document_embeddings WHERE model = ? AND chunk IN "
             "(SELECT value FROM json_each(?))",
-            (meant.model, json.dumps(list(passages))),
+            (query_embedding.model, json.dumps(list(passages))),
         )
         vectors = [np.frombuffer(embedding, np.float32) for (embedding,) in rows]
         return (
-            replace(meant, embedding=np.mean(vectors, axis=0).astype(np.float32).tobytes())
+            replace(
+                query_embedding, embedding=np.mean(vectors, axis=0).astype(np.float32).tobytes()
+            )
             if vectors
             else None
         )
@@ -101,14 +115,14 @@ class Learning:
 
 def _words(text: str) -> Iterator[str]:
     for word in _WORD.findall(text.casefold()):
-        if words.CJK.match(word):
-            yield from words.pairs(word)[:-1]
-        elif word not in words.STOP_WORDS and not word.isdigit():
+        if CJK.match(word):
+            yield from bigrams(word)[:-1]
+        elif word not in STOP_WORDS and not word.isdigit():
             yield word
 
 
 def _extended(query: Query, learned: Sequence[str]) -> Query:
-    return replace(query, terms=(*query.terms, *filter(None, map(words.quote, learned))))
+    return replace(query, terms=(*query.terms, *filter(None, map(fts5_phrase, learned))))
 
 
 def _words_in(value: object) -> list[str] | None:

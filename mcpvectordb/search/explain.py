@@ -13,7 +13,7 @@ import apsw
 from mcpvectordb.records import Explained
 
 
-class Watch:
+class StatementLog:
     """Takes the time of its `with` block; when it is `on`, also the plans of the SELECTs that run
     in there.
     """

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-LEAST_RARITY = 1e-6  # FTS5's, for what more than half of the rows have
 # candidates of each leg that are weighed against each other; deeper ones follow in tiers behind
 # them
 DEPTH = 100
@@ -103,25 +102,6 @@ def blended(scores: Sequence[float], reranked: Sequence[float]) -> list[tuple[in
     )
     low, high = (min(scores), max(scores)) if scores else (0.0, 0.0)
     return [(position, low + (high - low) * half) for position, half in halves]
-
-
-def saturated(bm25: float) -> float:
-    """BM25 on a scale of 0 to 1 that does not depend on the other results."""
-    return bm25 / (1 + bm25)
-
-
-def rarity(rows: int, having: float) -> float:
-    """FTS5's inverse document frequency: what a word is worth that so many of the rows have."""
-    return max(LEAST_RARITY, math.log((max(0, rows - having) + 0.5) / (having + 0.5)))
-
-
-def probability(log_odds: float) -> float:
-    """Log odds on the scale of 0 to 1."""
-    return (
-        1 / (1 + math.exp(-log_odds))
-        if log_odds >= 0
-        else math.exp(log_odds) / (1 + math.exp(log_odds))
-    )
 
 
 def _stretched(leg: Mapping[int, float], over: Sequence[int]) -> dict[int, float]:

@@ -11,7 +11,8 @@ from typing import cast
 
 import apsw
 
-from mcpvectordb.text.query import CAMEL, CJK, Term, humps, pairs
+from mcpvectordb.text.query import Term
+from mcpvectordb.text.tokens import CAMEL, CJK, bigrams, camel_parts
 
 # characters that are broken into tokens at a time: a token costs many times the memory of its text
 WINDOW = 100_000
@@ -103,7 +104,7 @@ def _merged(marks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Tokens:
-    """What FTS5 makes of texts that went through `words.indexed`, with the places in the text as it
+    """What FTS5 makes of texts that went through `index_text`, with the places in the text as it
     was.
     """
 
@@ -133,7 +134,7 @@ class _Tokens:
         yield from self._plain(text[place:], offset + place)
 
     def _pairs(self, run: str, offset: int) -> Iterator[Token]:
-        for token, start, end in self._plain(" ".join(pairs(run)), 0):
+        for token, start, end in self._plain(" ".join(bigrams(run)), 0):
             first = (
                 offset + start // 3 + start % 3
             )  # a pair and the space behind it take three characters
@@ -152,7 +153,7 @@ class _Tokens:
 
 def _parts(identifier: re.Match[str]) -> Iterator[tuple[int, str]]:
     place = identifier.start()
-    for part in humps(identifier[0]):
+    for part in camel_parts(identifier[0]):
         place = identifier.string.index(part, place)
         yield place, part
         place += len(part)

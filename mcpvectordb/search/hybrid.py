@@ -8,33 +8,21 @@ from dataclasses import dataclass
 import apsw
 
 from mcpvectordb.errors import InvalidInput
-from mcpvectordb.index.chunks import Index
+from mcpvectordb.index import Allowed, Ranked
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
 from mcpvectordb.index.postings import Matched
-from mcpvectordb.index.vector import Allowed, Ranked
 from mcpvectordb.records import Mode, Scores
 from mcpvectordb.search import fusion
 from mcpvectordb.search.relevance import Judge
-from mcpvectordb.text import query as words
+from mcpvectordb.text.bm25 import saturate
+from mcpvectordb.text.query import Query, parse_query
+from mcpvectordb.text.tokens import is_non_latin
 
-# for what a model cannot read: E-4021 is like E-4022 to it, and so are most foreign letters
-BLIND_VECTOR_WEIGHT = 0.1
 FEEDBACK_CHUNKS = 3  # the best chunks say better what is meant than a short query does
 MODES = ("hybrid", "text", "vector")
 MAX_RESULTS = 5_000  # a page behind twice as many would take seconds of memories by meaning
 NOTHING = Matched([], lambda ids: dict.fromkeys(ids, 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class Meant:
-    """A query's embedding by a model of the file, and how much that model's opinion weighs.
-
-    `name` is the model's in the catalogue, "" for one that is not in it.
-    """
-
-    model: int
-    embedding: bytes
-    weight: float
-    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +71,17 @@ def common_words(matched: Matched) -> dict[str, str]:
 
 def find(
     sql: apsw.Connection,
-    index: Index,
+    index: ChunkIndex,
     text: str,
-    meant: Meant | str,
+    query_embedding: QueryEmbedding | str,
     mode: Mode,
     allowed: Allowed,
     wanted: int,
 ) -> Found:
-    """The `wanted` best chunks for a query. `meant` is its embedding, or the reason why there is
-    none.
+    """The `wanted` best chunks for a query. `query_embedding` is its embedding, or the reason
+    why there is none.
     """
-    query = words.parse(text)
+    query = parse_query(text)
     depth = fusion.tier_depth(wanted)
     matched = NOTHING
     by_meaning: Ranked = []
@@ -101,34 +89,38 @@ def find(
     reasons: dict[str, str] = {}
     if mode != "vector":
         if query.match:
-            matched = index.matching.match(sql, query, allowed, depth)
+            matched = index.keyword.match(sql, query, allowed, depth)
             legs.append("text")
             reasons |= common_words(matched)
         else:
             reasons["text"] = "the query has no words to look for"
     if mode != "text":
-        if isinstance(meant, Meant):
-            by_meaning = index.meaning.nearest(
-                sql, meant.model, meant.embedding, index.matching.bound(query, allowed), depth
+        if isinstance(query_embedding, QueryEmbedding):
+            by_meaning = index.vector.nearest(
+                sql,
+                query_embedding.model,
+                query_embedding.embedding,
+                index.keyword.bound(query, allowed),
+                depth,
             )
             legs.append("vector")
         else:
-            reasons["vector"] = meant
-    rows = _scored(sql, index, query, meant, matched, by_meaning, legs, wanted)
-    return Found(rows, tuple(legs), reasons, judge(text, query, meant))
+            reasons["vector"] = query_embedding
+    rows = _scored(sql, index, query, query_embedding, matched, by_meaning, legs, wanted)
+    return Found(rows, tuple(legs), reasons, judge(text, query, query_embedding))
 
 
-def judge(text: str, query: words.Query, meant: Meant | str) -> Judge:
+def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Judge:
     """Who tells how relevant the answers to a query are."""
-    model = meant.name if isinstance(meant, Meant) else ""
-    return Judge(model, exact=query.exact, foreign=words.foreign(text))
+    model = query_embedding.name if isinstance(query_embedding, QueryEmbedding) else ""
+    return Judge(model, exact=query.exact, foreign=is_non_latin(text))
 
 
 def _scored(
     sql: apsw.Connection,
-    index: Index,
-    query: words.Query,
-    meant: Meant | str,
+    index: ChunkIndex,
+    query: Query,
+    query_embedding: QueryEmbedding | str,
     matched: Matched,
     by_meaning: Ranked,
     legs: list[str],
@@ -137,20 +129,24 @@ def _scored(
     text, vector = dict(matched.best), dict(by_meaning)
     text_rank = {id: rank for rank, id in enumerate(text, 1)}
     vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
-    if legs == ["text", "vector"] and isinstance(meant, Meant):
+    if legs == ["text", "vector"] and isinstance(query_embedding, QueryEmbedding):
         text |= matched.scores([id for id in vector if id not in text])
-        gathered = index.meaning.gathered(sql, meant.model, len(meant.embedding) // 4, list(text))
-        vector = gathered.cosines(meant.embedding)
-        weight = BLIND_VECTOR_WEIGHT if query.exact else meant.weight
+        gathered = index.vector.gathered(
+            sql, query_embedding.model, len(query_embedding.embedding) // 4, list(text)
+        )
+        vector = gathered.cosines(query_embedding.embedding)
+        weight = BLIND_VECTOR_WEIGHT if query.exact else query_embedding.weight
         weights, tiers = [1 - weight, weight], fusion.tiers([list(text_rank), list(vector_rank)])
         best = [id for id, _ in fusion.fuse([text, vector], weights, tiers)[:FEEDBACK_CHUNKS]]
         fused = fusion.fuse(
-            [text, gathered.cosines(gathered.towards(meant.embedding, best))], weights, tiers
+            [text, gathered.cosines(gathered.rocchio(query_embedding.embedding, best))],
+            weights,
+            tiers,
         )
     elif legs == ["vector"]:
         fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in by_meaning]
     else:
-        fused = [(id, fusion.saturated(score)) for id, score in matched.best]
+        fused = [(id, saturate(score)) for id, score in matched.best]
     return [
         (
             id,

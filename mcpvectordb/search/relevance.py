@@ -18,9 +18,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Scores
-from mcpvectordb.search.fusion import probability
 
 # of results that are all less likely to be relevant than this, it is said that nothing relevant was
 # found
@@ -43,7 +43,7 @@ class Weights:
         """The chance of being relevant; evidence that these weights take no account of may be
         missing.
         """
-        return probability(
+        return sigmoid(
             self.base
             + self.cosine * min(1.0, max(-1.0, scores.vector or 0.0))
             + self.coverage * coverage(scores)

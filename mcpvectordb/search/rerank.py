@@ -14,10 +14,10 @@ from mcpvectordb.embedding.reranker import DEFAULT, Reranker
 from mcpvectordb.errors import ModelError
 from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache
-from mcpvectordb.text import query as words
+from mcpvectordb.text.tokens import is_non_latin
 
 
-class Reranking:
+class CachedReranker:
     """Any thread may ask; the first one loads the model."""
 
     def __init__(self, config: Config, cache: Cache) -> None:
@@ -38,13 +38,13 @@ class Reranking:
             )
         try:
             model = weights.find(DEFAULT, self._config.models_folder())
-            if model.latin_only and words.foreign(query):
+            if model.latin_only and is_non_latin(query):
                 return f"{model.name} reads Latin letters only"
             return self._scores(model, query, passages)
         except ModelError as error:
             return str(error)
 
-    def lacking(self) -> str:
+    def missing_reason(self) -> str:
         """Why the model is not to be had on this machine; "" when its files are there."""
         try:
             weights.locate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mcpvectordb.text import query as words
+from mcpvectordb.text.query import snippet_terms
 
 LONGEST = 300  # characters, line numbers not counted
 BEFORE, AFTER = 1, 2  # lines around the one that has most words of the query
@@ -24,7 +24,7 @@ def snippet(text: str, query: str, first_line: int = 1, last_line: int | None = 
         max(0, min(first_line, len(lines)) - 1),
         len(lines) if last_line is None else last_line,
     )
-    asked = words.visible(query)
+    asked = snippet_terms(query)
     found = [_count(asked, line) for line in lines[first:last]]
     if not any(found):
         shown = next(

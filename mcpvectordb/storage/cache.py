@@ -53,7 +53,7 @@ class Cache:
 
     # What `compact`, `rebuild` and `check` ask of everything in the file that can be made again.
 
-    def squeeze(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: apsw.Connection) -> None:
         """Forget everything: answers may hold words of documents that are gone."""
         sql.execute("DELETE FROM cache")
 

@@ -99,7 +99,7 @@ class File:
                     f"copy it back"
                 )
 
-    def checked_by(self, check: Callable[[], Sequence[str]]) -> None:
+    def register_check(self, check: Callable[[], Sequence[str]]) -> None:
         """Let somebody who knows more of the file say what is wrong with it, as long as they
         live.
         """

@@ -1,9 +1,10 @@
 """Boolean queries: AND, OR, NOT, parentheses and "phrases", read by a small parser and written out
 for FTS5.
 
-either  = both (OR both)* both    = negated (AND negated)*                    an AND before a NOT
-may be left out negated = NOT negated | group group   = (word | "phrase" | "(" either ")")+
-with nothing between them, they are meant together
+    either  = both (OR both)*
+    both    = negated (AND negated)*       an AND before a NOT may be left out
+    negated = NOT negated | group
+    group   = (word | "phrase" | "(" either ")")+    with nothing between them: all together
 
 A group binds more tightly than any operator, as in FTS5: `a NOT b c` finds a without b and c
 together. A word with a * at its end is the beginning of words. NOT may stand anywhere. FTS5 only
@@ -17,8 +18,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcpvectordb.text import query
-from mcpvectordb.text.query import MAX_JOINED, MAX_QUERY_CHARACTERS, Asked, Reading, Term
+from mcpvectordb.text.query import (
+    MAX_JOINED,
+    MAX_QUERY_CHARACTERS,
+    FulltextQuery,
+    Interpretation,
+    Term,
+    is_letter,
+    match_query,
+)
 
 MAX_DEPTH = 10  # FTS5 can go little deeper
 OPERATORS = ("AND", "OR", "NOT")
@@ -42,36 +50,35 @@ class _Part:
     negated: bool = False
 
 
-def parse(text: str) -> Asked:
+def boolean_query(text: str) -> FulltextQuery:
     """Read a boolean query; one that is malformed is read as its words instead, and the note says
     so.
     """
     pieces = _PIECE.findall(text.replace("\x00", " "))
     terms = [piece for piece in pieces if piece not in (*OPERATORS, "(", ")", '"')]
     if not any(_term(piece).expression for piece in terms):
-        return Asked()
+        return FulltextQuery()
     try:
         if len(terms) > MAX_JOINED or len(text) > MAX_QUERY_CHARACTERS:
             raise _Malformed(
                 f"it has more than {MAX_JOINED} words or {MAX_QUERY_CHARACTERS:,} characters"
             )
         if len(terms) > 1 and (
-            short := next(
-                (each for each in terms if each.endswith("*") and query.is_letter(each)), ""
-            )
+            short := next((each for each in terms if each.endswith("*") and is_letter(each)), "")
         ):
             raise _Malformed(f"{short} is the beginning of too many words")
         part = _Parser(pieces).whole()
     except _Malformed as error:
-        plain = query.match(" ".join(piece.strip('"*') for piece in terms))
-        return Asked(
-            plain.readings, f"not a boolean query, since {error}: its words were looked for instead"
+        plain = match_query(" ".join(piece.strip('"*') for piece in terms))
+        return FulltextQuery(
+            plain.interpretations,
+            f"not a boolean query, since {error}: its words were looked for instead",
         )
     if part.negated:
-        return Asked(
+        return FulltextQuery(
             note="a query that only leaves things out finds nothing: say what to look for, too"
         )
-    return Asked((Reading(part.expression, tuple(dict.fromkeys(part.found))),))
+    return FulltextQuery((Interpretation(part.expression, tuple(dict.fromkeys(part.found))),))
 
 
 class _Parser:

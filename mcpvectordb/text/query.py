@@ -1,8 +1,8 @@
-"""Words, in the index and in queries: pure text in, FTS5 text out.
+"""Queries: from what a person or an agent types to FTS5 expressions. Pure text in, text out.
 
-FTS5's unicode61 makes one token of a run of Chinese, Japanese or Korean characters, and of
-parseHTMLDocument; both are broken up here the same way when text is indexed and when it is asked
-for.
+`parse_query` is for ranked search, where any term may be missing; `parse_all_terms` for documents
+that must have every term; `match_query`, `prefix_query`, `phrase_query` (and `text.boolean`) are
+the ways in which contexts are searched. Whatever is typed, no FTS5 syntax error can result.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from mcpvectordb.text.tokens import CAMEL, CJK, STOP_WORDS, bigrams, camel_parts
+
 T = TypeVar("T")
 
 MAX_QUERY_CHARACTERS = 2_000
@@ -22,57 +24,10 @@ MAX_DISTINCT_TERMS = 64
 MAX_JOINED = 32
 MAX_REPEATS = 4  # a repeated word is signal, but 64 copies of a common one cost a second
 
-CJK = re.compile(
-    "[\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
-    "\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]+"
-)
-CAMEL = re.compile(r"\b[^\W_]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[^\W_]*")
-_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_a-zA-Z0-9]+")
-_LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W_]+")
 _ENDING = re.compile(r"'[a-z]{1,2}$")  # Smith's is about Smith
 _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
 _PIECE = re.compile(r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
-
-STOP_WORDS = frozenset(
-    """
-        a about above after again against all also am an and any are aren't as at be because been
-        before being below between both but by can can't cannot could couldn't did didn't do does
-        doesn't doing don't down during each either else ever every few for from further get gets
-        getting give given gives go goes going got had hadn't has hasn't have haven't having he her
-        here hers herself him himself his how however i if in into is isn't it it's its itself just
-        let like many may me might more most much must my myself need no nor not of off on once one
-        only or other others our ours ourselves out over own per please same shall she should
-        shouldn't show since so some such tell than that that's the their theirs them themselves
-        then there there's these they this those through thus to too under until up upon us use used
-        using very via want was wasn't we well were weren't what what's when where where's whether
-        which while who who's whom whose why will with within without won't would wouldn't yet you
-        your yours yourself yourselves
-    """.split()
-)
-
-
-def indexed(text: str) -> str:
-    """What FTS5 is given for a text: CJK runs as overlapping pairs, and the parts of identifiers
-    after the text.
-    """
-    parts = [part for word in CAMEL.findall(text) for part in humps(word)]
-    return CJK.sub(lambda run: f" {' '.join(pairs(run[0]))} ", text) + (
-        "\n" + " ".join(parts) if parts else ""
-    )
-
-
-def foreign(text: str) -> bool:
-    """Whether a text is for the most part in letters other than Latin ones."""
-    letters: list[str] = _LETTER.findall(text)
-    return 2 * sum(
-        letter > "\u024f" and not "\u1e00" <= letter <= "\u1eff" for letter in letters
-    ) > len(letters)
-
-
-def humps(identifier: str) -> list[str]:
-    """The words inside an identifier: parseHTMLDocument is parse, HTML, Document."""
-    return _HUMP.findall(identifier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +61,7 @@ class Query:
         return " OR ".join(self.exclusions)
 
 
-def parse(text: str) -> Query:
+def parse_query(text: str) -> Query:
     """Read any string as a query: words, "quoted phrases", -exclusions. Nothing a person types is
     an error.
     """
@@ -116,27 +71,27 @@ def parse(text: str) -> Query:
     for piece in _PIECE.finditer(text[:MAX_QUERY_CHARACTERS].replace("\x00", " ")):
         phrase = piece["phrase"]
         tokens = (
-            [quote(phrase)]
+            [fts5_phrase(phrase)]
             if phrase is not None
-            else [quote(term) for term in _terms(piece["word"])]
+            else [fts5_phrase(term) for term in _terms(piece["word"])]
         )
         tokens = [token for token in tokens if token]
         (excluded if piece["minus"] else phrases if phrase is not None else words).extend(tokens)
     if not words and not phrases:
         return Query()
-    telling = _bounded([word for word in words if word[1:-1].casefold() not in STOP_WORDS] or words)
-    exact = not phrases and all(_is_code(word[1:-1]) for word in telling)
-    return Query(tuple(telling), tuple(_bounded(phrases)), tuple(_bounded(excluded)), exact)
+    content = _bounded([word for word in words if word[1:-1].casefold() not in STOP_WORDS] or words)
+    exact = not phrases and all(_is_code(word[1:-1]) for word in content)
+    return Query(tuple(content), tuple(_bounded(phrases)), tuple(_bounded(excluded)), exact)
 
 
-def plain(text: str) -> str:
+def without_operators(text: str) -> str:
     """A query without what `parse` would take for the marks of phrases and exclusions."""
     return re.sub(r"(?<!\S)-+", " ", text.replace('"', " "))
 
 
-def quote(text: str) -> str:
+def fts5_phrase(text: str) -> str:
     """A text as one FTS5 phrase; "" when it holds no word at all."""
-    broken = " ".join(CJK.sub(lambda run: f" {' '.join(_inner_pairs(run[0]))} ", text).split())
+    broken = " ".join(CJK.sub(lambda run: f" {' '.join(_query_bigrams(run[0]))} ", text).split())
     if not _WORD.search(broken):
         return ""
     ends_in_one = (run := _last_run(text)) is not None and len(run) == 1
@@ -155,12 +110,12 @@ class Term:
     @property
     def expression(self) -> str:
         """The term in FTS5's language; "" when there is no word in it."""
-        quoted = quote(self.text)
+        quoted = fts5_phrase(self.text)
         return f"{quoted} *" if quoted and self.prefix and not quoted.endswith("*") else quoted
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Interpretation:
     """One way to read a query: an FTS5 expression, and the terms in it that a text can be found
     by.
     """
@@ -170,49 +125,59 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A query's readings, to be tried until one finds something; `note` says what was not done as
-    asked.
+class FulltextQuery:
+    """A query's interpretations, to be tried until one finds something; `note` says what was not
+    done as asked.
     """
 
-    readings: tuple[Reading, ...] = ()
+    interpretations: tuple[Interpretation, ...] = ()
     note: str = ""
 
 
-def match(text: str) -> Asked:
-    """All words of a query, stop words too; then, for when that finds nothing, any of its telling
+def match_query(text: str) -> FulltextQuery:
+    """All words of a query, stop words too; then, for when that finds nothing, any of its content
     words.
     """
     words, note = _few(*_bounded_words(text))
     parts = [Term(part) for word in words for part in _terms(word)]
-    telling = [part for part in parts if part.text.casefold() not in STOP_WORDS] or parts
-    readings = [_reading([Term(word) for word in words], " AND "), _reading(telling, " OR ")]
-    return Asked(tuple(dict.fromkeys(reading for reading in readings if reading.expression)), note)
+    content = [part for part in parts if part.text.casefold() not in STOP_WORDS] or parts
+    interpretations = [
+        _interpretation([Term(word) for word in words], " AND "),
+        _interpretation(content, " OR "),
+    ]
+    return FulltextQuery(
+        tuple(
+            dict.fromkeys(
+                interpretation for interpretation in interpretations if interpretation.expression
+            )
+        ),
+        note,
+    )
 
 
-def prefix(text: str) -> Asked:
+def prefix_query(text: str) -> FulltextQuery:
     """All words of a query, each by its beginning; a letter beside other words is a word."""
     words, note = _few(*_bounded_words(text))
-    return _asked(
+    return _conjunction(
         [Term(word, prefix=len(words) == 1 or not is_letter(word)) for word in words], note
     )
 
 
-def phrase(text: str) -> Asked:
+def phrase_query(text: str) -> FulltextQuery:
     """The words of a query one after the other, as they stand."""
     words, note = _bounded_words(text)
-    return _asked([Term(" ".join(words))], note)
+    return _conjunction([Term(" ".join(words))], note)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AllTermsQuery:
     """What a document must have, each term anywhere in it, and what it must not have."""
 
     terms: tuple[Term, ...] = ()
     excluded: tuple[Term, ...] = ()
 
     @property
-    def telling(self) -> Wanted:
+    def content_terms(self) -> AllTermsQuery:
         """The same without stop words."""
         return replace(
             self,
@@ -222,7 +187,7 @@ class Wanted:
         )
 
 
-def wanted(text: str) -> Wanted:
+def parse_all_terms(text: str) -> AllTermsQuery:
     """All words of a query, each by its beginning; "phrases" and words with hyphens or dots as they
     stand; -exclusions.
 
@@ -238,11 +203,15 @@ def wanted(text: str) -> Wanted:
     kept = list(dict.fromkeys(terms))[:MAX_JOINED]
     if len(kept) > 1:
         kept = [replace(term, prefix=term.prefix and not is_letter(term.text)) for term in kept]
-    return Wanted(tuple(kept), tuple(dict.fromkeys(excluded))[:MAX_JOINED]) if kept else Wanted()
+    return (
+        AllTermsQuery(tuple(kept), tuple(dict.fromkeys(excluded))[:MAX_JOINED])
+        if kept
+        else AllTermsQuery()
+    )
 
 
-def visible(text: str) -> list[str]:
-    """What to look for in lines of text because of a query, in lower case: its telling words, and
+def snippet_terms(text: str) -> list[str]:
+    """What to look for in lines of text because of a query, in lower case: its content words, and
     parts of CJK runs.
     """
     terms = [
@@ -286,28 +255,21 @@ def _few(words: Sequence[str], note: str) -> tuple[list[str], str]:
     return different[:MAX_JOINED], f"only the first {MAX_JOINED} words of the query were looked for"
 
 
-def _asked(terms: Sequence[Term], note: str) -> Asked:
-    reading = _reading(terms, " AND ")
-    return Asked((reading,) if reading.expression else (), note)
+def _conjunction(terms: Sequence[Term], note: str) -> FulltextQuery:
+    interpretation = _interpretation(terms, " AND ")
+    return FulltextQuery((interpretation,) if interpretation.expression else (), note)
 
 
-def _reading(terms: Sequence[Term], operator: str) -> Reading:
+def _interpretation(terms: Sequence[Term], operator: str) -> Interpretation:
     kept = tuple(dict.fromkeys(term for term in terms if term.expression))[:MAX_JOINED]
-    return Reading(operator.join(term.expression for term in kept), kept)
+    return Interpretation(operator.join(term.expression for term in kept), kept)
 
 
-def pairs(run: str) -> list[str]:
-    """Every character of a CJK run with its neighbour; the last one stands alone, so that each
-    begins a token.
-    """
-    return [run[i : i + 2] for i in range(len(run))]
-
-
-def _inner_pairs(run: str) -> list[str]:
-    """The pairs to ask for: a run's last character may have another neighbour in the text that is
+def _query_bigrams(run: str) -> list[str]:
+    """The bigrams to ask for: a run's last character may have another neighbour in the text that is
     looked for.
     """
-    return pairs(run)[:-1] or [run]
+    return bigrams(run)[:-1] or [run]
 
 
 def _last_run(text: str) -> str | None:
@@ -334,7 +296,7 @@ def _terms(word: str) -> Iterator[str]:
 def _inner_words(word: str) -> Iterator[str]:
     """The words inside of identifiers; a single letter or digit says nothing."""
     for identifier in CAMEL.findall(word):
-        yield from (hump for hump in humps(identifier) if len(hump) > 1)
+        yield from (part for part in camel_parts(identifier) if len(part) > 1)
 
 
 def _bare(word: str) -> str:
@@ -344,7 +306,7 @@ def _bare(word: str) -> str:
 def _cjk_terms(word: str) -> Iterator[str]:
     for run in re.split(f"({CJK.pattern})", word):
         if CJK.fullmatch(run):
-            yield from _inner_pairs(run)
+            yield from _query_bigrams(run)
         else:
             yield from _WORD.findall(run)
 

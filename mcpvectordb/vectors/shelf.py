@@ -28,7 +28,7 @@ from mcpvectordb.records import (
 )
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.storage.file import File
-from mcpvectordb.vectors.store import Chosen, Shelved, VectorIndex
+from mcpvectordb.vectors.store import Chosen, StoreRow, VectorStore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,7 @@ class Vectors:
     the room of others.
     """
 
-    def __init__(self, file: File, index: VectorIndex) -> None:
+    def __init__(self, file: File, index: VectorStore) -> None:
         self._file, self._index = file, index
 
     def add(
@@ -278,7 +278,7 @@ class Vectors:
         ]
 
     def _ranked(
-        self, sql: apsw.Connection, store: Shelved, group: Group, chosen: Chosen, limit: int
+        self, sql: apsw.Connection, store: StoreRow, group: Group, chosen: Chosen, limit: int
     ) -> dict[int, list[tuple[int, float, Scores]]]:
         """(key, score, scores) of what is nearest to each row of the group, by its position."""
         nearest = self._index.nearest(sql, store, group.rows, chosen, limit)
@@ -299,14 +299,14 @@ class Vectors:
         }
 
 
-def _shelved(sql: apsw.Connection, store: str) -> Shelved | None:
+def _shelved(sql: apsw.Connection, store: str) -> StoreRow | None:
     row = sql.execute("SELECT key, metric FROM stores WHERE name = ?", (store,)).fetchone()
-    return Shelved(*row) if row else None
+    return StoreRow(*row) if row else None
 
 
-def _new_store(sql: apsw.Connection, name: str, metric: str) -> Shelved:
+def _new_store(sql: apsw.Connection, name: str, metric: str) -> StoreRow:
     sql.execute("INSERT INTO stores (name, metric) VALUES (?, ?)", (name, metric))
-    return Shelved(sql.last_insert_rowid(), metric)
+    return StoreRow(sql.last_insert_rowid(), metric)
 
 
 def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from mcpvectordb.index import arrays, vector
+from mcpvectordb.index import Allowed, Ranked, arrays, vector
 from mcpvectordb.index.arrays import Group
 from mcpvectordb.index.codes import Residents
 from mcpvectordb.index.columns import Source
-from mcpvectordb.index.vector import Allowed, Meaning, Ranked
+from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.records import Condition
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ FILTERED = Source(
 
 
 @dataclass(frozen=True, slots=True)
-class Shelved:
+class StoreRow:
     """A store as the file knows it."""
 
     key: int
@@ -73,16 +73,16 @@ def part(store: int, dimension: int) -> int:
     return store * 100_000 + dimension
 
 
-class VectorIndex:
+class VectorStore:
     """The only speaker of the tables vectors and vector_embeddings that changes them."""
 
     def __init__(self, residents: Residents | None = None) -> None:
-        self._meaning = Meaning("vector", "vector_values", "key", "part", residents, FILTERED)
+        self._meaning = VectorIndex("vector", "vector_values", "key", "part", residents, FILTERED)
 
     def put(
         self,
         sql: apsw.Connection,
-        store: Shelved,
+        store: StoreRow,
         namespace: str,
         ids: Sequence[str],
         metadata: Sequence[str],
@@ -105,7 +105,7 @@ class VectorIndex:
                 self._meaning.add_many(sql, own, chosen, group.rows)
         return len(known)
 
-    def remove(self, sql: apsw.Connection, store: Shelved, namespace: str, id: str) -> bool:
+    def remove(self, sql: apsw.Connection, store: StoreRow, namespace: str, id: str) -> bool:
         """Take a vector out; whether it was there."""
         known = list(_known(sql, store.key, namespace, [id]).values())
         self._forget(sql, known, self._meaning.coded(sql))
@@ -113,7 +113,7 @@ class VectorIndex:
         return bool(known)
 
     def nearest(
-        self, sql: apsw.Connection, store: Shelved, queries: Floats, chosen: Chosen, limit: int
+        self, sql: apsw.Connection, store: StoreRow, queries: Floats, chosen: Chosen, limit: int
     ) -> list[Ranked]:
         """The vectors of the queries' dimension nearest to each query, as (key, score), best
         first.
@@ -124,7 +124,7 @@ class VectorIndex:
         )
 
     def others(
-        self, sql: apsw.Connection, store: Shelved, dimension: int, chosen: Chosen, limit: int
+        self, sql: apsw.Connection, store: StoreRow, dimension: int, chosen: Chosen, limit: int
     ) -> list[int]:
         """The keys of the first vectors of other dimensions."""
         return [
@@ -138,7 +138,7 @@ class VectorIndex:
 
     # Keeping.
 
-    def squeeze(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: apsw.Connection) -> None:
         """Give up what deleted rows still hold inside the vec0 tables."""
         self.rebuild(sql)
 
@@ -166,7 +166,7 @@ class VectorIndex:
         for left in sorted(coded):  # parts without a single vector
             yield from self._meaning.problems(sql, left, left % 100_000)
 
-    def _coded(self, sql: apsw.Connection, store: Shelved, groups: Sequence[Group]) -> list[int]:
+    def _coded(self, sql: apsw.Connection, store: StoreRow, groups: Sequence[Group]) -> list[int]:
         """The parts that have a vec0 table; those that are about to grow large get theirs now."""
         coded = self._meaning.coded(sql)
         for group in groups:
@@ -183,7 +183,7 @@ class VectorIndex:
             self._meaning.remove(sql, own, [key for key, its in known if its == own])
 
 
-def _pays(sql: apsw.Connection, store: Shelved, dimension: int, more: int = 0) -> bool:
+def _pays(sql: apsw.Connection, store: StoreRow, dimension: int, more: int = 0) -> bool:
     """Whether a part, with so many vectors more, is one that codes make faster to search."""
     if store.metric != "cosine" or dimension > vector.VEC0_DIMENSION:
         return False
@@ -195,9 +195,9 @@ def _pays(sql: apsw.Connection, store: Shelved, dimension: int, more: int = 0) -
     return bool(count + more > most)
 
 
-def _parts(sql: apsw.Connection) -> list[tuple[Shelved, int]]:
+def _parts(sql: apsw.Connection) -> list[tuple[StoreRow, int]]:
     return [
-        (Shelved(key, metric), dimension)
+        (StoreRow(key, metric), dimension)
         for key, metric, dimension in sql.execute(
             "SELECT DISTINCT s.key, s.metric, v.dimension FROM vectors v JOIN stores s ON s.key = "
             "v.store ORDER BY v.part"

@@ -22,7 +22,7 @@ from mcpvectordb import Config, InvalidInput
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT
-from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.search.rerank import CachedReranker
 
 LITTLE = Path(__file__).with_name("little")
 MODEL = "all-MiniLM-L6-v2"
@@ -120,7 +120,7 @@ def test_the_whole_pipeline_of_documents_is_measured_too(
 def test_reranking_that_cannot_be_done_is_an_error_and_no_figure(
     monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    monkeypatch.setattr(Reranking, "scores", lambda *_: "the model is not here")
+    monkeypatch.setattr(CachedReranker, "scores", lambda *_: "the model is not here")
     with pytest.raises(InvalidInput, match="nothing can be reranked: the model is not here"):
         list(quality.measure([LITTLE], [MODEL], ["rerank"], cache, 4))
 

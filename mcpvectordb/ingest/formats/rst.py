@@ -82,8 +82,8 @@ class _Reader:
                 self._paragraph()
         return self.blocks
 
-    def _next(self, ahead: int = 0) -> str:
-        return self.lines[-1 - ahead] if ahead < len(self.lines) else ""
+    def _next(self, embed_texts: int = 0) -> str:
+        return self.lines[-1 - embed_texts] if embed_texts < len(self.lines) else ""
 
     def _take(self, count: int) -> list[str]:
         return [self.lines.pop() for _ in range(min(count, len(self.lines)))]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from mcpvectordb import Database
 from mcpvectordb.bench import known_items
 from mcpvectordb.bench.known_items import KINDS, Item
-from mcpvectordb.text import query as words
+from mcpvectordb.text.query import fts5_phrase
+from mcpvectordb.text.tokens import STOP_WORDS
 from tests.support_bench import BOILERPLATE, fill
 
 
@@ -86,9 +87,9 @@ def test_terms_are_rare_and_as_many_as_it_takes_to_tell_the_passage(
     for item in items:
         if item.kind == "terms":
             assert 3 <= len(item.query.split()) <= 5
-            expression = " AND ".join(map(words.quote, item.query.split()))
+            expression = " AND ".join(map(fts5_phrase, item.query.split()))
             with db._file.reading() as sql:
-                assert db._indexes[0].matching.frequency(sql, expression, 10) <= 2
+                assert db._indexes[0].keyword.frequency(sql, expression, 10) <= 2
 
 
 def test_a_sentence_loses_its_rarest_words(db: Database, items: list[Item]) -> None:
@@ -129,9 +130,9 @@ def test_tokens_are_words_of_the_text_in_order(text: str) -> None:
 
 @given(st.lists(st.text(max_size=6)))
 def test_telling_words_can_be_looked_for_and_come_once(tokens: list[str]) -> None:
-    found = known_items.telling(tokens)
+    found = known_items.content_terms(tokens)
     assert len(set(found)) == len(found)
-    assert all(words.quote(word) and word.casefold() not in words.STOP_WORDS for word in found)
+    assert all(fts5_phrase(word) and word.casefold() not in STOP_WORDS for word in found)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.integers(0, 5)))

@@ -33,7 +33,7 @@ from mcpvectordb.bench.run import (
     spaced,
 )
 from mcpvectordb.cli.bench import _lines
-from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.search.rerank import CachedReranker
 from tests.support import Letters
 from tests.support_bench import fill
 
@@ -55,7 +55,7 @@ class Measured:
 def no_cross_encoder() -> Iterator[None]:
     """It needs a second for each query; one test asks a quicker one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reranking, "lacking", lambda _: "it is not here")
+        patch.setattr(CachedReranker, "missing_reason", lambda _: "it is not here")
         yield
 
 
@@ -194,9 +194,9 @@ def test_letters_that_say_nothing_make_a_low_weight_better_and_that_is_said_with
 def test_a_cross_encoder_is_asked_where_there_is_one(
     filled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Reranking, "lacking", lambda _: "")
+    monkeypatch.setattr(CachedReranker, "missing_reason", lambda _: "")
     monkeypatch.setattr(
-        Reranking,
+        CachedReranker,
         "scores",
         lambda _, query, passages: [
             len(set(query.split()) & set(passage.split())) / 100 for passage in passages

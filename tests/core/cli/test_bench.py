@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from mcpvectordb import Config, Database
 from mcpvectordb.cli.main import program
-from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.search.rerank import CachedReranker
 from tests.support import Letters
 from tests.support_bench import fill
 
@@ -29,7 +29,7 @@ def real(path: Path) -> Path:
 def test_a_file_is_measured_with_its_own_model_and_everything_is_shown(
     real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Reranking, "lacking", lambda _: "it is not here")
+    monkeypatch.setattr(CachedReranker, "missing_reason", lambda _: "it is not here")
     done = invoke(tmp_path, "bench", str(real), "--queries", "8", "--no-chunking")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()

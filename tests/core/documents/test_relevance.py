@@ -151,7 +151,7 @@ def test_how_common_a_word_is_is_told_without_counting_all_of_it(db: Database) -
                     f"{'often' if id % 2 else 'seldom'} {'rare' if id == 5 else 'common'} word",
                 ),
             )
-        query = index.matching
+        query = index.keyword
         assert query._having(sql, '"often"', 3 * COUNTED) == pytest.approx(1.5 * COUNTED, rel=0.01)
         assert query._having(sql, '"rare"', 3 * COUNTED) == 1
         assert query._having(sql, '"word"', 3 * COUNTED) == 3 * COUNTED

@@ -12,7 +12,7 @@ from mcpvectordb.errors import EmbeddingFailed
 
 
 @dataclass(frozen=True)
-class Fixed:
+class ModelRow:
     """An embedder of a user's own, which gives what it was told to."""
 
     vectors: Any
@@ -25,7 +25,7 @@ class Fixed:
 
 def test_usable_vectors_come_back_as_contiguous_float32():
     given = np.asfortranarray(np.array([[3.0, 4.0], [0.0, 1.0]]))
-    vectors = checked(Fixed(given), ["a", "b"])
+    vectors = checked(ModelRow(given), ["a", "b"])
     assert (
         vectors.dtype == np.float32
         and vectors.flags.c_contiguous
@@ -34,15 +34,15 @@ def test_usable_vectors_come_back_as_contiguous_float32():
 
 
 def test_lists_of_floats_are_taken_too():
-    assert checked(Fixed([[3, 4]]), ["a"]).tolist() == [[3, 4]]
+    assert checked(ModelRow([[3, 4]]), ["a"]).tolist() == [[3, 4]]
 
 
 def test_no_texts_give_no_rows_without_asking_the_embedder():
-    assert checked(Fixed(None, dimension=7), []).shape == (0, 7)
+    assert checked(ModelRow(None, dimension=7), []).shape == (0, 7)
 
 
 def test_the_query_flag_reaches_the_embedder():
-    class Asked(Fixed):
+    class Asked(ModelRow):
         def embed(self, texts, *, query=False):
             return [[1.0, float(query)] for _ in texts]
 
@@ -55,13 +55,13 @@ def test_a_wrong_shape_is_refused_with_both_shapes(vectors):
     with pytest.raises(
         EmbeddingFailed, match=r"mine gave an array of shape .* it must be \(1, 2\)"
     ):
-        checked(Fixed(vectors), ["a"])
+        checked(ModelRow(vectors), ["a"])
 
 
 @pytest.mark.parametrize("vectors", [[[1.0], [1.0, 2.0]], [["a", "b"]], [[None, object()]]])
 def test_what_is_no_array_of_numbers_is_refused(vectors):
     with pytest.raises(EmbeddingFailed, match="mine gave no array of numbers"):
-        checked(Fixed(vectors), ["a"])
+        checked(ModelRow(vectors), ["a"])
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, 1e-24, 1e7, 1e200])
@@ -71,16 +71,16 @@ def test_a_vector_that_cannot_be_ranked_is_refused_with_its_text(bad):
         match=r"mine gave a vector that cannot be ranked .* for the text 'the second'",
     ):
         checked(
-            Fixed([[1.0, 0.0], [bad, 0.0], [bad, 0.0]]), ["the first", "the second", "the third"]
+            ModelRow([[1.0, 0.0], [bad, 0.0], [bad, 0.0]]), ["the first", "the second", "the third"]
         )
 
 
 @pytest.mark.parametrize("good", [1e-6, 1e6, -1.0])
 def test_lengths_at_the_border_are_taken(good):
-    assert checked(Fixed([[good, 0.0]]), ["a"])[0, 0] == np.float32(good)
+    assert checked(ModelRow([[good, 0.0]]), ["a"])[0, 0] == np.float32(good)
 
 
 def test_only_the_beginning_of_a_long_text_is_told():
     with pytest.raises(EmbeddingFailed) as caught:
-        checked(Fixed([[0.0, 0.0]]), ["x" * 10_000])
+        checked(ModelRow([[0.0, 0.0]]), ["x" * 10_000])
     assert len(str(caught.value)) < 250 and "xxx…" in str(caught.value)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb.embedding import pooling
+from mcpvectordb.embedding.pooling import sigmoid
 
 numbers = st.floats(-1e3, 1e3, width=32)
 outputs = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6)).flatmap(
@@ -78,3 +79,10 @@ def test_half_precision_output_is_taken():
     assert pooling.vectors(np.array([[3, 4]], np.float16), pooling="mean")[
         0
     ].tolist() == pytest.approx([0.6, 0.8])
+
+
+@given(log_odds=st.floats(-1e4, 1e4))
+def test_a_probability_is_one_and_keeps_the_order(log_odds: float) -> None:
+    assert 0 <= sigmoid(log_odds) <= 1
+    assert sigmoid(log_odds) <= sigmoid(log_odds + 1)
+    assert sigmoid(log_odds) + sigmoid(-log_odds) == pytest.approx(1)

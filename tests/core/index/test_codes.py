@@ -148,7 +148,7 @@ def test_a_search_that_goes_on_does_not_see_what_is_replaced_meanwhile() -> None
 def test_codes_of_which_most_were_replaced_are_worn() -> None:
     kept = Resident(np.arange(1_000), coded(clustered(1_000)))
     for step in range(3):
-        assert kept.worn == (step > 1)
+        assert kept.fragmented == (step > 1)
         kept.replace(np.arange(600), np.arange(600), coded(clustered(600, seed=step)))
 
 

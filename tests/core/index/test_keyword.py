@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index import keyword
-from mcpvectordb.index.keyword import Matching
-from mcpvectordb.index.vector import Allowed
+from mcpvectordb.index import Allowed, keyword
+from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.search import hybrid
-from mcpvectordb.text import query as words
+from mcpvectordb.text.query import parse_query
 from tests.support import Letters
 
 EVERYTHING = Allowed()
@@ -37,8 +36,8 @@ def db() -> Iterator[Database]:
 
 def match(db: Database, text: str, allowed: Allowed = EVERYTHING) -> tuple[set[int], str]:
     with db._file.reading() as sql:
-        found = Matching("document_words", "document_chunks", 0).match(
-            sql, words.parse(text), allowed, 100
+        found = KeywordIndex("document_words", "document_chunks", 0).match(
+            sql, parse_query(text), allowed, 100
         )
         return {id for id, _ in found.best}, found.note
 
@@ -110,8 +109,10 @@ def test_the_score_of_other_chunks_is_by_the_same_words(
 ) -> None:
     monkeypatch.setattr(keyword, "ROWS", 6)
     with db._file.reading() as sql:
-        query = words.parse("common frequent seldom")
-        found = Matching("document_words", "document_chunks", 0).match(sql, query, EVERYTHING, 1)
+        query = parse_query("common frequent seldom")
+        found = KeywordIndex("document_words", "document_chunks", 0).match(
+            sql, query, EVERYTHING, 1
+        )
         scores = found.scores([1, 4, 5])
     assert (
         scores[1] == 0 < scores[4] < scores[5]

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index.keyword import Matching
+from mcpvectordb.index import Allowed
+from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.postings import Matched, Postings, _varints
-from mcpvectordb.index.vector import Allowed
-from mcpvectordb.text import query as words
+from mcpvectordb.text.query import parse_query
 from tests.support import Letters
 
 WORDS = ("apple", "banana", "cherry", "date", "elder", "fig", "grape", "E-4021", "東京", "naïve")
@@ -38,12 +38,16 @@ QUERIES = (
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
 
 
-def shelf(resident_bytes: int = 10_000_000) -> Matching:
-    return Matching("document_words", "document_chunks", resident_bytes)
+def shelf(resident_bytes: int = 10_000_000) -> KeywordIndex:
+    return KeywordIndex("document_words", "document_chunks", resident_bytes)
 
 
-def warm(matching: Matching, sql: apsw.Connection, allowed: Allowed = Allowed()) -> Matching:  # noqa: B008
-    matching.match(sql, words.parse("warm"), allowed, 1)
+def warm(
+    matching: KeywordIndex,
+    sql: apsw.Connection,
+    allowed: Allowed = Allowed(),  # noqa: B008
+) -> KeywordIndex:
+    matching.match(sql, parse_query("warm"), allowed, 1)
     return matching
 
 
@@ -95,7 +99,7 @@ class Following(RuleBasedStateMachine):
 
     @rule(text=st.sampled_from(QUERIES), limit=st.sampled_from([1, 3, 100]))
     def search(self, text: str, limit: int) -> None:
-        query = words.parse(text)
+        query = parse_query(text)
         with self.databases[0]._file.reading() as sql:
             ids = [id for (id,) in sql.execute("SELECT id FROM document_chunks")]
             assert_alike(
@@ -129,7 +133,7 @@ def test_only_what_is_allowed_is_found(contents: list[str], some: set[int], text
         f"SELECT id FROM document_chunks WHERE id IN ({', '.join(map(str, some)) or 'NULL'})"
     )
     with opened(*contents) as sql:
-        query = words.parse(text)
+        query = parse_query(text)
         found = warm(shelf(), sql).match(sql, query, allowed, 5)
         assert_alike(found, shelf(0).match(sql, query, allowed, 5), list(range(1, 31)))
         assert {id for id, _ in found.best} <= some
@@ -138,16 +142,16 @@ def test_only_what_is_allowed_is_found(contents: list[str], some: set[int], text
 def test_the_first_question_is_answered_by_the_file() -> None:
     with opened("apple", "banana") as sql:
         postings = Postings("document_words", 2, 10_000)
-        assert postings.match(sql, words.parse("apple"), Allowed(), 5) is None
-        assert postings.match(sql, words.parse("apple"), Allowed(), 5) is not None
+        assert postings.match(sql, parse_query("apple"), Allowed(), 5) is None
+        assert postings.match(sql, parse_query("apple"), Allowed(), 5) is not None
 
 
 def test_a_quoted_phrase_is_looked_up_in_the_file() -> None:
     with opened("apple pie", "pie apple") as sql:
         matching = warm(shelf(), sql)
-        assert matching.postings.match(sql, words.parse('"apple pie"'), Allowed(), 5) is None
+        assert matching.postings.match(sql, parse_query('"apple pie"'), Allowed(), 5) is None
         assert [
-            id for id, _ in matching.match(sql, words.parse('"apple pie"'), Allowed(), 5).best
+            id for id, _ in matching.match(sql, parse_query('"apple pie"'), Allowed(), 5).best
         ] == [1]
 
 
@@ -159,14 +163,14 @@ def test_what_may_be_undone_is_not_kept(path: Path) -> None:
             warm(matching, sql)
             db.documents.ingest_text("cherry", source="undone", embed=False)
             assert [
-                id for id, _ in matching.match(sql, words.parse("cherry"), Allowed(), 5).best
+                id for id, _ in matching.match(sql, parse_query("cherry"), Allowed(), 5).best
             ] == [3]
             raise ZeroDivisionError
         db.documents.ingest_text("date", source="done", embed=False)
         with db._file.reading() as sql:
-            assert matching.match(sql, words.parse("cherry"), Allowed(), 5).best == []
+            assert matching.match(sql, parse_query("cherry"), Allowed(), 5).best == []
             assert [
-                id for id, _ in matching.match(sql, words.parse("date"), Allowed(), 5).best
+                id for id, _ in matching.match(sql, parse_query("date"), Allowed(), 5).best
             ] == [3]
 
 
@@ -174,7 +178,7 @@ def test_what_may_be_undone_is_not_kept(path: Path) -> None:
 def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: int) -> None:
     with Database(path, embedder=Letters()) as early, Database(path, embedder=Letters()) as late:
         fill(early, "apple fig", "apple", "apple apple date")
-        matching, query = shelf(), words.parse("apple fig date")
+        matching, query = shelf(), parse_query("apple fig date")
         with early._file.reading() as old:
             warm(matching, old)
             before = matching.match(old, query, Allowed(), 5).best
@@ -204,7 +208,7 @@ def test_memory_is_bounded_and_the_terms_used_least_lately_go_first() -> None:
     with opened(*["apple banana cherry"] * 40) as sql:
         matching = warm(shelf(200), sql)
         for text in ("apple", "banana", "apple", "cherry", "apple banana cherry"):
-            query = words.parse(text)
+            query = parse_query(text)
             assert_alike(
                 matching.match(sql, query, Allowed(), 5),
                 shelf(0).match(sql, query, Allowed(), 5),
@@ -217,9 +221,9 @@ def test_memory_is_bounded_and_the_terms_used_least_lately_go_first() -> None:
 def test_a_dropped_index_is_read_again() -> None:
     with opened("apple", "apple banana") as sql:
         matching = warm(shelf(), sql)
-        before = matching.match(sql, words.parse("apple"), Allowed(), 5).best
+        before = matching.match(sql, parse_query("apple"), Allowed(), 5).best
         matching.postings.drop()
-        assert matching.match(sql, words.parse("apple"), Allowed(), 5).best == before
+        assert matching.match(sql, parse_query("apple"), Allowed(), 5).best == before
 
 
 def test_words_that_were_rebuilt_are_read_again(path: Path) -> None:
@@ -242,7 +246,7 @@ def test_a_long_title_counts_twice() -> None:
         db.documents.ingest_text("some fruit", source="a", title="apple", embed=False)
         db.documents.ingest_text("some apple", source="b", title="fruit", embed=False)
         with db._file.reading() as sql:
-            query = words.parse("apple")
+            query = parse_query("apple")
             assert_alike(
                 warm(shelf(), sql).match(sql, query, Allowed(), 5),
                 shelf(0).match(sql, query, Allowed(), 5),

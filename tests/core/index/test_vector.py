@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from mcpvectordb.index import Allowed
 from mcpvectordb.index import vector as meaning
-from mcpvectordb.index.vector import Allowed, Meaning, code, codes
+from mcpvectordb.index.vector import VectorIndex, code, codes
 from mcpvectordb.storage.file import File
 
 DIMENSION = 16
@@ -26,8 +27,8 @@ def sql() -> Iterator[apsw.Connection]:
     file.close()
 
 
-def filled(sql: apsw.Connection, vectors: np.ndarray) -> Meaning:
-    space = Meaning("thing", "things", "id", "space")
+def filled(sql: apsw.Connection, vectors: np.ndarray) -> VectorIndex:
+    space = VectorIndex("thing", "things", "id", "space")
     space.create(sql, 1, vectors.shape[1])
     for id, vector in enumerate(vectors.astype(np.float32), 1):
         sql.execute("INSERT INTO things VALUES (?, 1, ?)", (id, vector.tobytes()))
@@ -138,7 +139,7 @@ def test_many_codes_are_the_codes_of_each_and_none_is_without_direction(
     together = codes(vectors)
     assert [row.tobytes() for row in together] == [code(row.tobytes()) for row in vectors]
     assert together.any(axis=1).all()
-    space = Meaning("thing", "things", "id", "space")
+    space = VectorIndex("thing", "things", "id", "space")
     sql.executemany(
         "INSERT INTO things VALUES (?, 1, ?)",
         ((id, row.tobytes()) for id, row in enumerate(vectors, 1)),
@@ -153,7 +154,7 @@ def test_vacuum_does_not_disturb_the_codes(tmp_path: Path) -> None:
     """vec0's own tables have no INTEGER PRIMARY KEY, so a VACUUM may number their rows anew."""
     file = File(tmp_path / "v.db")
     vectors = clustered(2_000)
-    space = Meaning("document", "document_embeddings", "chunk", "model")
+    space = VectorIndex("document", "document_embeddings", "chunk", "model")
     with file.writing() as sql:
         sql.execute("PRAGMA defer_foreign_keys = ON")
         space.create(sql, 1, DIMENSION)
@@ -178,7 +179,9 @@ def test_an_embedding_is_moved_towards_others_by_a_fraction(sql: apsw.Connection
     start = np.zeros(DIMENSION, np.float32)
     start[0] = 2
     moved = np.frombuffer(
-        space.gathered(sql, 1, len(start), [1, 2, 3]).towards(start.tobytes(), [2, 3]), np.float32
+        space.gathered(sql, 1, len(start), [1, 2, 3]).rocchio(start.tobytes(), [2, 3]), np.float32
     )
-    assert moved[:4] == pytest.approx([1, meaning.TOWARDS / 2, meaning.TOWARDS / 2, 0])
-    assert space.gathered(sql, 1, len(start), [1]).towards(start.tobytes(), []) == start.tobytes()
+    assert moved[:4] == pytest.approx(
+        [1, meaning.ROCCHIO_WEIGHT / 2, meaning.ROCCHIO_WEIGHT / 2, 0]
+    )
+    assert space.gathered(sql, 1, len(start), [1]).rocchio(start.tobytes(), []) == start.tobytes()

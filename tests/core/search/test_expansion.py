@@ -5,9 +5,9 @@ import json
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb.search.expansion import Learned
-from mcpvectordb.search.hybrid import Meant
-from mcpvectordb.text import query as words
+from mcpvectordb.index.encoder import QueryEmbedding
+from mcpvectordb.search.expansion import Expansion
+from mcpvectordb.text.query import parse_query
 
 FILLER = "Ordinary remarks about common things and other matters."
 
@@ -25,7 +25,7 @@ def filled(db: Database) -> Database:
     return db
 
 
-def learn(db: Database, query: str, *sources: str) -> Learned:
+def learn(db: Database, query: str, *sources: str) -> Expansion:
     learning = db.documents._searching._learning
     with db._file.reading() as sql:
         chunks = [
@@ -36,7 +36,7 @@ def learn(db: Database, query: str, *sources: str) -> Learned:
                 (json.dumps(sources),),
             )
         ]
-        return learning.learn(sql, words.parse(query), db._encoder.meant(query), chunks)
+        return learning.learn(sql, parse_query(query), db._encoder.query_embedding(query), chunks)
 
 
 def test_words_that_are_frequent_here_and_rare_elsewhere_are_learned(filled: Database) -> None:
@@ -60,7 +60,7 @@ def test_the_direction_is_the_mean_of_the_passages(filled: Database) -> None:
     import numpy as np
 
     learned = learn(filled, "rotate keys", "keys.md", "renew.md")
-    assert isinstance(learned.meant, Meant)
+    assert isinstance(learned.query_embedding, QueryEmbedding)
     with filled._file.reading() as sql:
         vectors = [
             np.frombuffer(each, np.float32)
@@ -70,12 +70,14 @@ def test_the_direction_is_the_mean_of_the_passages(filled: Database) -> None:
                 "'renew.md')"
             )
         ]
-    assert np.allclose(np.frombuffer(learned.meant.embedding, np.float32), np.mean(vectors, axis=0))
+    assert np.allclose(
+        np.frombuffer(learned.query_embedding.embedding, np.float32), np.mean(vectors, axis=0)
+    )
 
 
 def test_without_embeddings_there_is_no_direction(db: Database) -> None:
     db.documents.ingest_text("some words", source="a.md", embed=False)
-    assert learn(db, "words", "a.md").meant is None
+    assert learn(db, "words", "a.md").query_embedding is None
 
 
 def test_what_was_learned_is_remembered_until_the_passages_change(filled: Database) -> None:

@@ -4,7 +4,7 @@ import time
 
 import apsw
 
-from mcpvectordb.search.explain import Watch, together
+from mcpvectordb.search.explain import StatementLog, together
 
 
 def connection() -> apsw.Connection:
@@ -15,7 +15,7 @@ def connection() -> apsw.Connection:
 
 def test_the_plans_are_those_of_what_ran_with_its_bindings() -> None:
     sql = connection()
-    with Watch(sql, True) as watch:
+    with StatementLog(sql, True) as watch:
         sql.execute("SELECT y FROM t WHERE x = ?", (3,)).fetchall()
         sql.execute("INSERT INTO t VALUES (5, 6)")
         sql.execute("SELECT x FROM t WHERE y IN (SELECT x FROM t WHERE y > ?)", (1,)).fetchall()
@@ -27,7 +27,7 @@ def test_the_plans_are_those_of_what_ran_with_its_bindings() -> None:
 
 
 def test_the_time_is_that_of_the_block() -> None:
-    with Watch(connection(), False) as watch:
+    with StatementLog(connection(), False) as watch:
         time.sleep(0.02)
     explained = watch.explained(0)
     assert 20 <= explained.milliseconds < 2_000 and explained.plan == ""
@@ -36,7 +36,7 @@ def test_the_time_is_that_of_the_block() -> None:
 def test_an_error_leaves_no_watcher_behind() -> None:
     sql = connection()
     try:
-        with Watch(sql, True):
+        with StatementLog(sql, True):
             sql.execute("SELECT nonsense")
     except apsw.SQLError:
         pass
@@ -44,7 +44,7 @@ def test_an_error_leaves_no_watcher_behind() -> None:
 
 
 def test_legs_make_a_whole() -> None:
-    with Watch(connection(), False) as watch:
+    with StatementLog(connection(), False) as watch:
         pass
     leg = watch.explained(3)
     whole = together({"text": leg, "vector": leg}, 12.5, 5)

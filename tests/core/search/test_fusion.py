@@ -79,11 +79,6 @@ def test_whole_tiers_are_asked_for() -> None:
     ]
 
 
-def test_saturated_bm25_keeps_order_and_stays_below_1() -> None:
-    values = [fusion.saturated(score) for score in (0, 0.5, 1, 10, 1000)]
-    assert values == sorted(values) and values[0] == 0 and values[-1] < 1
-
-
 rankings = st.lists(st.lists(st.integers(1, 12), unique=True, max_size=10), max_size=3)
 
 
@@ -154,10 +149,3 @@ def test_blends_never_rise_and_stay_between_the_scores(
     assert positioned == sorted(positioned, reverse=True) and all(
         0 <= score <= 1 for score in positioned
     )
-
-
-@given(log_odds=st.floats(-1e4, 1e4))
-def test_a_probability_is_one_and_keeps_the_order(log_odds: float) -> None:
-    assert 0 <= fusion.probability(log_odds) <= 1
-    assert fusion.probability(log_odds) <= fusion.probability(log_odds + 1)
-    assert fusion.probability(log_odds) + fusion.probability(-log_odds) == pytest.approx(1)

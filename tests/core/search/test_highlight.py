@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from mcpvectordb.search import highlight as highlighting
 from mcpvectordb.search.highlight import highlight
 from mcpvectordb.text import boolean
-from mcpvectordb.text import query as words
-from mcpvectordb.text.query import Term
+from mcpvectordb.text.query import Term, match_query
 
 WORDS = [
     "run",
@@ -69,7 +68,9 @@ def test_the_marks_are_where_fts5_finds_the_terms(
     query=texts,
 )
 def test_without_its_marks_the_text_is_what_it_was(text: str, query: str) -> None:
-    found = [term for reading in words.match(query + text[:10]).readings for term in reading.terms]
+    found = [
+        term for reading in match_query(query + text[:10]).interpretations for term in reading.terms
+    ]
     assert marked(text, *found).replace("[", "").replace("]", "") == text
 
 
@@ -126,7 +127,7 @@ def test_a_phrase_is_found_across_the_windows_of_a_long_text(
 
 
 def test_what_a_boolean_query_leaves_out_is_not_marked() -> None:
-    (reading,) = boolean.parse("apple NOT pie").readings
+    (reading,) = boolean.boolean_query("apple NOT pie").interpretations
     assert highlight("apple pie", reading.terms, stemmed=True) == "<mark>apple</mark> pie"
 
 

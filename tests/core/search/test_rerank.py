@@ -11,7 +11,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT, Reranker
-from mcpvectordb.search.rerank import Reranking
+from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.file import File
 
@@ -23,11 +23,11 @@ PASSAGES = [
 
 
 @pytest.fixture
-def reranking(path: Path) -> Iterator[Reranking]:
+def reranking(path: Path) -> Iterator[CachedReranker]:
     if not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")):
         pytest.skip("the extra quality is not installed")
     file = File(path)
-    made = Reranking(Config(), Cache(file))
+    made = CachedReranker(Config(), Cache(file))
     yield made
     made.close()
     file.close()
@@ -45,13 +45,13 @@ def without_quality(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
 
 
-def test_scores_come_in_the_order_of_the_passages(reranking: Reranking) -> None:
+def test_scores_come_in_the_order_of_the_passages(reranking: CachedReranker) -> None:
     low, high = reranking.scores(QUERY, PASSAGES)
     assert 0 <= low < 0.1 < 0.9 < high <= 1
 
 
 def test_the_model_is_loaded_when_asked_and_only_once(
-    reranking: Reranking, monkeypatch: pytest.MonkeyPatch
+    reranking: CachedReranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[Reranker] = []
     real = Reranker._load_graph
@@ -66,11 +66,11 @@ def test_the_model_is_loaded_when_asked_and_only_once(
 
 
 def test_what_was_said_once_is_known_where_the_model_is_not(
-    reranking: Reranking, path: Path, request: pytest.FixtureRequest
+    reranking: CachedReranker, path: Path, request: pytest.FixtureRequest
 ) -> None:
     first = reranking.scores(QUERY, PASSAGES)
     request.getfixturevalue("without_quality")
-    again = Reranking(Config(models_dir=str(path.parent)), Cache(File(path)))
+    again = CachedReranker(Config(models_dir=str(path.parent)), Cache(File(path)))
     assert again.scores(QUERY, PASSAGES[::-1]) == first[::-1]
     assert "pip install" in again.scores(
         QUERY, [*PASSAGES, "Another passage about Berlin that is not known."]
@@ -78,7 +78,7 @@ def test_what_was_said_once_is_known_where_the_model_is_not(
 
 
 def test_without_the_extra_the_reason_is_how_to_get_it(path: Path, without_quality: None) -> None:
-    reason = Reranking(Config(models_dir=str(path.parent)), Cache(File(path))).scores(
+    reason = CachedReranker(Config(models_dir=str(path.parent)), Cache(File(path))).scores(
         QUERY, PASSAGES
     )
     assert "pip install 'mcpvectordb[quality]'" in reason
@@ -95,4 +95,4 @@ def test_without_the_extra_the_reason_is_how_to_get_it(path: Path, without_quali
 def test_what_a_reranker_was_not_made_for_is_not_asked(
     path: Path, query: str, passages: list[str], reason: str
 ) -> None:
-    assert reason in Reranking(Config(), Cache(File(path))).scores(query, passages)
+    assert reason in CachedReranker(Config(), Cache(File(path))).scores(query, passages)

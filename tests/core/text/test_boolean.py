@@ -50,7 +50,7 @@ def table() -> apsw.Connection:
 
 
 def found(query: str) -> set[str]:
-    for reading in boolean.parse(query).readings:
+    for reading in boolean.boolean_query(query).interpretations:
         rows = (
             table().execute("SELECT rowid FROM t WHERE t MATCH ?", (reading.expression,)).fetchall()
         )
@@ -91,9 +91,9 @@ trees = st.recursive(
 @given(tree=trees)
 def test_queries_find_what_logic_says(tree: Tree) -> None:
     expected = {text for text in TEXTS if holds(tree, text)}
-    asked = boolean.parse(written(tree))
+    asked = boolean.boolean_query(written(tree))
     if "" in expected:  # true for a text without words, so it only leaves things out
-        assert not asked.readings and "leaves things out" in asked.note
+        assert not asked.interpretations and "leaves things out" in asked.note
     else:
         assert found(written(tree)) == expected and asked.note == ""
 
@@ -120,7 +120,7 @@ def test_any_string_is_a_query(query: str) -> None:
     ],
 )
 def test_what_binds_how(query: str, same: str) -> None:
-    assert boolean.parse(query).note == ""
+    assert boolean.boolean_query(query).note == ""
     assert found(query) == found(same) != set()
 
 
@@ -132,7 +132,9 @@ def test_a_phrase_wants_its_words_in_order() -> None:
 def test_operators_in_lower_case_are_words() -> None:
     assert found("aaa or bbb") == set()
     assert [
-        term.text for reading in boolean.parse("aaa or bbb").readings for term in reading.terms
+        term.text
+        for reading in boolean.boolean_query("aaa or bbb").interpretations
+        for term in reading.terms
     ] == ["aaa", "or", "bbb"]
 
 
@@ -140,15 +142,15 @@ def test_operators_in_lower_case_are_words() -> None:
     "query", ["AND", "NOT", "AND OR NOT", "(AND)", "( )", "", "   ", "&& || !", '"', '""']
 )
 def test_without_words_nothing_is_found(query: str) -> None:
-    assert boolean.parse(query).readings == ()
+    assert boolean.boolean_query(query).interpretations == ()
 
 
 @pytest.mark.parametrize(
     "query", ["NOT aaa", "NOT (aaa OR bbb)", "NOT aaa NOT bbb", "aaa OR NOT bbb"]
 )
 def test_what_only_leaves_things_out_finds_nothing_and_says_so(query: str) -> None:
-    asked = boolean.parse(query)
-    assert asked.readings == () and "say what to look for" in asked.note
+    asked = boolean.boolean_query(query)
+    assert asked.interpretations == () and "say what to look for" in asked.note
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_what_only_leaves_things_out_finds_nothing_and_says_so(query: str) -> No
     ],
 )
 def test_a_malformed_query_is_read_as_its_words_and_says_why(query: str, reason: str) -> None:
-    asked = boolean.parse(query)
+    asked = boolean.boolean_query(query)
     assert reason in asked.note and asked.note.endswith("its words were looked for instead")
     assert found(query) >= {"aaa bbb"}
 
@@ -177,10 +179,10 @@ def test_the_deepest_query_still_fits_into_fts5() -> None:
     query = "aaa"
     for _ in range(boolean.MAX_DEPTH):
         query = f"(ccc OR bbb AND {query} AND NOT ddd)"
-    assert boolean.parse(query).note == ""
+    assert boolean.boolean_query(query).note == ""
     assert "aaa bbb" in found(query)
 
 
 def test_terms_that_must_not_occur_are_not_among_those_to_mark() -> None:
-    (reading,) = boolean.parse("aaa AND NOT (bbb NOT ccc)").readings
+    (reading,) = boolean.boolean_query("aaa AND NOT (bbb NOT ccc)").interpretations
     assert [term.text for term in reading.terms] == ["aaa", "ccc"]

@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb.text import query as words
+from mcpvectordb.text.query import (
+    MAX_DISTINCT_TERMS,
+    MAX_JOINED,
+    MAX_REPEATS,
+    FulltextQuery,
+    match_query,
+    parse_all_terms,
+    parse_query,
+    phrase_query,
+    prefix_query,
+    snippet_terms,
+    without_operators,
+)
+from mcpvectordb.text.tokens import index_text, is_non_latin
 
 queries = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.lists(
     st.sampled_from(
@@ -47,13 +60,13 @@ def index(*texts: str) -> apsw.Connection:
         "CREATE VIRTUAL TABLE t USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')"
     )
     connection.executemany(
-        "INSERT INTO t (text) VALUES (?)", [(words.indexed(text),) for text in texts]
+        "INSERT INTO t (text) VALUES (?)", [(index_text(text),) for text in texts]
     )
     return connection
 
 
 def found(query: str, *texts: str) -> list[int]:
-    parsed = words.parse(query)
+    parsed = parse_query(query)
     if not parsed.match:
         return []
     expression = f"({parsed.match}) NOT ({parsed.excluded})" if parsed.excluded else parsed.match
@@ -66,7 +79,7 @@ def found(query: str, *texts: str) -> list[int]:
 @given(query=queries)
 def test_any_string_is_a_valid_query(query: str) -> None:
     found(query, "some words to look at", "数据库")
-    parsed = words.parse(query)
+    parsed = parse_query(query)
     for expression in (parsed.required, parsed.excluded):
         if expression:
             index("x").execute("SELECT rowid FROM t WHERE t MATCH ?", (expression,)).fetchall()
@@ -76,7 +89,7 @@ def test_any_string_is_a_valid_query(query: str) -> None:
     text=st.text(st.characters(categories=["Ll", "Lu", "Lo", "Nd", "Zs"]), min_size=1, max_size=40)
 )
 def test_a_text_of_letters_finds_itself(text: str) -> None:
-    assert found(text, text) == ([0] if words.parse(text).match else [])
+    assert found(text, text) == ([0] if parse_query(text).match else [])
 
 
 def test_words_after_a_minus_exclude() -> None:
@@ -101,7 +114,7 @@ def test_a_quoted_phrase_must_occur_and_other_words_only_help() -> None:
 
 @given(st.text(max_size=30) | st.text('a- "', max_size=12))
 def test_a_plain_query_requires_and_excludes_nothing(query: str) -> None:
-    read = words.parse(words.plain(query))
+    read = parse_query(without_operators(query))
     assert (read.required, read.excluded) == ("", "")
 
 
@@ -124,8 +137,8 @@ def test_codes_are_phrases_and_known_as_exact() -> None:
     texts = ("error E 4022 and 4021 E", "error E-4021", "version 1.0.21", "version 21.1.0")
     assert found("E-4021", *texts) == [1]
     assert found("1.0.21", *texts) == [2]
-    assert words.parse("E-4021").exact and words.parse("1.0.21 E-4021").exact
-    assert not words.parse("error E-4021").exact and not words.parse("").exact
+    assert parse_query("E-4021").exact and parse_query("1.0.21 E-4021").exact
+    assert not parse_query("error E-4021").exact and not parse_query("").exact
 
 
 @pytest.mark.parametrize("query", ["parse", "HTML", "document", "parseHTMLDocument", "parse_html"])
@@ -159,10 +172,10 @@ def test_accents_case_and_endings_do_not_matter() -> None:
 
 
 def test_a_long_query_is_cut_to_a_bounded_expression() -> None:
-    parsed = words.parse(" ".join(f"word{number} common" for number in range(5_000)))
+    parsed = parse_query(" ".join(f"word{number} common" for number in range(5_000)))
     terms = parsed.match.split(" OR ")
-    assert len(set(terms)) <= words.MAX_DISTINCT_TERMS
-    assert terms.count('"common"') == words.MAX_REPEATS
+    assert len(set(terms)) <= MAX_DISTINCT_TERMS
+    assert terms.count('"common"') == MAX_REPEATS
 
 
 def spelled(*texts: str) -> apsw.Connection:
@@ -171,15 +184,15 @@ def spelled(*texts: str) -> apsw.Connection:
         "CREATE VIRTUAL TABLE t USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
     )
     connection.executemany(
-        "INSERT INTO t (text) VALUES (?)", [(words.indexed(text),) for text in texts]
+        "INSERT INTO t (text) VALUES (?)", [(index_text(text),) for text in texts]
     )
     return connection
 
 
-def asked(asked: words.Asked, *texts: str, stemmed: bool = True) -> list[int]:
+def asked(asked: FulltextQuery, *texts: str, stemmed: bool = True) -> list[int]:
     """What the first reading of a query finds that finds anything."""
     connection = (index if stemmed else spelled)(*texts)
-    for reading in asked.readings:
+    for reading in asked.interpretations:
         rows = connection.execute(
             "SELECT rowid - 1 FROM t WHERE t MATCH ? ORDER BY rowid", (reading.expression,)
         ).fetchall()
@@ -188,50 +201,53 @@ def asked(asked: words.Asked, *texts: str, stemmed: bool = True) -> list[int]:
     return []
 
 
-@pytest.mark.parametrize("read", [words.match, words.prefix])
+@pytest.mark.parametrize("read", [match_query, prefix_query])
 def test_only_so_many_words_are_looked_for_each_once_and_the_note_says_so(
-    read: Callable[[str], words.Asked],
+    read: Callable[[str], FulltextQuery],
 ) -> None:
     few, many = read("tea leaf " * 100), read(" ".join(f"w{number}" for number in range(33)))
-    assert [term.text for term in few.readings[0].terms] == ["tea", "leaf"] and few.note == ""
-    assert all(len(reading.terms) <= words.MAX_JOINED for reading in many.readings)
+    assert [term.text for term in few.interpretations[0].terms] == [
+        "tea",
+        "leaf",
+    ] and few.note == ""
+    assert all(len(reading.terms) <= MAX_JOINED for reading in many.interpretations)
     assert many.note == "only the first 32 words of the query were looked for"
 
 
 def test_a_letter_is_the_beginning_of_words_only_where_it_stands_alone() -> None:
-    assert asked(words.prefix("c"), "c", "compiler") == [0, 1]
-    assert asked(words.prefix("c comp"), "a c compiler", "a cc compiler") == [0]
-    assert asked(words.prefix("数 comp"), "数据 compiler") == [0]
+    assert asked(prefix_query("c"), "c", "compiler") == [0, 1]
+    assert asked(prefix_query("c comp"), "a c compiler", "a cc compiler") == [0]
+    assert asked(prefix_query("数 comp"), "数据 compiler") == [0]
 
 
 @given(query=queries)
 def test_any_string_can_be_asked_for_in_every_way(query: str) -> None:
-    for read in (words.match, words.prefix, words.phrase):
+    for read in (match_query, prefix_query, phrase_query):
         for stemmed in (True, False):
             asked(read(query), "some words to look at", "数据库", stemmed=stemmed)
 
 
 def test_match_wants_all_words_and_any_only_when_that_finds_nothing() -> None:
     texts = ("red apples", "red pears", "green apples in the box")
-    assert asked(words.match("red apple"), *texts) == [0]
-    assert asked(words.match("red apple the"), *texts) == [0, 1, 2]
-    assert asked(words.match("apple box kiwi"), *texts) == [0, 2]
-    assert asked(words.match("what is a kiwi"), *texts) == []
+    assert asked(match_query("red apple"), *texts) == [0]
+    assert asked(match_query("red apple the"), *texts) == [0, 1, 2]
+    assert asked(match_query("apple box kiwi"), *texts) == [0, 2]
+    assert asked(match_query("what is a kiwi"), *texts) == []
 
 
 def test_match_reads_operators_and_signs_as_words() -> None:
-    assert asked(words.match('"red AND apple'), "red and apple", "red apple") == [0]
-    assert asked(words.match("what's up?"), "what's up doc") == [0]
-    assert asked(words.match("c++"), "c is fun") == [0]
-    assert asked(words.match("well-known"), "well known", "known well") == [0]
-    assert asked(words.match("1.0.21"), "version 1.0.21", "21.0.1") == [0]
+    assert asked(match_query('"red AND apple'), "red and apple", "red apple") == [0]
+    assert asked(match_query("what's up?"), "what's up doc") == [0]
+    assert asked(match_query("c++"), "c is fun") == [0]
+    assert asked(match_query("well-known"), "well known", "known well") == [0]
+    assert asked(match_query("1.0.21"), "version 1.0.21", "21.0.1") == [0]
 
 
 @given(
     word=st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12), length=st.integers(1, 12)
 )
 def test_prefix_finds_a_word_by_any_of_its_beginnings(word: str, length: int) -> None:
-    assert asked(words.prefix(word[:length]), f"before {word} after", stemmed=False) == [0]
+    assert asked(prefix_query(word[:length]), f"before {word} after", stemmed=False) == [0]
 
 
 @pytest.mark.parametrize(
@@ -239,37 +255,37 @@ def test_prefix_finds_a_word_by_any_of_its_beginnings(word: str, length: int) ->
 )
 def test_prefix_finds_words_that_a_stemmer_changes(word: str) -> None:
     for length in range(1, len(word) + 1):
-        assert asked(words.prefix(word[:length]), word, stemmed=False) == [0]
-    assert asked(words.prefix(word + "x"), word, stemmed=False) == []
+        assert asked(prefix_query(word[:length]), word, stemmed=False) == [0]
+    assert asked(prefix_query(word + "x"), word, stemmed=False) == []
 
 
 def test_prefix_wants_all_words_and_ignores_a_star() -> None:
     texts = ("authentication tokens", "authors", "tokens")
-    assert asked(words.prefix("auth* tok*"), *texts, stemmed=False) == [0]
-    assert asked(words.prefix("auth"), *texts, stemmed=False) == [0, 1]
-    assert asked(words.prefix("数"), "数据库", stemmed=False) == [0]
+    assert asked(prefix_query("auth* tok*"), *texts, stemmed=False) == [0]
+    assert asked(prefix_query("auth"), *texts, stemmed=False) == [0, 1]
+    assert asked(prefix_query("数"), "数据库", stemmed=False) == [0]
 
 
 def test_phrase_wants_the_words_in_their_order() -> None:
     texts = ("the red apple", "apple red", "red and apple", "Red Apples!")
-    assert asked(words.phrase("red apple"), *texts) == [0, 3]
-    assert asked(words.phrase('"red" (apple)'), *texts) == [0, 3]
-    assert asked(words.phrase("AND"), *texts) == [2]
+    assert asked(phrase_query("red apple"), *texts) == [0, 3]
+    assert asked(phrase_query('"red" (apple)'), *texts) == [0, 3]
+    assert asked(phrase_query("AND"), *texts) == [2]
 
 
-@pytest.mark.parametrize("read", [words.match, words.prefix, words.phrase])
+@pytest.mark.parametrize("read", [match_query, prefix_query, phrase_query])
 @pytest.mark.parametrize("query", ["", "  ", "?!", '"', "*", "\x00"])
 def test_without_words_there_is_nothing_to_look_for(
-    read: Callable[[str], words.Asked], query: str
+    read: Callable[[str], FulltextQuery], query: str
 ) -> None:
-    assert read(query).readings == ()
+    assert read(query).interpretations == ()
 
 
 def test_a_long_query_is_cut_at_a_word_and_says_so() -> None:
     query = "apple " * 400
-    for read in (words.match, words.prefix, words.phrase):
+    for read in (match_query, prefix_query, phrase_query):
         assert "2,000 characters" in read(query).note
-    assert words.phrase(query).readings[0].terms[0].text == " ".join(["apple"] * 333)
+    assert phrase_query(query).interpretations[0].terms[0].text == " ".join(["apple"] * 333)
 
 
 @pytest.mark.parametrize(
@@ -287,17 +303,17 @@ def test_a_long_query_is_cut_at_a_word_and_says_so() -> None:
 def test_foreign_letters_are_those_outside_of_latin_when_they_prevail(
     text: str, expected: bool
 ) -> None:
-    assert words.foreign(text) is expected
+    assert is_non_latin(text) is expected
 
 
 def test_identifiers_with_digits_are_found_whole_and_by_their_parts() -> None:
     assert found("withPBKDF2", "uses withPBKDF2 here") == [0]
     assert found("withPBKDF2", "a text about pbkdf") == [0]
-    assert words.parse("E-4021").match == '"E-4021"'
+    assert parse_query("E-4021").match == '"E-4021"'
 
 
 def wanted(query: str) -> tuple[list[str], list[str]]:
-    found = words.wanted(query)
+    found = parse_all_terms(query)
     return [term.expression for term in found.terms], [term.expression for term in found.excluded]
 
 
@@ -326,7 +342,9 @@ def test_all_words_are_wanted_each_by_its_beginning(
 
 
 def test_stop_words_can_be_let_go() -> None:
-    assert [term.text for term in words.wanted("How do I rotate the “keys”?").telling.terms] == [
+    assert [
+        term.text for term in parse_all_terms("How do I rotate the “keys”?").content_terms.terms
+    ] == [
         "rotate",
         "“keys”?",
     ]
@@ -334,10 +352,10 @@ def test_stop_words_can_be_let_go() -> None:
 
 @given(query=queries)
 def test_whatever_is_wanted_is_valid(query: str) -> None:
-    found = words.wanted(query)
+    found = parse_all_terms(query)
     for term in (*found.terms, *found.excluded):
         index("x").execute("SELECT rowid FROM t WHERE t MATCH ?", (term.expression,)).fetchall()
-    assert len(found.terms) <= words.MAX_JOINED and len(found.excluded) <= words.MAX_JOINED
+    assert len(found.terms) <= MAX_JOINED and len(found.excluded) <= MAX_JOINED
 
 
 @pytest.mark.parametrize(
@@ -353,4 +371,4 @@ def test_whatever_is_wanted_is_valid(query: str) -> None:
     ],
 )
 def test_what_the_eye_looks_for(query: str, expected: list[str]) -> None:
-    assert words.visible(query) == expected
+    assert snippet_terms(query) == expected

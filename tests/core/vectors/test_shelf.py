@@ -186,7 +186,7 @@ def test_a_failure_in_the_middle_leaves_everything_as_it_was(
     def fail(*_: object) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr("mcpvectordb.vectors.store.VectorIndex._forget", fail)
+    monkeypatch.setattr("mcpvectordb.vectors.store.VectorStore._forget", fail)
     with pytest.raises(RuntimeError, match="power cut"):
         db.vectors.add_many(["a", "b"], [[3.0], [4.0]])
     monkeypatch.undo()
