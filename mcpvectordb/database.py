@@ -16,8 +16,9 @@ from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.codes import Residents
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.records import ProgressCallback, Stats
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.rerank import CachedReranker
@@ -46,36 +47,44 @@ class Database:
         *,
         config: Config | None = None,
         embedder: Embedder | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         self.config = config or Config()
         self._file = File(
             path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout
         )
-        for_words = self.config.resident_bytes // 4
-        residents = Residents(self.config.resident_bytes - for_words)
+        tuning, memory = tuning or Tuning(), Memory(self.config.resident_bytes)
         documents = ChunkIndex(
             "document",
             "(SELECT title FROM documents WHERE key = c.owner)",
-            residents=residents,
-            resident_bytes=for_words,
+            memory=memory,
             filtered=rows.FILTERED,
+            tuning=tuning,
         )
-        contexts = ChunkIndex("context", "''", words=False, residents=residents)
+        contexts = ChunkIndex("context", "''", words=False, memory=memory, tuning=tuning)
         self._indexes = (documents, contexts)
+        self._memory = memory
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
         cache = Cache(self._file)
-        self._reranking = CachedReranker(self.config, cache)
-        searching = DocumentSearch(
-            self._file, documents, QueryExpander(documents, cache), self._reranking
+        self._reranker = CachedReranker(self.config, cache)
+        search = DocumentSearch(
+            self._file, documents, QueryExpander(documents, cache), self._reranker
         )
-        self.documents = Documents(self._file, self.config, self._encoder, documents, searching)
-        vectors = VectorStore(residents)
+        self.documents = Documents(self._file, self.config, self._encoder, documents, search)
+        vectors = VectorStore(memory, tuning)
         self.vectors = Vectors(self._file, vectors)
-        words, keys = ContextFulltext(contexts), MetadataIndex(self.config.indexed_metadata)
+        fulltext = ContextFulltext(contexts)
+        metadata_index = MetadataIndex(self.config.indexed_metadata)
         self.contexts = Contexts(
-            self._file, self.config, self._encoder, contexts, words, keys, self._reranking
+            self._file,
+            self.config,
+            self._encoder,
+            contexts,
+            fulltext,
+            metadata_index,
+            self._reranker,
         )
-        self._kept = (*self._indexes, vectors, words, keys, cache)
+        self._maintained = (*self._indexes, vectors, fulltext, metadata_index, cache)
         self._file.register_check(self.check)
         if not self._file.read_only:
             self._encoder.complete()
@@ -118,15 +127,15 @@ class Database:
 
     def compact(self) -> int:
         """Give unused space back to the disk; how many bytes."""
-        return maintenance.compact(self._file, self._kept)
+        return maintenance.compact(self._file, self._maintained)
 
     def check(self) -> list[str]:
         """Everything that is wrong with the file, in words; an empty list when it is sound."""
-        return maintenance.check(self._file, self._kept)
+        return maintenance.check(self._file, self._maintained)
 
     def rebuild(self) -> None:
         """Make the indexes again from the tables that are the truth."""
-        maintenance.rebuild(self._file, self._kept)
+        maintenance.rebuild(self._file, self._maintained)
 
     def stats(self) -> Stats:
         """Counts, sizes and what the file was made with."""
@@ -135,7 +144,7 @@ class Database:
     def close(self) -> None:
         """Close the file; the last one to close it leaves a single file behind."""
         self.documents.close()
-        self._reranking.close()
+        self._reranker.close()
         self._encoder.close()
         self._file.close()
 

@@ -14,7 +14,8 @@ from mcpvectordb import errors
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.recovery import repair
-from mcpvectordb.storage.file import VERSION, File, uri
+from mcpvectordb.storage.file import File, uri
+from mcpvectordb.storage.schema import VERSION
 
 
 class Kept(Protocol):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpvectordb import Database
-from mcpvectordb.index import vector
+from mcpvectordb.index.tuning import Tuning
 
 
 class Elsewhere:
@@ -21,9 +21,9 @@ class Elsewhere:
         self._pipe, there = context.Pipe()
         context.Process(target=_serve, args=(there,), daemon=True).start()
 
-    def open(self, path: Path, exact_rows: int) -> None:
-        """Open a file; stores of more than `exact_rows` vectors get codes."""
-        self._pipe.send((path, exact_rows))
+    def open(self, path: Path, tuning: Tuning) -> None:
+        """Open a file with these thresholds."""
+        self._pipe.send((path, tuning))
         self._pipe.recv()
 
     def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
@@ -41,8 +41,8 @@ class Elsewhere:
 
 def _serve(pipe: Connection) -> None:
     while True:
-        path, vector.EXACT_ROWS = pipe.recv()
-        db = Database(path)
+        path, tuning = pipe.recv()
+        db = Database(path, tuning=tuning)
         pipe.send(None)
         method = ""
         while method != "close":

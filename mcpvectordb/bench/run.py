@@ -23,7 +23,7 @@ from mcpvectordb.bench.known_items import KINDS, Item
 from mcpvectordb.config import Config
 from mcpvectordb.database import Database
 from mcpvectordb.documents import rows
-from mcpvectordb.documents.search import Question
+from mcpvectordb.documents.search import DocumentQuery
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
@@ -142,7 +142,7 @@ class _Bench:
         comparisons = []
         if "hybrid" in by_mode:
             comparisons += self._weights(items)
-            comparisons += self._reranking(by_mode)
+            comparisons += self._reranker(by_mode)
             comparisons += self._chunk_sizes(items) if chunking else []
         stats = self._db.stats()
         return Report(
@@ -219,7 +219,7 @@ class _Bench:
                 f"{coverage.waiting} documents wait for embeddings and are found by words only "
                 "until `mcpvectordb embed` has run."
             )
-        if not_reranked := self._db._reranking.missing_reason():
+        if not_reranked := self._db._reranker.missing_reason():
             self._notes.append(f"Not reranked: {not_reranked}")
             return ["text", "vector", "hybrid"]
         return ["text", "vector", "hybrid", "rerank"]
@@ -262,11 +262,11 @@ class _Bench:
                 current = query_embedding.weight
                 for weight in {*WEIGHTS, current}:
                     results = self._db.documents._searching.chunks(
-                        Question(
+                        DocumentQuery(
                             text=item.query,
                             mode="hybrid",
                             query_embedding=replace(query_embedding, weight=weight),
-                            chosen=rows.chosen(self._library, None, chunks=True),
+                            filter=rows.document_filter(self._library, None, chunks=True),
                             limit=PAGE,
                         )
                     )
@@ -276,7 +276,7 @@ class _Bench:
             self._say("trying weights", number, len(items))
         return [comparison("vector_weight", "MRR@10", current, scores)] if scores else []
 
-    def _reranking(self, by_mode: Mapping[str, Sequence[Asked]]) -> list[Comparison]:
+    def _reranker(self, by_mode: Mapping[str, Sequence[Asked]]) -> list[Comparison]:
         """Whether a second look puts the right passage higher."""
         again = {asked.item: asked.reciprocal for asked in by_mode.get("rerank", [])}
         if not again:

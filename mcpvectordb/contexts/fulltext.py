@@ -10,8 +10,8 @@ from functools import partial
 import apsw
 
 from mcpvectordb.index import Allowed, Ranked
-from mcpvectordb.index.chunks import ChunkIndex, same_words
-from mcpvectordb.storage.fts5 import Removals
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.storage import fts5
 from mcpvectordb.text.tokens import index_text
 
 STEMS, SPELLINGS = "context_words", "context_spellings"
@@ -25,7 +25,7 @@ class ContextFulltext:
 
     def __init__(self, index: ChunkIndex) -> None:
         self._index = index
-        self._removals = [Removals(table) for table in TABLES]
+        self._deleters = [fts5.Deleter(table) for table in TABLES]
 
     def put(self, sql: apsw.Connection, id: int, text: str) -> None:
         """Add a context's words."""
@@ -34,8 +34,8 @@ class ContextFulltext:
 
     def remove(self, sql: apsw.Connection, id: int) -> None:
         """Take a context's words out."""
-        for removals in self._removals:
-            removals.take_out(sql, [id])
+        for deleter in self._deleters:
+            deleter.delete(sql, [id])
 
     def match(
         self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int
@@ -55,20 +55,19 @@ class ContextFulltext:
     def optimize(self, sql: apsw.Connection) -> None:
         """Give up what removed rows still hold."""
         for table in TABLES:
-            sql.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+            fts5.optimize(sql, table)
 
     def rebuild(self, sql: apsw.Connection) -> None:
         """Make both tables again from the chunks."""
         for table in TABLES:
-            sql.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+            fts5.clear(sql, table)
             self._fill(sql, table, sql)
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """What is wrong with the words, in words."""
-        for removals in self._removals:
-            yield from removals.flaws(sql)
         for table in TABLES:
-            if not same_words(sql, table, partial(self._fill, sql, table)):
+            yield from fts5.tombstone_problems(sql, table)
+            if not fts5.same_content(sql, table, partial(self._fill, sql, table)):
                 yield f"{table}: the words in the index are not those of the contexts"
 
     def _fill(self, sql: apsw.Connection, table: str, target: apsw.Connection) -> None:

@@ -20,7 +20,7 @@ from mcpvectordb import filters, metadata
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.filters import Where
 from mcpvectordb.records import Condition
-from mcpvectordb.storage.file import key_index
+from mcpvectordb.storage.schema import key_index
 
 MAX_KEYS = 30
 MAX_CHARACTERS = (

@@ -187,7 +187,7 @@ def _by_meaning(
     best: dict[int, tuple[int, float]] = {}
     with StatementLog(sql, question.explain) as watch:
         while True:
-            chunks = index.vector.nearest(
+            chunks, _ = index.vector.nearest(
                 sql, query_embedding.model, query_embedding.embedding, chosen.chunks, depth
             )
             owners = dict(

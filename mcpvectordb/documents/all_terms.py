@@ -1,8 +1,8 @@
-"""Documents that have all words of a query, each anywhere: in the title, the text, or the path.
+"""Conjunctive search: documents that have all terms of a query, in their text, title or path.
 
-The index of words has chunks, so each term is looked for by itself: a document is found when every
-term is in some chunk of it, or in its path. What a term is worth is the BM25 of the chunk where it
-is worth most.
+The keyword index has chunks, so each term is searched by itself: a document is found when every
+term is in some chunk of it, or in its path. A term scores the BM25 of the chunk where that is
+highest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import islice
 
 import apsw
 
-from mcpvectordb.documents.rows import Chosen, path
+from mcpvectordb.documents.rows import DocumentFilter, path
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.text.bm25 import K1, idf
@@ -24,34 +24,35 @@ from mcpvectordb.text.tokens import CJK
 
 WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
 PATH_WEIGHT = 1.5
-FEW = 1_000  # documents or chunks that are worth looking at one by one
-# chunks that are looked at to score words; of the most common ones, which are left, only presence
-# counts
+FEW = 1_000  # documents or chunks that are checked one by one
+# Chunks that are scored for one query, rarest terms first; the terms that are left need only occur.
 SCORED = 100_000
 LONGEST_ENDING = 7  # letters that stemming takes away
 
 _WORD = re.compile(r"[^\W_]+")
 
-Ranked = list[tuple[int, int, float]]
+RankedDocuments = list[tuple[int, int, float]]
 """(document, its best chunk, score), best first."""
 
 
-def find(
-    sql: apsw.Connection, index: ChunkIndex, wanted: AllTermsQuery, chosen: Chosen, limit: int
-) -> Ranked:
-    """The chosen documents that have all terms and nothing that is excluded, ranked by (weighted)
-    BM25.
-    """
-    if not wanted.terms:
+def rank(
+    sql: apsw.Connection,
+    index: ChunkIndex,
+    query: AllTermsQuery,
+    filter: DocumentFilter,
+    limit: int,
+) -> RankedDocuments:
+    """The documents that have all terms and none that is excluded, by weighted BM25."""
+    if not query.terms:
         return []
-    search = _Search(sql, index, chosen, _paths(sql, chosen, [*wanted.terms, *wanted.excluded]))
-    rarest, *others = search.rarest_first(wanted.terms)
+    search = _TermSearch(sql, index, filter, _paths(sql, filter, [*query.terms, *query.excluded]))
+    rarest, *others = search.rarest_first(query.terms)
     found = search.having(rarest)
     for term in others:
         found = {
             owner: found[owner].joined(each) for owner, each in search.having(term, found).items()
         }
-    for term in wanted.excluded:
+    for term in query.excluded:
         for owner in search.having(term, found):
             del found[owner]
     ranked = sorted(found.items(), key=lambda item: (-item[1].score, item[0]))[:limit]
@@ -64,13 +65,13 @@ def find(
 
 
 @dataclass(slots=True)
-class _Found:
+class _DocumentMatch:
     """What one document's terms are worth, and what each of its chunks has of them."""
 
     score: float = 0.0
     chunks: dict[int, float] = field(default_factory=dict)
 
-    def joined(self, other: _Found) -> _Found:
+    def joined(self, other: _DocumentMatch) -> _DocumentMatch:
         for chunk, score in other.chunks.items():
             self.chunks[chunk] = self.chunks.get(chunk, 0.0) + score
         self.score += other.score
@@ -80,13 +81,17 @@ class _Found:
         return max(self.chunks, key=lambda chunk: (self.chunks[chunk], -chunk), default=None)
 
 
-class _Search:
+class _TermSearch:
     """Looks for one term after the other."""
 
     def __init__(
-        self, sql: apsw.Connection, index: ChunkIndex, chosen: Chosen, paths: Mapping[int, str]
+        self,
+        sql: apsw.Connection,
+        index: ChunkIndex,
+        filter: DocumentFilter,
+        paths: Mapping[int, str],
     ) -> None:
-        self._sql, self._index, self._chosen, self._paths = sql, index, chosen, paths
+        self._sql, self._index, self._filter, self._paths = sql, index, filter, paths
         self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
         self._frequency: dict[Term, int] = {}
         self._looked_at = 0
@@ -99,13 +104,15 @@ class _Search:
         }
         return sorted(terms, key=self._frequency.__getitem__)
 
-    def having(self, term: Term, among: Mapping[int, _Found] | None = None) -> dict[int, _Found]:
+    def having(
+        self, term: Term, among: Mapping[int, _DocumentMatch] | None = None
+    ) -> dict[int, _DocumentMatch]:
         """The documents that have a term, of all chosen ones or of the given ones."""
-        found: dict[int, _Found] = {}
+        found: dict[int, _DocumentMatch] = {}
         self._looked_at += self._frequency.get(term, 0)
         if among is not None and self._looked_at > SCORED:
             found = {
-                owner: _Found()
+                owner: _DocumentMatch()
                 for owner in self._index.keyword.owners(self._sql, term.expression)
                 if owner in among
             }
@@ -115,18 +122,18 @@ class _Search:
             )
             for owner, chunk, score in rows or self._spelled(term, among):
                 if among is None or owner in among:
-                    each = found.setdefault(owner, _Found())
+                    each = found.setdefault(owner, _DocumentMatch())
                     each.chunks[chunk] = score
                     each.score = max(score, each.score)
         named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
         bonus = idf(self._documents, len(named)) * PATH_WEIGHT * (K1 + 1) / (PATH_WEIGHT + K1)
         for owner in named:
             if among is None or owner in among:
-                found.setdefault(owner, _Found()).score += bonus
+                found.setdefault(owner, _DocumentMatch()).score += bonus
         return found
 
     def _spelled(
-        self, term: Term, among: Mapping[int, _Found] | None
+        self, term: Term, among: Mapping[int, _DocumentMatch] | None
     ) -> list[tuple[int, int, float]]:
         """Chunks with a word that begins like a term, although its stem does not: "meeting" is
         "meet" in the index.
@@ -150,17 +157,17 @@ class _Search:
                 return [row for row in rows if row[1] in spelled]
         return []
 
-    def _owners(self, among: Mapping[int, _Found] | None) -> Allowed:
+    def _owners(self, among: Mapping[int, _DocumentMatch] | None) -> Allowed:
         """The documents to look at: once they are few, only these are scored."""
         if among is None or len(among) > FEW:
-            return self._chosen.documents
+            return self._filter.documents
         return Allowed("SELECT value FROM json_each(?)", (json.dumps(list(among)),))
 
 
 # Paths are not in the index: there are few, they are short, and they change when a folder is moved.
 
 
-def _paths(sql: apsw.Connection, chosen: Chosen, terms: Iterable[Term]) -> dict[int, str]:
+def _paths(sql: apsw.Connection, filter: DocumentFilter, terms: Iterable[Term]) -> dict[int, str]:
     """The words of paths that may have one of the terms, by document."""
     longest = [max(_tokens(term.text).split(), key=len, default="") for term in terms]
     likely = (
@@ -170,8 +177,8 @@ def _paths(sql: apsw.Connection, chosen: Chosen, terms: Iterable[Term]) -> dict[
     )
     rows = sql.execute(
         "SELECT d.key, d.library, d.source, (SELECT root FROM libraries WHERE name = d.library) "
-        f"FROM documents d WHERE ({chosen.condition}) AND ({likely})",
-        (*chosen.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())),
+        f"FROM documents d WHERE ({filter.condition}) AND ({likely})",
+        (*filter.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())),
     )
     return {
         key: f" {_tokens(path(library, source, root or ''))} "

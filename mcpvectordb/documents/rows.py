@@ -16,7 +16,7 @@ from mcpvectordb.errors import Damaged, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.columns import Source
+from mcpvectordb.index.columns import ColumnSource
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Chunk, Condition, Coverage, Document
 
@@ -44,7 +44,7 @@ CHUNK_FIELDS = {
     "text": ChunkIndex.text("document"),
 }
 # A document's source, path and time of modification can change while its chunks stay as they are.
-FILTERED = Source(
+FILTERED = ColumnSource(
     rows="document_chunks c JOIN documents d ON d.key = c.owner",
     of_group="1",
     id="c.id",
@@ -62,10 +62,8 @@ SELECT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A condition on documents `d` in SQL with its bindings, and the conditions that it is made
-    of.
-    """
+class DocumentFilter:
+    """A condition on documents `d` in SQL with its bindings, and the conditions it is made of."""
 
     condition: str
     bindings: tuple[Any, ...]
@@ -92,7 +90,9 @@ class Chosen:
         )
 
 
-def chosen(library: str | None, where: Where | None, *, chunks: bool = False) -> Chosen:
+def document_filter(
+    library: str | None, where: Where | None, *, chunks: bool = False
+) -> DocumentFilter:
     """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
     conditions = filters.conditions(where)
     if library is not None:
@@ -100,7 +100,7 @@ def chosen(library: str | None, where: Where | None, *, chunks: bool = False) ->
     condition, bindings = filters.compile(
         conditions, CHUNK_FIELDS if chunks else FIELDS, "d.metadata"
     )
-    return Chosen(condition, tuple(bindings), tuple(conditions))
+    return DocumentFilter(condition, tuple(bindings), tuple(conditions))
 
 
 def row(sql: apsw.Connection, id: str) -> Sequence[Any]:

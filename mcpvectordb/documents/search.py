@@ -1,66 +1,58 @@
-"""Searching documents: for chunks, or for whole documents, each by its best chunk.
+"""Document search: passages, or whole documents, each by its best passage.
 
-Whole documents are ranked by words, by meaning, or by everything there is. The last is a walk in
-five steps: words and meaning each rank the documents; unless words alone point at one of them, the
-best passages tell what else to look for, which gives two more rankings; all are fused by their
-ranks; a cross-encoder reads the best chunks of the first thirty; and what it says is blended with
-their ranks.
+Whole documents are ranked by words, by meaning, or by both. Hybrid ranking has five steps: keyword
+and vector ranking of the documents; pseudo-relevance feedback from the best passages, which gives
+two more rankings (left out when words alone point at one document); reciprocal rank fusion of all
+of them; a cross-encoder that scores the best passages; and a blend of its scores with the ranks.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import apsw
 
-from mcpvectordb.documents import all_terms as all_words
-from mcpvectordb.documents import rows as reading
-from mcpvectordb.documents.all_terms import Ranked
-from mcpvectordb.documents.rows import Chosen
-from mcpvectordb.index import Ranked as RankedChunks
+from mcpvectordb.documents import all_terms, rows
+from mcpvectordb.documents.all_terms import RankedDocuments
+from mcpvectordb.documents.rows import DocumentFilter
+from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion, hybrid, relevance
 from mcpvectordb.search.expansion import Expansion, QueryExpander
+from mcpvectordb.search.hybrid import NO_WORDS, ScoredChunk
 from mcpvectordb.search.relevance import UNCALIBRATED, Judge
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_all_terms, parse_query
 
-REREAD_CHUNKS, REREAD_DOCUMENTS = 20, 30  # results that the cross-encoder reads
+RERANKED_CHUNKS, RERANKED_DOCUMENTS = 20, 30  # results that the cross-encoder scores
 DEPTH = 20  # documents of each ranking that are fused
-OVERFETCH = 3  # so many times as many chunks are asked for: several may be of one document
-# By words and by meaning, for the query as it was asked and for what was learned; a model that
-# cannot read it has little say.
+OVERFETCH = 3  # times as many chunks are ranked: several may belong to one document
+# Of keyword and vector ranking of the query, then of the expanded query. A model that cannot read
+# the query counts little.
 WEIGHTS, BLIND_WEIGHTS = (2.0, 2.0, 1.0, 1.0), (2.0, 0.2, 1.0, 0.1)
 RRF_K = 60
-FEEDBACK_DOCUMENTS = 3  # documents that are learned from
-STRONG, AHEAD = (
-    0.85,
-    0.15,
-)  # words alone point at a document that has this score, and so much more than the next one
-NO_WORDS = "the query has no words to look for"
+FEEDBACK_DOCUMENTS = 3  # whose best passages expand the query
+# Words alone point at a document with this score that is so far ahead of the next one.
+STRONG, AHEAD = 0.85, 0.15
 
-Row = tuple[int, float, Scores]
-"""(chunk, score, scores)"""
 Blend = Callable[[Sequence[float], Sequence[float]], list[tuple[int, float]]]
-"""From scores and the cross-encoder's figures to (place, score), best first."""
+"""From scores and the cross-encoder's scores to (place, score), best first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
-    """A query and how it is to be answered; `query_embedding` is its embedding, or the reason
-    why there is none.
-    """
+class DocumentQuery:
+    """A query and how to answer it; `query_embedding` may be the reason why there is none."""
 
     text: str
     mode: Mode
     query_embedding: QueryEmbedding | str
-    chosen: Chosen
+    filter: DocumentFilter
     limit: int
     offset: int = 0
     min_score: float = 0.0
@@ -75,65 +67,61 @@ class Question:
 
 
 @dataclass(slots=True)
-class _Found:
-    """Rows, best first; which legs ran, and why others did not; who judges their relevance; what
-    was learned on the way.
-    """
+class DocumentRanking:
+    """Rows, best first; which legs ran, and why others did not; what judges their relevance."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ScoredChunk] = field(default_factory=list)
     legs: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     judge: Judge = UNCALIBRATED
-    learned: Expansion | None = None
+    expansion: Expansion | None = None
 
 
 class DocumentSearch:
     """Answers questions over the documents of one file."""
 
     def __init__(
-        self, file: File, index: ChunkIndex, learning: QueryExpander, reranking: CachedReranker
+        self, file: File, index: ChunkIndex, expander: QueryExpander, reranker: CachedReranker
     ) -> None:
-        self._file, self._index, self._learning, self._reranking = file, index, learning, reranking
+        self._file, self._index, self._expander, self._reranker = file, index, expander, reranker
 
-    def chunks(self, question: Question) -> Results[Chunk]:
+    def chunks(self, question: DocumentQuery) -> Results[Chunk]:
         """The chunks that answer a question best."""
-        return self._answer(question, self._chunks, REREAD_CHUNKS, fusion.blended)
+        return self._answer(question, self._chunks, RERANKED_CHUNKS, fusion.blended)
 
-    def whole(self, question: Question) -> Results[Chunk]:
+    def whole(self, question: DocumentQuery) -> Results[Chunk]:
         """The documents that answer a question best, each by its best chunk."""
         ways = {
-            "text": self._by_all_words,
+            "text": self._by_all_terms,
             "vector": self._by_meaning,
-            "hybrid": self._by_everything,
+            "hybrid": self._by_both,
         }
         return self._answer(
             question,
             ways[question.mode],
-            REREAD_DOCUMENTS,
+            RERANKED_DOCUMENTS,
             lambda _, figures: fusion.positioned(figures),
         )
 
     def _answer(
         self,
-        question: Question,
-        find: Callable[[apsw.Connection, Question], _Found],
-        reread: int,
+        question: DocumentQuery,
+        find: Callable[[apsw.Connection, DocumentQuery], DocumentRanking],
+        reranked: int,
         blend: Blend,
     ) -> Results[Chunk]:
-        """Rank, then read again what is best; no transaction is open meanwhile, because that can
-        take seconds.
-        """
+        """Rank, then rerank the best outside of any transaction, because that can take seconds."""
         with self._file.reading() as sql:
             found = find(sql, question)
-            first = found.rows[:reread] if question.rerank else []
+            first = found.rows[:reranked] if question.rerank else []
             ids = dict.fromkeys(
                 id for id, _, _ in [*first, *found.rows[question.offset : question.wanted]]
             )
-            chunks = reading.chunks(sql, self._index, list(ids))
-        if found.learned is not None:
-            self._learning.remember(found.learned)
+            chunks = rows.chunks(sql, self._index, list(ids))
+        if found.expansion is not None:
+            self._expander.remember(found.expansion)
         if question.rerank:
-            self._reread(question, [chunks[id] for id, _, _ in first], found, blend)
+            self._rerank(question, [chunks[id] for id, _, _ in first], found, blend)
         page = [
             row
             for row in found.rows[question.offset : question.wanted]
@@ -145,14 +133,14 @@ class DocumentSearch:
             [Hit(item=chunks[id], score=score, scores=scores) for id, score, scores in page],
         )
 
-    def _reread(self, question: Question, chunks: list[Chunk], found: _Found, blend: Blend) -> None:
-        """Bring the first rows into the order that the cross-encoder and they themselves agree
-        on.
-        """
+    def _rerank(
+        self, question: DocumentQuery, chunks: list[Chunk], found: DocumentRanking, blend: Blend
+    ) -> None:
+        """Blend the scores of the first rows with the cross-encoder's."""
         passages = [
             embedding_text(chunk.document.title, chunk.headings, chunk.text) for chunk in chunks
         ]
-        figures = self._reranking.scores(question.text, passages)
+        figures = self._reranker.scores(question.text, passages)
         if isinstance(figures, str):
             found.reasons["rerank"] = figures
             return
@@ -166,75 +154,75 @@ class DocumentSearch:
 
     # Ways to rank.
 
-    def _chunks(self, sql: apsw.Connection, question: Question) -> _Found:
-        wanted = max(question.wanted, REREAD_CHUNKS) if question.rerank else question.wanted
-        found = hybrid.find(
+    def _chunks(self, sql: apsw.Connection, question: DocumentQuery) -> DocumentRanking:
+        wanted = max(question.wanted, RERANKED_CHUNKS) if question.rerank else question.wanted
+        found = hybrid.rank_chunks(
             sql,
             self._index,
             question.text,
             question.query_embedding,
             question.mode,
-            question.chosen.chunks,
+            question.filter.chunks,
             wanted,
         )
-        return _Found(found.rows, list(found.legs), dict(found.reasons), found.judge)
+        return DocumentRanking(found.rows, list(found.legs), dict(found.reasons), found.judge)
 
-    def _by_all_words(self, sql: apsw.Connection, question: Question) -> _Found:
-        wanted = parse_all_terms(question.text)
-        if not wanted.terms:
-            return _Found(reasons={"text": NO_WORDS})
-        ranked = all_words.find(sql, self._index, wanted, question.chosen, question.wanted)
-        if (
-            not ranked and wanted.content_terms != wanted
-        ):  # who asks "how do I …" need not find "how" and "I"
-            ranked = all_words.find(
-                sql, self._index, wanted.content_terms, question.chosen, question.wanted
-            )
-        return _Found(
-            [
-                (chunk, saturate(score), Scores(text=score, text_rank=rank))
-                for rank, (_, chunk, score) in enumerate(ranked, 1)
-            ],
-            ["text"],
-        )
+    def _by_all_terms(self, sql: apsw.Connection, question: DocumentQuery) -> DocumentRanking:
+        query = parse_all_terms(question.text)
+        if not query.terms:
+            return DocumentRanking(reasons={"text": NO_WORDS})
+        ranked = all_terms.rank(sql, self._index, query, question.filter, question.wanted)
+        if not ranked and query.content_terms != query:  # "how do I …" need not occur
+            query = query.content_terms
+            ranked = all_terms.rank(sql, self._index, query, question.filter, question.wanted)
+        scored = [
+            (chunk, saturate(score), Scores(text=score, text_rank=rank))
+            for rank, (_, chunk, score) in enumerate(ranked, 1)
+        ]
+        return DocumentRanking(scored, ["text"])
 
-    def _by_meaning(self, sql: apsw.Connection, question: Question) -> _Found:
-        found = _Found(
-            judge=hybrid.judge(question.text, parse_query(question.text), question.query_embedding)
-        )
-        ranked = self._near(sql, question, question.wanted, found)
+    def _by_meaning(self, sql: apsw.Connection, question: DocumentQuery) -> DocumentRanking:
+        query = parse_query(question.text)
+        found = DocumentRanking(judge=hybrid.judge(question.text, query, question.query_embedding))
+        ranked = self._near(sql, question, query, question.wanted, found)
         found.rows = [
             (chunk, min(1.0, max(0.0, cosine)), Scores(vector=cosine, vector_rank=rank))
             for rank, (_, chunk, cosine) in enumerate(ranked, 1)
         ]
         return found
 
-    def _by_everything(self, sql: apsw.Connection, question: Question) -> _Found:
+    def _by_both(self, sql: apsw.Connection, question: DocumentQuery) -> DocumentRanking:
         query, depth = parse_query(question.text), max(DEPTH, question.wanted)
-        found = _Found(judge=hybrid.judge(question.text, query, question.query_embedding))
-        text: Ranked = []
-        reach: float | None = None
+        found = DocumentRanking(judge=hybrid.judge(question.text, query, question.query_embedding))
+        text: RankedDocuments = []
+        full_score: float | None = None
         if query.match:
-            text, reach = self._matching(sql, question, query, depth, found)
+            text, full_score = self._matching(sql, question, query, depth)
             found.legs.append("text")
         else:
             found.reasons["text"] = NO_WORDS
-        vector = self._near(sql, question, depth, found)
+        vector = self._near(sql, question, query, depth, found)
         weights = BLIND_WEIGHTS if query.exact or _blind(question.query_embedding) else WEIGHTS
-        fused = _fused([text, vector], weights, reach)
+        fused = _fused([text, vector], weights, full_score)
         if question.expand:
-            if reason := _no_need_to_learn(text, vector):
+            if reason := _no_need_to_expand(text, vector):
                 found.reasons["expansion"] = reason
             else:
-                more = self._learn(
-                    sql, question, query, [chunk for chunk, _ in fused[:FEEDBACK_DOCUMENTS]], found
-                )
-                fused = _fused([text, vector, *more], weights, reach)
+                feedback = [chunk for chunk, _ in fused[:FEEDBACK_DOCUMENTS]]
+                more = self._expand(sql, question, query, feedback, found)
+                fused = _fused([text, vector, *more], weights, full_score)
         found.rows = [(chunk, 1 / rank, scores) for rank, (chunk, scores) in enumerate(fused, 1)]
         return found
 
-    def _near(self, sql: apsw.Connection, question: Question, depth: int, found: _Found) -> Ranked:
-        """Documents by meaning, if that can be done."""
+    def _near(
+        self,
+        sql: apsw.Connection,
+        question: DocumentQuery,
+        query: Query,
+        depth: int,
+        found: DocumentRanking,
+    ) -> RankedDocuments:
+        """Documents by meaning, if that is possible; otherwise the reason is added to `found`."""
         if isinstance(question.query_embedding, str):
             found.reasons["vector"] = question.query_embedding
         elif not sql.execute(
@@ -244,86 +232,84 @@ class DocumentSearch:
             found.reasons["vector"] = "nothing is embedded yet: run `mcpvectordb embed`"
         else:
             found.legs.append("vector")
-            return self._nearest(sql, question, question.query_embedding, depth)
+            return self._nearest(sql, question, query, question.query_embedding, depth)
         return []
 
-    def _learn(
+    def _expand(
         self,
         sql: apsw.Connection,
-        question: Question,
+        question: DocumentQuery,
         query: Query,
-        teachers: Sequence[int],
-        found: _Found,
-    ) -> list[Ranked]:
-        """Rankings, by words and by meaning, for what some chunks tell."""
-        found.learned = self._learning.learn(sql, query, question.query_embedding, teachers)
+        feedback: Sequence[int],
+        found: DocumentRanking,
+    ) -> list[RankedDocuments]:
+        """Keyword and vector ranking for the query as some passages expand it."""
+        expansion = self._expander.expand(sql, query, question.query_embedding, feedback)
+        found.expansion = expansion
         found.legs.append("expansion")
-        depth, query_embedding = max(DEPTH, question.wanted), found.learned.query_embedding
-        by_words, _ = self._matching(sql, question, found.learned.query, depth, found)
-        return [
-            by_words,
-            self._nearest(sql, question, query_embedding, depth) if query_embedding else [],
-        ]
+        depth = max(DEPTH, question.wanted)
+        text, _ = self._matching(sql, question, expansion.query, depth)
+        if expansion.query_embedding is None:
+            return [text, []]
+        return [text, self._nearest(sql, question, query, expansion.query_embedding, depth)]
 
     def _matching(
-        self,
-        sql: apsw.Connection,
-        question: Question,
-        query: Query,
-        depth: int,
-        found: _Found,
-    ) -> tuple[Ranked, float | None]:
-        """Documents by the words of a query, of which any may be missing, and what a chunk could
-        reach.
-        """
-        reach = None
-
-        def chunks(most: int) -> RankedChunks:
-            nonlocal reach
-            matched = self._index.keyword.match(sql, query, question.chosen.chunks, most)
-            found.reasons.update(hybrid.common_words(matched))
-            reach = matched.reach
-            return matched.best
-
-        return _documents(sql, chunks, depth), reach
+        self, sql: apsw.Connection, question: DocumentQuery, query: Query, depth: int
+    ) -> tuple[RankedDocuments, float | None]:
+        """Documents by the BM25 of their best passage, and the score of one that has every term."""
+        allowed, full_score = question.filter.chunks, None
+        for most in _depths(depth):
+            matched = self._index.keyword.match(sql, query, allowed, most)
+            full_score = matched.full_score
+            if (ranked := _documents(sql, matched.best, depth, most)) is not None:
+                return ranked, full_score
+        return [], full_score
 
     def _nearest(
-        self, sql: apsw.Connection, question: Question, query_embedding: QueryEmbedding, depth: int
-    ) -> Ranked:
-        """Documents by the nearness of their nearest chunk."""
-        allowed = self._index.keyword.bound(parse_query(question.text), question.chosen.chunks)
-        nearest = self._index.vector.nearest
-        return _documents(
-            sql,
-            lambda most: nearest(
-                sql, query_embedding.model, query_embedding.embedding, allowed, most
-            ),
-            depth,
-        )
+        self,
+        sql: apsw.Connection,
+        question: DocumentQuery,
+        query: Query,
+        query_embedding: QueryEmbedding,
+        depth: int,
+    ) -> RankedDocuments:
+        """Documents by the cosine of their nearest passage."""
+        allowed = self._index.keyword.narrowed(query, question.filter.chunks)
+        model, embedding = query_embedding.model, query_embedding.embedding
+        for most in _depths(depth):
+            near = self._index.vector.nearest(sql, model, embedding, allowed, most).ranked
+            if (ranked := _documents(sql, near, depth, most)) is not None:
+                return ranked
+        return []
 
 
-def _documents(sql: apsw.Connection, chunks: Callable[[int], RankedChunks], wanted: int) -> Ranked:
-    """Ask for more chunks until they belong to enough documents; a document is as good as its best
-    chunk.
+def _depths(wanted: int) -> Iterator[int]:
+    """How many chunks to rank so that they belong to enough documents: more and more."""
+    depth = OVERFETCH * wanted
+    while depth:
+        yield depth
+        depth *= 4
+
+
+def _documents(
+    sql: apsw.Connection, chunks: Ranked, wanted: int, depth: int
+) -> RankedDocuments | None:
+    """The documents of ranked chunks, each by its best one; None when more chunks must be
+    ranked.
     """
-    most = OVERFETCH * wanted
-    while most:
-        ranked = chunks(most)
-        owners = dict(
-            sql.execute(
-                "SELECT id, owner FROM document_chunks WHERE id IN (SELECT value FROM "
-                "json_each(?))",
-                (json.dumps([id for id, _ in ranked]),),
-            )
+    owners = dict(
+        sql.execute(
+            "SELECT id, owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps([id for id, _ in chunks]),),
         )
-        best: dict[int, tuple[int, float]] = {}
-        for id, score in ranked:
-            if id in owners:
-                best.setdefault(owners[id], (id, score))
-        if len(best) >= wanted or len(ranked) < most:
-            return [(owner, id, score) for owner, (id, score) in best.items()][:wanted]
-        most *= 4
-    return []
+    )
+    best: dict[int, tuple[int, float]] = {}
+    for id, score in chunks:
+        if id in owners:
+            best.setdefault(owners[id], (id, score))
+    if len(best) < wanted and len(chunks) == depth:
+        return None
+    return [(owner, id, score) for owner, (id, score) in best.items()][:wanted]
 
 
 def _blind(query_embedding: QueryEmbedding | str) -> bool:
@@ -333,20 +319,20 @@ def _blind(query_embedding: QueryEmbedding | str) -> bool:
     )
 
 
-def _no_need_to_learn(text: Ranked, vector: Ranked) -> str:
-    """Why nothing is learned from the first results; "" when something is."""
+def _no_need_to_expand(text: RankedDocuments, vector: RankedDocuments) -> str:
+    """Why the query is not expanded; "" when it is."""
     if not text and not vector:
-        return "nothing was found to learn from"
+        return "nothing was found to expand the query from"
     first, second = (saturate(text[place][2]) if place < len(text) else 0.0 for place in (0, 1))
     return (
         "words alone point at one document" if first >= STRONG and first - second >= AHEAD else ""
     )
 
 
-def _judged(question: Question, found: _Found, hits: Sequence[Hit[Chunk]]) -> Results[Chunk]:
-    """Results with what is known of their relevance, without those that are known not to be
-    relevant enough.
-    """
+def _judged(
+    question: DocumentQuery, found: DocumentRanking, hits: Sequence[Hit[Chunk]]
+) -> Results[Chunk]:
+    """Results with their relevance, without those that are known to be below the minimum."""
     judged = [replace(hit, relevance=found.judge.relevance(hit.scores)) for hit in hits]
     relevances = [hit.relevance for hit in judged]
     if question.min_relevance and None in relevances:
@@ -363,10 +349,12 @@ def _judged(question: Question, found: _Found, hits: Sequence[Hit[Chunk]]) -> Re
 
 
 def _fused(
-    rankings: Sequence[Ranked], weights: Sequence[float], reach: float | None
+    rankings: Sequence[RankedDocuments], weights: Sequence[float], full_score: float | None
 ) -> list[tuple[int, Scores]]:
-    """(best chunk, scores) of documents by the sum of their ranks; the first two rankings are by
-    words and by meaning.
+    """(best chunk, scores) of documents by reciprocal rank fusion.
+
+    The first two rankings are keyword and vector ranking of the query itself; a ranking with a
+    weight below 1 gives no bonus to its first documents.
     """
     owners = [[owner for owner, _, _ in each] for each in rankings]
     heard = [each for each, weight in zip(owners, weights, strict=False) if weight >= 1]
@@ -389,15 +377,15 @@ def _fused(
                     vector=cosine,
                     vector_rank=vector_rank,
                     rrf=rrf,
-                    reach=reach,
+                    reach=full_score,
                 ),
             )
         )
     return rows
 
 
-def _best_chunks(rankings: Sequence[Ranked], weights: Sequence[float]) -> dict[int, int]:
-    """The chunk for which the rankings speak most, of every document."""
+def _best_chunks(rankings: Sequence[RankedDocuments], weights: Sequence[float]) -> dict[int, int]:
+    """The chunk of every document that the rankings rank highest, by weighted reciprocal ranks."""
     votes: dict[int, dict[int, float]] = {}
     for each, weight in zip(rankings, weights, strict=False):
         for rank, (owner, chunk, _) in enumerate(each, 1):

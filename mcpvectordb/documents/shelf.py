@@ -14,7 +14,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, paths, rows
 from mcpvectordb.documents.bulk_ingest import BulkIngest
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.search import DocumentSearch, Question
+from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
 from mcpvectordb.documents.sync import check_root, ingest_folder, sync
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import ModelError, NoText, TooLarge
@@ -218,7 +218,7 @@ class Documents:
         without an embedding.
         """
         checked_page(limit, offset)
-        chosen = rows.chosen(library, where)
+        chosen = rows.document_filter(library, where)
         with self._file.reading() as sql:
             return [
                 rows.document(row)
@@ -230,7 +230,7 @@ class Documents:
 
     def count(self, *, library: str | None = None, where: Where | None = None) -> int:
         """How many documents fulfil all conditions."""
-        chosen = rows.chosen(library, where)
+        chosen = rows.document_filter(library, where)
         with self._file.reading() as sql:
             return int(
                 sql.execute(
@@ -350,11 +350,11 @@ class Documents:
             self._encoder.query_embedding(text, wait=mode == "vector") if mode != "text" else ""
         )
         return self._searching.chunks(
-            Question(
+            DocumentQuery(
                 text=without_operators(text) if plain else text,
                 mode=checked,
                 query_embedding=query_embedding,
-                chosen=rows.chosen(library, where, chunks=True),
+                filter=rows.document_filter(library, where, chunks=True),
                 limit=limit,
                 offset=offset,
                 min_score=min_score,
@@ -391,13 +391,13 @@ class Documents:
         checked, text = checked_mode(mode), storable(query, "query")
         hybrid = checked == "hybrid"
         return self._searching.whole(
-            Question(
+            DocumentQuery(
                 text=text,
                 mode=checked,
                 query_embedding=""
                 if checked == "text"
                 else self._encoder.query_embedding(text, wait=True),
-                chosen=rows.chosen(library, where),
+                filter=rows.document_filter(library, where),
                 limit=limit,
                 offset=offset,
                 min_score=min_score,

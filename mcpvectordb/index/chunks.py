@@ -1,5 +1,4 @@
-"""The index of a shelf: its chunks, their words in FTS5, their meaning in vec0, and the queue of
-what waits for meaning.
+"""The chunks of a shelf, their keyword and vector index, and the queue of chunks to be embedded.
 
 A shelf named "document" has the tables document_chunks, document_embeddings, document_pending (the
 truth), document_words (FTS5) and, for each model of the file, document_meaning_<model key> (vec0).
@@ -13,22 +12,24 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import apsw
 
 from mcpvectordb.errors import Damaged
+from mcpvectordb.index import changes
 from mcpvectordb.index.arrays import MAX_DIMENSION
-from mcpvectordb.index.codes import Residents
-from mcpvectordb.index.columns import NOWHERE, Source
+from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.keyword import KeywordIndex
+from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.records import Span
-from mcpvectordb.storage.fts5 import Removals
+from mcpvectordb.storage import fts5
 from mcpvectordb.text.tokens import index_text
 
-LEASE_SECONDS = 15.0  # many times what a batch takes, little to wait for after a kill
+COPIED = 512  # chunks that are looked up at once for an embedding that can be copied
 
 Passage = tuple[int, str, tuple[str, ...], str]
 
@@ -39,19 +40,18 @@ def embedding_text(title: str, headings: Sequence[str], text: str) -> str:
     return f"{path}\n{text}" if path else text
 
 
-def says_all(tile: str, start: int, end: int) -> bool:
-    """Whether a chunk between two offsets of its tile leaves out nothing but white space and a mark
-    of byte order.
+def covers_tile(tile: str, start: int, end: int) -> bool:
+    """Whether a chunk, by offsets in its tile, leaves out only white space and a byte order
+    mark.
     """
     return not (tile[: max(start, 0)].removeprefix("\ufeff") + tile[max(end, 0) :]).strip()
 
 
 class ChunkIndex:
-    """`title` is the SQL expression for the title of the owner of chunk row `c`.
+    """The chunks of one shelf; `title` is the SQL for the title of the owner of chunk row `c`.
 
-    `words=False` leaves the words to the shelf: contexts are asked for words that may lie anywhere
-    in them. `resident_bytes` is the memory for words, `residents` what holds that for embeddings,
-    and `filtered` where these find what their chunks are filtered by.
+    `words=False` leaves keyword search to the shelf: a context is searched as a whole. `filtered`
+    is where the vector index finds the columns that chunks are filtered by.
     """
 
     def __init__(
@@ -60,19 +60,20 @@ class ChunkIndex:
         title: str,
         *,
         words: bool = True,
-        residents: Residents | None = None,
-        resident_bytes: int = 0,
-        filtered: Source = NOWHERE,
+        memory: Memory | None = None,
+        filtered: ColumnSource = NOWHERE,
+        tuning: Tuning = DEFAULT,
     ) -> None:
-        self.chunks, self.words, self._worded = f"{shelf}_chunks", f"{shelf}_words", words
+        self.chunks, self.words, self._has_words = f"{shelf}_chunks", f"{shelf}_words", words
         self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
-        self._removals = Removals(self.words)
-        self.keyword = KeywordIndex(self.words, self.chunks, resident_bytes)
-        self.vector = VectorIndex(shelf, self._embeddings, "chunk", "model", residents, filtered)
+        self._tuning, self._deleter = tuning, fts5.Deleter(self.words)
+        self.keyword = KeywordIndex(self.words, self.chunks, memory, tuning)
+        self.vector = VectorIndex(
+            shelf, self._embeddings, "chunk", "model", memory, filtered, tuning
+        )
         self._passages = (
             f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile '
-            f"FROM "
-            f"{self.chunks} c "
+            f"FROM {self.chunks} c "
             f"LEFT JOIN {self.chunks} p ON p.owner = c.owner AND p.position = c.position - 1 AND "
             f"c.start < c.tile_start"
         )
@@ -103,17 +104,14 @@ class ChunkIndex:
     def put(
         self, sql: apsw.Connection, owner: int, title: str, text: str, spans: Sequence[Span]
     ) -> None:
-        """Add a text's chunks: found by words at once, by meaning when embedded; known passages
-        copy their embedding.
-        """
+        """Add a text's chunks: found by words at once, by meaning once they are embedded."""
         used = models(sql)
         for position, span in enumerate(spans):
             body = text[span.start : span.end]
-            hash = _digest(embedding_text(title, span.headings, body))
             sql.execute(
-                f'INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "end", '
-                f"first_line, last_line, page, "
-                "headings, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "
+                '"end", first_line, last_line, page, headings, hash) '
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     owner,
                     position,
@@ -125,22 +123,29 @@ class ChunkIndex:
                     span.last_line,
                     span.page,
                     json.dumps(span.headings, ensure_ascii=False),
-                    hash,
+                    _digest(embedding_text(title, span.headings, body)),
                 ),
             )
             chunk = sql.last_insert_rowid()
-            if self._worded:
+            if self._has_words:
                 self._put_words(sql, (chunk, title, span.headings, body))
-            for model, _ in used:
-                self._put_known(sql, chunk, model, hash)
+            sql.executemany(
+                f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)",
+                ((model, chunk) for model, _ in used),
+            )
+        if self._has_words and spans:
+            changes.record(sql, self.words, [chunk])
+        for model, _ in used:
+            self._copy_known(sql, model, self._pending_of(sql, model, [owner], len(spans)))
 
     def remove(self, sql: apsw.Connection, owner: int) -> int:
         """Take an owner's chunks out of the indexes and the tables; how many they were."""
         ids = [
             id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
         ]
-        if self._worded:
-            self._removals.take_out(sql, ids)
+        if self._has_words:
+            self._deleter.delete(sql, ids)
+            changes.record(sql, self.words, ids[:1])
         for model, _ in models(sql):
             self.vector.remove(sql, model, ids)
         sql.execute(f"DELETE FROM {self.chunks} WHERE owner = ?", (owner,))
@@ -209,23 +214,16 @@ class ChunkIndex:
 
     def lease(
         self, sql: apsw.Connection, model: int, limit: int, owners: Sequence[int] | None = None
-    ) -> list[tuple[int, str]]:
-        """Take chunks to embed that no other process is working on, as (id, text to embed); a dead
-        process's come back.
+    ) -> tuple[list[tuple[int, str]], int]:
+        """Lease up to `limit` chunks to embed, as (id, text); also how many needed no model.
+
+        Leased chunks are left alone by other processes until the lease ends; those of a process
+        that died come back then. Chunks with the text of an embedded one get its embedding at once.
         """
-        now = (
-            time.time()
-        )  # a lease that ends later than one from now would is no lease: a clock was set back
-        narrowed, bindings = self._owned_by(owners)
-        ids = [
-            id
-            for (id,) in sql.execute(
-                f"SELECT chunk FROM {self._pending} WHERE model = ? AND NOT coalesce(leased "
-                f"BETWEEN ? AND ?, 0) {narrowed} ORDER BY chunk LIMIT {limit}",
-                (model, now, now + LEASE_SECONDS, *bindings),
-            )
-        ]
-        self._lease_until(sql, now + LEASE_SECONDS, model, ids)
+        ids = self._pending_of(sql, model, owners, COPIED)
+        copied = self._copy_known(sql, model, ids)
+        ids = [id for id in ids if id not in copied][:limit]
+        self._lease_until(sql, time.time() + self._tuning.lease_seconds, model, ids)
         texts = [
             (id, embedding_text(title, headings, text))
             for id, title, headings, text in self.passages(sql, ids)
@@ -234,7 +232,40 @@ class ChunkIndex:
             raise Damaged(
                 f"{self._pending} names chunks that are not there: run `mcpvectordb rebuild`"
             )
-        return texts
+        return texts, len(copied)
+
+    def _pending_of(
+        self, sql: apsw.Connection, model: int, owners: Sequence[int] | None, limit: int
+    ) -> list[int]:
+        """Chunks that wait for their embedding and are not leased, the oldest first."""
+        # A lease that ends later than one from now would is none: a clock was set back.
+        now = time.time()
+        narrowed, bindings = self._owned_by(owners)
+        rows = sql.execute(
+            f"SELECT chunk FROM {self._pending} WHERE model = ? "
+            f"AND NOT coalesce(leased BETWEEN ? AND ?, 0) {narrowed} "
+            f"ORDER BY chunk LIMIT {limit}",
+            (model, now, now + self._tuning.lease_seconds, *bindings),
+        )
+        return [id for (id,) in rows]
+
+    def _copy_known(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> set[int]:
+        """Give pending chunks the embedding of another chunk with the same text; to which ones.
+
+        Looking at the oldest and the newest of these alone keeps this linear where very many chunks
+        are equal.
+        """
+        equal = f"FROM {self.chunks} WHERE hash = c.hash"
+        known = dict(
+            sql.execute(
+                f"SELECT c.id, e.embedding FROM {self.chunks} c JOIN {self._embeddings} e "
+                f"ON e.chunk IN ((SELECT min(id) {equal}), (SELECT max(id) {equal})) "
+                "AND e.model = ? WHERE c.id IN (SELECT value FROM json_each(?))",
+                (model, json.dumps(ids)),
+            )
+        )
+        self.settle(sql, model, known.items())
+        return set(known)
 
     def release(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> None:
         """Give leased chunks back unembedded."""
@@ -243,31 +274,28 @@ class ChunkIndex:
     def settle(
         self, sql: apsw.Connection, model: int, embeddings: Iterable[tuple[int, bytes]]
     ) -> int:
-        """Store the embeddings of chunks that still wait for one, and of waiting copies of them;
-        how many.
-        """
-        settled = 0
+        """Store the embeddings of chunks that still wait for one; how many."""
+        stored: list[tuple[int, bytes]] = []
         for chunk, embedding in embeddings:
-            copies = [
-                id
-                for (id,) in sql.execute(
-                    f"DELETE FROM {self._pending} WHERE model = ?1 AND chunk IN (SELECT ?2 UNION "
-                    f"SELECT id FROM {self.chunks} WHERE hash = (SELECT hash FROM {self.chunks} "
-                    "WHERE id = ?2)) RETURNING chunk",
-                    (model, chunk),
-                )
-            ]
-            for copy in copies:
-                self._put_embedding(sql, copy, model, embedding)
-            settled += len(copies)
-        return settled
+            waiting = sql.execute(
+                f"DELETE FROM {self._pending} WHERE model = ? AND chunk = ? RETURNING chunk",
+                (model, chunk),
+            ).fetchall()
+            if waiting:
+                stored.append((chunk, embedding))
+        sql.executemany(
+            f"INSERT INTO {self._embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
+            ((chunk, model, embedding) for chunk, embedding in stored),
+        )
+        self.vector.add_packed(sql, model, stored)
+        return len(stored)
 
-    # Keeping.
+    # Maintenance.
 
     def optimize(self, sql: apsw.Connection) -> None:
         """Give up what deleted rows still hold inside the indexes."""
-        if self._worded:
-            sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('optimize')")
+        if self._has_words:
+            fts5.optimize(sql, self.words)
         for model, dimension in models(sql):
             self.vector.rebuild(sql, model, dimension)
 
@@ -275,13 +303,11 @@ class ChunkIndex:
         """Make both indexes again from the tables that are the truth; chunks without an embedding
         wait for one.
         """
-        if self._worded:
-            sql.execute(f"INSERT INTO {self.words} ({self.words}) VALUES ('delete-all')")
+        if self._has_words:
+            fts5.clear(sql, self.words)
             for passage in self.passages(sql):
                 self._put_words(sql, passage)
-            # FTS5's default: being set at all, it tells every process that what it keeps of the
-            # words is out of date.
-            sql.execute(f"INSERT INTO {self.words} ({self.words}, rank) VALUES ('usermerge', 4)")
+            changes.record_everything(sql, self.words)
         sql.execute(f"DELETE FROM {self._pending}")
         for model, dimension in models(sql):
             self.vector.rebuild(sql, model, dimension)
@@ -294,8 +320,8 @@ class ChunkIndex:
             f"{self.chunks}: the text of chunk {id} is not the one that came in"
             for id, _ in self.altered(sql)
         )
-        if self._worded:
-            yield from self._removals.flaws(sql)
+        if self._has_words:
+            yield from fts5.tombstone_problems(sql, self.words)
             yield from self._wrong_words(sql)
         for model, dimension in models(sql):
             yield from self.vector.problems(sql, model, dimension)
@@ -304,21 +330,21 @@ class ChunkIndex:
     def altered(self, sql: apsw.Connection) -> Iterator[tuple[int, bytes]]:
         """The chunks whose text is not the one that came in, with the hash of what it is now."""
         hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
-        torn = self._torn(sql)
+        incomplete = self._incomplete(sql)
         for id, title, headings, text in self.passages(sql):
             if (hash := _digest(embedding_text(title, headings, text))) != hashes.get(
                 id
-            ) or id in torn:
+            ) or id in incomplete:
                 yield id, hash
 
-    def _torn(self, sql: apsw.Connection) -> set[int]:
+    def _incomplete(self, sql: apsw.Connection) -> set[int]:
         """The chunks that leave out something of their tile that is not blank: no hash knows of
         it.
         """
         rows = sql.execute(
             f'SELECT id, tile, start - tile_start, "end" - tile_start FROM {self.chunks}'
         )
-        return {id for id, tile, start, end in rows if not says_all(tile, start, end)}
+        return {id for id, tile, start, end in rows if not covers_tile(tile, start, end)}
 
     def _lease_until(
         self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]
@@ -343,29 +369,6 @@ class ChunkIndex:
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
             (id, index_text(title), index_text("\n".join(headings)), index_text(text)),
         )
-
-    def _put_known(self, sql: apsw.Connection, chunk: int, model: int, hash: bytes) -> None:
-        known = sql.execute(
-            f"SELECT e.embedding FROM {self.chunks} c JOIN {self._embeddings} e ON e.chunk = c.id "
-            "AND e.model = ? WHERE c.hash = ? LIMIT 1",
-            (model, hash),
-        ).fetchone()
-        if known is None:
-            sql.execute(
-                f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)",
-                (model, chunk),
-            )
-        else:
-            self._put_embedding(sql, chunk, model, known[0])
-
-    def _put_embedding(
-        self, sql: apsw.Connection, chunk: int, model: int, embedding: bytes
-    ) -> None:
-        sql.execute(
-            f"INSERT INTO {self._embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
-            (chunk, model, embedding),
-        )
-        self.vector.add(sql, model, chunk, embedding)
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
         sql.execute(
@@ -393,7 +396,7 @@ class ChunkIndex:
             for passage in self.passages(sql):
                 self._put_words(scratch, passage)
 
-        if not same_words(sql, self.words, fill):
+        if not fts5.same_content(sql, self.words, fill):
             yield f"{self.words}: the words in the index are not those of the chunks"
 
     def _lost_chunks(self, sql: apsw.Connection, model: int) -> Iterator[str]:
@@ -431,27 +434,3 @@ def models(sql: apsw.Connection) -> list[tuple[int, int]]:
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
-
-
-def same_words(sql: apsw.Connection, table: str, fill: Callable[[apsw.Connection], None]) -> bool:
-    """Whether an FTS5 table has the whole vocabulary of one that `fill` makes anew in memory, and
-    rows of the same lengths.
-    """
-    scratch = apsw.Connection(":memory:")
-    scratch.execute(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
-    fill(scratch)
-    same = all(part(sql, table) == part(scratch, table) for part in (_lengths, _vocabulary))
-    scratch.close()
-    return same
-
-
-def _lengths(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:
-    return list(sql.execute(f"SELECT id, sz FROM {table}_docsize ORDER BY id"))
-
-
-def _vocabulary(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:
-    sql.execute(f"CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', '{table}', 'col')")
-    try:
-        return list(sql.execute("SELECT term, col, doc, cnt FROM temp.vocabulary"))
-    finally:
-        sql.execute("DROP TABLE temp.vocabulary")

@@ -1,16 +1,25 @@
-"""Codes in memory: which of many embeddings are nearest to one, in about a millisecond, for a
-process that lives on.
+"""Codes in memory: candidates for the nearest of many embeddings, in about a millisecond.
 
-Three stages, each on fewer rows: the signs of the centred components, compared 64 at a time where
-those of the query are large; the int8 codes of the best by signs; and, by the caller, the exact
-cosines of the best by codes. Nothing here is ever written to the file.
+Three stages, each on fewer rows:
+
+1. **Sign bits.** Of every code the signs of its components relative to the mean direction
+    (`centre`)
+   are kept, 64 in a word. The Hamming distance to the query's signs, counted where the query's
+   components are large, orders all rows roughly; the nearest few per cent go on. (Binary
+   quantization; Charikar's SimHash, 2002.)
+2. **Int8 codes.** The cosine by scalar quantization orders those.
+3. **Rescoring.** The caller compares the exact embeddings of the best.
+
+Where few rows are concerned the first stage is left out, and the error of the second is bounded, so
+that the result is certain. The result depends on the codes, the centre and the query alone, not on
+the order of the rows or on what was searched before: whoever reads the same file gets the same.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
+
+from mcpvectordb.index.tuning import DEFAULT, Tuning
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,41 +27,40 @@ if TYPE_CHECKING:
 
     from mcpvectordb.index.arrays import Floats
 
-SIGN_ROWS = 5_000  # up to so many usable rows all codes are compared, which misses nothing,
-SIGN_SHARE = 32  # and up to one in so many rows: comparing the signs of all would take as long
-BY_SIGNS = 1_000  # candidates that signs choose at least,
-# and so many times the root of the rows: of real embeddings, two in a thousand of the true ten are
-# lost then
-PER_ROOT = 6
-# of their root mean square: signs of smaller components of a query are mostly noise and not
-# compared
-LARGE = 0.75
-SIGN_DIMENSION = (
-    256  # signs of fewer components tell too little, and their codes are quickly compared
+SIGN_SHARE = (
+    32  # where at most one in so many rows is allowed, comparing the signs of all costs more
 )
-SAMPLE = 17  # every so many-th row tells how near the best by signs will be
-FARTHEST = 2**8 - 1  # more signs than are ever compared
-ROUNDING = 1e-5  # by which the cosine of a code in float32 may be off
-# rows whose signs are compared at once: what is reckoned with stays in the processor's cache
-BLOCK = 25_000
+PER_ROOT = 6  # sign candidates per root of the rows: loses two in a thousand of the true ten
+LARGE = 0.75  # of their root mean square: signs of smaller components of a query are mostly noise
+SIGN_DIMENSION = 256  # signs of fewer components say too little
+MOST_SIGNS = 2**8 - 1  # that are compared: distances are kept in a byte
+ROUNDING = 1e-5  # the error of a code's cosine in float32
+BLOCK = 25_000  # rows whose signs are compared at once: they fit into the processor's cache
 CODE_BLOCK = 512  # rows whose codes are
 
 
-class Resident:
-    """The int8 codes of one vec0 table, row by row. One thread may change them while others search.
+class Codes:
+    """The int8 codes of one vec0 table. One thread may change them while others search.
 
-    `alive` tells which rows count. It is never changed, only replaced, and what a search needs lies
-    below its length.
+    `alive` says which rows count; it is never changed, only replaced, and a search reads only what
+    lies below its length. Without a `centre` there are no sign bits, and all codes are compared.
     """
 
-    def __init__(self, ids: NDArray[np.int64], codes: NDArray[np.int8]) -> None:
+    def __init__(
+        self,
+        ids: NDArray[np.int64],
+        codes: NDArray[np.int8],
+        centre: NDArray[np.float32] | None = None,
+        tuning: Tuning = DEFAULT,
+    ) -> None:
         import numpy as np
 
         self.dimension = codes.shape[1]
-        self._centre = _centre(codes)
+        self._centre, self._tuning = centre, tuning
         self._ids, self._codes = ids, codes
         self._lengths = np.empty(len(ids), np.float32)
-        self._signs = np.empty((-(-self.dimension // 64), len(ids)), np.uint64)
+        words = 0 if centre is None else -(-self.dimension // 64)
+        self._signs = np.empty((words, len(ids)), np.uint64)
         self.alive = np.empty(0, bool)
         self._complete(len(ids))
 
@@ -81,73 +89,66 @@ class Resident:
     def replace(
         self, removed: NDArray[np.int64], ids: NDArray[np.int64], codes: NDArray[np.int8]
     ) -> None:
-        """Forget some ids, then add others."""
+        """Remove some ids, then add others."""
         import numpy as np
 
         first, last = len(self.alive), len(self.alive) + len(ids)
         alive = self.alive & ~np.isin(self.ids, removed)
-        if last > len(self._ids):
-            self._grow(
-                max(last, len(self._ids) * 3 // 2)
-            )  # by half, so that appending often costs little
+        if last > len(self._ids):  # grow by half, so that appending often costs little
+            self._grow(max(last, len(self._ids) * 3 // 2))
         self._ids[first:last], self._codes[first:last] = ids, codes
         self._complete(last, alive)
 
-    def narrowed(self, usable: NDArray[np.bool_], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """The usable rows that have one of these ids."""
-        import numpy as np
+    def nearest(
+        self, query: Floats, limit: int, alive: NDArray[np.bool_], allowed: NDArray[np.bool_]
+    ) -> list[int]:
+        """The ids of candidates for the `limit` nearest of the allowed rows, to be ranked exactly.
 
-        return usable & np.isin(self._ids[: len(usable)], ids)
-
-    def nearest(self, query: Floats, limit: int, usable: NDArray[np.bool_]) -> list[int]:
-        """Ids of usable rows, those of the `limit` nearest embeddings among them, for the caller to
-        rank exactly.
-
-        Where usable rows are few that is certain; where they are many, signs have chosen among
-        them. Embeddings that are zero have codes that say nothing: where they may be among the
-        nearest, all of few rows come back.
+        `alive` is what this object's `alive` was when `allowed`, a part of it, was derived from it.
+        Where few rows are allowed no true neighbour is missing; where sign bits had to choose, one
+        may be. A zero embedding has a code that says nothing: where one may be among the nearest of
+        few rows, all of these are candidates.
         """
         import numpy as np
 
         unit = _unit(query)
-        rows, certain = self._by_signs(unit, usable, limit)
+        signed = self._sign_candidates(unit, limit, alive, allowed)
+        rows = np.flatnonzero(allowed) if signed is None else signed
         if len(rows) > limit:
-            cosines = self._by_codes(unit, rows)
-            most = min(limit + limit // 2 + 5, len(rows))
-            rows = rows[
-                self._possible(cosines, rows, limit)
-                if certain
-                else np.argpartition(cosines, -most)[-most:]
-            ]
+            cosines = self._code_cosines(unit, rows)
+            if signed is None:
+                rows = rows[self._possible(cosines, rows, limit)]
+            else:
+                most = min(limit + limit // 2 + 5, len(rows))
+                rows = rows[cosines >= np.partition(cosines, -most)[-most]]
         found: list[int] = self._ids[rows].tolist()
         return found
 
-    def _by_signs(
-        self, unit: NDArray[np.float32], usable: NDArray[np.bool_], limit: int
-    ) -> tuple[NDArray[np.int64], bool]:
-        """The rows to look at more closely, and whether they are all that are usable; else they are
-        the best by signs.
+    def _sign_candidates(
+        self,
+        unit: NDArray[np.float32],
+        limit: int,
+        alive: NDArray[np.bool_],
+        allowed: NDArray[np.bool_],
+    ) -> NDArray[np.int64] | None:
+        """The allowed rows that are nearest by sign bits; None where all are to be compared.
+
+        The threshold is the smallest Hamming distance within which enough rows lie, found from a
+        histogram of all distances (they are bytes), so it does not depend on the order of the rows.
         """
         import numpy as np
 
-        rows = int(np.count_nonzero(usable))
-        count = max(BY_SIGNS, int(PER_ROOT * rows**0.5), 4 * limit)
-        if (
-            rows <= max(SIGN_ROWS, len(usable) // SIGN_SHARE, count)
-            or self.dimension < SIGN_DIMENSION
-        ):
-            return np.flatnonzero(usable), True
-        apart = self._apart(unit - self._centre, len(usable))
-        if rows < len(usable):
-            apart[~usable] = FARTHEST
-        sample = apart[::SAMPLE][usable[::SAMPLE]]
-        place = count * len(sample) // rows
-        most = np.partition(sample, place)[place] if len(sample) else np.uint8(0)
-        while np.count_nonzero(near := apart <= most) < count:
-            most += 1
-        return np.flatnonzero(near), False
+        rows = int(np.count_nonzero(allowed))
+        count = max(self._tuning.sign_candidates, int(PER_ROOT * rows**0.5), 4 * limit)
+        few = max(self._tuning.sign_rows, int(np.count_nonzero(alive)) // SIGN_SHARE, count)
+        if self._centre is None or rows <= few or self.dimension < SIGN_DIMENSION:
+            return None
+        distances = self._hamming(unit - self._centre, len(allowed))
+        histogram = np.bincount(distances[allowed], minlength=MOST_SIGNS + 1)
+        threshold = int(np.searchsorted(np.cumsum(histogram), count))
+        return np.flatnonzero((distances <= threshold) & allowed)
 
-    def _apart(self, centred: NDArray[np.float32], rows: int) -> NDArray[np.uint8]:
+    def _hamming(self, centred: NDArray[np.float32], rows: int) -> NDArray[np.uint8]:
         """In how many signs each row differs from a query, where the query's components are
         large.
         """
@@ -155,18 +156,20 @@ class Resident:
 
         sizes = np.abs(centred)
         mean = float(centred @ centred / len(centred)) ** 0.5
-        large = _packed(sizes > max(LARGE * mean, np.partition(sizes, -FARTHEST)[-FARTHEST]))
+        large = _packed(sizes > max(LARGE * mean, np.partition(sizes, -MOST_SIGNS)[-MOST_SIGNS]))
         signs = _packed(centred > 0)
-        apart = np.zeros(rows, np.uint8)
+        distances = np.zeros(rows, np.uint8)
         for start in range(0, rows, BLOCK):
             part = slice(start, min(start + BLOCK, rows))
             for plane, sign, matters in zip(self._signs[:, part], signs, large, strict=True):
                 differing = plane ^ sign
                 differing &= matters
-                apart[part] += np.bitwise_count(differing)
-        return apart
+                distances[part] += np.bitwise_count(differing)
+        return distances
 
-    def _by_codes(self, unit: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _code_cosines(
+        self, unit: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """The cosines of rows by their codes."""
         import numpy as np
 
@@ -175,9 +178,8 @@ class Resident:
         wide = np.empty(codes.shape, np.float32)
         for start in range(0, len(rows), CODE_BLOCK):
             part = rows[start : start + CODE_BLOCK]
-            np.take(
-                self._codes, part, axis=0, out=codes[: len(part)], mode="clip"
-            )  # "raise" would copy once more
+            # The default mode "raise" would copy once more.
+            np.take(self._codes, part, axis=0, out=codes[: len(part)], mode="clip")
             wide[: len(part)] = codes[: len(part)]
             # Row by row: a product of this size is slower when it is spread over threads.
             np.vecdot(wide[: len(part)], unit, out=cosines[start : start + CODE_BLOCK])
@@ -186,20 +188,22 @@ class Resident:
     def _possible(
         self, cosines: NDArray[np.float32], rows: NDArray[np.int64], limit: int
     ) -> NDArray[np.bool_]:
-        """Which rows may be among the nearest by their embeddings, of which codes differ by no more
-        than rounding.
+        """Which rows may be among the `limit` nearest by their embeddings.
+
+        Coding rounds each component by at most one half, so an embedding and its code differ by an
+        error vector of at most sqrt(dimension) / 2: they enclose an angle whose sine is at most
+        that, divided by the code's length. The cosine to any query then differs by at most `off`.
+        A row is possible if its upper bound reaches the `limit`-th best lower bound.
         """
         import numpy as np
 
-        # A component is rounded by half at most, which turns a code by no more than an angle of
-        # this sine.
         sines = self.dimension**0.5 / 2 / self._lengths[rows]
         off = sines * (1 + sines * sines) + np.float32(ROUNDING)
         worst = np.partition(cosines - off, -limit)[-limit]
         return cosines + off >= worst if worst > 0 else np.ones(len(rows), bool)
 
     def _complete(self, last: int, alive: NDArray[np.bool_] | None = None) -> None:
-        """Work out what follows from the codes of rows behind those that are alive, and make them
+        """Compute lengths and signs of the rows behind those that are alive, and make them
         count.
         """
         import numpy as np
@@ -209,7 +213,8 @@ class Resident:
             part = slice(start, min(start + BLOCK, last))
             codes = self._codes[part].astype(np.float32)
             self._lengths[part] = lengths = _lengths(codes)
-            self._signs[:, part] = _packed(codes > lengths[:, None] * self._centre)
+            if self._centre is not None:
+                self._signs[:, part] = _packed(codes > lengths[:, None] * self._centre)
         self.alive = np.concatenate([alive, np.ones(last - len(alive), bool)])
 
     def _grow(self, room: int) -> None:
@@ -233,18 +238,15 @@ def _unit(query: Floats) -> NDArray[np.float32]:
     return (wide / (np.linalg.norm(wide) or 1.0)).astype(np.float32)
 
 
-def _centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:
-    """The mean direction of a sample: encoders put all texts on one side, where plain signs say
-    little.
+def centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:
+    """The mean direction of codes: encoders put all texts into a cone, where plain signs are
+    equal.
     """
     import numpy as np
 
-    sample = codes[:: max(1, len(codes) // 20_000)].astype(np.float32)
-    return (
-        np.mean(sample / _lengths(sample)[:, None], axis=0)
-        if len(sample)
-        else np.zeros(codes.shape[1], np.float32)
-    )
+    wide = codes.astype(np.float32)
+    mean: NDArray[np.float32] = np.mean(wide / _lengths(wide)[:, None], axis=0)
+    return mean
 
 
 def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -263,59 +265,3 @@ def _packed(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:
     padded = np.zeros((*bits.shape[:-1], 8 * -(-bits.shape[-1] // 64)), np.uint8)
     padded[..., : packed.shape[-1]] = packed
     return padded.view(np.uint64).T
-
-
-class Sized(Protocol):
-    """Whatever can be kept in memory."""
-
-    @property
-    def size(self) -> int:
-        """How many bytes of memory this takes."""
-
-
-class Residents:
-    """What one process keeps in memory of a file, by name: at most `limit` bytes, dropped at will.
-
-    A thing is kept from the second time that it is asked for: a process that asks once is better
-    served by the file. Whoever gets, changes or keeps something holds the lock.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._asked: Counter[str] = Counter()
-        self._kept: dict[str, Any] = {}
-        self.lock = threading.Lock()
-
-    def get(self, name: str) -> Any:
-        """What is kept under a name, or None; those least lately asked for are the first to go."""
-        if (kept := self._kept.pop(name, None)) is not None:
-            self._kept[name] = kept
-        return kept
-
-    def wanted(self, name: str, size: int) -> bool:
-        """Count a question for something of about this size; whether it should be kept from now
-        on.
-        """
-        self._asked[name] += 1
-        return self._asked[name] > 1 and size <= self._limit
-
-    def keep(self, name: str, kept: Sized) -> None:
-        """Keep something, and let others go that do not fit beside it; what has grown beyond all
-        limits is let go itself.
-        """
-        self._kept.pop(name, None)
-        while self._kept and self._bytes() + kept.size > self._limit:
-            del self._kept[next(iter(self._kept))]
-        if kept.size <= self._limit:
-            self._kept[name] = kept
-
-    def forget(self, name: str) -> None:
-        """Let go what is kept under a name, if anything is."""
-        self._kept.pop(name, None)
-
-    def drop(self) -> None:
-        """Forget everything; searches read the file again."""
-        self._kept.clear()
-
-    def _bytes(self) -> int:
-        return sum(kept.size for kept in self._kept.values())

@@ -1,9 +1,8 @@
-"""What rows can be filtered by, in memory: for each row, the number of its value among the values
-that there are.
+"""Filter columns in memory: for each row the number of its value (dictionary encoding).
 
-A condition is asked of every different value once, in the SQL that `filters` writes for it, so
-there is only one meaning of a filter. Where the values are too many, or a field is not among those
-that may be kept, the file is asked.
+A condition is evaluated once for every different value, in the SQL that `filters` writes for it, so
+that a filter means the same in memory and in the file. A field with too many values, or one that
+may not be kept, is left to the file.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from typing import TYPE_CHECKING
 import apsw
 
 from mcpvectordb import filters
+from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.records import Condition
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST_VALUES = 20_000  # asking so many takes some milliseconds; two bytes could tell 65,536 apart
-MOST_CHARACTERS = 2_000_000  # of all values of a column
 MOST_COLUMNS = 32
 
 Path = tuple[str, ...]
@@ -31,11 +29,10 @@ Value = str | int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where the values of a table's rows stand: SQL for these rows, those of a {group}, their id,
-    and each field.
+class ColumnSource:
+    """SQL for the rows of a table, those of a {group}, their id, and each field.
 
-    Only fields that never change while the row's code stays as it is: the log of changes speaks of
+    Only fields that never change while a row's code stays the same: the log of changes is about
     codes.
     """
 
@@ -46,15 +43,16 @@ class Source:
     metadata: str = ""
 
 
-NOWHERE = Source()
+NOWHERE = ColumnSource()
 
 
 class Column:
     """The values of one field, row by row."""
 
-    def __init__(self) -> None:
+    def __init__(self, tuning: Tuning) -> None:
         import numpy as np
 
+        self._tuning = tuning
         self._known: dict[Value, int] = {}
         self._characters = 0
         self.numbers = np.empty(0, np.uint16)
@@ -65,15 +63,16 @@ class Column:
         return self.numbers.nbytes + 4 * self._characters + 200 * len(self._known)
 
     def append(self, values: Sequence[Value]) -> bool:
-        """Note the values of rows behind the last one; False when there are too many different
-        ones.
-        """
+        """Add the values of new rows; False when there are too many different ones."""
         import numpy as np
 
         for value in set(values) - self._known.keys():
             self._known[value] = len(self._known)
             self._characters += len(str(value))
-        if len(self._known) > MOST_VALUES or self._characters > MOST_CHARACTERS:
+        if (
+            len(self._known) > self._tuning.column_values
+            or self._characters > self._tuning.column_characters
+        ):
             return False
         numbers = np.fromiter(map(self._known.__getitem__, values), np.uint16, len(values))
         self.numbers = np.concatenate([self.numbers, numbers])
@@ -102,12 +101,10 @@ class Column:
 
 
 class Columns:
-    """The columns of the rows of one table that is kept in memory, each read when first asked
-    for.
-    """
+    """The columns of one group's rows, each read when a filter first needs it."""
 
-    def __init__(self, source: Source, group: int) -> None:
-        self._source, self._group = source, group
+    def __init__(self, source: ColumnSource, group: int, tuning: Tuning = DEFAULT) -> None:
+        self._source, self._group, self._tuning = source, group, tuning
         self._columns: dict[Path, Column | None] = {}
 
     @property
@@ -118,9 +115,7 @@ class Columns:
     def fulfilling(
         self, sql: apsw.Connection, conditions: Sequence[Condition], ids: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Which of the rows with these ids, which are all that there are, fulfil all conditions;
-        None: ask the file.
-        """
+        """Which of all rows, in the order of `ids`, fulfil all conditions; None: ask the file."""
         import numpy as np
 
         found = np.ones(len(ids), bool)
@@ -144,7 +139,7 @@ class Columns:
                 return None
             while len(self._columns) >= MOST_COLUMNS:
                 del self._columns[next(iter(self._columns))]
-            column = Column()
+            column = Column(self._tuning)
             within = self._source.of_group.format(group=self._group)
             self._columns[path] = (
                 column if column.append(self._values(sql, path, ids, within)) else None

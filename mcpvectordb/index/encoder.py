@@ -266,8 +266,13 @@ class Encoder:
             return done
         embedder = self._embedder(model)
         for each in indexes:
-            while (batch := self._lease(each, model, owners)) is not None:
-                done += self._embed_batch(each, model, embedder, batch) if batch else _wait()
+            while (leased := self._lease(each, model, owners)) is not None:
+                batch, copied = leased
+                done += Embedded(chunks=copied)
+                if batch:
+                    done += self._embed_batch(each, model, embedder, batch)
+                elif not copied:
+                    time.sleep(POLL_SECONDS)  # other processes work on what is left
                 if progress:
                     progress(_progress(done, total))
         return done
@@ -281,8 +286,9 @@ class Encoder:
             if model is None or not index.count_pending(sql, model.key):
                 return Embedded()
         embedder = self._embedder(model)
-        batch = self._lease(index, model, None)
-        return self._embed_batch(index, model, embedder, batch) if batch else Embedded()
+        batch, copied = self._lease(index, model, None) or ([], 0)
+        done = Embedded(chunks=copied)
+        return done + self._embed_batch(index, model, embedder, batch) if batch else done
 
     def embed_texts(self, index: ChunkIndex, texts: Sequence[str]) -> tuple[int, dict[str, bytes]]:
         """Embeddings of texts that are about to be stored, and the key of the active model that
@@ -344,14 +350,14 @@ class Encoder:
 
     def _lease(
         self, index: ChunkIndex, model: ModelRow, owners: Sequence[int] | None
-    ) -> list[tuple[int, str]] | None:
-        """Chunks to embed now; [] when only other processes' are left; None when nothing waits any
-        more.
+    ) -> tuple[list[tuple[int, str]], int] | None:
+        """Chunks to embed now, and how many got an embedding that was known; None when none
+        wait.
         """
         with self._file.writing() as sql:
-            batch = index.lease(sql, model.key, BATCH, owners)
-            if batch or index.count_pending(sql, model.key, owners):
-                return batch
+            batch, copied = index.lease(sql, model.key, BATCH, owners)
+            if batch or copied or index.count_pending(sql, model.key, owners):
+                return batch, copied
         return None
 
     def _embed_batch(
@@ -459,11 +465,6 @@ class Encoder:
 
 def _digest(embedder: Embedder) -> str:
     return str(getattr(embedder, "digest", ""))
-
-
-def _wait() -> Embedded:
-    time.sleep(POLL_SECONDS)
-    return Embedded()
 
 
 def _progress(done: Embedded, total: int) -> Progress:

@@ -1,200 +1,120 @@
-"""Codes that a process keeps in memory, and how they follow the file whoever changes it.
+"""What one process keeps of a file in memory: postings, codes and filter columns, in one budget.
 
-Every change of a vec0 table is logged in the table `changes`; who keeps something remembers up to
-where it has read.
+Nothing here is ever written to the file, and everything can be dropped at any time: an index that
+finds nothing in memory reads it again. The indexes decide what an entry is; this module decides how
+much is kept, what goes first, who may load, and when loading pays.
+
+**Locks.** `loading(index)` is held while entries of one index are read from the file or brought up
+to date, so that threads do not read the same twice. The lock of the table of entries is held only
+for a look-up, never while anything is read. Entries that a search has in hand are not changed under
+it: they are replaced, or grow behind the rows that the search knows of.
+
+**Freshness** is decided by the log of changes (`index.changes`): an entry carries the number of the
+last change that it includes. `Snapshot` is what a transaction sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from collections.abc import Hashable
+from typing import Any, NamedTuple, Protocol
 
 import apsw
 
-from mcpvectordb.errors import Damaged
-from mcpvectordb.index.codes import Resident, Residents
-from mcpvectordb.index.columns import Columns, Source
-from mcpvectordb.records import Condition
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-LOGGED = 10_000  # so many changes are remembered for processes that keep codes in memory
-ALL = 0  # in place of an id: everything changed
-PATIENCE = (
-    0.02  # seconds to wait for another thread that reads changes; a file is not read in that time
-)
+from mcpvectordb.index import changes
 
 
-@dataclass(slots=True)
-class Kept:
-    """What is in memory of a vec0 table, and the change of the file up to which it is right."""
-
-    codes: Resident
-    columns: Columns
-    seq: int
+class Entry(Protocol):
+    """Whatever can be kept."""
 
     @property
     def size(self) -> int:
-        """How many bytes of memory this takes."""
-        return self.codes.size + self.columns.size
+        """How many bytes of memory it takes."""
 
 
-class View(NamedTuple):
-    """Codes in memory, which rows of them may be found, and whether the conditions were considered
-    in that.
-    """
+class Snapshot(NamedTuple):
+    """The newest change that a transaction sees, and whether what it reads may be kept."""
 
-    codes: Resident
-    usable: NDArray[np.bool_]
-    filtered: bool
+    seq: int
+    committed: bool
 
 
-class Following:
-    """The vec0 tables of one shelf in memory; `source` says what their rows can be filtered by."""
+def snapshot(sql: apsw.Connection) -> Snapshot:
+    """What this transaction sees; what a writer has not committed yet must not be kept."""
+    return Snapshot(changes.newest(sql), sql.txn_state("main") != apsw.SQLITE_TXN_WRITE)
 
-    def __init__(self, residents: Residents, source: Source) -> None:
-        self._residents, self._source = residents, source
 
-    def view(
-        self,
-        sql: apsw.Connection,
-        name: str,
-        group: int,
-        dimension: int,
-        conditions: Sequence[Condition],
-    ) -> View | None:
-        """A table's codes as this transaction sees them, or newer; None when they are not (yet)
-        kept.
+class Memory:
+    """Entries by index and key, least recently used first, of at most `budget` bytes together."""
 
-        What is newer does no harm: candidates are read again from the file, and those that it does
-        not have are left out. Only conditions are not applied to it.
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._entries: dict[tuple[str, Hashable], tuple[Entry, int]] = {}
+        self._bytes = 0
+        self._asked: set[str] = set()
+        self._lock = threading.Lock()
+        self._loading: dict[str, threading.RLock] = {}
+
+    @property
+    def size(self) -> int:
+        """How many bytes the entries take."""
+        return self._bytes
+
+    def keys(self, index: str) -> list[Hashable]:
+        """The keys of an index's entries, least recently used first."""
+        with self._lock:
+            return [key for name, key in self._entries if name == index]
+
+    def loading(self, index: str) -> threading.RLock:
+        """The lock to hold while entries of an index are looked up, read or brought up to date."""
+        with self._lock:
+            return self._loading.setdefault(index, threading.RLock())
+
+    def worth_loading(self, index: str, rows: int, file_rows: int) -> bool:
+        """Whether a question should be answered from memory, that concerns so many rows of a file.
+
+        The first question of a process goes to the file unless it concerns more than `file_rows`:
+        a process that asks once would load more than it saves.
         """
-        if sql.txn_state("main") == apsw.SQLITE_TXN_WRITE:
-            return None  # what may yet be undone must not be kept
-        if not self._residents.lock.acquire(timeout=PATIENCE):
-            return None  # the file answers meanwhile
-        try:
-            newest = sql.execute("SELECT coalesce(max(seq), 0) FROM changes").get
-            kept = self._kept(sql, name, group, dimension, newest)
-            if kept is None:
+        with self._lock:
+            asked = index in self._asked
+            self._asked.add(index)
+        return asked or rows > file_rows
+
+    def has_room(self, size: int) -> bool:
+        """Whether an entry of so many bytes could be kept."""
+        return size <= self._budget
+
+    def get(self, index: str, key: Hashable) -> Any:
+        """An entry, which becomes the most recently used one; None when it is not kept."""
+        with self._lock:
+            found = self._entries.pop((index, key), None)
+            if found is None:
                 return None
-            fulfilling = (
-                self._fulfilling(sql, name, kept, conditions) if kept.seq == newest else None
-            )
-            alive = kept.codes.alive
-            return (
-                View(kept.codes, alive, False)
-                if fulfilling is None
-                else View(kept.codes, alive & fulfilling, True)
-            )
-        except BaseException:
-            self._residents.drop()  # something may be half done
-            raise
-        finally:
-            self._residents.lock.release()
+            self._entries[index, key] = found
+            return found[0]
 
-    def _kept(
-        self, sql: apsw.Connection, name: str, group: int, dimension: int, newest: int
-    ) -> Kept | None:
-        kept: Kept | None = self._residents.get(name)
-        if kept is not None and (kept.seq >= newest or self._follow(sql, name, kept, newest)):
-            return kept
-        del kept
-        self._residents.forget(name)
-        if not sql.execute("SELECT count(*) FROM sqlite_schema WHERE name = ?", (name,)).get:
-            return None
-        rows = sql.execute(f"SELECT count(*) FROM {name}_rowids").get
-        if not self._residents.wanted(name, Resident.bytes_for(rows, dimension)):
-            return None
-        kept = Kept(
-            Resident(*coded_rows(sql, name, dimension)), Columns(self._source, group), newest
-        )
-        self._residents.keep(name, kept)
-        return kept
+    def put(self, index: str, key: Hashable, entry: Entry) -> None:
+        """Keep an entry (again, when it has grown) and drop others that no longer fit.
 
-    def _follow(self, sql: apsw.Connection, name: str, kept: Kept, newest: int) -> bool:
-        """Bring what is kept up to date by the log of changes; False where it is better read
-        anew.
+        An entry that is larger than the whole budget is not kept.
         """
-        import numpy as np
+        with self._lock:
+            self._discard((index, key))
+            size = entry.size
+            if size > self._budget:
+                return
+            self._entries[index, key] = entry, size
+            self._bytes += size
+            while self._bytes > self._budget:
+                self._discard(next(iter(self._entries)))
 
-        ids = [
-            id
-            for (id,) in sql.execute(
-                "SELECT DISTINCT id FROM changes WHERE seq > ? AND codes = ?", (kept.seq, name)
-            )
-        ]
-        if (
-            ALL in ids
-            or sql.execute("SELECT min(seq) FROM changes").get > kept.seq + 1
-            or kept.codes.fragmented
-        ):
-            return False
-        # One by one: vec0 reads the whole table for anything but an equality.
-        rows = list(
-            sql.executemany(
-                f"SELECT rowid, embedding FROM {name} WHERE rowid = ?", ((id,) for id in ids)
-            )
-        )
-        present = np.array([id for id, _ in rows], np.int64)
-        codes = np.frombuffer(b"".join(code for _, code in rows), np.int8).reshape(
-            -1, kept.codes.dimension
-        )
-        if ids:
-            kept.columns.append(sql, present)
-            kept.codes.replace(np.array(ids, np.int64), present, codes)
-            self._residents.keep(name, kept)
-        kept.seq = newest
-        return True
+    def drop(self, index: str) -> None:
+        """Drop all entries of an index."""
+        with self._lock:
+            for each in [each for each in self._entries if each[0] == index]:
+                self._discard(each)
 
-    def _fulfilling(
-        self, sql: apsw.Connection, name: str, kept: Kept, conditions: Sequence[Condition]
-    ) -> NDArray[np.bool_] | None:
-        if not conditions:
-            return None
-        before = kept.size
-        found = kept.columns.fulfilling(sql, conditions, kept.codes.ids)
-        if kept.size > before:
-            self._residents.keep(name, kept)
-        return found
-
-
-def log(sql: apsw.Connection, name: str, ids: Sequence[int]) -> None:
-    """Note which rows of a vec0 table changed, for processes that keep them in memory."""
-    noted = ids if len(ids) <= LOGGED // 10 else [ALL]
-    sql.executemany("INSERT INTO changes (codes, id) VALUES (?, ?)", ((name, id) for id in noted))
-    sql.execute("DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?", (LOGGED,))
-
-
-def log_all(sql: apsw.Connection, name: str) -> None:
-    """Note that a vec0 table is gone, or another one."""
-    log(sql, name, [ALL])
-    sql.execute("DELETE FROM changes WHERE codes = ? AND id <> ?", (name, ALL))
-
-
-def coded_rows(
-    sql: apsw.Connection, name: str, dimension: int
-) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """All ids and codes of a vec0 table, read from its own tables: a hundred times as fast as row
-    by row.
-    """
-    import numpy as np
-
-    room = sql.execute(f"SELECT coalesce(sum(8 * length(validity)), 0) FROM {name}_chunks").get
-    ids, codes, count = np.empty(room, np.int64), np.empty((room, dimension), np.int8), 0
-    try:
-        for bits, held, vectors in sql.execute(
-            f"SELECT c.validity, c.rowids, v.vectors FROM {name}_chunks c "
-            f"JOIN {name}_vector_chunks00 v ON v.rowid = c.chunk_id"
-        ):
-            used = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").astype(bool)
-            rows = slice(count, count + int(used.sum()))
-            ids[rows] = np.frombuffer(held, np.int64)[used]
-            codes[rows] = np.frombuffer(vectors, np.int8).reshape(-1, dimension)[used]
-            count = rows.stop
-    except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise Damaged(f"{name} contradicts itself ({error}): run `mcpvectordb rebuild`") from error
-    return ids[:count], codes[:count]
+    def _discard(self, each: tuple[str, Hashable]) -> None:
+        _, size = self._entries.pop(each, (None, 0))
+        self._bytes -= size

@@ -77,17 +77,17 @@ METRICS: Mapping[str, Callable[[Values, Values], Values]] = {
 }
 
 
-def best(ids: NDArray[np.int64], scores: Values, limit: int) -> tuple[NDArray[np.int64], Values]:
-    """The ids with the highest scores and these scores, best first; of equal ones the lowest ids,
-    in their order.
+def best(ids: NDArray[np.int64], scores: Values, limit: int) -> NDArray[np.intp]:
+    """The places of the highest scores, best first; of equal ones the lowest ids, in their
+    order.
     """
     import numpy as np
 
+    places = np.arange(len(ids))
     if len(ids) > limit > 0:
-        likely = scores >= np.partition(scores, len(ids) - limit)[len(ids) - limit]
-        ids, scores = ids[likely], scores[likely]
-    order = np.lexsort((ids, -scores))[:limit]
-    return ids[order], scores[order]
+        places = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
+    order: NDArray[np.intp] = places[np.lexsort((ids[places], -scores[places]))][:limit]
+    return order
 
 
 def _odd(squares: Values) -> NDArray[np.bool_]:

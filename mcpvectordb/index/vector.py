@@ -1,28 +1,31 @@
-"""Embeddings by nearness: BLOBs in an ordinary table are the truth, vec0 holds int8 codes that
-choose candidates.
+"""Vector search: the exact cosines of the nearest embeddings, chosen by their codes.
 
-The codes are scaled per vector (a cosine does not mind), cost a quarter of float32, and every
-candidate is ranked again exactly. sqlite-vec is spoken to in this module and, to keep codes in
-memory, in `following`.
+Embeddings are float32 BLOBs in an ordinary table, which is the truth. Beside it a vec0 table holds
+an int8 code of each (scalar quantization, scaled per vector, which a cosine does not mind). Up to
+some thousand embeddings are all compared; of more, the codes choose candidates (`index.codes`),
+whose embeddings are then compared exactly. The codes are read from the vec0 table when first
+needed and stay in memory as far as the budget allows; where it does not, they are read for every
+question. The answer is the same.
 """
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, memory, metrics
-from mcpvectordb.index.codes import Residents
-from mcpvectordb.index.columns import NOWHERE, Source
-from mcpvectordb.index.memory import Following, View
-from mcpvectordb.storage.file import vector_table
+from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, changes, metrics
+from mcpvectordb.index.codes import Codes, centre
+from mcpvectordb.index.columns import NOWHERE, Columns, ColumnSource
+from mcpvectordb.index.memory import Memory, snapshot
+from mcpvectordb.index.tuning import DEFAULT, Tuning
+from mcpvectordb.storage import vec0
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,33 +33,24 @@ if TYPE_CHECKING:
 
     from mcpvectordb.index.arrays import Floats
 
-EXACT_ROWS = (
-    5_000  # up to so many candidates every embedding is compared; above, the codes choose them
-)
-VEC0_LIMIT = 4_096  # the largest k that vec0 takes
-VEC0_DIMENSION = 8_192  # the largest dimension that vec0 takes
-ROCCHIO_WEIGHT = 0.3  # how far an embedding is moved towards the mean of others
+    _Scored = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+
+ROCCHIO_WEIGHT = 0.3  # how far a query is moved towards the mean of relevant passages
+CENTRE_CHUNKS = 16  # vec0 chunks from which on a centre is stored, for the sign bits of codes
+CENTRE_SAMPLE = 80  # chunks that it is computed from, at most
+CODES = "codes"  # the key of a group's codes in memory
 
 
-def code(embedding: bytes) -> bytes:
-    """The int8 code of a float32 embedding."""
-    import numpy as np
-
-    return codes(np.frombuffer(embedding, np.float32).reshape(1, -1)).tobytes()
-
-
-def codes(rows: Floats) -> NDArray[np.int8]:
+def encode(rows: Floats) -> NDArray[np.int8]:
     """The int8 codes of embeddings: the largest component of each becomes ±127.
 
-    One that is zero has no direction, which vec0 would rank before all others; it gets the code of
+    A zero vector has no direction, which vec0 would rank before all others; it gets the code of
     some direction.
     """
     import numpy as np
 
     result = np.empty(rows.shape, np.int8)
-    with np.errstate(
-        invalid="ignore"
-    ):  # `check` tells of damaged embeddings; here any code will do for them
+    with np.errstate(invalid="ignore"):  # `check` reports damaged embeddings; any code will do here
         for place, block in arrays.blocks(rows):
             largest = np.maximum(block.max(axis=1), -block.min(axis=1))
             block[largest == 0], largest[largest == 0] = 1, 1
@@ -67,50 +61,70 @@ def codes(rows: Floats) -> NDArray[np.int8]:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """Some embeddings, read once to be compared more than once."""
+class Embeddings:
+    """Some embeddings, read once and compared as often as needed."""
 
     ids: list[int]
     rows: NDArray[np.float64]
 
     def cosines(self, embedding: bytes) -> dict[int, float]:
         """The exact cosine of each to a float32 embedding."""
+        cosines = metrics.cosine(self.rows, _wide(embedding))
+        return dict(zip(self.ids, cosines.tolist(), strict=True))
+
+    def rocchio(self, embedding: bytes, relevant: Sequence[int]) -> bytes:
+        """A query's float32 embedding, moved towards the mean direction of relevant ids.
+
+        Pseudo-relevance feedback after Rocchio (1971): q' = q / |q| + w · mean of the unit vectors.
+        """
         import numpy as np
 
-        return dict(
-            zip(
-                self.ids,
-                metrics.cosine(
-                    self.rows, np.frombuffer(embedding, np.float32).astype(np.float64)
-                ).tolist(),
-                strict=True,
-            )
-        )
-
-    def rocchio(self, embedding: bytes, ids: Sequence[int]) -> bytes:
-        """A float32 embedding moved a little towards the mean direction of those of given ids."""
-        import numpy as np
-
-        start = np.frombuffer(embedding, np.float32).astype(np.float64)
-        rows = self.rows[np.isin(self.ids, ids)]
+        start = _wide(embedding)
+        rows = self.rows[np.isin(self.ids, relevant)]
         if not len(rows):
             return embedding
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         mean = (rows / np.where(lengths > 0, lengths, 1)).mean(axis=0)
-        moved: bytes = (
-            (start / (np.linalg.norm(start) or 1) + ROCCHIO_WEIGHT * mean)
-            .astype(np.float32)
-            .tobytes()
-        )
-        return moved
+        moved = start / (np.linalg.norm(start) or 1) + ROCCHIO_WEIGHT * mean
+        return bytes(moved.astype(np.float32).tobytes())
+
+
+class Neighbours(NamedTuple):
+    """(id, score) of the nearest, best first, and their embeddings, which had to be read anyway."""
+
+    ranked: Ranked
+    embeddings: Embeddings
+
+
+@dataclass(slots=True)
+class _ResidentCodes:
+    """The codes of a group, the columns it is filtered by, and the last change that they
+    include.
+    """
+
+    codes: Codes
+    columns: Columns
+    seq: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory this takes."""
+        return self.codes.size + self.columns.size
+
+
+class _View(NamedTuple):
+    """Codes in memory, which of their rows exist, and which of these may be found."""
+
+    codes: Codes
+    alive: NDArray[np.bool_]
+    usable: NDArray[np.bool_]
 
 
 class VectorIndex:
-    """The embeddings in `table`, whose rows belong to groups (a model, a part of a store) of one
-    dimension each.
+    """The embeddings in `table`, whose rows belong to groups (a model, a part of a store).
 
-    A group can have a vec0 table; without one every search compares all of its embeddings.
-    All methods work inside the caller's transaction.
+    All embeddings of a group have one dimension. A group can have a vec0 table; without one, every
+    search compares all of its embeddings. All methods work inside the caller's transaction.
     """
 
     def __init__(
@@ -119,30 +133,32 @@ class VectorIndex:
         table: str,
         id: str,
         group: str,
-        residents: Residents | None = None,
-        source: Source = NOWHERE,
+        memory: Memory | None = None,
+        source: ColumnSource = NOWHERE,
+        tuning: Tuning = DEFAULT,
     ) -> None:
         self._prefix, self._table, self._id, self._group = f"{prefix}_meaning_", table, id, group
-        self._following = Following(residents or Residents(0), source)
+        self._memory, self._source, self._tuning = memory or Memory(0), source, tuning
 
-    def codes(self, group: int) -> str:
+    # Writing.
+
+    def codes_table(self, group: int) -> str:
         """The name of a group's vec0 table."""
         return f"{self._prefix}{group}"
 
     def coded(self, sql: apsw.Connection) -> list[int]:
         """The groups that have a vec0 table."""
-        names = sql.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL %'")
-        numbers = (name.removeprefix(self._prefix) for (name,) in names)
-        return sorted(int(number) for number in numbers if number.isdecimal())
+        return vec0.tables(sql, self._prefix)
 
     def create(self, sql: apsw.Connection, group: int, dimension: int) -> None:
         """Make the vec0 table of a group that has no embeddings yet."""
-        sql.execute(vector_table(self.codes(group), dimension))
+        sql.execute(vec0.create_statement(self.codes_table(group), dimension))
 
     def drop(self, sql: apsw.Connection, group: int) -> None:
         """Remove a group's vec0 table."""
-        sql.execute(f"DROP TABLE {self.codes(group)}")
-        memory.log_all(sql, self.codes(group))
+        sql.execute(f"DROP TABLE {self.codes_table(group)}")
+        sql.execute("DELETE FROM settings WHERE name = ?", (self._centre_setting(group),))
+        changes.record_everything(sql, self.codes_table(group))
 
     def fill(self, sql: apsw.Connection, group: int, dimension: int) -> None:
         """Make the vec0 table of a group from the embeddings that it has."""
@@ -150,33 +166,91 @@ class VectorIndex:
         for ids, rows in self._blocks(sql, group, dimension):
             self.add_many(sql, group, ids, rows)
 
-    def add(self, sql: apsw.Connection, group: int, id: int, embedding: bytes) -> None:
-        """Enter the code of a float32 embedding that was just stored."""
-        self._enter(sql, group, [id], [code(embedding)])
+    def add_packed(
+        self, sql: apsw.Connection, group: int, embeddings: Sequence[tuple[int, bytes]]
+    ) -> None:
+        """Add the codes of (id, float32 embedding) pairs that were just stored."""
+        import numpy as np
+
+        if embeddings:
+            raw = b"".join(embedding for _, embedding in embeddings)
+            rows = np.frombuffer(raw, np.float32).reshape(len(embeddings), -1)
+            self.add_many(sql, group, [id for id, _ in embeddings], rows)
 
     def add_many(self, sql: apsw.Connection, group: int, ids: Sequence[int], rows: Floats) -> None:
-        """Enter the codes of embeddings that were just stored."""
-        self._enter(sql, group, ids, codes(rows))
+        """Add the codes of embeddings that were just stored."""
+        table = self.codes_table(group)
+        vec0.insert(sql, table, ids, encode(rows))
+        changes.record(sql, table, ids)
+        self._update_centre(sql, group, rows.shape[1])
 
     def remove(self, sql: apsw.Connection, group: int, ids: Sequence[int]) -> None:
-        """Take codes out; ids that have none are passed over."""
-        sql.executemany(f"DELETE FROM {self.codes(group)} WHERE rowid = ?", ((id,) for id in ids))
-        memory.log(sql, self.codes(group), ids)
+        """Remove codes; ids that have none are ignored."""
+        vec0.delete(sql, self.codes_table(group), ids)
+        changes.record(sql, self.codes_table(group), ids)
 
     def rebuild(self, sql: apsw.Connection, group: int, dimension: int) -> None:
         """Make a vec0 table again from the embeddings; it does not give space back by itself."""
         self.drop(sql, group)
         self.fill(sql, group, dimension)
 
-    def nearest(
-        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
-    ) -> Ranked:
-        """The ids nearest to a float32 embedding, as (id, cosine), best first."""
+    def _update_centre(self, sql: apsw.Connection, group: int, dimension: int) -> None:
+        """Store the mean direction of a group's codes when its size has doubled since the last
+        time.
+
+        It is kept in the file and not computed by each reader, so that every process has the same
+        sign bits and gives the same answers, whatever it has seen of the group's history.
+        """
+        table = self.codes_table(group)
+        chunks = vec0.chunks(sql, table)
+        known, _ = self._centre(sql, group)
+        if chunks < max(CENTRE_CHUNKS, 2 * known):
+            return
+        _, codes = vec0.read_all(sql, table, dimension, every=-(-chunks // CENTRE_SAMPLE))
+        if len(codes):
+            value = base64.b64encode(centre(codes).tobytes()).decode()
+            sql.execute(
+                "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)",
+                (self._centre_setting(group), f"{chunks} {value}"),
+            )
+            changes.record_everything(sql, table)
+
+    def _centre(
+        self, sql: apsw.Connection, group: int, dimension: int = 0
+    ) -> tuple[int, NDArray[np.float32] | None]:
+        """At how many vec0 chunks a group's centre was computed (0: never), and the centre."""
+        stored = sql.execute(
+            "SELECT value FROM settings WHERE name = ?", (self._centre_setting(group),)
+        ).get
+        if stored is None:
+            return 0, None
         import numpy as np
 
-        return self.nearest_each(
-            sql, group, np.frombuffer(embedding, np.float32).reshape(1, -1), allowed, limit
-        )[0]
+        try:
+            chunks, text = stored.split(" ")
+            centre = np.frombuffer(base64.b64decode(text, validate=True), np.float32)
+            if dimension and (len(centre) != dimension or not np.isfinite(centre).all()):
+                raise ValueError(f"{len(centre)} values")
+            return int(chunks), centre
+        except ValueError as error:
+            raise Damaged(
+                f"the setting {self._centre_setting(group)} is not what was written ({error}): "
+                "run `mcpvectordb rebuild`"
+            ) from None
+
+    def _centre_setting(self, group: int) -> str:
+        return f"centre_{self.codes_table(group)}"
+
+    # Searching.
+
+    def nearest(
+        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
+    ) -> Neighbours:
+        """The ids nearest to a float32 embedding, by their exact cosine."""
+        import numpy as np
+
+        query = np.frombuffer(embedding, np.float32).reshape(1, -1)
+        return self.nearest_each(sql, group, query, allowed, limit)[0]
 
     def nearest_each(
         self,
@@ -186,77 +260,212 @@ class VectorIndex:
         allowed: Allowed,
         limit: int,
         metric: str = "cosine",
-    ) -> list[Ranked]:
-        """The ids nearest to each query, as (id, score by `metric`), best first; equal ones in the
-        order of the ids.
-        """
-        quick = metric == "cosine" and 2 * limit <= VEC0_LIMIT
-        if quick and (view := self._view(sql, group, queries.shape[1], allowed)) is not None:
-            return [self._by_memory(sql, group, query, view, allowed, limit) for query in queries]
-        few = self._few(sql, group, allowed) if quick and group in self.coded(sql) else allowed
-        if few is not None:
-            return self._scan(sql, group, queries, few, limit, metric)
-        return [self._by_codes(sql, group, query, allowed, limit) for query in queries]
+    ) -> list[Neighbours]:
+        """The ids nearest to each query by a metric; equal scores come in the order of the ids.
 
-    def gathered(
-        self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]
-    ) -> Gathered:
-        """The embeddings of given ids, as far as they have any."""
+        By cosine, and where there are more embeddings than are quickly compared, codes choose
+        candidates; otherwise everything is compared.
+        """
+        view = self._view(sql, group, queries.shape[1], allowed) if metric == "cosine" else None
+        if view is None:
+            return self._scan(sql, group, queries, allowed, limit, metric)
+        return [self._by_codes(sql, group, query, view, allowed, limit) for query in queries]
+
+    def embeddings(
+        self,
+        sql: apsw.Connection,
+        group: int,
+        dimension: int,
+        ids: Sequence[int],
+        known: Embeddings | None = None,
+    ) -> Embeddings:
+        """The embeddings of given ids, as far as they have any; those that are known are not
+        read.
+        """
         import numpy as np
 
-        blocks = list(self._blocks(sql, group, dimension, _only(ids)))
-        return Gathered(
-            [id for found, _ in blocks for id in found],
-            np.concatenate([np.empty((0, dimension)), *(rows for _, rows in blocks)]),
+        held = set(known.ids) if known else set()
+        blocks = list(
+            self._blocks(sql, group, dimension, _only([id for id in ids if id not in held]))
+        )
+        found = [
+            ([], np.empty((0, dimension))),
+            *([(known.ids, known.rows)] if known else []),
+            *blocks,
+        ]
+        return Embeddings(
+            [id for each, _ in found for id in each], np.concatenate([rows for _, rows in found])
         )
 
-    def flaws(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
-        """What is wrong with a group's embeddings themselves, in words."""
+    def _view(
+        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
+    ) -> _View | None:
+        """A group's codes as this transaction sees them; None where comparing all is as good.
+
+        A transaction that began before what is kept was read, and one that has not committed what
+        it wrote, see other rows: they read the codes for themselves and keep nothing.
+        """
+        table, now = self.codes_table(group), snapshot(sql)
+        with self._memory.loading(table):
+            resident: _ResidentCodes | None = self._memory.get(table, CODES)
+            fits = now.committed and (resident is None or resident.seq <= now.seq)
+            memory, resident = (self._memory, resident) if fits else (Memory(0), None)
+            if resident is None and not self._pays(sql, group, dimension, allowed):
+                return None
+            try:
+                resident = self._current(sql, group, dimension, resident, now.seq)
+                codes, alive = resident.codes, resident.codes.alive
+                usable = None
+                if allowed.conditions and memory is self._memory:
+                    usable = resident.columns.fulfilling(sql, allowed.conditions, codes.ids)
+            except BaseException:  # what is kept may be half brought up to date
+                memory.drop(table)
+                raise
+            memory.put(table, CODES, resident)
+        if not allowed.select:
+            return _View(codes, alive, alive)
+        if usable is None:
+            import numpy as np
+
+            usable = np.isin(codes.ids[: len(alive)], allowed.ids(sql))
+        return _View(codes, alive, alive & usable)
+
+    def _pays(self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed) -> bool:
+        """Whether a question that finds no codes in memory should read them all."""
+        table, few = self.codes_table(group), self._tuning.exact_rows
+        if not vec0.exists(sql, table):
+            return False
+        rows = f"SELECT 1 FROM {self._table} WHERE {self._group} = {group}"
+        select = f"SELECT count(*) FROM ({allowed.select or rows} LIMIT {few + 1})"
+        count = int(sql.execute(select, allowed.bindings).get)
+        worth = self._memory.worth_loading(table, count, few)
+        return count > few or (
+            worth and self._memory.has_room(Codes.bytes_for(vec0.count(sql, table), dimension))
+        )
+
+    def _current(
+        self,
+        sql: apsw.Connection,
+        group: int,
+        dimension: int,
+        resident: _ResidentCodes | None,
+        seq: int,
+    ) -> _ResidentCodes:
+        """The codes as of change `seq`: those that are kept, brought up to date, or read anew."""
+        import numpy as np
+
+        table = self.codes_table(group)
+        if resident is not None and resident.seq == seq:
+            return resident
+        changed = changes.since(sql, table, resident.seq) if resident else None
+        if resident is None or changed is None or resident.codes.fragmented:
+            _, centre = self._centre(sql, group, dimension)
+            codes = Codes(*vec0.read_all(sql, table, dimension), centre, self._tuning)
+            return _ResidentCodes(codes, Columns(self._source, group, self._tuning), seq)
+        if changed:
+            rows = vec0.read_by_id(sql, table, changed)
+            present = np.array(list(rows), np.int64)
+            new = np.frombuffer(b"".join(rows.values()), np.int8).reshape(-1, dimension)
+            resident.columns.append(sql, present)
+            resident.codes.replace(np.array(changed, np.int64), present, new)
+        resident.seq = seq
+        return resident
+
+    def _by_codes(
+        self,
+        sql: apsw.Connection,
+        group: int,
+        query: Floats,
+        view: _View,
+        allowed: Allowed,
+        limit: int,
+    ) -> Neighbours:
+        """Rank the candidates that codes choose by their exact cosines."""
+        import numpy as np
+
+        candidates = view.codes.nearest(query, limit, view.alive, view.usable)
+        single = query.reshape(1, -1)
+        found = self._scan(sql, group, single, _only(candidates), limit, "cosine")[0]
+        rows = int(np.count_nonzero(view.usable))
+        positive = min((cosine for _, cosine in found.ranked), default=1.0) > 0
+        if len(found.ranked) == min(limit, rows) and (len(candidates) == rows or positive):
+            return found
+        # Zero embeddings, whose codes say nothing, may be among the nearest.
+        return self._scan(sql, group, single, allowed, limit, "cosine")[0]
+
+    def _scan(
+        self,
+        sql: apsw.Connection,
+        group: int,
+        queries: Floats,
+        allowed: Allowed,
+        limit: int,
+        metric: str,
+    ) -> list[Neighbours]:
+        """Compare every allowed embedding, a block at a time."""
+        import numpy as np
+
+        dimension = queries.shape[1]
+        wide = queries.astype(np.float64)
+        nothing = (np.empty(0, np.int64), np.empty(0), np.empty((0, dimension)))
+        best = [nothing for _ in wide]
+        for ids, rows in self._blocks(sql, group, dimension, allowed):
+            for position, query in enumerate(wide):
+                scores = metrics.METRICS[metric](rows, query)
+                if np.isnan(scores).any():
+                    raise Damaged(
+                        f"{self._table}: an embedding has values that are no numbers: "
+                        "run `mcpvectordb check`"
+                    )
+                found = np.array(ids, np.int64), scores, rows
+                best[position] = _best(best[position], found, limit)
+        return [
+            Neighbours(
+                list(zip(ids.tolist(), scores.tolist(), strict=True)),
+                Embeddings(ids.tolist(), rows),
+            )
+            for ids, scores, rows in best
+        ]
+
+    # Checking.
+
+    def embedding_problems(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
+        """What is wrong with a group's embeddings."""
         import numpy as np
 
         for block in self._stored(sql, group, dimension):
-            yield from (
-                f"{self._table}: the embedding of {id} has {len(embedding) // 4} values instead of "
-                f"{dimension}"
-                for id, embedding in block
-                if not arrays.fits(embedding, dimension)
-            )
-            sound = [
-                (id, embedding) for id, embedding in block if arrays.fits(embedding, dimension)
-            ]
-            yield from (
-                f"{self._table}: the embedding of {id} has values that are no numbers"
-                for id, embedding in sound
-                if not np.isfinite(arrays.unpacked([embedding], dimension)).all()
-            )
+            for id, embedding in block:
+                if not arrays.fits(embedding, dimension):
+                    count = len(embedding) // 4
+                    yield (
+                        f"{self._table}: the embedding of {id} has {count} values "
+                        f"instead of {dimension}"
+                    )
+                elif not np.isfinite(arrays.unpacked([embedding], dimension)).all():
+                    yield f"{self._table}: the embedding of {id} has values that are no numbers"
 
     def problems(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
-        """What is wrong with a group's embeddings and its vec0 table, in words."""
-        yield from self.flaws(sql, group, dimension)
-        coded = dict(sql.execute(f"SELECT rowid, embedding FROM {self.codes(group)}"))
-        scanned = zip(*memory.coded_rows(sql, self.codes(group), dimension), strict=True)
+        """What is wrong with a group's embeddings and its vec0 table."""
+        yield from self.embedding_problems(sql, group, dimension)
+        table = self.codes_table(group)
+        coded = dict(sql.execute(f"SELECT rowid, embedding FROM {table}"))
+        scanned = zip(*vec0.read_all(sql, table, dimension), strict=True)
         if coded != {int(id): row.tobytes() for id, row in scanned}:
-            yield f"{self.codes(group)}: not every row of it can be found by nearness"
+            yield f"{table}: not every row of it can be found by nearness"
         for block in self._stored(sql, group, dimension):
-            ids = [id for id, embedding in block if arrays.fits(embedding, dimension)]
-            rows = arrays.unpacked(
-                [embedding for _, embedding in block if arrays.fits(embedding, dimension)],
-                dimension,
-            )
+            sound = [row for row in block if arrays.fits(row[1], dimension)]
+            rows = arrays.unpacked([embedding for _, embedding in sound], dimension)
             yield from (
-                f"{self.codes(group)}: {id} is missing or differs from its embedding"
-                for id, row in zip(ids, codes(rows), strict=True)
-                if coded.pop(id, None) != row.tobytes()
+                f"{table}: {id} is missing or differs from its embedding"
+                for (id, _), code in zip(sound, encode(rows), strict=True)
+                if coded.pop(id, None) != code.tobytes()
             )
         if coded:
-            yield f"{self.codes(group)}: {len(coded)} rows without an embedding"
-
-    def _enter(self, sql: apsw.Connection, group: int, ids: Sequence[int], coded: Any) -> None:
-        sql.executemany(
-            f"INSERT INTO {self.codes(group)} (rowid, embedding) VALUES (?, vec_int8(?))",
-            zip(ids, coded, strict=True),
-        )
-        memory.log(sql, self.codes(group), ids)
+            yield f"{table}: {len(coded)} rows without an embedding"
+        try:
+            self._centre(sql, group, dimension)
+        except Damaged as error:
+            yield str(error)
 
     def _stored(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed = EVERYTHING
@@ -283,117 +492,23 @@ class VectorIndex:
                 arrays.unpacked([embedding for _, embedding in block], dimension),
             )
 
-    def _few(self, sql: apsw.Connection, group: int, allowed: Allowed) -> Allowed | None:
-        """The ids that may be returned when they are few enough to compare one by one, else
-        None.
-        """
-        if not allowed.select:
-            rows = (
-                f"SELECT 1 FROM {self._table} WHERE {self._group} = {group} LIMIT {EXACT_ROWS + 1}"
-            )
-            return (
-                allowed if sql.execute(f"SELECT count(*) FROM ({rows})").get <= EXACT_ROWS else None
-            )
-        ids = [
-            id
-            for (id,) in sql.execute(
-                f"SELECT * FROM ({allowed.select}) LIMIT {EXACT_ROWS + 1}", allowed.bindings
-            )
-        ]
-        return _only(ids) if len(ids) <= EXACT_ROWS else None
 
-    def _by_codes(
-        self, sql: apsw.Connection, group: int, query: Floats, allowed: Allowed, limit: int
-    ) -> Ranked:
-        within = f"AND rowid IN ({allowed.select})" if allowed.select else ""
-        rows = sql.execute(
-            f"SELECT rowid FROM {self.codes(group)} WHERE embedding MATCH vec_int8(?) AND k = ? "
-            f"{within}",
-            (
-                codes(query.reshape(1, -1)).tobytes(),
-                min(VEC0_LIMIT, 2 * limit + 20),
-                *allowed.bindings,
-            ),
-        )
-        return self._exactly(sql, group, query, [id for (id,) in rows], allowed, limit)
+def _best(known: _Scored, found: _Scored, limit: int) -> _Scored:
+    """The best rows of two lists of (ids, scores, embeddings), best first."""
+    import numpy as np
 
-    def _by_memory(
-        self,
-        sql: apsw.Connection,
-        group: int,
-        query: Floats,
-        view: View,
-        allowed: Allowed,
-        limit: int,
-    ) -> Ranked:
-        import numpy as np
+    places = metrics.best(found[0], found[1], limit)
+    ids, scores, rows = (
+        np.concatenate([each, other[places]]) for each, other in zip(known, found, strict=True)
+    )
+    order = metrics.best(ids, scores, limit)
+    return ids[order], scores[order], rows[order]
 
-        candidates = view.codes.nearest(query, limit, view.usable)
-        return self._exactly(
-            sql, group, query, candidates, allowed, limit, int(np.count_nonzero(view.usable))
-        )
 
-    def _exactly(
-        self,
-        sql: apsw.Connection,
-        group: int,
-        query: Floats,
-        candidates: Sequence[int],
-        allowed: Allowed,
-        limit: int,
-        rows: float = math.inf,
-    ) -> Ranked:
-        """Rank candidates of so many rows by their exact cosines; where one may be missing, all
-        that are allowed.
-        """
-        ranked = self._scan(sql, group, query.reshape(1, -1), _only(candidates), limit, "cosine")[0]
-        enough = len(ranked) == min(limit, rows)
-        if enough and (
-            len(candidates) == rows or min((cosine for _, cosine in ranked), default=1.0) > 0
-        ):
-            return ranked
-        # Embeddings that are zero may be among the best, and of them the codes know nothing.
-        return self._scan(sql, group, query.reshape(1, -1), allowed, limit, "cosine")[0]
+def _wide(embedding: bytes) -> NDArray[np.float64]:
+    import numpy as np
 
-    def _view(
-        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
-    ) -> View | None:
-        """What is in memory of a group, with only the allowed rows usable."""
-        view = self._following.view(sql, self.codes(group), group, dimension, allowed.conditions)
-        if view is None or view.filtered or not allowed.select:
-            return view
-        return view._replace(usable=view.codes.narrowed(view.usable, allowed.ids(sql)))
-
-    def _scan(
-        self,
-        sql: apsw.Connection,
-        group: int,
-        queries: Floats,
-        allowed: Allowed,
-        limit: int,
-        metric: str,
-    ) -> list[Ranked]:
-        """Compare every allowed embedding, a block at a time."""
-        import numpy as np
-
-        score = metrics.METRICS[metric]
-        wide = queries.astype(np.float64)
-        found = [(np.empty(0, np.int64), np.empty(0)) for _ in wide]
-        for ids, rows in self._blocks(sql, group, queries.shape[1], allowed):
-            for position, query in enumerate(wide):
-                scores = score(rows, query)
-                if np.isnan(scores).any():
-                    raise Damaged(
-                        f"{self._table}: an embedding has values that are no numbers: run "
-                        f"`mcpvectordb check`"
-                    )
-                known_ids, known_scores = found[position]
-                found[position] = metrics.best(
-                    np.concatenate([known_ids, np.array(ids, np.int64)]),
-                    np.concatenate([known_scores, scores]),
-                    limit,
-                )
-        return [list(zip(ids.tolist(), scores.tolist(), strict=True)) for ids, scores in found]
+    return np.frombuffer(embedding, np.float32).astype(np.float64)
 
 
 def _only(ids: Sequence[int]) -> Allowed:

@@ -17,7 +17,8 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb.storage.file import MEMORY, PAGE_SIZE, VERSION, migrate, uri
+from mcpvectordb.storage.file import MEMORY, PAGE_SIZE, uri
+from mcpvectordb.storage.schema import VERSION, migrate
 
 Row = tuple[object, ...]
 

@@ -19,7 +19,7 @@ from mcpvectordb import dates
 from mcpvectordb.contexts.metadata_index import checked_names
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import arrays
-from mcpvectordb.index.chunks import ChunkIndex, says_all
+from mcpvectordb.index.chunks import ChunkIndex, covers_tile
 from mcpvectordb.index.metrics import METRICS
 
 _JSON = (
@@ -198,7 +198,7 @@ def _closed(pieces: Sequence[Piece]) -> Iterator[Piece]:
     for place, (id, position, tile, tile_start, start, end) in enumerate(pieces):
         back = before[1] if position == before[0] + 1 else 0
         first, last = max(start - tile_start, -back), end - tile_start
-        if not (first < last <= len(tile) and says_all(tile, first, last)):
+        if not (first < last <= len(tile) and covers_tile(tile, first, last)):
             first, last = 0, len(tile)
         yield id, place, tile, offset, offset + first, offset + last
         offset, before = offset + len(tile), (position, len(tile))

@@ -17,7 +17,8 @@ from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput, NotOurFile, Unreadable, Unwritable
 from mcpvectordb.recovery import repair
 from mcpvectordb.recovery.raw_pages import Row, Table, Wreck
-from mcpvectordb.storage.file import PAGE_SIZE, migrate
+from mcpvectordb.storage.file import PAGE_SIZE
+from mcpvectordb.storage.schema import migrate
 
 # Made again from other tables, or not missed.
 _DERIVED = {"document_pending", "context_pending", "cache", "changes", "library_skipped"}

@@ -1,8 +1,8 @@
-"""What the first results of a search tell about what else to look for: words that stand out in
-them, and a direction.
+"""Pseudo-relevance feedback: expand a query by what its best results have in common.
 
-Feedback instead of a model that writes: who asks about rotating keys finds a page about
-certificates, and learns from it to look for certificates too.
+Terms that are frequent in the best passages and rare elsewhere are added to the query (weighted by
+tf · idf, as in Rocchio's method), and the mean of the passages' embeddings becomes a second query
+embedding. No language model writes anything.
 """
 
 from __future__ import annotations
@@ -23,57 +23,53 @@ from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.query import Query, fts5_phrase
 from mcpvectordb.text.tokens import CJK, STOP_WORDS, bigrams
 
-LEARNED = 10  # words
+TERMS = 10  # that are added
 CANDIDATES = 60  # the most frequent words of the passages, whose rarity is looked up
-FREQUENT = 2_000  # chunks; of a word that more have, it matters no more how many
+FREQUENT = 2_000  # chunks: of a word that more have, it does not matter how many
 
 _WORD = re.compile(r"[^\W_]{3,}|" + CJK.pattern)
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The query with the words that were learned, and the mean of the passages' embeddings, where
-    they have any.
-    """
+    """The query with its new terms, and the mean of the passages' embeddings if they have any."""
 
     query: Query
     query_embedding: QueryEmbedding | None
-    answer: dict[bytes, list[str]]  # to be remembered
+    cacheable: dict[bytes, list[str]]
 
 
 class QueryExpander:
-    """Learns from chunks of documents; the words are remembered."""
+    """Expands queries by passages of documents; the terms are cached in the file."""
 
     def __init__(self, index: ChunkIndex, cache: Cache) -> None:
         self._index, self._cache = index, cache
 
-    def learn(
+    def expand(
         self,
         sql: apsw.Connection,
         query: Query,
         query_embedding: QueryEmbedding | str,
         passages: Sequence[int],
     ) -> Expansion:
-        """What these passages say beyond the query."""
+        """The query, expanded by these passages."""
         texts = [text for _, _, _, text in self._index.passages(sql, passages)]
         key = cache.key("expansion", query.match, *texts)
-        known = _words_in(self._cache.read([key]).get(key))
-        strongest = self._strongest(sql, query, texts) if known is None else known
+        known = _cached_words(self._cache.read([key]).get(key))
+        terms = self._best_terms(sql, query, texts) if known is None else known
         mean = (
             self._mean(sql, query_embedding, passages)
             if isinstance(query_embedding, QueryEmbedding)
             else None
         )
-        return Expansion(
-            _extended(query, strongest), mean, {key: strongest} if known is None else {}
-        )
+        return Expansion(_extended(query, terms), mean, {key: terms} if known is None else {})
 
-    def remember(self, learned: Expansion) -> None:
-        """Keep in the file what was learned; not inside of a transaction."""
-        self._cache.write(learned.answer)
+    def remember(self, expansion: Expansion) -> None:
+        """Cache what was computed; not inside of a transaction."""
+        self._cache.write(expansion.cacheable)
 
-    def _strongest(self, sql: apsw.Connection, query: Query, texts: Iterable[str]) -> list[str]:
-        """The words that are frequent in the texts and rare elsewhere."""
+    def _best_terms(self, sql: apsw.Connection, query: Query, texts: Iterable[str]) -> list[str]:
+        """The words with the highest tf · idf in the texts."""
         asked = set(_WORD.findall(query.match.casefold()))
         counts = Counter(word for text in texts for word in _words(text) if word not in asked)
         total = 1 + int(sql.execute("SELECT count(*) FROM document_chunks").get)
@@ -89,7 +85,7 @@ class QueryExpander:
         ]
         return [
             word
-            for weight, word in sorted(weighed, key=lambda pair: -pair[0])[:LEARNED]
+            for weight, word in sorted(weighed, key=lambda pair: -pair[0])[:TERMS]
             if weight > 0
         ]
 
@@ -121,9 +117,9 @@ def _words(text: str) -> Iterator[str]:
             yield word
 
 
-def _extended(query: Query, learned: Sequence[str]) -> Query:
-    return replace(query, terms=(*query.terms, *filter(None, map(fts5_phrase, learned))))
+def _extended(query: Query, words: Sequence[str]) -> Query:
+    return replace(query, terms=(*query.terms, *filter(None, map(fts5_phrase, words))))
 
 
-def _words_in(value: object) -> list[str] | None:
+def _cached_words(value: object) -> list[str] | None:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else None

@@ -1,4 +1,10 @@
-"""Both legs of a search over one index, and how they become one ranking."""
+"""Hybrid search over one index: keyword and vector ranking, and their fusion.
+
+Each leg ranks some candidates. Then every candidate gets both true scores (the BM25 of those that
+only the vector leg found, the cosine of those that only the keyword leg found), and the scores are
+combined (`fusion.fuse`: a completed convex combination). The three best move the query's embedding
+(Rocchio), and the combination is computed once more with the cosines to that.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,8 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import Allowed, Ranked
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
-from mcpvectordb.index.postings import Matched
+from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
+from mcpvectordb.index.vector import Embeddings
 from mcpvectordb.records import Mode, Scores
 from mcpvectordb.search import fusion
 from mcpvectordb.search.relevance import Judge
@@ -19,33 +26,34 @@ from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_query
 from mcpvectordb.text.tokens import is_non_latin
 
-FEEDBACK_CHUNKS = 3  # the best chunks say better what is meant than a short query does
+FEEDBACK_CHUNKS = 3  # that move the query's embedding
+NO_WORDS = "the query has no words to look for"
 MODES = ("hybrid", "text", "vector")
-MAX_RESULTS = 5_000  # a page behind twice as many would take seconds of memories by meaning
-NOTHING = Matched([], lambda ids: dict.fromkeys(ids, 0.0))
+MAX_RESULTS = 5_000  # ranking twice as many by meaning would take seconds
+
+ScoredChunk = tuple[int, float, Scores]
+"""(chunk, score, scores)"""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """(id, score, scores) of chunks, best first; which legs ran, and why others did not; who judges
-    their relevance.
-    """
+class ChunkRanking:
+    """Chunks, best first; which legs ran, and why others did not; what judges their relevance."""
 
-    rows: list[tuple[int, float, Scores]]
+    rows: list[ScoredChunk]
     legs: tuple[str, ...]
     reasons: Mapping[str, str]
     judge: Judge
 
 
 def checked_page(limit: int, offset: int) -> None:
-    """Refuse what is no page of a list."""
+    """Raise InvalidInput unless limit and offset are whole numbers of 0 or more."""
     for name, value in (("limit", limit), ("offset", offset)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
             raise InvalidInput(f"{name} must be a whole number of 0 or more, not {value!r}")
 
 
 def checked_window(limit: int, offset: int) -> int:
-    """How many results must be ranked for a page of them."""
+    """How many results must be ranked for a page; InvalidInput when these are too many."""
     checked_page(limit, offset)
     if limit + offset > MAX_RESULTS:
         raise InvalidInput(
@@ -56,7 +64,7 @@ def checked_window(limit: int, offset: int) -> int:
 
 
 def checked_mode(mode: str) -> Mode:
-    """`mode` if there is such a one."""
+    """`mode`, checked; raises InvalidInput."""
     for known in MODES:
         if mode == known:
             # mypy does not narrow a loop variable to the literal
@@ -64,12 +72,7 @@ def checked_mode(mode: str) -> Mode:
     raise InvalidInput(f"mode must be hybrid, text or vector, not {mode!r}")
 
 
-def common_words(matched: Matched) -> dict[str, str]:
-    """The reason to give where words were so common that they were not (all) looked for."""
-    return {"common words": matched.note} if matched.note else {}
-
-
-def find(
+def rank_chunks(
     sql: apsw.Connection,
     index: ChunkIndex,
     text: str,
@@ -77,87 +80,93 @@ def find(
     mode: Mode,
     allowed: Allowed,
     wanted: int,
-) -> Found:
-    """The `wanted` best chunks for a query. `query_embedding` is its embedding, or the reason
-    why there is none.
+) -> ChunkRanking:
+    """The `wanted` best chunks for a query.
+
+    `query_embedding` is the query's embedding, or the reason why there is none.
     """
-    query = parse_query(text)
-    depth = fusion.tier_depth(wanted)
-    matched = NOTHING
-    by_meaning: Ranked = []
+    query, depth = parse_query(text), fusion.tier_depth(wanted)
+    matched, near = NO_MATCH, Ranked()
+    embeddings: Embeddings | None = None
     legs: list[str] = []
     reasons: dict[str, str] = {}
     if mode != "vector":
         if query.match:
             matched = index.keyword.match(sql, query, allowed, depth)
             legs.append("text")
-            reasons |= common_words(matched)
         else:
-            reasons["text"] = "the query has no words to look for"
+            reasons["text"] = NO_WORDS
     if mode != "text":
         if isinstance(query_embedding, QueryEmbedding):
-            by_meaning = index.vector.nearest(
+            near, embeddings = index.vector.nearest(
                 sql,
                 query_embedding.model,
                 query_embedding.embedding,
-                index.keyword.bound(query, allowed),
+                index.keyword.narrowed(query, allowed),
                 depth,
             )
             legs.append("vector")
         else:
             reasons["vector"] = query_embedding
-    rows = _scored(sql, index, query, query_embedding, matched, by_meaning, legs, wanted)
-    return Found(rows, tuple(legs), reasons, judge(text, query, query_embedding))
+    candidates = _Candidates(matched, near)
+    if len(legs) == 2 and isinstance(query_embedding, QueryEmbedding) and embeddings:
+        embeddings = candidates.complete(sql, index, query_embedding, embeddings)
+        weight = BLIND_VECTOR_WEIGHT if query.exact else query_embedding.weight
+        fused = candidates.fuse(query_embedding.embedding, embeddings, weight)
+    elif legs == ["vector"]:
+        fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in near]
+    else:
+        fused = [(id, saturate(score)) for id, score in matched.best]
+    rows = [(id, score, candidates.scores(id)) for id, score in fused[:wanted]]
+    return ChunkRanking(rows, tuple(legs), reasons, judge(text, query, query_embedding))
 
 
 def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Judge:
-    """Who tells how relevant the answers to a query are."""
+    """What judges the relevance of a query's results."""
     model = query_embedding.name if isinstance(query_embedding, QueryEmbedding) else ""
     return Judge(model, exact=query.exact, foreign=is_non_latin(text))
 
 
-def _scored(
-    sql: apsw.Connection,
-    index: ChunkIndex,
-    query: Query,
-    query_embedding: QueryEmbedding | str,
-    matched: Matched,
-    by_meaning: Ranked,
-    legs: list[str],
-    wanted: int,
-) -> list[tuple[int, float, Scores]]:
-    text, vector = dict(matched.best), dict(by_meaning)
-    text_rank = {id: rank for rank, id in enumerate(text, 1)}
-    vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
-    if legs == ["text", "vector"] and isinstance(query_embedding, QueryEmbedding):
-        text |= matched.scores([id for id in vector if id not in text])
-        gathered = index.vector.gathered(
-            sql, query_embedding.model, len(query_embedding.embedding) // 4, list(text)
+class _Candidates:
+    """What both legs found: the scores and ranks of each candidate in each leg."""
+
+    def __init__(self, matched: KeywordMatch, near: Ranked) -> None:
+        self._matched = matched
+        self._text, self._vector = dict(matched.best), dict(near)
+        self._text_rank = {id: rank for rank, id in enumerate(self._text, 1)}
+        self._vector_rank = {id: rank for rank, id in enumerate(self._vector, 1)}
+
+    def complete(
+        self,
+        sql: apsw.Connection,
+        index: ChunkIndex,
+        query_embedding: QueryEmbedding,
+        known: Embeddings,
+    ) -> Embeddings:
+        """Give every candidate both true scores; the embeddings of all of them."""
+        self._text |= self._matched.scores([id for id in self._vector if id not in self._text])
+        dimension = len(query_embedding.embedding) // 4
+        embeddings = index.vector.embeddings(
+            sql, query_embedding.model, dimension, list(self._text), known
         )
-        vector = gathered.cosines(query_embedding.embedding)
-        weight = BLIND_VECTOR_WEIGHT if query.exact else query_embedding.weight
-        weights, tiers = [1 - weight, weight], fusion.tiers([list(text_rank), list(vector_rank)])
-        best = [id for id, _ in fusion.fuse([text, vector], weights, tiers)[:FEEDBACK_CHUNKS]]
-        fused = fusion.fuse(
-            [text, gathered.cosines(gathered.rocchio(query_embedding.embedding, best))],
-            weights,
-            tiers,
+        self._vector = embeddings.cosines(query_embedding.embedding)
+        return embeddings
+
+    def fuse(self, embedding: bytes, embeddings: Embeddings, weight: float) -> Ranked:
+        """The candidates by both scores, after pseudo-relevance feedback from the best ones."""
+        weights = [1 - weight, weight]
+        tiers = fusion.tiers([list(self._text_rank), list(self._vector_rank)])
+        first = fusion.fuse([self._text, self._vector], weights, tiers)
+        best = [id for id, _ in first[:FEEDBACK_CHUNKS]]
+        moved = embeddings.cosines(embeddings.rocchio(embedding, best))
+        return fusion.fuse([self._text, moved], weights, tiers)
+
+    def scores(self, id: int) -> Scores:
+        """What the legs said of a candidate."""
+        return Scores(
+            text=self._text.get(id),
+            text_rank=self._text_rank.get(id),
+            vector=self._vector.get(id),
+            vector_rank=self._vector_rank.get(id),
+            reach=self._matched.full_score,
         )
-    elif legs == ["vector"]:
-        fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in by_meaning]
-    else:
-        fused = [(id, saturate(score)) for id, score in matched.best]
-    return [
-        (
-            id,
-            score,
-            Scores(
-                text=text.get(id),
-                text_rank=text_rank.get(id),
-                vector=vector.get(id),
-                vector_rank=vector_rank.get(id),
-                reach=matched.reach,
-            ),
-        )
-        for id, score in fused[:wanted]
-    ]

@@ -9,11 +9,9 @@ extension.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import random
-import re
 import threading
 import time
 import uuid
@@ -25,42 +23,16 @@ import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.filters import FUNCTIONS
-from mcpvectordb.storage import vec0
+from mcpvectordb.storage import fts5, schema, vec0
 from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
 
-APPLICATION_ID = 0x4D435644  # "MCVD"
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
 MEMORY = ":memory:"
-MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
-VERSION = len(MIGRATIONS)
 
-_VECTOR_TABLE = re.compile(r"CREATE VIRTUAL TABLE (\w+) USING vec0\(embedding int8\[(\d{1,5})\] .*")
-_KEY_INDEX = re.compile(r'CREATE INDEX "context_key_([A-Za-z0-9_.-]{1,64})" ON contexts .*')
 _BUSY_ATTEMPTS = 3
 # Not mapped: a file that somebody cuts off would kill the process, and mapped pages are checked
 # anew at every look at them, which makes FTS5 five times slower.
 _CACHED = "PRAGMA cache_size = -65536"
-
-
-def vector_table(name: str, dimension: int) -> str:
-    """The statement that makes a vec0 table; its codes are int8, scaled per vector, and ranked
-    again exactly.
-    """
-    return (
-        f"CREATE VIRTUAL TABLE {name} USING vec0(embedding int8[{dimension}] "
-        "distance_metric=cosine, chunk_size=256)"
-    )
-
-
-def key_index(key: str) -> str:
-    """The statement that makes the index of a metadata key of contexts; the key has letters,
-    digits, _ . - only.
-    """
-    value = f"json_extract(folded, '$.\"{key}\"')"
-    return (
-        f'CREATE INDEX "context_key_{key}" ON contexts ({value}, created_at) WHERE {value} IS '
-        f"NOT NULL"
-    )
 
 
 def uri(path: Path) -> str:
@@ -93,7 +65,7 @@ class File:
             self._identity = self._found()
             if not self.read_only:
                 self._prepare(self._keeper)
-            elif _pragma(self._keeper, "user_version") < VERSION:
+            elif _pragma(self._keeper, "user_version") < schema.VERSION:
                 raise errors.ReadOnly(
                     f"{self.path} has an old format: open it once where it can be written, then "
                     f"copy it back"
@@ -189,12 +161,12 @@ class File:
         """Start a transaction; when others have changed the schema or the format meanwhile, it is
         compared again.
         """
-        self._patiently(connection, statement)
+        self._wait_for(connection, statement)
         if (marks := _marks(connection)) != self._local.marks:
             self._verify(connection)
             self._local.marks = marks
 
-    def _patiently(self, connection: apsw.Connection, statement: str) -> None:
+    def _wait_for(self, connection: apsw.Connection, statement: str) -> None:
         """Wait for locks, also for those that SQLite itself does not wait for: a change of the
         journal's kind.
         """
@@ -325,7 +297,7 @@ class File:
             return False
         was_empty, is_ours = (
             journal[16:20] == bytes(4),
-            head[68:72] == APPLICATION_ID.to_bytes(4, "big"),
+            head[68:72] == schema.APPLICATION_ID.to_bytes(4, "big"),
         )
         return journal.startswith(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7") and (was_empty or is_ours)
 
@@ -363,18 +335,19 @@ class File:
             if self.read_only:
                 raise errors.NotOurFile(f"{self.path} is empty")
             return
-        if application != APPLICATION_ID:
+        if application != schema.APPLICATION_ID:
             raise errors.NotOurFile(
                 f"{self.path} belongs to another program (application id {application:#x}); "
                 "it was left as it is"
             )
-        if version > VERSION:
+        if version > schema.VERSION:
             raise errors.NewerFile(
-                f"{self.path} has format {version}, but this mcpvectordb reads up to {VERSION}: "
+                f"{self.path} has format {version}, but this mcpvectordb reads up to "
+                f"{schema.VERSION}: "
                 f"upgrade it"
             )
         own = frozenset(row for row in rows if not str(row[1]).startswith("sqlite_stat"))
-        if version < 1 or own != expected_schema(version, _vector_tables(own), _indexed_keys(own)):
+        if version < 1 or own != schema.expected_rows(version, own):
             raise errors.Damaged(
                 f"{self.path} does not have the tables of format {version}: it is damaged or was "
                 "changed by another program; it was left as it is. Go back to a copy, or "
@@ -386,12 +359,12 @@ class File:
         if not self.memory:
             if _pragma(connection, "page_count") == 0:
                 connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-            self._patiently(connection, "PRAGMA journal_mode = WAL")
-        while _pragma(connection, "user_version") < VERSION:
+            self._wait_for(connection, "PRAGMA journal_mode = WAL")
+        while _pragma(connection, "user_version") < schema.VERSION:
             with self.writing():
                 version = _pragma(connection, "user_version")
-                if version < VERSION:  # another process may have been faster
-                    migrate(connection, version)
+                if version < schema.VERSION:  # another process may have been faster
+                    schema.migrate(connection, version)
                     self._local.marks = _marks(connection)
 
     @contextlib.contextmanager
@@ -435,48 +408,10 @@ def _resolved(path: Path) -> Path:
         raise errors.Unwritable(f"{path} is a link that leads nowhere: {error}") from error
 
 
-def migrate(connection: apsw.Connection, version: int) -> None:
-    """Take the schema from `version` to the next one, inside the caller's transaction."""
-    connection.execute(MIGRATIONS[version].read_text("utf-8"))
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {version + 1}")
-
-
-@functools.lru_cache(maxsize=64)
-def expected_schema(
-    version: int, vector_tables: frozenset[tuple[str, int]], keys: frozenset[str]
-) -> frozenset[tuple[object, ...]]:
-    """Every row that sqlite_schema has in a sound file of this version with these vec0 tables and
-    indexed keys.
-    """
-    scratch = apsw.Connection(MEMORY)
-    vec0.load(scratch)
-    for step in range(version):
-        migrate(scratch, step)
-    extras = [vector_table(name, dimension) for name, dimension in vector_tables] + [
-        key_index(key) for key in keys
-    ]
-    for statement in extras:
-        with contextlib.suppress(apsw.SQLError):  # what cannot be made is not expected either
-            scratch.execute(statement)
-    rows = frozenset(scratch.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
-    scratch.close()
-    return rows
-
-
-def _vector_tables(rows: frozenset[tuple[object, ...]]) -> frozenset[tuple[str, int]]:
-    found = (_VECTOR_TABLE.fullmatch(str(row[3])) for row in rows)
-    return frozenset((match[1], int(match[2])) for match in found if match)
-
-
-def _indexed_keys(rows: frozenset[tuple[object, ...]]) -> frozenset[str]:
-    found = (_KEY_INDEX.fullmatch(str(row[3])) for row in rows)
-    return frozenset(match[1] for match in found if match)
-
-
 def _equip(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
     vec0.load(connection)
+    fts5.register(connection)
     for name, (function, arguments) in FUNCTIONS.items():
         connection.create_scalar_function(name, function, arguments, deterministic=True)
     for pragma in (

@@ -1,49 +1,208 @@
-"""Taking rows out of FTS5 tables that keep no text.
+"""FTS5's private parts: the only module that reads its shadow tables and knows their formats.
 
-FTS5 notes the ids of removed rows in pages of its own, with room for twice as many. A page that is
-full of one and the same id, as no sound one is, would make it look for more room until all memory
-is used up; so they are looked at first.
+Checked with SQLite 3.53 and 3.54. An FTS5 table T keeps its index in T_data (id, block) and the
+length of every row in T_docsize (id, sz). Numbers there are SQLite varints, seven bits a byte.
+The tables are contentless: the text itself is not in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from mcpvectordb.errors import Damaged
 
-_FIRST = 1 << 53  # the pages' numbers in FTS5's own table begin here
-# bytes of a page before the ids; the first is the size of an id, the last four are their number
-_HEAD = 8
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
+
+_AVERAGES = 1  # the row of T_data with the number of rows and of each column's tokens
+_TOMBSTONES = 1 << 53  # rows of T_data from here on are pages of deleted ids
+_TOMBSTONE_HEAD = (
+    8  # bytes of such a page before the ids: the size of an id, ..., how many there are
+)
+
+Counts = tuple["NDArray[np.int64]", "NDArray[np.int64]"]
+"""Row ids and, for each, how often a term occurs in that row."""
 
 
-class Removals:
-    """The way to take rows out of one FTS5 table."""
+def register(connection: apsw.Connection) -> None:
+    """Give a connection the FTS5 function `occurrences(table, title_weight)`."""
+    connection.register_fts5_function("occurrences", _occurrences)
+
+
+def _occurrences(api: Any, *arguments: Any) -> int:
+    """How often the (only) phrase of a query is in the current row; in the title it counts more."""
+    (title_weight,) = arguments
+    title, *others = (len(api.phrase_column_offsets(0, at)) for at in range(api.column_count))
+    return int(title_weight * title + sum(others))
+
+
+def totals(sql: apsw.Connection, table: str) -> tuple[int, int]:
+    """How many rows and tokens a table has, by FTS5's own running count."""
+    block = sql.execute(f"SELECT block FROM {table}_data WHERE id = {_AVERAGES}").get or b""
+    rows, *tokens = varints(block) or [0]
+    return rows, sum(tokens)
+
+
+def last_id(sql: apsw.Connection, table: str) -> int:
+    """The highest row id of a table; 0 when it is empty."""
+    return int(sql.execute(f"SELECT max(id) FROM {table}_docsize").get or 0)
+
+
+def ids(sql: apsw.Connection, table: str) -> NDArray[np.int64]:
+    """The ids of all rows, ascending."""
+    import numpy as np
+
+    rows = sql.execute(f"SELECT id FROM {table}_docsize ORDER BY id")
+    return np.fromiter((id for (id,) in rows), np.int64)
+
+
+def lengths(sql: apsw.Connection, table: str, after: int = 0) -> Counts:
+    """The ids above `after`, ascending, and how many tokens each row has."""
+    import numpy as np
+
+    rows = sql.execute(
+        f"SELECT id, sz FROM {table}_docsize WHERE id > ? ORDER BY id", (after,)
+    ).fetchall()
+    sizes = np.fromiter((sum(varints(size)) for _, size in rows), np.int64, len(rows))
+    return np.fromiter((id for id, _ in rows), np.int64, len(rows)), sizes
+
+
+def counts(
+    sql: apsw.Connection, table: str, expression: str, title_weight: int, after: int = 0
+) -> Counts:
+    """The rows above `after` that match an expression of one phrase, and how often they have it.
+
+    All rows of a single token come from FTS5's list of instances, as two long texts: that is three
+    times as fast as one result row for each. Phrases, prefixes and newer rows go through MATCH.
+    """
+    token = None if after else _single_token(sql, expression)
+    if token is not None:
+        return _instances(sql, table, token, title_weight)
+    import numpy as np
+
+    found = sql.execute(
+        f"SELECT rowid, occurrences({table}, {title_weight}) FROM {table} "
+        f"WHERE {table} MATCH ? AND rowid > ?",
+        (expression, after),
+    ).fetchall()
+    pairs = np.fromiter(chain.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _instances(sql: apsw.Connection, table: str, token: str, title_weight: int) -> Counts:
+    import numpy as np
+
+    vocabulary = f"temp.{table}_instances"
+    sql.execute(
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS {vocabulary} "
+        f"USING fts5vocab('main', '{table}', 'instance')"
+    )
+    docs, weights = sql.execute(
+        "SELECT group_concat(doc), "
+        f"group_concat(CASE col WHEN 'title' THEN {title_weight} ELSE 1 END) "
+        f"FROM {vocabulary} WHERE term = ?",
+        (token,),
+    ).get
+    if docs is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    each = np.fromstring(docs, np.int64, sep=",")
+    first = np.flatnonzero(np.diff(each, prepend=each[0] - 1))
+    return each[first], np.add.reduceat(np.fromstring(weights, np.int64, sep=","), first)
+
+
+def _single_token(sql: apsw.Connection, expression: str) -> str | None:
+    """The token that an expression stands for; None for a prefix or for several tokens."""
+    if not expression.endswith('"'):
+        return None
+    text = expression[1:-1].replace('""', '"').encode()
+    tokenizer = sql.fts5_tokenizer(*TOKENIZER)
+    found: list[Any] = list(tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False))
+    return str(found[0][0]) if len(found) == 1 else None
+
+
+class Deleter:
+    """Deletes rows of one contentless table.
+
+    FTS5 notes deleted ids on hash pages of its own. A damaged page that is full of one and the same
+    id would make FTS5 grow it until memory runs out, so the pages are verified before the first
+    deletion.
+    """
 
     def __init__(self, table: str) -> None:
-        self._table, self._looked = table, False
+        self._table, self._verified = table, False
 
-    def take_out(self, sql: apsw.Connection, ids: Iterable[int]) -> None:
-        """Remove rows; ids that have none are passed over."""
-        if not self._looked and (found := self.flaws(sql)):
+    def delete(self, sql: apsw.Connection, ids: Iterable[int]) -> None:
+        """Delete rows; ids that have none are ignored."""
+        if not self._verified and (found := tombstone_problems(sql, self._table)):
             raise Damaged(f"{found[0]}: run `mcpvectordb rebuild`")
-        self._looked = True
+        self._verified = True
         sql.executemany(f"DELETE FROM {self._table} WHERE rowid = ?", ((id,) for id in ids))
 
-    def flaws(self, sql: apsw.Connection) -> list[str]:
-        """What is wrong with the notes of earlier removals, in words."""
-        pages = sql.execute(f"SELECT id, block FROM {self._table}_data WHERE id >= {_FIRST}")
-        return [
-            f"{self._table}: the removed rows on page {id} are not those that were removed"
-            for id, block in pages
-            if not _sound(block)
-        ]
+
+def tombstone_problems(sql: apsw.Connection, table: str) -> list[str]:
+    """What is wrong with the pages of deleted ids."""
+    pages = sql.execute(f"SELECT id, block FROM {table}_data WHERE id >= {_TOMBSTONES}")
+    return [
+        f"{table}: the removed rows on page {id} are not those that were removed"
+        for id, block in pages
+        if not _is_sound_page(block)
+    ]
 
 
-def _sound(block: object) -> bool:
+def _is_sound_page(block: object) -> bool:
     if not isinstance(block, bytes) or block[:1] not in (b"\4", b"\x08"):
         return False
-    size, count = block[0], int.from_bytes(block[4:_HEAD], "big")
-    ids = [id for at in range(_HEAD, len(block), size) if any(id := block[at : at + size])]
+    size, count = block[0], int.from_bytes(block[4:_TOMBSTONE_HEAD], "big")
+    places = range(_TOMBSTONE_HEAD, len(block), size)
+    ids = [id for at in places if any(id := block[at : at + size])]
     return len(ids) == len(set(ids)) == count
+
+
+def optimize(sql: apsw.Connection, table: str) -> None:
+    """Merge all segments into one, which also drops what deleted rows still occupy."""
+    sql.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+
+
+def clear(sql: apsw.Connection, table: str) -> None:
+    """Delete all rows."""
+    sql.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+
+
+def same_content(sql: apsw.Connection, table: str, fill: Callable[[apsw.Connection], None]) -> bool:
+    """Whether a table has the vocabulary and the row lengths of one that `fill` makes in memory."""
+    scratch = apsw.Connection(":memory:")
+    scratch.execute(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
+    fill(scratch)
+    same = all(part(sql, table) == part(scratch, table) for part in (_row_lengths, _vocabulary))
+    scratch.close()
+    return same
+
+
+def _row_lengths(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:
+    return list(sql.execute(f"SELECT id, sz FROM {table}_docsize ORDER BY id"))
+
+
+def _vocabulary(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:
+    sql.execute(f"CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', '{table}', 'col')")
+    try:
+        return list(sql.execute("SELECT term, col, doc, cnt FROM temp.vocabulary"))
+    finally:
+        sql.execute("DROP TABLE temp.vocabulary")
+
+
+def varints(data: Any) -> list[int]:
+    """The numbers in a sequence of SQLite varints, most significant bits first."""
+    values, value = [], 0
+    for byte in data:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            values.append(value)
+            value = 0
+    return values

@@ -1,18 +1,35 @@
-"""sqlite-vec, the extension that makes vec0 tables: found without its package, which would load
-numpy.
+"""sqlite-vec's private parts: the only module that makes vec0 tables and reads their shadow tables.
+
+Checked with sqlite-vec 0.1.9. A vec0 table T keeps its rows in chunks: T_chunks (chunk_id, size,
+validity, rowids) has a bitmap of used places and the ids, T_vector_chunks00 (rowid = chunk_id,
+vectors) the vectors themselves. Ours hold int8 codes, scaled per vector, with the cosine metric.
 """
 
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from mcpvectordb.errors import DatabaseError
+from mcpvectordb.errors import Damaged, DatabaseError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Codes = tuple[NDArray[np.int64], NDArray[np.int8]]
+    """Ids, and the code of each as a row of a matrix."""
+
+MAX_DIMENSION = 8_192  # of a vec0 table
+CHUNK_ROWS = 256  # small chunks: each takes its full space as soon as it has one row
+STATEMENT = re.compile(r"CREATE VIRTUAL TABLE (\w+) USING vec0\(embedding int8\[(\d{1,5})\] .*")
 
 
 def load(connection: apsw.Connection) -> None:
-    """Teach a connection vec0 tables; it can load nothing else afterwards."""
+    """Load the extension into a connection, which can load nothing else afterwards."""
     connection.enable_load_extension(True)
     connection.load_extension(_library())
     connection.enable_load_extension(False)
@@ -20,9 +37,83 @@ def load(connection: apsw.Connection) -> None:
 
 @functools.cache
 def _library() -> str:
+    """The extension's file; importing its package instead would import numpy."""
     from importlib.metadata import files
 
     for file in files("sqlite-vec") or ():
         if file.stem == "vec0":
             return str(file.locate())
     raise DatabaseError("the package sqlite-vec is not installed properly: reinstall it with pip")
+
+
+def create_statement(table: str, dimension: int) -> str:
+    """The SQL that makes a table."""
+    return (
+        f"CREATE VIRTUAL TABLE {table} USING "
+        f"vec0(embedding int8[{dimension}] distance_metric=cosine, chunk_size={CHUNK_ROWS})"
+    )
+
+
+def tables(sql: apsw.Connection, prefix: str) -> list[int]:
+    """The numbers N of all tables named PREFIX_N, ascending."""
+    names = sql.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL %'")
+    numbers = (name.removeprefix(prefix) for (name,) in names)
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def exists(sql: apsw.Connection, table: str) -> bool:
+    """Whether there is such a table."""
+    return bool(sql.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).get)
+
+
+def insert(sql: apsw.Connection, table: str, ids: Iterable[int], codes: Iterable[Any]) -> None:
+    """Add codes under ids that have none yet."""
+    sql.executemany(
+        f"INSERT INTO {table} (rowid, embedding) VALUES (?, vec_int8(?))",
+        zip(ids, codes, strict=True),
+    )
+
+
+def delete(sql: apsw.Connection, table: str, ids: Iterable[int]) -> None:
+    """Delete codes; ids that have none are ignored."""
+    sql.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((id,) for id in ids))
+
+
+def count(sql: apsw.Connection, table: str) -> int:
+    """How many rows a table has."""
+    return int(sql.execute(f"SELECT count(*) FROM {table}_rowids").get)
+
+
+def chunks(sql: apsw.Connection, table: str) -> int:
+    """How many chunks of up to CHUNK_ROWS rows a table has, which is quickly counted."""
+    return int(sql.execute(f"SELECT count(*) FROM {table}_chunks").get)
+
+
+def read_by_id(sql: apsw.Connection, table: str, ids: Sequence[int]) -> dict[int, bytes]:
+    """The codes of those ids that have one."""
+    rows = sql.executemany(
+        f"SELECT rowid, embedding FROM {table} WHERE rowid = ?", ((id,) for id in ids)
+    )
+    return dict(rows)
+
+
+def read_all(sql: apsw.Connection, table: str, dimension: int, every: int = 1) -> Codes:
+    """All ids and codes, or those of every n-th chunk, read from the shadow tables.
+
+    That is a hundred times as fast as reading the virtual table row by row.
+    """
+    import numpy as np
+
+    ids, codes = [np.empty(0, np.int64)], [np.empty((0, dimension), np.int8)]
+    try:
+        for bits, held, vectors in sql.execute(
+            f"SELECT c.validity, c.rowids, v.vectors FROM {table}_chunks c "
+            f"JOIN {table}_vector_chunks00 v ON v.rowid = c.chunk_id WHERE c.chunk_id % ? = 0",
+            (every,),
+        ):
+            used = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").astype(bool)
+            ids.append(np.frombuffer(held, np.int64)[used])
+            codes.append(np.frombuffer(vectors, np.int8).reshape(-1, dimension)[used])
+    except (ValueError, TypeError, IndexError, AttributeError) as error:
+        raise Damaged(f"{table} contradicts itself ({error}): run `mcpvectordb rebuild`") from error
+    return np.concatenate(ids), np.concatenate(codes)

@@ -28,7 +28,7 @@ from mcpvectordb.records import (
 )
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.storage.file import File
-from mcpvectordb.vectors.store import Chosen, StoreRow, VectorStore
+from mcpvectordb.vectors.store import StoreRow, VectorFilter, VectorStore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ class Vectors:
     """
 
     def __init__(self, file: File, index: VectorStore) -> None:
-        self._file, self._index = file, index
+        self._file, self._store = file, index
 
     def add(
         self,
@@ -192,7 +192,7 @@ class Vectors:
         _checked_store(store), _checked_namespace(namespace), storable(id, "id")
         with self._file.writing() as sql:
             shelved = _shelved(sql, store)
-            return shelved is not None and self._index.remove(sql, shelved, namespace, id)
+            return shelved is not None and self._store.remove(sql, shelved, namespace, id)
 
     def search(
         self,
@@ -247,7 +247,7 @@ class Vectors:
                     f"the store {store!r} ranks by {shelved.metric}, which cannot be changed to "
                     f"{metric}: use another store"
                 )
-            return self._index.put(sql, shelved, namespace, ids, encoded, groups)
+            return self._store.put(sql, shelved, namespace, ids, encoded, groups)
 
     def _search(
         self,
@@ -278,14 +278,14 @@ class Vectors:
         ]
 
     def _ranked(
-        self, sql: apsw.Connection, store: StoreRow, group: Group, chosen: Chosen, limit: int
+        self, sql: apsw.Connection, store: StoreRow, group: Group, chosen: VectorFilter, limit: int
     ) -> dict[int, list[tuple[int, float, Scores]]]:
         """(key, score, scores) of what is nearest to each row of the group, by its position."""
-        nearest = self._index.nearest(sql, store, group.rows, chosen, limit)
+        nearest = self._store.nearest(sql, store, group.rows, chosen, limit)
         missing = (
             0 if store.metric == "euclidean" else limit - len(nearest[0])
         )  # all queries rank the same rows
-        others = self._index.others(sql, store, group.dimension, chosen, missing) if missing else []
+        others = self._store.others(sql, store, group.dimension, chosen, missing) if missing else []
         figure = abs if store.metric == "euclidean" else float
         return {
             position: [
@@ -329,7 +329,7 @@ def _vector(row: Sequence[Any]) -> Vector:
     )
 
 
-def _chosen(store: str | None, namespace: str | None, where: Where | None) -> Chosen:
+def _chosen(store: str | None, namespace: str | None, where: Where | None) -> VectorFilter:
     conditions = filters.conditions(where)
     if namespace is not None:
         conditions.insert(0, Condition("namespace", "eq", _checked_namespace(namespace)))
@@ -337,7 +337,7 @@ def _chosen(store: str | None, namespace: str | None, where: Where | None) -> Ch
     if store is not None:
         condition = f"v.store = (SELECT key FROM stores WHERE name = ?) AND {condition}"
         bindings.insert(0, _checked_store(store))
-    return Chosen(condition, tuple(bindings), tuple(conditions))
+    return VectorFilter(condition, tuple(bindings), tuple(conditions))
 
 
 def _checked_store(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The vectors of the file and their codes: written, taken out, ranked and kept in step.
+"""The tables of vectors, and the vector index over them.
 
 The tables vectors and vector_embeddings are the truth. A part (one dimension of one store) whose
 store ranks by cosine gets a vec0 table once it has some hundred rows; every other part is always
@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from mcpvectordb.index import Allowed, Ranked, arrays, vector
+from mcpvectordb.index import Allowed, Ranked, arrays
 from mcpvectordb.index.arrays import Group
-from mcpvectordb.index.codes import Residents
-from mcpvectordb.index.columns import Source
+from mcpvectordb.index.columns import ColumnSource
+from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.records import Condition
+from mcpvectordb.storage import vec0
 
 if TYPE_CHECKING:
     from mcpvectordb.index.arrays import Floats
 
 
-# so many are quickly compared one by one; of more, a process that lives on keeps the codes in
-# memory
-CODED_ROWS = 500
-FILTERED = Source(
+FILTERED = ColumnSource(
     rows="vectors v",
     of_group="v.part = {group}",
     id="v.key",
@@ -46,10 +45,8 @@ class StoreRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A condition on vectors `v` in SQL ("1" for all) with its bindings, and the conditions that it
-    is made of.
-    """
+class VectorFilter:
+    """A condition on vectors `v` in SQL ("1" for all), its bindings, and what it is made of."""
 
     sql: str
     bindings: tuple[Any, ...]
@@ -74,10 +71,13 @@ def part(store: int, dimension: int) -> int:
 
 
 class VectorStore:
-    """The only speaker of the tables vectors and vector_embeddings that changes them."""
+    """All that changes the tables vectors and vector_embeddings."""
 
-    def __init__(self, residents: Residents | None = None) -> None:
-        self._meaning = VectorIndex("vector", "vector_values", "key", "part", residents, FILTERED)
+    def __init__(self, memory: Memory | None = None, tuning: Tuning = DEFAULT) -> None:
+        self._tuning = tuning
+        self._index = VectorIndex(
+            "vector", "vector_values", "key", "part", memory, FILTERED, tuning
+        )
 
     def put(
         self,
@@ -88,12 +88,10 @@ class VectorStore:
         metadata: Sequence[str],
         groups: Sequence[Group],
     ) -> int:
-        """Write vectors whose ids differ from each other; how many were there before: they keep
-        their place.
-        """
+        """Write vectors with different ids; how many replaced one (those keep their place)."""
         coded = self._coded(sql, store, groups)
         keys, known = _claim(sql, store.key, namespace, ids, metadata, groups)
-        self._forget(sql, known, coded)
+        self._remove_codes(sql, known, coded)
         for group in groups:
             chosen = [keys[position] for position in group.positions]
             sql.executemany(
@@ -102,29 +100,38 @@ class VectorStore:
                 zip(chosen, arrays.packed(group.rows), strict=True),
             )
             if (own := part(store.key, group.dimension)) in coded:
-                self._meaning.add_many(sql, own, chosen, group.rows)
+                self._index.add_many(sql, own, chosen, group.rows)
         return len(known)
 
     def remove(self, sql: apsw.Connection, store: StoreRow, namespace: str, id: str) -> bool:
         """Take a vector out; whether it was there."""
         known = list(_known(sql, store.key, namespace, [id]).values())
-        self._forget(sql, known, self._meaning.coded(sql))
+        self._remove_codes(sql, known, self._index.coded(sql))
         sql.executemany("DELETE FROM vectors WHERE key = ?", ((key,) for key, _ in known))
         return bool(known)
 
     def nearest(
-        self, sql: apsw.Connection, store: StoreRow, queries: Floats, chosen: Chosen, limit: int
+        self,
+        sql: apsw.Connection,
+        store: StoreRow,
+        queries: Floats,
+        chosen: VectorFilter,
+        limit: int,
     ) -> list[Ranked]:
-        """The vectors of the queries' dimension nearest to each query, as (key, score), best
-        first.
-        """
+        """The keys of the vectors nearest to each query, with their scores, best first."""
         own = part(store.key, queries.shape[1])
-        return self._meaning.nearest_each(
+        found = self._index.nearest_each(
             sql, own, queries, chosen.allowed(own), limit, store.metric
         )
+        return [neighbours.ranked for neighbours in found]
 
     def others(
-        self, sql: apsw.Connection, store: StoreRow, dimension: int, chosen: Chosen, limit: int
+        self,
+        sql: apsw.Connection,
+        store: StoreRow,
+        dimension: int,
+        chosen: VectorFilter,
+        limit: int,
     ) -> list[int]:
         """The keys of the first vectors of other dimensions."""
         return [
@@ -136,7 +143,7 @@ class VectorStore:
             )
         ]
 
-    # Keeping.
+    # Maintenance.
 
     def optimize(self, sql: apsw.Connection) -> None:
         """Give up what deleted rows still hold inside the vec0 tables."""
@@ -144,11 +151,11 @@ class VectorStore:
 
     def rebuild(self, sql: apsw.Connection) -> None:
         """Make the vec0 tables again, for the parts that need one."""
-        for coded in self._meaning.coded(sql):
-            self._meaning.drop(sql, coded)
+        for coded in self._index.coded(sql):
+            self._index.drop(sql, coded)
         for store, dimension in _parts(sql):
-            if _pays(sql, store, dimension):
-                self._meaning.fill(sql, part(store.key, dimension), dimension)
+            if self._pays(sql, store, dimension):
+                self._index.fill(sql, part(store.key, dimension), dimension)
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """What is wrong with the vectors and their codes, in words."""
@@ -156,43 +163,40 @@ class VectorStore:
             "SELECT key FROM vectors WHERE key NOT IN (SELECT vector FROM vector_embeddings)"
         ):
             yield f"vectors: {key} has no embedding"
-        coded = set(self._meaning.coded(sql))
+        coded = set(self._index.coded(sql))
         for store, dimension in _parts(sql):
             own = part(store.key, dimension)
-            yield from (self._meaning.problems if own in coded else self._meaning.flaws)(
+            yield from (self._index.problems if own in coded else self._index.embedding_problems)(
                 sql, own, dimension
             )
             coded.discard(own)
         for left in sorted(coded):  # parts without a single vector
-            yield from self._meaning.problems(sql, left, left % 100_000)
+            yield from self._index.problems(sql, left, left % 100_000)
 
     def _coded(self, sql: apsw.Connection, store: StoreRow, groups: Sequence[Group]) -> list[int]:
         """The parts that have a vec0 table; those that are about to grow large get theirs now."""
-        coded = self._meaning.coded(sql)
+        coded = self._index.coded(sql)
         for group in groups:
             own = part(store.key, group.dimension)
-            if own not in coded and _pays(sql, store, group.dimension, len(group.positions)):
-                self._meaning.fill(sql, own, group.dimension)
+            if own not in coded and self._pays(sql, store, group.dimension, len(group.positions)):
+                self._index.fill(sql, own, group.dimension)
                 coded.append(own)
         return coded
 
-    def _forget(
+    def _remove_codes(
         self, sql: apsw.Connection, known: Sequence[tuple[int, int]], coded: Sequence[int]
     ) -> None:
         for own in coded:
-            self._meaning.remove(sql, own, [key for key, its in known if its == own])
+            self._index.remove(sql, own, [key for key, its in known if its == own])
 
-
-def _pays(sql: apsw.Connection, store: StoreRow, dimension: int, more: int = 0) -> bool:
-    """Whether a part, with so many vectors more, is one that codes make faster to search."""
-    if store.metric != "cosine" or dimension > vector.VEC0_DIMENSION:
-        return False
-    most = min(CODED_ROWS, vector.EXACT_ROWS)
-    count = sql.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM vectors WHERE part = ? LIMIT {most + 1})",
-        (part(store.key, dimension),),
-    ).get
-    return bool(count + more > most)
+    def _pays(self, sql: apsw.Connection, store: StoreRow, dimension: int, more: int = 0) -> bool:
+        """Whether a part, with so many vectors more, is faster to search with codes."""
+        if store.metric != "cosine" or dimension > vec0.MAX_DIMENSION:
+            return False
+        most = min(self._tuning.coded_rows, self._tuning.exact_rows)
+        rows = f"SELECT 1 FROM vectors WHERE part = ? LIMIT {most + 1}"
+        count = sql.execute(f"SELECT count(*) FROM ({rows})", (part(store.key, dimension),)).get
+        return bool(count + more > most)
 
 
 def _parts(sql: apsw.Connection) -> list[tuple[StoreRow, int]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from mcpvectordb.storage.file import APPLICATION_ID, VERSION
+from mcpvectordb.storage.schema import APPLICATION_ID, VERSION
 from tests.torture.damage import Look, die_while_writing, forked, looked_at, mended
 
 NOT_OURS, DAMAGED, NEWER = ("refused: NotOurFile",), ("refused: Damaged",), ("refused: NewerFile",)

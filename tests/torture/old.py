@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mcpvectordb import Database
 from mcpvectordb.storage import file
-from mcpvectordb.storage.file import MIGRATIONS, VERSION
+from mcpvectordb.storage.schema import MIGRATIONS, VERSION
 from tests.support import Letters
 
 ROWS = 5_000

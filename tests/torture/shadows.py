@@ -16,8 +16,9 @@ from typing import Any
 import apsw
 
 from mcpvectordb.storage import vec0
-from mcpvectordb.storage.file import expected_schema, vector_table
 from mcpvectordb.storage.fts5 import Removals
+from mcpvectordb.storage.schema import expected_rows
+from mcpvectordb.storage.vec0 import create_statement
 from tests.torture.damage import Look
 
 DIMENSION = 16
@@ -120,7 +121,7 @@ USES: tuple[Statement, ...] = (
 LAST: tuple[Statement, ...] = (
     ("INSERT INTO document_words (document_words) VALUES ('delete-all')", _nothing),
     ("DROP TABLE codes", _nothing),
-    (vector_table("codes", DIMENSION), _nothing),
+    (create_statement("codes", DIMENSION), _nothing),
 )
 
 
@@ -160,13 +161,9 @@ def _opened(content: bytes | None = None) -> apsw.Connection:
 @functools.cache
 def _base() -> bytes:
     sql, rng = _opened(), random.Random("sound")
-    sql.execute(vector_table("codes", DIMENSION))
+    sql.execute(create_statement("codes", DIMENSION))
     sql.execute(
-        next(
-            str(row[3])
-            for row in expected_schema(1, frozenset(), frozenset())
-            if row[1] == "document_words"
-        )
+        next(str(row[3]) for row in expected_rows(1, frozenset()) if row[1] == "document_words")
     )
     for id in range(1, 301):
         sql.execute(

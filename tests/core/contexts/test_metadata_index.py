@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcpvectordb import Condition, Config, Damaged, Database, InvalidInput, filters
 from mcpvectordb.contexts import metadata_index as context_keys
 from mcpvectordb.metadata import encode
-from mcpvectordb.storage.file import key_index, migrate
+from mcpvectordb.storage.schema import key_index, migrate
 from tests.support import Letters
 
 NAMES = ("s", "a.b")

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 from mcpvectordb.index import columns
-from mcpvectordb.index.columns import NOWHERE, Columns, Source
+from mcpvectordb.index.columns import NOWHERE, Columns, ColumnSource
+from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.records import Condition
 from tests.core.test_filters import COLUMNS, INSERT, Shelf, questions, written
 
-SOURCE = Source(
+SOURCE = ColumnSource(
     rows="items",
     of_group="items.key % {group} = 0",
     id="items.key",
@@ -39,9 +40,9 @@ def numbered(shelf: Shelf, rows: list[tuple[Any, Any, Any]]) -> np.ndarray:
     return np.arange(last - len(rows) + 1, last + 1)
 
 
-def kept(shelf: Shelf, values: list[Any]) -> tuple[Columns, np.ndarray]:
+def kept(shelf: Shelf, values: list[Any], tuning: Tuning = DEFAULT) -> tuple[Columns, np.ndarray]:
     shelf.connection.execute("DELETE FROM items")
-    return Columns(SOURCE, 1), numbered(shelf, [("", 0, {"k": value}) for value in values])
+    return Columns(SOURCE, 1, tuning), numbered(shelf, [("", 0, {"k": value}) for value in values])
 
 
 @settings(max_examples=300)
@@ -87,13 +88,12 @@ def test_only_the_rows_of_a_group_are_read_when_a_column_is_new(shelf: Shelf) ->
     )  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("limit", ["MOST_VALUES", "MOST_CHARACTERS"])
+@pytest.mark.parametrize("tuning", [Tuning(column_values=2), Tuning(column_characters=9)])
 def test_where_values_are_too_many_the_file_is_asked_also_later(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, limit: str
+    shelf: Shelf, tuning: Tuning
 ) -> None:
-    few, ids = kept(shelf, ["a", "b", "a"])
+    few, ids = kept(shelf, ["a", "b", "a"], tuning)
     wanted = [Condition("metadata.k", "eq", "a")]
-    monkeypatch.setattr(columns, limit, 9 if limit == "MOST_CHARACTERS" else 2)
     chosen = few.fulfilling(shelf.connection, wanted, ids)
     assert chosen is not None and chosen.tolist() == [True, False, True]
     new = numbered(shelf, [("", 0, {"k": "cdefgh"})])
@@ -103,9 +103,11 @@ def test_where_values_are_too_many_the_file_is_asked_also_later(
 
 
 @pytest.mark.parametrize(
-    "source", [NOWHERE, Source(rows="items", of_group="1", id="items.key", fields={})]
+    "source", [NOWHERE, ColumnSource(rows="items", of_group="1", id="items.key", fields={})]
 )
-def test_fields_that_are_not_to_be_kept_are_left_to_the_file(shelf: Shelf, source: Source) -> None:
+def test_fields_that_are_not_to_be_kept_are_left_to_the_file(
+    shelf: Shelf, source: ColumnSource
+) -> None:
     shelf.fill([("t", 1, {"k": 1})])
     for field in ("title", "metadata.k"):
         assert (

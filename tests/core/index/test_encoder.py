@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from mcpvectordb import Config, Damaged, Database, ModelMissing, Progress
-from mcpvectordb.index.chunks import LEASE_SECONDS
 from mcpvectordb.index.encoder import BATCH
+from mcpvectordb.index.tuning import DEFAULT
 from tests.support import Letters
 
 MINILM = Config(model="all-MiniLM-L6-v2")
@@ -171,7 +171,7 @@ def test_leased_work_of_a_dead_process_comes_back(path: Path) -> None:
     other.close()
     with Database(path, embedder=Letters()) as db:
         assert db.embed_pending() == 1
-    assert LEASE_SECONDS < 60
+    assert DEFAULT.lease_seconds < 60
 
 
 def test_a_lease_beyond_what_a_lease_can_be_is_not_waited_for(path: Path) -> None:

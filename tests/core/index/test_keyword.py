@@ -1,26 +1,28 @@
-"""Words of chunks: what FTS5 is asked for, and how much."""
+"""Keyword search: the file and memory give the same answer, whoever is asked and how often."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index import Allowed, keyword
+from mcpvectordb.index import Allowed
 from mcpvectordb.index.keyword import KeywordIndex
-from mcpvectordb.search import hybrid
+from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.text.query import parse_query
 from tests.support import Letters
 
 EVERYTHING = Allowed()
+WORDS = ["common", "frequent", "seldom", "single", "E-4021", "東京都", "parseHTMLDocument", "naïve"]
 
 
 @pytest.fixture
 def db() -> Iterator[Database]:
-    """Ten chunks that have "common", five that have "frequent", two that have "seldom" and one that
-    has "single".
-    """
+    """Ten chunks with "common", five with "frequent", two with "seldom", one with "single"."""
     with Database(":memory:", embedder=Letters(), config=Config(resident_bytes=0)) as db:
         for number in range(10):
             found = {
@@ -34,106 +36,79 @@ def db() -> Iterator[Database]:
         yield db
 
 
-def match(db: Database, text: str, allowed: Allowed = EVERYTHING) -> tuple[set[int], str]:
+def index(file_rows: int, budget: int = 10**9) -> KeywordIndex:
+    tuning = Tuning(file_rows=file_rows)
+    return KeywordIndex("document_words", "document_chunks", Memory(budget), tuning)
+
+
+def test_every_chunk_that_has_any_word_is_found_however_common_it_is(db: Database) -> None:
     with db._file.reading() as sql:
-        found = KeywordIndex("document_words", "document_chunks", 0).match(
-            sql, parse_query(text), allowed, 100
-        )
-        return {id for id, _ in found.best}, found.note
+        for file_rows in (0, 10**9):
+            query = parse_query("common frequent seldom")
+            found = index(file_rows).match(sql, query, EVERYTHING, 100)
+            assert {id for id, _ in found.best} == set(range(1, 11))
 
 
-def test_every_word_is_looked_for_while_the_budget_lasts(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keyword, "ROWS", 17)
-    assert match(db, "common frequent seldom") == (set(range(1, 11)), "")
+def test_quoted_phrases_must_occur(db: Database) -> None:
+    with db._file.reading() as sql:
+        found = index(0).match(sql, parse_query('"common frequent" seldom'), EVERYTHING, 100)
+        assert {id for id, _ in found.best} == {2, 4, 6, 8, 10}
 
 
-@pytest.mark.parametrize(
-    ("rows", "found", "left_out"),
-    [(12, {2, 4, 5, 6, 8, 10}, '"common"'), (6, {4, 5}, '"common", "frequent"')],
+def test_the_score_of_any_chunk_is_by_the_same_words(db: Database) -> None:
+    with db._file.reading() as sql:
+        for file_rows in (0, 10**9):
+            found = index(file_rows).match(sql, parse_query("frequent seldom"), EVERYTHING, 1)
+            scores = found.scores([1, 2, 4, 5])
+            assert scores[1] == 0 < scores[2] < scores[4] < scores[5]
+            assert found.best == [(5, scores[5])]
+
+
+def test_a_count_may_stop_early(db: Database) -> None:
+    with db._file.reading() as sql:
+        assert index(0).frequency(sql, '"common"') == 10
+        assert index(0).frequency(sql, '"common"', 3) == 3
+
+
+texts = st.lists(st.sampled_from([*WORDS, "the", "of"]), min_size=1, max_size=12).map(" ".join)
+queries = st.lists(
+    st.sampled_from([*WORDS, "-common", "-single", '"common frequent"', "nothing", "東", "html"]),
+    min_size=1,
+    max_size=8,
+).map(" ".join)
+
+
+@given(
+    contents=st.lists(texts, min_size=1, max_size=15),
+    query=queries,
+    some=st.none() | st.sets(st.integers(1, 15)),
+    limit=st.integers(1, 20),
+    file_rows=st.sampled_from([-1, 0, 3, 10, 10**9]),
+    budget=st.sampled_from([0, 100, 500, 10**9]),
+    times=st.integers(1, 3),
 )
-def test_the_rarest_words_are_looked_for_first(
-    db: Database, monkeypatch: pytest.MonkeyPatch, rows: int, found: set[int], left_out: str
+def test_the_same_question_gets_the_same_answer_from_the_file_and_from_memory(
+    contents: list[str],
+    query: str,
+    some: set[int] | None,
+    limit: int,
+    file_rows: int,
+    budget: int,
+    times: int,
 ) -> None:
-    monkeypatch.setattr(keyword, "ROWS", rows)
-    assert match(db, "common frequent seldom") == (
-        found,
-        f"so many chunks have {left_out} that only the other words were looked for",
-    )
-
-
-def test_when_all_words_are_common_the_chunks_that_have_them_all_are_looked_at(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keyword, "ROWS", 4)
-    assert match(db, "common frequent") == (
-        {2, 4, 6, 8},
-        'so many chunks have "common", "frequent" that only some of them were looked at',
-    )
-
-
-def test_when_no_chunk_has_them_all_those_with_the_first_are_looked_at(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keyword, "ROWS", 0)
-    assert (
-        match(db, "single seldom")[1]
-        == 'so many chunks have "single", "seldom" that only some of them were looked at'
-    )
-    monkeypatch.setattr(keyword, "ROWS", 1)
-    assert match(db, "frequent zebra seldom", Allowed("SELECT 2")) == (
-        set(),
-        'so many chunks have "frequent", "seldom" that only the other words were looked for',
-    )
-    assert match(db, "frequent seldom", Allowed("SELECT 2")) == (
-        {2},
-        'so many chunks have "frequent", "seldom" that only some of them were looked at',
-    )
-
-
-def test_a_repeated_word_is_counted_once(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyword, "ROWS", 12)
-    assert match(db, "common common seldom") == (set(range(1, 11)), "")
-
-
-def test_quoted_phrases_are_always_looked_for(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keyword, "ROWS", 5)
-    assert match(db, '"common frequent" seldom') == ({2, 4, 6, 8, 10}, "")
-
-
-def test_the_score_of_other_chunks_is_by_the_same_words(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keyword, "ROWS", 6)
-    with db._file.reading() as sql:
-        query = parse_query("common frequent seldom")
-        found = KeywordIndex("document_words", "document_chunks", 0).match(
-            sql, query, EVERYTHING, 1
-        )
-        scores = found.scores([1, 4, 5])
-    assert (
-        scores[1] == 0 < scores[4] < scores[5]
-    )  # the first two have only passed-over words, but for "seldom"
-    assert found.best == [(5, scores[5])]
-
-
-def test_a_search_says_which_words_it_passed_over(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keyword, "ROWS", 6)
-    assert db.documents.search("seldom single", mode="text").reasons == {}
-    for found in (
-        db.documents.search("common seldom", mode="text"),
-        db.documents.query("common seldom", expand=False),
-    ):
-        assert (
-            found.reasons["common words"]
-            == 'so many chunks have "common" that only the other words were looked for'
-        )
-
-
-def test_nothing_is_said_when_nothing_was_passed_over() -> None:
-    assert hybrid.common_words(hybrid.NOTHING) == {}
+    allowed = EVERYTHING
+    if some is not None:
+        ids = ", ".join(map(str, some)) or "NULL"
+        allowed = Allowed(f"SELECT id FROM document_chunks WHERE id IN ({ids})")
+    parsed, everything = parse_query(query), list(range(1, 20))
+    with Database(":memory:", embedder=Letters()) as db:
+        for number, text in enumerate(contents):
+            db.documents.ingest_text(text, source=f"{number}.txt", embed=False)
+        with db._file.reading() as sql:
+            expected = index(10**9, 0).match(sql, parsed, allowed, limit)
+            asked = index(file_rows, budget)
+            for _ in range(times):
+                found = asked.match(sql, parsed, allowed, limit)
+                assert found.best == expected.best
+                assert found.scores(everything) == expected.scores(everything)
+                assert found.full_score == expected.full_score

@@ -8,7 +8,7 @@ import contextlib
 import tempfile
 import threading
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import apsw
 import numpy as np
@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index import columns, vector
-from mcpvectordb.index import memory as following
-from mcpvectordb.index.codes import Resident
-from mcpvectordb.index.memory import Kept
+from mcpvectordb.index import changes
+from mcpvectordb.index.codes import Codes
+from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 from tests.support_elsewhere import Elsewhere
 
@@ -36,9 +36,12 @@ def vectors(count: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector, "EXACT_ROWS", 20)
+SMALL = Tuning(exact_rows=20)  # of more rows, codes choose candidates
+TABLE = f"vector_meaning_{100_000 + DIMENSION}"
+
+
+def opened(path: Path, **config: Any) -> Database:
+    return Database(path, config=Config(**config), tuning=SMALL)
 
 
 def found(db: Database, query: np.ndarray, limit: int = 5) -> list[str]:
@@ -53,24 +56,24 @@ def expected(model: dict[str, np.ndarray], query: np.ndarray, limit: int = 5) ->
     return sorted(cosines, key=lambda id: -cosines[id])[:limit]
 
 
-def kept(db: Database) -> dict[str, Kept]:
-    return db.vectors._index._meaning._following._residents._kept
+def kept(db: Database) -> bool:
+    return bool(db._memory.keys(TABLE))
 
 
-def test_the_second_question_and_later_ones_are_answered_from_memory(path: Path) -> None:
+def test_questions_over_many_rows_are_answered_from_memory(path: Path) -> None:
     rows = vectors(100, 1)
     model = {str(number): row for number, row in enumerate(rows)}
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(list(model), rows)
-        for seed, memory in ((2, 0), (3, 1), (4, 1)):
+        for seed in (2, 3, 4):
             query = vectors(1, seed)[0]
             assert found(db, query) == expected(model, query)
-            assert len(kept(db)) == memory
+            assert kept(db)
 
 
 def test_nothing_is_kept_where_memory_is_not_granted(path: Path) -> None:
     rows = vectors(100, 1)
-    with Database(path, config=Config(resident_bytes=500)) as db:
+    with opened(path, resident_bytes=500) as db:
         db.vectors.add_many([str(number) for number in range(100)], rows)
         for _ in range(3):
             found(db, rows[0])
@@ -80,7 +83,7 @@ def test_nothing_is_kept_where_memory_is_not_granted(path: Path) -> None:
 def test_another_connections_changes_are_followed(path: Path) -> None:
     rows = vectors(60, 5)
     model = {str(number): row for number, row in enumerate(rows)}
-    with Database(path) as reader, Database(path) as writer:
+    with opened(path) as reader, opened(path) as writer:
         writer.vectors.add_many(list(model), rows)
         for step in range(12):
             query = vectors(1, 100 + step)[0]
@@ -94,20 +97,18 @@ def test_another_connections_changes_are_followed(path: Path) -> None:
         assert kept(reader) and not kept(writer)
 
 
-def test_a_process_that_was_away_for_long_reads_everything_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(following, "LOGGED", 20)
+def test_a_process_that_was_away_for_long_reads_everything_again(path: Path) -> None:
     rows = vectors(60, 6)
     model = {str(number): row for number, row in enumerate(rows)}
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(list(model), rows)
-        for _ in range(2):
-            found(db, rows[0])
-        for step in range(30):
-            row = vectors(1, 300 + step)[0]
-            db.vectors.add(f"late{step}", row)
-            model[f"late{step}"] = row
+        found(db, rows[0])
+        late = vectors(1, 300)[0]
+        db.vectors.add("late", late)
+        model["late"] = late
+        with db._file.writing() as sql:
+            for _ in range(changes.LOGGED // 1_000 + 1):
+                changes.record(sql, "another index", range(1, 1_001))
         query = vectors(1, 7)[0]
         assert found(db, query) == expected(model, query)
 
@@ -116,7 +117,7 @@ def test_a_process_that_was_away_for_long_reads_everything_again(
 def test_a_table_made_anew_is_read_anew(path: Path, change: str) -> None:
     rows = vectors(60, 8)
     model = {str(number): row for number, row in enumerate(rows)}
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(list(model), rows)
         for _ in range(2):
             found(db, rows[0])
@@ -127,7 +128,7 @@ def test_a_table_made_anew_is_read_anew(path: Path, change: str) -> None:
 
 def test_filters_hold_in_memory_too(path: Path) -> None:
     rows = vectors(200, 10)
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(
             [str(number) for number in range(200)],
             rows,
@@ -143,7 +144,7 @@ def test_filters_hold_in_memory_too(path: Path) -> None:
 def test_threads_search_while_another_writes(path: Path) -> None:
     rows = vectors(300, 11)
     failures: list[BaseException] = []
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many([str(number) for number in range(300)], rows)
 
         def search() -> None:
@@ -177,7 +178,7 @@ def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_fro
     path: Path,
 ) -> None:
     rows = vectors(200, 12)
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(
             [str(number) for number in range(200)],
             rows,
@@ -198,7 +199,7 @@ def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_fro
 
 def test_metadata_and_namespaces_that_another_connection_changes_are_followed(path: Path) -> None:
     rows = vectors(60, 13)
-    with Database(path) as reader, Database(path) as writer:
+    with opened(path) as reader, opened(path) as writer:
         writer.vectors.add_many(
             [str(number) for number in range(60)],
             rows,
@@ -218,7 +219,7 @@ def test_metadata_and_namespaces_that_another_connection_changes_are_followed(pa
 
 def test_a_condition_on_what_is_not_kept_is_asked_of_the_file(path: Path) -> None:
     rows = vectors(100, 14)
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(
             [str(number) for number in range(100)],
             rows,
@@ -236,7 +237,7 @@ def test_a_condition_on_what_is_not_kept_is_asked_of_the_file(path: Path) -> Non
 def test_an_older_view_of_the_file_is_not_filtered_by_newer_metadata(path: Path) -> None:
     rows = vectors(60, 15)
     ids = [str(number) for number in range(60)]
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(ids, rows, metadata=[{"new": False}] * 60)
         for _ in range(3):
             filtered(db, rows[0], new=False)
@@ -259,7 +260,7 @@ def test_an_older_view_of_the_file_is_not_filtered_by_newer_metadata(path: Path)
 def test_what_is_not_committed_is_not_kept(path: Path) -> None:
     rows = vectors(60, 16)
     model = {str(number): row for number, row in enumerate(rows)}
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(list(model), rows)
         for _ in range(2):
             found(db, rows[0])
@@ -274,16 +275,51 @@ def test_what_is_not_committed_is_not_kept(path: Path) -> None:
 def test_rows_that_are_written_again_and_again_do_not_fill_the_memory(path: Path) -> None:
     rows = vectors(60, 17)
     model = {str(number): row for number, row in enumerate(rows)}
-    with Database(path) as db:
+    with opened(path) as db:
         db.vectors.add_many(list(model), rows)
-        sizes = set()
         for step in range(50):
             again = vectors(60, 700 + step)
             db.vectors.add_many(list(model), again)
             model = dict(zip(model, again, strict=True))
             assert found(db, rows[0]) == expected(model, rows[0])
-            sizes |= {each.size for each in kept(db).values()}
-        assert max(sizes) < 30 * Resident.bytes_for(60, DIMENSION)
+            assert 0 < db._memory.size < 30 * Codes.bytes_for(60, DIMENSION)
+
+
+class Thing:
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+def test_what_does_not_fit_beside_something_new_is_dropped() -> None:
+    memory = Memory(100)
+    for key, size in (("a", 60), ("b", 30), ("c", 50)):
+        memory.put("index", key, Thing(size))
+    assert memory.keys("index") == ["b", "c"] and memory.size == 80
+    memory.drop("index")
+    assert memory.get("index", "b") is None and memory.size == 0
+
+
+def test_what_was_used_least_recently_is_dropped_first() -> None:
+    memory = Memory(100)
+    memory.put("index", "a", Thing(40))
+    memory.put("other", "b", Thing(40))
+    memory.get("index", "a")
+    memory.put("index", "c", Thing(40))
+    assert memory.keys("index") == ["a", "c"] and memory.keys("other") == []
+
+
+def test_what_has_grown_larger_than_the_budget_is_not_kept() -> None:
+    memory, thing = Memory(100), Thing(40)
+    memory.put("index", "a", thing)
+    thing.size = 101
+    memory.put("index", "a", thing)
+    assert memory.keys("index") == [] and memory.size == 0
+
+
+def test_loading_pays_from_the_second_question_on_or_for_many_rows() -> None:
+    memory = Memory(100)
+    assert [memory.worth_loading("a", 10, 10) for _ in range(3)] == [False, True, True]
+    assert memory.worth_loading("b", 11, 10)
 
 
 class FollowingMachine(RuleBasedStateMachine):
@@ -297,11 +333,10 @@ class FollowingMachine(RuleBasedStateMachine):
     def start(self) -> None:
         FollowingMachine.writer = FollowingMachine.writer or Elsewhere()
         self.folder = tempfile.TemporaryDirectory()
-        self.exact, vector.EXACT_ROWS = vector.EXACT_ROWS, 5
-        self.values, columns.MOST_VALUES = columns.MOST_VALUES, 4
         path = Path(self.folder.name) / "x.db"
-        self.reader = Database(path)
-        self.writer.open(path, vector.EXACT_ROWS)
+        tuning = Tuning(exact_rows=5, column_values=4)
+        self.reader = Database(path, tuning=tuning)
+        self.writer.open(path, tuning)
         rows = vectors(12, 1)
         self.model: dict[str, tuple[np.ndarray, object]] = {
             str(number): (row, number % 3) for number, row in enumerate(rows)
@@ -374,24 +409,30 @@ class FollowingMachine(RuleBasedStateMachine):
             self.reader.close()
             self.writer.close()
             self.folder.cleanup()
-            vector.EXACT_ROWS, columns.MOST_VALUES = self.exact, self.values
 
 
 TestFollowing = FollowingMachine.TestCase
 TestFollowing.settings = settings(max_examples=40, stateful_step_count=25)
 
 
-class DocumentsMachine(RuleBasedStateMachine):
-    """Documents found from memory are those that a process finds which keeps nothing, under any
-    filter.
+class SameAnswerMachine(RuleBasedStateMachine):
+    """The same question gets the same answer, whoever asks it, how often, and with what memory.
+
+    A process that has followed all changes, one that keeps nothing in memory and one that has just
+    been started, each with other thresholds, agree on ids, scores, legs and reasons.
     """
 
     @initialize()
     def start(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        path = Path(self.folder.name) / "x.db"
-        self.reader, self.writer = (Database(path, embedder=Letters()) for _ in range(2))
-        self.forgetful = Database(path, embedder=Letters(), config=Config(resident_bytes=0))
+        self.path = Path(self.folder.name) / "x.db"
+        self.reader, self.writer = (Database(self.path, embedder=Letters()) for _ in range(2))
+        self.forgetful = Database(
+            self.path,
+            embedder=Letters(),
+            config=Config(resident_bytes=0),
+            tuning=Tuning(exact_rows=2),
+        )
 
     @rule(source=SOURCES, text=TEXTS, library=LIBRARIES, kind=KINDS, own=st.booleans())
     def ingest(self, source: str, text: str, library: str, kind: object, own: bool) -> None:
@@ -413,6 +454,7 @@ class DocumentsMachine(RuleBasedStateMachine):
 
     @rule(
         query=TEXTS,
+        mode=st.sampled_from(["hybrid", "text", "vector"]),
         library=st.none() | LIBRARIES,
         where=st.sampled_from(
             [
@@ -425,18 +467,33 @@ class DocumentsMachine(RuleBasedStateMachine):
                 {"metadata.kind": {"in": ["a", 0]}, "file_type": {"ne": "pdf"}},
             ]
         ),
+        tuning=st.builds(
+            Tuning,
+            file_rows=st.sampled_from([-1, 2, 10**6]),
+            exact_rows=st.sampled_from([0, 3, 5_000]),
+        ),
     )
-    def search(self, query: str, library: str | None, where: dict[str, object]) -> None:
-        first, second = (
-            [
-                (hit.item.id, hit.score, hit.item.document.metadata)
-                for hit in db.documents.search(
-                    query, mode="vector", library=library, where=where, limit=4
-                )
-            ]
-            for db in (self.reader, self.forgetful)
-        )
-        assert first == second
+    def search(
+        self,
+        query: str,
+        mode: str,
+        library: str | None,
+        where: dict[str, object],
+        tuning: Tuning,
+    ) -> None:
+        with Database(self.path, embedder=Letters(), tuning=tuning) as fresh:
+            first, *others = (
+                self.answer(db, query, mode, library, where)
+                for db in (self.reader, self.forgetful, fresh, fresh)
+            )
+        assert all(each == first for each in others)
+
+    def answer(
+        self, db: Database, query: str, mode: str, library: str | None, where: dict[str, object]
+    ) -> object:
+        results = db.documents.search(query, mode=mode, library=library, where=where, limit=4)
+        hits = [(hit.item, hit.score, hit.scores, hit.relevance) for hit in results]
+        return hits, results.legs, results.reasons, results.verdict
 
     def teardown(self) -> None:
         if hasattr(self, "reader"):
@@ -445,5 +502,5 @@ class DocumentsMachine(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-TestDocuments = DocumentsMachine.TestCase
-TestDocuments.settings = settings(max_examples=15, stateful_step_count=25)
+TestSameAnswer = SameAnswerMachine.TestCase
+TestSameAnswer.settings = settings(max_examples=15, stateful_step_count=25)

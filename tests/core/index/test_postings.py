@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index import Allowed
-from mcpvectordb.index.keyword import KeywordIndex
-from mcpvectordb.index.postings import Matched, Postings, _varints
+from mcpvectordb.index import Allowed, changes
+from mcpvectordb.index.keyword import KeywordIndex, KeywordMatch
+from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.storage.fts5 import varints
 from mcpvectordb.text.query import parse_query
 from tests.support import Letters
 
@@ -38,21 +40,23 @@ QUERIES = (
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
 
 
-def shelf(resident_bytes: int = 10_000_000) -> KeywordIndex:
-    return KeywordIndex("document_words", "document_chunks", resident_bytes)
+IN_FILE = Tuning(file_rows=10**9)
+IN_MEMORY = Tuning(file_rows=-1)
 
 
-def warm(
-    matching: KeywordIndex,
-    sql: apsw.Connection,
-    allowed: Allowed = Allowed(),  # noqa: B008
-) -> KeywordIndex:
-    matching.match(sql, parse_query("warm"), allowed, 1)
-    return matching
+def from_memory(budget: int = 10_000_000) -> KeywordIndex:
+    """An index that answers from postings, from the first question on."""
+    return KeywordIndex("document_words", "document_chunks", Memory(budget), IN_MEMORY)
 
 
-def assert_alike(found: Matched, expected: Matched, ids: list[int]) -> None:
+def from_file() -> KeywordIndex:
+    """An index that was never asked before, and asks FTS5 whatever that costs."""
+    return KeywordIndex("document_words", "document_chunks", Memory(0), IN_FILE)
+
+
+def assert_alike(found: KeywordMatch, expected: KeywordMatch, ids: list[int]) -> None:
     assert found.best == expected.best
+    assert found.full_score == expected.full_score
     assert found.scores(ids) == expected.scores(ids)
 
 
@@ -73,7 +77,7 @@ class Following(RuleBasedStateMachine):
             self._stack.enter_context(Database(path, config=config, embedder=Letters()))
             for _ in range(2)
         ]
-        self.kept = shelf()
+        self.kept = from_memory()
 
     @rule(
         which=st.integers(0, 1),
@@ -104,7 +108,7 @@ class Following(RuleBasedStateMachine):
             ids = [id for (id,) in sql.execute("SELECT id FROM document_chunks")]
             assert_alike(
                 self.kept.match(sql, query, Allowed(), limit),
-                shelf(0).match(sql, query, Allowed(), limit),
+                from_file().match(sql, query, Allowed(), limit),
                 ids,
             )
 
@@ -134,33 +138,16 @@ def test_only_what_is_allowed_is_found(contents: list[str], some: set[int], text
     )
     with opened(*contents) as sql:
         query = parse_query(text)
-        found = warm(shelf(), sql).match(sql, query, allowed, 5)
-        assert_alike(found, shelf(0).match(sql, query, allowed, 5), list(range(1, 31)))
+        found = from_memory().match(sql, query, allowed, 5)
+        assert_alike(found, from_file().match(sql, query, allowed, 5), list(range(1, 31)))
         assert {id for id, _ in found.best} <= some
-
-
-def test_the_first_question_is_answered_by_the_file() -> None:
-    with opened("apple", "banana") as sql:
-        postings = Postings("document_words", 2, 10_000)
-        assert postings.match(sql, parse_query("apple"), Allowed(), 5) is None
-        assert postings.match(sql, parse_query("apple"), Allowed(), 5) is not None
-
-
-def test_a_quoted_phrase_is_looked_up_in_the_file() -> None:
-    with opened("apple pie", "pie apple") as sql:
-        matching = warm(shelf(), sql)
-        assert matching.postings.match(sql, parse_query('"apple pie"'), Allowed(), 5) is None
-        assert [
-            id for id, _ in matching.match(sql, parse_query('"apple pie"'), Allowed(), 5).best
-        ] == [1]
 
 
 def test_what_may_be_undone_is_not_kept(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         fill(db, "apple", "banana")
-        matching = shelf()
+        matching = from_memory()
         with pytest.raises(ZeroDivisionError), db._file.writing() as sql:
-            warm(matching, sql)
             db.documents.ingest_text("cherry", source="undone", embed=False)
             assert [
                 id for id, _ in matching.match(sql, parse_query("cherry"), Allowed(), 5).best
@@ -178,9 +165,8 @@ def test_what_may_be_undone_is_not_kept(path: Path) -> None:
 def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: int) -> None:
     with Database(path, embedder=Letters()) as early, Database(path, embedder=Letters()) as late:
         fill(early, "apple fig", "apple", "apple apple date")
-        matching, query = shelf(), parse_query("apple fig date")
+        matching, query = from_memory(), parse_query("apple fig date")
         with early._file.reading() as old:
-            warm(matching, old)
             before = matching.match(old, query, Allowed(), 5).best
             late.documents.delete(
                 early.documents.browse(where={"source": f"{deleted - 1}.txt"})[0].id
@@ -191,7 +177,7 @@ def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: 
                     ids = [id for (id,) in new.execute("SELECT id FROM document_chunks")]
                     assert_alike(
                         matching.match(new, query, Allowed(), 5),
-                        shelf(0).match(new, query, Allowed(), 5),
+                        from_file().match(new, query, Allowed(), 5),
                         ids,
                     )
                 again = matching.match(old, query, Allowed(), 5).best
@@ -199,31 +185,54 @@ def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: 
         with late._file.reading() as new:
             assert_alike(
                 matching.match(new, query, Allowed(), 5),
-                shelf(0).match(new, query, Allowed(), 5),
+                from_file().match(new, query, Allowed(), 5),
                 [1, 2, 3, 4, 5],
             )
 
 
-def test_memory_is_bounded_and_the_terms_used_least_lately_go_first() -> None:
+def test_the_first_question_of_a_process_is_answered_by_the_file_and_later_ones_from_memory() -> (
+    None
+):
+    with opened("apple", "banana") as sql:
+        memory = Memory(10_000)
+        matching = KeywordIndex("document_words", "document_chunks", memory)
+        for kept in ([], ["", '"apple"']):
+            matching.match(sql, parse_query("apple"), Allowed(), 5)
+            assert memory.keys("document_words") == kept
+
+
+def test_a_first_question_that_concerns_many_rows_is_answered_from_memory() -> None:
+    with opened("apple", "apple", "banana") as sql:
+        for rows, kept in ((2, False), (1, True)):
+            memory = Memory(10_000)
+            matching = KeywordIndex(
+                "document_words", "document_chunks", memory, Tuning(file_rows=rows)
+            )
+            matching.match(sql, parse_query("apple"), Allowed(), 5)
+            assert bool(memory.size) == kept
+
+
+def test_a_quoted_phrase_is_looked_up_in_the_file() -> None:
+    with opened("apple pie", "pie apple") as sql:
+        memory = Memory(10_000)
+        matching = KeywordIndex("document_words", "document_chunks", memory, IN_MEMORY)
+        found = matching.match(sql, parse_query('"apple pie"'), Allowed(), 5)
+        assert [id for id, _ in found.best] == [1] and not memory.size
+
+
+def test_memory_is_bounded_and_the_terms_used_least_recently_go_first() -> None:
     with opened(*["apple banana cherry"] * 40) as sql:
-        matching = warm(shelf(200), sql)
-        for text in ("apple", "banana", "apple", "cherry", "apple banana cherry"):
+        memory = Memory(40 * 21 + 2 * 40 * 2)  # the rows and two terms
+        matching = KeywordIndex("document_words", "document_chunks", memory, IN_MEMORY)
+        for text in ("apple", "banana", "apple", "cherry", "apple cherry", "banana"):
             query = parse_query(text)
             assert_alike(
                 matching.match(sql, query, Allowed(), 5),
-                shelf(0).match(sql, query, Allowed(), 5),
+                from_file().match(sql, query, Allowed(), 5),
                 [1, 2],
             )
-            assert sum(term.size for term in matching.postings._terms.values()) <= 200
-        assert list(matching.postings._terms) == ['"banana"', '"cherry"']
-
-
-def test_a_dropped_index_is_read_again() -> None:
-    with opened("apple", "apple banana") as sql:
-        matching = warm(shelf(), sql)
-        before = matching.match(sql, parse_query("apple"), Allowed(), 5).best
-        matching.postings.drop()
-        assert matching.match(sql, parse_query("apple"), Allowed(), 5).best == before
+            assert memory.size <= 40 * 21 + 160
+        assert '"banana"' in memory.keys("document_words")
 
 
 def test_words_that_were_rebuilt_are_read_again(path: Path) -> None:
@@ -232,6 +241,7 @@ def test_words_that_were_rebuilt_are_read_again(path: Path) -> None:
         with other._file.writing() as sql:
             sql.execute("DELETE FROM document_words WHERE rowid = 1")
             sql.execute("INSERT INTO document_words (rowid, text) VALUES (1, 'cherry')")
+            changes.record_everything(sql, "document_words")
 
         def found(query: str) -> list[str]:
             return [hit.item.document.source for hit in db.documents.search(query, mode="text")]
@@ -248,8 +258,8 @@ def test_a_long_title_counts_twice() -> None:
         with db._file.reading() as sql:
             query = parse_query("apple")
             assert_alike(
-                warm(shelf(), sql).match(sql, query, Allowed(), 5),
-                shelf(0).match(sql, query, Allowed(), 5),
+                from_memory().match(sql, query, Allowed(), 5),
+                from_file().match(sql, query, Allowed(), 5),
                 [1, 2],
             )
 
@@ -263,7 +273,7 @@ def test_numbers_of_any_size_are_read(numbers: list[int]) -> None:
         ]
         return bytes([*(group | 0x80 for group in groups[:0:-1]), groups[0]])
 
-    assert _varints(b"".join(map(written, numbers))) == numbers
+    assert varints(b"".join(map(written, numbers))) == numbers
 
 
 def test_threads_search_while_another_connection_writes(path: Path) -> None:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from mcpvectordb.index import Allowed
-from mcpvectordb.index import vector as meaning
-from mcpvectordb.index.vector import VectorIndex, code, codes
+from mcpvectordb.index import vector as vector_module
+from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.index.vector import VectorIndex, encode
 from mcpvectordb.storage.file import File
 
 DIMENSION = 16
@@ -27,12 +29,13 @@ def sql() -> Iterator[apsw.Connection]:
     file.close()
 
 
-def filled(sql: apsw.Connection, vectors: np.ndarray) -> VectorIndex:
-    space = VectorIndex("thing", "things", "id", "space")
+def filled(sql: apsw.Connection, vectors: np.ndarray, exact_rows: int = 5_000) -> VectorIndex:
+    tuning = Tuning(exact_rows=exact_rows)
+    space = VectorIndex("thing", "things", "id", "space", Memory(10**9), tuning=tuning)
     space.create(sql, 1, vectors.shape[1])
     for id, vector in enumerate(vectors.astype(np.float32), 1):
         sql.execute("INSERT INTO things VALUES (?, 1, ?)", (id, vector.tobytes()))
-        space.add(sql, 1, id, vector.tobytes())
+        space.add_packed(sql, 1, [(id, vector.tobytes())])
     return space
 
 
@@ -50,15 +53,12 @@ def exact(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("exact_rows", [5_000, 10])
-def test_the_nearest_are_those_of_an_exact_scan(
-    sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch, exact_rows: int
-) -> None:
-    monkeypatch.setattr(meaning, "EXACT_ROWS", exact_rows)
+def test_the_nearest_are_those_of_an_exact_scan(sql: apsw.Connection, exact_rows: int) -> None:
     vectors = clustered(600)
-    space = filled(sql, vectors)
+    space = filled(sql, vectors, exact_rows)
     for query in clustered(5, seed=1):
         cosines = exact(vectors, query)
-        found = space.nearest(sql, 1, query.tobytes(), Allowed(), 10)
+        found = space.nearest(sql, 1, query.tobytes(), Allowed(), 10).ranked
         assert [id for id, _ in found] == [
             int(position) + 1 for position in np.argsort(-cosines)[:10]
         ]
@@ -66,40 +66,32 @@ def test_the_nearest_are_those_of_an_exact_scan(
 
 
 @pytest.mark.parametrize("exact_rows", [5_000, 10])
-def test_only_what_is_allowed_is_found(
-    sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch, exact_rows: int
-) -> None:
-    monkeypatch.setattr(meaning, "EXACT_ROWS", exact_rows)
+def test_only_what_is_allowed_is_found(sql: apsw.Connection, exact_rows: int) -> None:
     vectors = clustered(400)
-    space = filled(sql, vectors)
+    space = filled(sql, vectors, exact_rows)
     allowed = Allowed("SELECT id FROM things WHERE id % 7 = ?", (3,))
     query = clustered(1, seed=2)[0]
     cosines = exact(vectors, query)
     expected = sorted((id for id in range(1, 401) if id % 7 == 3), key=lambda id: -cosines[id - 1])[
         :10
     ]
-    assert [id for id, _ in space.nearest(sql, 1, query.tobytes(), allowed, 10)] == expected
+    assert [id for id, _ in space.nearest(sql, 1, query.tobytes(), allowed, 10).ranked] == expected
 
 
-def test_deeper_than_vec0_goes_everything_is_compared(
-    sql: apsw.Connection, monkeypatch: pytest.MonkeyPatch
+def test_the_embeddings_of_the_nearest_come_along_and_are_not_read_again(
+    sql: apsw.Connection,
 ) -> None:
-    monkeypatch.setattr(meaning, "EXACT_ROWS", 10)
-    monkeypatch.setattr(meaning, "VEC0_LIMIT", 64)
-    space = filled(sql, clustered(300))
-    query = clustered(1, seed=3)[0]
-    found = space.nearest(sql, 1, query.tobytes(), Allowed(), 200)
-    assert len(found) == 200 and [score for _, score in found] == sorted(
-        (score for _, score in found), reverse=True
-    )
-    assert (
-        len(
-            space.nearest(
-                sql, 1, query.tobytes(), Allowed("SELECT id FROM things WHERE id < ?", (50,)), 200
-            )
-        )
-        == 49
-    )
+    vectors = clustered(300)
+    space = filled(sql, vectors, 10)
+    found = space.nearest(sql, 1, vectors[7].tobytes(), Allowed(), 5)
+    assert found.embeddings.ids == [id for id, _ in found.ranked]
+    assert found.embeddings.rows[0] == pytest.approx(vectors[7])
+    read: list[str] = []
+    sql.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: read.append(event["sql"]))
+    ids = [id for id, _ in found.ranked]
+    assert space.embeddings(sql, 1, DIMENSION, ids, found.embeddings).ids == ids
+    more = space.embeddings(sql, 1, DIMENSION, [*ids, 300 if 300 not in ids else 299])
+    assert len(more.ids) == 6 and len(read) == 2
 
 
 def test_removed_ones_are_gone_and_a_rebuild_brings_back_what_is_stored(
@@ -113,7 +105,7 @@ def test_removed_ones_are_gone_and_a_rebuild_brings_back_what_is_stored(
     assert list(space.problems(sql, 1, DIMENSION)) == []
 
 
-def test_problems_are_told(sql: apsw.Connection) -> None:
+def test_damaged_and_missing_embeddings_are_reported(sql: apsw.Connection) -> None:
     space = filled(sql, clustered(5))
     sql.execute("UPDATE things SET embedding = zeroblob(8) WHERE id = 2")
     sql.execute("DELETE FROM things WHERE id = 4")
@@ -125,7 +117,7 @@ def test_problems_are_told(sql: apsw.Connection) -> None:
 
 @given(vector=arrays.arrays(np.float32, 8, elements=st.floats(-1e6, 1e6, width=32)))
 def test_a_code_keeps_direction_and_never_overflows(vector: np.ndarray) -> None:
-    values = np.frombuffer(code(vector.tobytes()), np.int8)
+    values = encode(vector.reshape(1, -1))[0]
     largest = np.abs(vector).max()
     if largest > 1e-30:
         assert np.abs(values).max() == 127
@@ -136,8 +128,10 @@ def test_many_codes_are_the_codes_of_each_and_none_is_without_direction(
     sql: apsw.Connection,
 ) -> None:
     vectors = np.concatenate([clustered(700), np.zeros((2, DIMENSION), np.float32)])
-    together = codes(vectors)
-    assert [row.tobytes() for row in together] == [code(row.tobytes()) for row in vectors]
+    together = encode(vectors)
+    assert [row.tobytes() for row in together] == [
+        encode(row.reshape(1, -1)).tobytes() for row in vectors
+    ]
     assert together.any(axis=1).all()
     space = VectorIndex("thing", "things", "id", "space")
     sql.executemany(
@@ -159,29 +153,49 @@ def test_vacuum_does_not_disturb_the_codes(tmp_path: Path) -> None:
         sql.execute("PRAGMA defer_foreign_keys = ON")
         space.create(sql, 1, DIMENSION)
         for id, vector in enumerate(vectors, 1):
-            space.add(sql, 1, id, vector.tobytes())
+            space.add_packed(sql, 1, [(id, vector.tobytes())])
         space.remove(sql, 1, list(range(1, 1_500)))
     with file.outside() as sql:
         sql.execute("VACUUM")
     with file.reading() as sql:
         stored = dict(sql.execute("SELECT rowid, embedding FROM document_meaning_1"))
-        assert stored == {id: code(vectors[id - 1].tobytes()) for id in range(1_500, 2_001)}
+        codes = encode(vectors)
+        assert stored == {id: codes[id - 1].tobytes() for id in range(1_500, 2_001)}
         rows = sql.execute(
             "SELECT rowid FROM document_meaning_1 WHERE embedding MATCH vec_int8(?) AND k = 1",
-            (code(vectors[1_700].tobytes()),),
+            (codes[1_700].tobytes(),),
         ).fetchall()
         assert rows == [(1_701,)]
     file.close()
 
 
-def test_an_embedding_is_moved_towards_others_by_a_fraction(sql: apsw.Connection) -> None:
+def test_feedback_moves_an_embedding_towards_relevant_ones_by_a_fraction(
+    sql: apsw.Connection,
+) -> None:
     space = filled(sql, np.eye(4, DIMENSION, dtype=np.float32) * 5)
     start = np.zeros(DIMENSION, np.float32)
     start[0] = 2
     moved = np.frombuffer(
-        space.gathered(sql, 1, len(start), [1, 2, 3]).rocchio(start.tobytes(), [2, 3]), np.float32
+        space.embeddings(sql, 1, len(start), [1, 2, 3]).rocchio(start.tobytes(), [2, 3]), np.float32
     )
     assert moved[:4] == pytest.approx(
-        [1, meaning.ROCCHIO_WEIGHT / 2, meaning.ROCCHIO_WEIGHT / 2, 0]
+        [1, vector_module.ROCCHIO_WEIGHT / 2, vector_module.ROCCHIO_WEIGHT / 2, 0]
     )
-    assert space.gathered(sql, 1, len(start), [1]).rocchio(start.tobytes(), []) == start.tobytes()
+    assert space.embeddings(sql, 1, len(start), [1]).rocchio(start.tobytes(), []) == start.tobytes()
+
+
+def test_a_centre_is_stored_when_a_group_has_grown_and_every_reader_uses_it(
+    sql: apsw.Connection,
+) -> None:
+    space = filled(sql, clustered(4_300))
+    known, middle = space._centre(sql, 1, DIMENSION)
+    assert known == 16 and middle is not None and np.linalg.norm(middle) < 1
+    space.drop(sql, 1)
+    assert space._centre(sql, 1) == (0, None)
+
+
+def test_a_damaged_centre_is_reported(sql: apsw.Connection) -> None:
+    space = filled(sql, clustered(4_300))
+    for damage in ("16", "16 AAAA", "x AAAA", "16 !!"):
+        sql.execute("UPDATE settings SET value = ?", (damage,))
+        assert "not what was written" in " ".join(space.problems(sql, 1, DIMENSION))

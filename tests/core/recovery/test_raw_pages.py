@@ -7,7 +7,8 @@ import pytest
 
 from mcpvectordb import Database
 from mcpvectordb.recovery.raw_pages import Row, Wreck, tables
-from mcpvectordb.storage.file import PAGE_SIZE, VERSION
+from mcpvectordb.storage.file import PAGE_SIZE
+from mcpvectordb.storage.schema import VERSION
 from tests.support import Letters
 
 

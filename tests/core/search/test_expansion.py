@@ -6,7 +6,8 @@ import pytest
 
 from mcpvectordb import Database
 from mcpvectordb.index.encoder import QueryEmbedding
-from mcpvectordb.search.expansion import Expansion
+from mcpvectordb.search.expansion import Expansion, QueryExpander
+from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.query import parse_query
 
 FILLER = "Ordinary remarks about common things and other matters."
@@ -25,8 +26,11 @@ def filled(db: Database) -> Database:
     return db
 
 
-def learn(db: Database, query: str, *sources: str) -> Expansion:
-    learning = db.documents._searching._learning
+def expander(db: Database) -> QueryExpander:
+    return QueryExpander(db._indexes[0], Cache(db._file))
+
+
+def expanded(db: Database, query: str, *sources: str) -> Expansion:
     with db._file.reading() as sql:
         chunks = [
             id
@@ -36,31 +40,34 @@ def learn(db: Database, query: str, *sources: str) -> Expansion:
                 (json.dumps(sources),),
             )
         ]
-        return learning.learn(sql, parse_query(query), db._encoder.query_embedding(query), chunks)
+        embedding = db._encoder.query_embedding(query)
+        return expander(db).expand(sql, parse_query(query), embedding, chunks)
 
 
-def test_words_that_are_frequent_here_and_rare_elsewhere_are_learned(filled: Database) -> None:
-    learned = learn(filled, "rotate keys", "keys.md", "renew.md")
-    added = learned.query.match.removeprefix('"rotate" OR "keys" OR ').split(" OR ")
+def test_words_that_are_frequent_in_the_passages_and_rare_elsewhere_are_added(
+    filled: Database,
+) -> None:
+    found = expanded(filled, "rotate keys", "keys.md", "renew.md")
+    added = found.query.match.removeprefix('"rotate" OR "keys" OR ').split(" OR ")
     assert added[0] == '"certificate"' and '"authority"' in added
     assert not {'"the"', '"for"', '"rotate"', '"keys"', '"a"'} & set(added)
     assert added.index('"authority"') < added.index('"ordinary"')
 
 
-def test_phrases_and_exclusions_bind_what_is_learned_too(filled: Database) -> None:
-    learned = learn(filled, '"rotate keys" -renew', "keys.md")
+def test_phrases_and_exclusions_of_the_query_stay_in_force(filled: Database) -> None:
+    found = expanded(filled, '"rotate keys" -renew', "keys.md")
     assert (
-        learned.query.match.startswith('("rotate keys") AND (')
-        and '"certificate"' in learned.query.match
+        found.query.match.startswith('("rotate keys") AND (')
+        and '"certificate"' in found.query.match
     )
-    assert learned.query.excluded == '"renew"'
+    assert found.query.excluded == '"renew"'
 
 
-def test_the_direction_is_the_mean_of_the_passages(filled: Database) -> None:
+def test_the_second_embedding_is_the_mean_of_the_passages(filled: Database) -> None:
     import numpy as np
 
-    learned = learn(filled, "rotate keys", "keys.md", "renew.md")
-    assert isinstance(learned.query_embedding, QueryEmbedding)
+    found = expanded(filled, "rotate keys", "keys.md", "renew.md")
+    assert isinstance(found.query_embedding, QueryEmbedding)
     with filled._file.reading() as sql:
         vectors = [
             np.frombuffer(each, np.float32)
@@ -71,27 +78,26 @@ def test_the_direction_is_the_mean_of_the_passages(filled: Database) -> None:
             )
         ]
     assert np.allclose(
-        np.frombuffer(learned.query_embedding.embedding, np.float32), np.mean(vectors, axis=0)
+        np.frombuffer(found.query_embedding.embedding, np.float32), np.mean(vectors, axis=0)
     )
 
 
-def test_without_embeddings_there_is_no_direction(db: Database) -> None:
+def test_passages_without_embeddings_give_no_second_embedding(db: Database) -> None:
     db.documents.ingest_text("some words", source="a.md", embed=False)
-    assert learn(db, "words", "a.md").query_embedding is None
+    assert expanded(db, "words", "a.md").query_embedding is None
 
 
-def test_what_was_learned_is_remembered_until_the_passages_change(filled: Database) -> None:
-    learning = filled.documents._searching._learning
-    first = learn(filled, "rotate keys", "keys.md")
-    assert first.answer
-    learning.remember(first)
-    again = learn(filled, "rotate keys", "keys.md")
-    assert (again.query, again.answer) == (first.query, {})
-    assert learn(filled, "rotate keys", "renew.md").answer
+def test_the_terms_are_cached_until_the_passages_change(filled: Database) -> None:
+    first = expanded(filled, "rotate keys", "keys.md")
+    assert first.cacheable
+    expander(filled).remember(first)
+    again = expanded(filled, "rotate keys", "keys.md")
+    assert (again.query, again.cacheable) == (first.query, {})
+    assert expanded(filled, "rotate keys", "renew.md").cacheable
 
 
-def test_chinese_is_learned_in_pairs(db: Database) -> None:
+def test_chinese_terms_are_bigrams(db: Database) -> None:
     db.documents.ingest_text("数据库很快", source="a.md")
     for number in range(5):
         db.documents.ingest_text(f"{FILLER} {number}", source=f"{number}.md")
-    assert '"据库"' in learn(db, "快", "a.md").query.match
+    assert '"据库"' in expanded(db, "快", "a.md").query.match

@@ -10,7 +10,9 @@ import apsw
 import pytest
 
 from mcpvectordb import Busy, Closed, Damaged, NewerFile, NotOurFile, ReadOnly, Unwritable
-from mcpvectordb.storage.file import APPLICATION_ID, VERSION, File, vector_table
+from mcpvectordb.storage.file import File
+from mcpvectordb.storage.schema import APPLICATION_ID, VERSION
+from mcpvectordb.storage.vec0 import create_statement
 from tests.support import python
 
 
@@ -137,7 +139,7 @@ def test_a_file_with_any_other_schema_is_refused_unchanged(path: Path, statement
 def test_a_vec0_table_that_is_not_quite_ours_is_refused(path: Path) -> None:
     file = File(path)
     with file.writing() as sql:
-        sql.execute(vector_table("document_meaning_1", 8))
+        sql.execute(create_statement("document_meaning_1", 8))
     file.close()
     File(path).close()
     other = apsw.Connection(str(path))
@@ -414,10 +416,9 @@ def test_what_others_do_to_an_open_file_is_seen_before_anything_else_is_read(
         """
 import sys, apsw
 from mcpvectordb import Database
-from mcpvectordb.index import vector as meaning
+from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
-meaning.EXACT_ROWS = 0
-with Database(sys.argv[1], embedder=Letters()) as db:
+with Database(sys.argv[1], embedder=Letters(), tuning=Tuning(exact_rows=0)) as db:
     id = db.documents.ingest_text("apple", source="a").document.id
     db.documents.search("apple", mode="vector")
     other = apsw.Connection(sys.argv[1])
@@ -441,7 +442,7 @@ def test_what_our_own_kind_does_to_an_open_file_is_taken_as_it_is(path: Path) ->
     file, other = File(path), File(path)
     with file.reading() as sql:
         assert sql.execute("SELECT count(*) FROM documents").get == 0
-    for statement in (vector_table("document_meaning_1", 8), "DROP TABLE document_meaning_1"):
+    for statement in (create_statement("document_meaning_1", 8), "DROP TABLE document_meaning_1"):
         with other.writing() as sql:
             sql.execute(statement)
         with file.writing() as sql:

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from mcpvectordb import Damaged, Database
-from mcpvectordb.storage.fts5 import Removals
+from mcpvectordb.storage.fts5 import Deleter, tombstone_problems
 from tests.support import Letters
 
 PAGES = "WHERE id >= 1 << 53"
@@ -38,11 +38,11 @@ def words(count: int) -> apsw.Connection:
 def test_rows_are_taken_out_and_what_fts5_notes_of_them_is_sound(first: int) -> None:
     sql = words(3_000)
     sql.execute("INSERT INTO words (rowid, text) VALUES (?, 'pear')", (first + 10_000,))
-    removals = Removals("words")
+    removals = Deleter("words")
     for start in range(1, 2_000, 97):
         with sql:
-            removals.take_out(sql, [*range(start, start + 90), first + 10_000, 77_777])
-        assert Removals("words").flaws(sql) == []
+            removals.delete(sql, [*range(start, start + 90), first + 10_000, 77_777])
+        assert tombstone_problems(sql, "words") == []
     assert (
         sql.execute("SELECT count(*) FROM words WHERE words MATCH 'apple'").get == 3_000 - 21 * 90
     )
@@ -51,7 +51,7 @@ def test_rows_are_taken_out_and_what_fts5_notes_of_them_is_sound(first: int) -> 
 
 def test_there_are_notes_to_look_at() -> None:
     sql = words(300)
-    Removals("words").take_out(sql, range(1, 11))
+    Deleter("words").delete(sql, range(1, 11))
     assert sql.execute(f"SELECT count(*) FROM words_data {PAGES}").get == 1
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Config, Database
-from mcpvectordb.storage.file import MIGRATIONS, VERSION, File
+from mcpvectordb.storage.file import File
+from mcpvectordb.storage.schema import MIGRATIONS, VERSION
 from tests.support import Letters
 
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("version-*.db"))
@@ -65,8 +66,8 @@ def test_a_step_is_taken_whole_or_not_at_all(
     shutil.copy(FIXTURES[0], path)
     broken = tmp_path / "999_broken.sql"
     broken.write_text("CREATE TABLE half (x TEXT) STRICT; SELECT no_such_function();")
-    monkeypatch.setattr("mcpvectordb.storage.file.MIGRATIONS", (*MIGRATIONS, broken))
-    monkeypatch.setattr("mcpvectordb.storage.file.VERSION", VERSION + 1)
+    monkeypatch.setattr("mcpvectordb.storage.schema.MIGRATIONS", (*MIGRATIONS, broken))
+    monkeypatch.setattr("mcpvectordb.storage.schema.VERSION", VERSION + 1)
     with pytest.raises(Exception, match="no_such_function"):
         File(path)
     monkeypatch.undo()

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from mcpvectordb import Busy, Closed, Damaged, Database, NotOurFile, ReadOnly, TooLarge, Unwritable
-from mcpvectordb.index import vector
+from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.sqlite_errors import ours
 from tests.support import Letters
 
@@ -76,14 +76,11 @@ def test_an_exception_on_a_sound_file_stays_what_it_is(full: Path) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_what_only_a_damaged_file_refuses_is_called_damage(
-    full: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vector, "EXACT_ROWS", 0)
+def test_what_only_a_damaged_file_refuses_is_called_damage(full: Path, name: str) -> None:
     other = apsw.Connection(str(full))
     other.execute(DAMAGE[name])
     other.close()
-    with Database(full, embedder=Letters()) as db:
+    with Database(full, embedder=Letters(), tuning=Tuning(exact_rows=0)) as db:
         documents = db.documents
         asked: list[Callable[[], object]] = [
             lambda: documents.search("apple", mode="vector"),

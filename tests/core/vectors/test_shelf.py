@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from mcpvectordb import (
     NotFound,
     ReadOnly,
 )
-from mcpvectordb.index import vector as meaning
+from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.file import File
 
 
@@ -48,10 +49,13 @@ def nearest_by_cosine(rows: np.ndarray, query: np.ndarray, limit: int) -> list[s
     return [f"v{place}" for place in np.argsort(-cosines, kind="stable")[:limit]]
 
 
+FEW_ARE_EXACT = Tuning(exact_rows=50)  # codes choose candidates already among few vectors
+
+
 @pytest.fixture
-def few_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the codes choose candidates already among few vectors."""
-    monkeypatch.setattr(meaning, "EXACT_ROWS", 50)
+def coded(path: Path) -> Iterator[Database]:
+    with Database(path, tuning=FEW_ARE_EXACT) as db:
+        yield db
 
 
 # Adding, reading, deleting.
@@ -186,7 +190,7 @@ def test_a_failure_in_the_middle_leaves_everything_as_it_was(
     def fail(*_: object) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr("mcpvectordb.vectors.store.VectorStore._forget", fail)
+    monkeypatch.setattr("mcpvectordb.vectors.store.VectorStore._remove_codes", fail)
     with pytest.raises(RuntimeError, match="power cut"):
         db.vectors.add_many(["a", "b"], [[3.0], [4.0]])
     monkeypatch.undo()
@@ -410,74 +414,70 @@ def parts(db: Database) -> list[str]:
     return found
 
 
-@pytest.mark.usefixtures("few_are_exact")
-def test_only_large_parts_of_cosine_stores_are_coded(db: Database) -> None:
-    db.vectors.add_many(names(50), clustered(50))
-    db.vectors.add_many(names(60), clustered(60), store="dot", metric="dot")
-    assert parts(db) == []
-    db.vectors.add("one more", clustered(1)[0])
-    db.vectors.add_many(names(51), clustered(51, 8), store="other")
-    assert parts(db) == ["vector_meaning_100032", "vector_meaning_300008"]
-    assert db.check() == []
+def test_only_large_parts_of_cosine_stores_are_coded(coded: Database) -> None:
+    coded.vectors.add_many(names(50), clustered(50))
+    coded.vectors.add_many(names(60), clustered(60), store="dot", metric="dot")
+    assert parts(coded) == []
+    coded.vectors.add("one more", clustered(1)[0])
+    coded.vectors.add_many(names(51), clustered(51, 8), store="other")
+    assert parts(coded) == ["vector_meaning_100032", "vector_meaning_300008"]
+    assert coded.check() == []
 
 
-@pytest.mark.usefixtures("few_are_exact")
-def test_the_codes_find_what_an_exact_scan_finds(db: Database) -> None:
+def test_the_codes_find_what_an_exact_scan_finds(coded: Database) -> None:
     rows = clustered(3_000)
-    db.vectors.add_many(names(3_000), rows, metadata=[{"n": n % 10} for n in range(3_000)])
+    coded.vectors.add_many(names(3_000), rows, metadata=[{"n": n % 10} for n in range(3_000)])
     queries = clustered(20, seed=1)
     common = 0
-    for query, results in zip(queries, db.vectors.search_many(queries), strict=True):
+    for query, results in zip(queries, coded.vectors.search_many(queries), strict=True):
         exact = nearest_by_cosine(rows, query.astype(np.float64), 3_000)
         half = [id for id in exact if int(id[1:]) % 10 < 5]
         common += len(set(exact[:10]) & set(ids(results)))
         common += len(
-            set(half[:10]) & set(ids(db.vectors.search(query, where={"metadata.n": {"lt": 5}})))
+            set(half[:10]) & set(ids(coded.vectors.search(query, where={"metadata.n": {"lt": 5}})))
         )
         assert scores(results) == sorted(scores(results), reverse=True)
         assert (
-            ids(db.vectors.search(query, limit=2_900)) == exact[:2_900]
+            ids(coded.vectors.search(query, limit=2_900)) == exact[:2_900]
         )  # deeper than the codes go
     assert common >= 0.99 * 20 * 20
 
 
-@pytest.mark.usefixtures("few_are_exact")
-def test_zero_vectors_poison_no_ranking_and_are_not_forgotten(db: Database) -> None:
+def test_zero_vectors_poison_no_ranking_and_are_not_forgotten(coded: Database) -> None:
     rows = np.concatenate(
         [np.zeros((40, 8)), -np.abs(np.random.default_rng(1).normal(size=(100, 8))), [[1.0] * 8]]
     )
-    db.vectors.add_many(names(141), rows)
-    found = db.vectors.search([1.0] * 8, limit=5)
+    coded.vectors.add_many(names(141), rows)
+    found = coded.vectors.search([1.0] * 8, limit=5)
     assert ids(found) == ["v140", "v0", "v1", "v2", "v3"] and scores(found) == [1.0, 0, 0, 0, 0]
-    assert ids(db.vectors.search([0.0] * 8, limit=3)) == ["v0", "v1", "v2"]
+    assert ids(coded.vectors.search([0.0] * 8, limit=3)) == ["v0", "v1", "v2"]
 
 
-@pytest.mark.usefixtures("few_are_exact")
-def test_codes_follow_overwrites_deletes_and_changes_of_dimension(db: Database) -> None:
+def test_codes_follow_overwrites_deletes_and_changes_of_dimension(coded: Database) -> None:
     rows = clustered(200)
-    db.vectors.add_many(names(200), rows)
-    db.vectors.add("v7", -rows[7])
-    assert ids(db.vectors.search(-rows[7], limit=1)) == ["v7"]
-    db.vectors.add_many(["v8", "v9"], [[1.0, 2.0], (-rows[9]).tolist()])
-    db.vectors.delete("v10")
-    assert ids(db.vectors.search(-rows[9], limit=1)) == ["v9"] and ids(
-        db.vectors.search([1.0, 2.0], limit=1)
+    coded.vectors.add_many(names(200), rows)
+    coded.vectors.add("v7", -rows[7])
+    assert ids(coded.vectors.search(-rows[7], limit=1)) == ["v7"]
+    coded.vectors.add_many(["v8", "v9"], [[1.0, 2.0], (-rows[9]).tolist()])
+    coded.vectors.delete("v10")
+    assert ids(coded.vectors.search(-rows[9], limit=1)) == ["v9"] and ids(
+        coded.vectors.search([1.0, 2.0], limit=1)
     ) == ["v8"]
-    assert "v10" not in ids(db.vectors.search(rows[10], limit=20)) and db.check() == []
+    assert "v10" not in ids(coded.vectors.search(rows[10], limit=20)) and coded.check() == []
 
 
-@pytest.mark.usefixtures("few_are_exact")
-def test_more_numbers_than_vec0_takes_are_compared_exactly(db: Database) -> None:
+def test_more_numbers_than_vec0_takes_are_compared_exactly(coded: Database) -> None:
     rows = clustered(60, 9_000)
-    db.vectors.add_many(names(60), rows)
+    coded.vectors.add_many(names(60), rows)
     assert (
-        parts(db) == [] and ids(db.vectors.search(rows[3], limit=1)) == ["v3"] and db.check() == []
+        parts(coded) == []
+        and ids(coded.vectors.search(rows[3], limit=1)) == ["v3"]
+        and coded.check() == []
     )
 
 
-@pytest.mark.usefixtures("few_are_exact")
 def test_compact_gives_back_what_overwriting_took(path: Path) -> None:
-    with Database(path) as db:
+    with Database(path, tuning=FEW_ARE_EXACT) as db:
         rows = clustered(1_000)
         db.vectors.add_many(names(1_000), rows)
         db.compact()
@@ -494,14 +494,13 @@ def test_compact_gives_back_what_overwriting_took(path: Path) -> None:
         )
 
 
-@pytest.mark.usefixtures("few_are_exact")
-def test_compact_forgets_codes_that_no_longer_pay(db: Database) -> None:
-    db.vectors.add_many(names(60), clustered(60))
+def test_compact_forgets_codes_that_no_longer_pay(coded: Database) -> None:
+    coded.vectors.add_many(names(60), clustered(60))
     for id in names(30):
-        db.vectors.delete(id)
-    assert parts(db) != [] and db.check() == []
-    db.compact()
-    assert parts(db) == [] and db.check() == []
+        coded.vectors.delete(id)
+    assert parts(coded) != [] and coded.check() == []
+    coded.compact()
+    assert parts(coded) == [] and coded.check() == []
 
 
 @pytest.mark.parametrize(
@@ -532,16 +531,15 @@ def test_compact_forgets_codes_that_no_longer_pay(db: Database) -> None:
         ),
     ],
 )
-@pytest.mark.usefixtures("few_are_exact")
 def test_check_tells_what_is_wrong_with_vectors(
     path: Path, statement: str, told: str, mended: bool
 ) -> None:
-    with Database(path) as db:
+    with Database(path, tuning=FEW_ARE_EXACT) as db:
         db.vectors.add_many(names(60), clustered(60))
     other = apsw.Connection(str(path))
     other.execute(statement)
     other.close()
-    with Database(path) as db:
+    with Database(path, tuning=FEW_ARE_EXACT) as db:
         assert any(told in problem for problem in db.check())
         if mended:
             db.rebuild()

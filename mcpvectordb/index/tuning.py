@@ -1,0 +1,33 @@
+"""Thresholds that trade speed for memory or exactness, in one object: measured, rarely changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Pass another one to `Database(tuning=...)` to measure or to test; answers stay the same.
+
+    file_rows         rows that the first question of a process may make FTS5 score; from the second
+                      question on, and for more rows, postings are kept in memory
+    exact_rows        up to so many embeddings are compared exactly, without their codes
+    sign_rows         up to so many codes are all compared; of more, sign bits choose candidates
+    sign_candidates   how many candidates sign bits choose at least
+    coded_rows        a part of a vector store with more rows gets a vec0 table
+    column_values     a filter column with more different values is not kept in memory
+    column_characters nor one whose values have more characters
+    lease_seconds     for how long a process that embeds chunks keeps others from them
+    """
+
+    file_rows: int = 250_000
+    exact_rows: int = 5_000
+    sign_rows: int = 5_000
+    sign_candidates: int = 1_000
+    coded_rows: int = 500
+    column_values: int = 20_000
+    column_characters: int = 2_000_000
+    lease_seconds: float = 15.0
+
+
+DEFAULT = Tuning()

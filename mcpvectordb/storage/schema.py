@@ -1,0 +1,72 @@
+"""The schema: how it is made and migrated, and exactly which rows sqlite_schema may have.
+
+A migration is a file migrations/NNN_name.sql; the version of a file (`PRAGMA user_version`) is the
+number of migrations that it has seen. vec0 tables and the indexes of metadata keys come and go with
+the data, so the rows that are expected depend on which of them a file has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from pathlib import Path
+
+import apsw
+
+from mcpvectordb.storage import vec0
+
+APPLICATION_ID = 0x4D435644  # "MCVD"
+MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
+VERSION = len(MIGRATIONS)
+
+_KEY_INDEX = re.compile(r'CREATE INDEX "context_key_([A-Za-z0-9_.-]{1,64})" ON contexts .*')
+
+Row = tuple[object, ...]
+"""(type, name, tbl_name, sql) of sqlite_schema."""
+
+
+def expected_rows(version: int, rows: frozenset[Row]) -> frozenset[Row]:
+    """The rows that a sound file of this version has, with the vec0 tables and key indexes of
+    `rows`.
+    """
+    found = [vec0.STATEMENT.fullmatch(str(row[3])) for row in rows]
+    tables = frozenset((match[1], int(match[2])) for match in found if match)
+    indexes = (_KEY_INDEX.fullmatch(str(row[3])) for row in rows)
+    return _made(version, tables, frozenset(match[1] for match in indexes if match))
+
+
+def key_index(key: str) -> str:
+    """The statement that makes the index of a metadata key of contexts; the key has letters,
+    digits, _ . - only.
+    """
+    value = f"json_extract(folded, '$.\"{key}\"')"
+    return (
+        f'CREATE INDEX "context_key_{key}" ON contexts ({value}, created_at) WHERE {value} IS '
+        f"NOT NULL"
+    )
+
+
+def migrate(connection: apsw.Connection, version: int) -> None:
+    """Take the schema from `version` to the next one, inside the caller's transaction."""
+    connection.execute(MIGRATIONS[version].read_text("utf-8"))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {version + 1}")
+
+
+@functools.lru_cache(maxsize=64)
+def _made(
+    version: int, vector_tables: frozenset[tuple[str, int]], keys: frozenset[str]
+) -> frozenset[Row]:
+    """The rows of a schema that is made anew in memory."""
+    scratch = apsw.Connection(":memory:")
+    vec0.load(scratch)
+    for step in range(version):
+        migrate(scratch, step)
+    statements = [vec0.create_statement(name, dimension) for name, dimension in vector_tables]
+    for statement in [*statements, *(key_index(key) for key in keys)]:
+        with contextlib.suppress(apsw.SQLError):  # what cannot be made is not expected either
+            scratch.execute(statement)
+    rows = frozenset(scratch.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+    scratch.close()
+    return rows
