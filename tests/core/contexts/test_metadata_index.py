@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Condition, Config, Damaged, Database, InvalidInput, filters
-from mcpvectordb.contexts import metadata_index as context_keys
+from mcpvectordb.contexts.metadata_index import folded, index_condition
 from mcpvectordb.metadata import encode
 from mcpvectordb.storage.file import key_index, migrate
 from tests.support import Letters
@@ -60,10 +60,10 @@ def test_a_narrowed_condition_loses_nothing(
     sql.execute("CREATE TABLE contexts (metadata TEXT, folded TEXT)")
     sql.execute(
         "INSERT INTO contexts VALUES (?, ?)",
-        (encode(metadata), context_keys.folded(NAMES, metadata)),
+        (encode(metadata), folded(NAMES, metadata)),
     )
     condition, bindings = filters.compile(where, {}, "x.metadata")
-    narrowed, candidates = context_keys.narrowed(NAMES, where)
+    narrowed, candidates = index_condition(NAMES, filters.conditions(where))
     select = "SELECT 1 FROM contexts x WHERE"
     plain = sql.execute(f"{select} {condition}", bindings).fetchall()
     assert (
@@ -189,7 +189,9 @@ def test_an_index_beside_those_of_the_settings_is_told(path: Path) -> None:
     with filled(path) as db:
         with db._file.writing() as sql:
             sql.execute('DROP INDEX "context_key_status"')
-        assert db.check() == ["contexts: other metadata keys have an index than the settings say"]
+        assert db.check() == [
+            "contexts: the metadata keys that have an index are not those of the settings"
+        ]
 
 
 def test_long_values_are_told_apart_although_the_index_cuts_them(db: Database) -> None:

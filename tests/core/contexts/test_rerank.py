@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Change, Database, Entry, InvalidInput, NotFound, Scores
 from mcpvectordb.contexts import search
-from mcpvectordb.contexts.search import Found
+from mcpvectordb.contexts.search import ContextRanking
 from mcpvectordb.search import rerank
 from mcpvectordb.text.query import Term
 from tests.support import Letters
@@ -27,7 +27,7 @@ TEXTS = (
 @pytest.fixture
 def berlin(path: Path) -> Iterator[Database]:
     with Database(path, embedder=Letters()) as db:
-        if "rerank" in db.contexts.statistics().lacking:
+        if "rerank" in db.contexts.statistics().unavailable:
             pytest.skip("the extra quality is not installed")
         db.contexts.add_many([Entry(thread="t", source="user", text=text) for text in TEXTS])
         yield db
@@ -65,26 +65,35 @@ def test_without_it_the_order_stays_and_the_reason_is_told(
     results = berlin.contexts.search("Berlin", mode="text", rerank=True)
     assert [hit.item.id for hit in results] == [hit.item.id for hit in before]
     assert "a model that nobody has" in results.reasons["rerank"] and results.legs == ("text",)
-    assert "a model that nobody has" in berlin.contexts.statistics().lacking["rerank"]
+    assert "a model that nobody has" in berlin.contexts.statistics().unavailable["rerank"]
 
 
 def test_more_is_read_than_asked_for_but_never_too_much() -> None:
-    assert [search.reread(wanted) for wanted in (0, 1, 5, 10, 30, 100)] == [0, 4, 20, 40, 40, 100]
+    assert [search.rerank_depth(wanted) for wanted in (0, 1, 5, 10, 30, 100)] == [
+        0,
+        4,
+        20,
+        40,
+        40,
+        100,
+    ]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.lists(st.floats(0, 1), max_size=4))
 def test_what_was_not_read_stays_behind_what_was(figures: list[float], rest: list[float]) -> None:
-    found = Found(rows=[(number, 0.5, Scores()) for number in range(len(figures))])
-    found.rows += [
+    ranking = ContextRanking(rows=[(number, 0.5, Scores()) for number in range(len(figures))])
+    ranking.rows += [
         (100 + number, score, Scores()) for number, score in enumerate(sorted(rest, reverse=True))
     ]
-    search.reorder(found, figures)
-    scores = [score for _, score, _ in found.rows]
+    search.reorder(ranking, figures)
+    scores = [score for _, score, _ in ranking.rows]
     assert scores == sorted(scores, reverse=True)
-    assert [id for id, _, _ in found.rows if id >= 100] == [
+    assert [id for id, _, _ in ranking.rows if id >= 100] == [
         100 + number for number in range(len(rest))
     ]
-    assert {id: score.rerank for id, _, score in found.rows if id < 100} == dict(enumerate(figures))
+    assert {id: score.rerank for id, _, score in ranking.rows if id < 100} == dict(
+        enumerate(figures)
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,12 +126,12 @@ def test_statistics_tell_what_waits_and_what_is_lacking(path: Path) -> None:
         assert db.contexts.model() == "letters"
         db.contexts.add("t", "user", "tea")
         stats = db.contexts.statistics()
-        assert (stats.chunks, stats.embedded, "vector" in stats.lacking) == (1, 1, False)
+        assert (stats.chunks, stats.embedded, "vector" in stats.unavailable) == (1, 1, False)
     with Database(path) as db:
         db.contexts.add("t", "user", "water")
         stats = db.contexts.statistics()
         assert (stats.contexts, stats.chunks, stats.embedded) == (2, 2, 1)
-        assert "letters" in stats.lacking["vector"] and db.contexts.model() == "letters"
+        assert "letters" in stats.unavailable["vector"] and db.contexts.model() == "letters"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Condition, Config, Database, Entry, InvalidInput
-from mcpvectordb.contexts.search import READERS
+from mcpvectordb.contexts.search import PARSERS
 from tests.support import Letters
 
 LONG = "alpha stands first. " + "filler words in between. " * 400 + "omega stands last."
@@ -240,7 +240,7 @@ def shelf() -> Database:
 
 @given(
     query=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
-    words=st.sampled_from(sorted(READERS)),
+    words=st.sampled_from(sorted(PARSERS)),
 )
 def test_any_text_is_a_query(query: str, words: str) -> None:
     results = shelf().contexts.search(query, words=words, highlight=True)

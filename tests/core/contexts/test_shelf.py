@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,18 @@ LONG = "\n\n".join(
 )
 
 
+@dataclass
+class Clock:
+    """A clock that stands still until a test changes `now`."""
+
+    now: datetime = datetime(2025, 11, 29, 10, tzinfo=UTC)
+
+
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[datetime]]:
-    """A clock that a test sets; it stands still otherwise."""
-    hands = [datetime(2025, 11, 29, 10, tzinfo=UTC)]
-    monkeypatch.setattr(dates, "now", lambda: dates.stored(hands[0]))
-    yield hands
+def clock(db: Database) -> Clock:
+    clock = Clock()
+    db.contexts._clock = lambda: clock.now
+    return clock
 
 
 def ids(found: Any) -> list[int]:
@@ -122,13 +128,13 @@ def test_ids_are_never_used_again(db: Database) -> None:
 
 
 def test_the_last_words_of_a_thread_said_again_are_not_stored_again(
-    db: Database, clock: list[datetime]
+    db: Database, clock: Clock
 ) -> None:
     first = db.contexts.add("t", "user", "hello", tags=["a"], metadata={"n": 1})
-    clock[0] += timedelta(seconds=1)
+    clock.now += timedelta(seconds=1)
     again = db.contexts.add("t", "user", " hello ")
     assert (again.status, again.id) == ("repeated", first.id)
-    assert again.context == replace(first.context, updated_at=dates.stored(clock[0]))
+    assert again.context == replace(first.context, updated_at=dates.stored(clock.now))
     assert db.contexts.count() == 1 and db.check() == []
 
 
@@ -177,10 +183,10 @@ def test_other_threads_do_not_stand_between_a_text_and_its_repetition(db: Databa
 
 
 def test_a_clock_that_goes_back_does_not_make_old_words_the_last(
-    db: Database, clock: list[datetime]
+    db: Database, clock: Clock
 ) -> None:
     db.contexts.add("t", "user", "a")
-    clock[0] -= timedelta(hours=1)
+    clock.now -= timedelta(hours=1)
     db.contexts.add("t", "user", "b")
     assert db.contexts.add("t", "user", "a").status == "added"
 
@@ -313,15 +319,15 @@ def test_a_file_from_before_the_shelf_gets_room_for_it(path: Path) -> None:
 # Changing.
 
 
-def test_only_what_is_given_is_changed(db: Database, clock: list[datetime]) -> None:
+def test_only_what_is_given_is_changed(db: Database, clock: Clock) -> None:
     stored = db.contexts.add(
         "t", "user", "old words", metadata={"a": 1}, tags=["x"], images=[Image(data=b"1")]
     )
-    clock[0] += timedelta(seconds=5)
+    clock.now += timedelta(seconds=5)
     updated = db.contexts.update(stored.id, text=" new words ")
     assert updated.fields == ("text", "embedding")
     assert updated.context == replace(
-        stored.context, text="new words", updated_at=dates.stored(clock[0])
+        stored.context, text="new words", updated_at=dates.stored(clock.now)
     )
     assert (
         ids(db.contexts.search("new", mode="text")) == [1]
@@ -355,11 +361,11 @@ def test_metadata_is_patched_as_the_rfc_says(db: Database) -> None:
     }
 
 
-def test_an_empty_patch_only_renews_the_time(db: Database, clock: list[datetime]) -> None:
+def test_an_empty_patch_only_renews_the_time(db: Database, clock: Clock) -> None:
     stored = db.contexts.add("t", "user", "x", metadata={"a": None})
-    clock[0] += timedelta(seconds=1)
+    clock.now += timedelta(seconds=1)
     assert db.contexts.update(stored.id, metadata_patch={}).context == replace(
-        stored.context, updated_at=dates.stored(clock[0])
+        stored.context, updated_at=dates.stored(clock.now)
     )
 
 
@@ -479,11 +485,11 @@ def test_a_batch_of_one_model_failure_is_reported_for_its_item_alone(path: Path)
 
 
 @pytest.fixture
-def four(db: Database, clock: list[datetime]) -> Database:
-    clock[0] = datetime.now(UTC) - timedelta(days=10)
+def four(db: Database, clock: Clock) -> Database:
+    clock.now = datetime.now(UTC) - timedelta(days=10)
     db.contexts.add("one", "user", "apple", tags=["x"], images=[Image(data=b"1")])
     db.contexts.add("one", "agent", "pear")
-    clock[0] += timedelta(days=9, hours=12)
+    clock.now += timedelta(days=9, hours=12)
     db.contexts.add("two", "user", "plum")
     db.contexts.add("three", "agent", "kiwi")
     return db
@@ -586,9 +592,9 @@ def test_conditions_choose_what_is_browsed_newest_first(
         assert four.contexts.count(**which) == len(expected)
 
 
-def test_dates_bound_what_is_browsed_at_both_ends(db: Database, clock: list[datetime]) -> None:
+def test_dates_bound_what_is_browsed_at_both_ends(db: Database, clock: Clock) -> None:
     for hour in (0, 1, 2):
-        clock[0] = datetime(
+        clock.now = datetime(
             2025, 11, 29, 22 + hour - 24 * (hour > 1), 59, 59, 999999, tzinfo=UTC
         ) + timedelta(days=hour > 1)
         db.contexts.add("t", "user", f"{hour}")

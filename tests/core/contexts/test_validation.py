@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Entry, Image, InvalidInput, TooLarge
-from mcpvectordb.contexts.validation import checked_entry, normalised
+from mcpvectordb.contexts.validation import checked_entry, normalized_tags
 
 SMALL = Config(max_image_bytes=10, max_image_bytes_total=25, max_source_bytes=8)
 
@@ -18,12 +18,12 @@ def entry(**given: Any) -> Entry:
 
 @given(tags=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8)))
 def test_tags_are_lower_case_trimmed_unique_and_sorted(tags: list[str]) -> None:
-    kept = normalised(tags)
+    kept = normalized_tags(tags)
     assert list(kept) == sorted(set(kept)) and all(
         tag == tag.strip() != "" and tag == tag.lower() for tag in kept
     )
     assert set(kept) == {tag.strip().lower() for tag in tags if tag.strip()}
-    assert normalised(kept) == kept
+    assert normalized_tags(kept) == kept
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_tags_are_lower_case_trimmed_unique_and_sorted(tags: list[str]) -> None:
 )
 def test_tags_that_are_none_are_refused(tags: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        normalised(tags)
+        normalized_tags(tags)
 
 
 def test_images_within_their_bounds_are_kept_in_order() -> None:
