@@ -1,13 +1,9 @@
-"""Vectors in a real file against a dict and exact arithmetic: whatever is done, the file agrees,
-ranks right and is sound.
-"""
+"""After any sequence of operations on vectors, the file equals a model and ranks as exact scores do."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import Database, Results, Vector
 from mcpvectordb.index import vector
+from tests.properties.machines import DatabaseMachine
 
 METRICS = {"round": "cosine", "flat": "dot", "far": "euclidean"}
 STORES = st.sampled_from(sorted(METRICS))
@@ -48,7 +45,7 @@ def score(metric: str, row: Sequence[float], query: Sequence[float]) -> float:
 
 
 def tolerance(metric: str, row: Sequence[float], query: Sequence[float]) -> float:
-    """How far apart two ways of adding up in float64 may be."""
+    """The largest difference that two orders of summation in float64 can make."""
     sizes = {
         "cosine": 1.0,
         "dot": sum(abs(p * q) for p, q in zip(row, query, strict=True)),
@@ -57,18 +54,20 @@ def tolerance(metric: str, row: Sequence[float], query: Sequence[float]) -> floa
     return 1e-14 * sizes[metric]
 
 
-class VectorsMachine(RuleBasedStateMachine):
+class VectorsMachine(DatabaseMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model: dict[Key, Kept] = {}
+        self.normal = vector.EXACT_ROWS
+
+    def opened(self, path: Path) -> Database:
+        return Database(path)
+
+    # With two exact rows, quantized codes are made, used and stored.
     @initialize(exact_rows=st.sampled_from([2, 5_000]))
     def start(self, exact_rows: int) -> None:
-        self.normal, vector.EXACT_ROWS = (
-            vector.EXACT_ROWS,
-            exact_rows,
-        )  # with two the codes are made, used and kept
-        self.folder = Path(tempfile.mkdtemp())
-        self.path = self.folder / "0.db"
-        self.copies = 0
-        self.model: dict[Key, Kept] = {}
-        self.db = Database(self.path)
+        vector.EXACT_ROWS = exact_rows
+        self.db = self.opened(self.path)
 
     @rule(
         store=STORES,
@@ -122,29 +121,6 @@ class VectorsMachine(RuleBasedStateMachine):
         assert self.db.vectors.delete(id, store=store, namespace=namespace) == (key in self.model)
         self.model.pop(key, None)
 
-    @rule()
-    def reopen(self) -> None:
-        self.db.close()
-        assert [each.name for each in self.folder.iterdir()] == [self.path.name]
-        self.db = Database(self.path)
-
-    @rule()
-    def move_house(self) -> None:
-        self.copies += 1
-        old, self.path = self.path, self.folder / f"{self.copies}.db"
-        self.db.copy_to(self.path)
-        self.db.close()
-        old.unlink()
-        self.db = Database(self.path)
-
-    @rule()
-    def compact(self) -> None:
-        self.db.compact()
-
-    @rule()
-    def rebuild(self) -> None:
-        self.db.rebuild()
-
     @rule(
         store=STORES,
         query=EMBEDDINGS,
@@ -182,8 +158,9 @@ class VectorsMachine(RuleBasedStateMachine):
     def compare(
         self, found: Results[Vector], store: str, query: list[float], allowed: list[Key], limit: int
     ) -> None:
-        """The ranking is that of exact scores; equal vectors, and all of other dimensions, come in
-        order of insertion.
+        """Assert that hits are ranked by their exact scores, and ties by insertion.
+
+        Vectors of another dimension than the query follow, in the order of their insertion.
         """
         metric = METRICS[store]
         fitting = [key for key in allowed if len(self.model[key].embedding) == len(query)]
@@ -207,8 +184,7 @@ class VectorsMachine(RuleBasedStateMachine):
             lowest = min(hits[key] for key in ranked)
             assert all(exact[key] <= lowest + slack[key] for key in fitting if key not in hits)
 
-    @invariant()
-    def the_file_agrees_and_is_sound(self) -> None:
+    def assert_file_equals_model(self) -> None:
         vectors = self.db.vectors.browse(store=None, limit=1000)
         assert {
             (each.store, each.namespace, each.id): Kept(
@@ -227,11 +203,9 @@ class VectorsMachine(RuleBasedStateMachine):
             (store, namespace): sum(key[:2] == (store, namespace) for key in self.model)
             for store, namespace, _ in self.model
         }
-        assert self.db.check() == []
 
     def teardown(self) -> None:
-        self.db.close()
-        shutil.rmtree(self.folder)
+        super().teardown()
         vector.EXACT_ROWS = self.normal
 
 
