@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import (
     Change,
@@ -106,6 +106,12 @@ class ContextsMachine(DatabaseMachine):
 
     def opened(self, path: Path) -> Database:
         return Database(path, embedder=Letters(), config=CONFIG)
+
+    @initialize(entries=st.lists(ENTRIES, min_size=1, max_size=3))
+    def start(self, entries: list[Entry]) -> None:
+        self.open()
+        for entry in entries:
+            self.add(entry)
 
     # The model.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import Config, Database
 from tests.properties.machines import DatabaseMachine
@@ -24,6 +24,7 @@ TEXTS = (
     .map(" ".join)
     .filter(lambda text: bool(text.strip()))
 )
+DOCUMENTS = st.tuples(SOURCES, LIBRARIES, TEXTS, st.booleans())
 CONFIG = Config(chunk_size=16, chunk_overlap=4)
 
 
@@ -35,6 +36,12 @@ class DocumentsMachine(DatabaseMachine):
 
     def opened(self, path: Path) -> Database:
         return Database(path, embedder=Letters(), config=CONFIG)
+
+    @initialize(documents=st.lists(DOCUMENTS, min_size=1, max_size=3))
+    def start(self, documents: list[tuple[str, str, str, bool]]) -> None:
+        self.open()
+        for document in documents:
+            self.ingest(*document)
 
     @rule(source=SOURCES, library=LIBRARIES, text=TEXTS, embed=st.booleans())
     def ingest(self, source: str, library: str, text: str, embed: bool) -> None:

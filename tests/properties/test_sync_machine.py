@@ -52,10 +52,13 @@ class SyncMachine(DatabaseMachine):
     def opened(self, path: Path) -> Database:
         return Database(path, embedder=Letters())
 
-    @initialize()
-    def start(self) -> None:
-        super().start()
+    @initialize(files=st.dictionaries(PATHS, CONTENTS, min_size=1, max_size=4))
+    def start(self, files: dict[str, bytes]) -> None:
+        self.open()
         self.db.documents.add_library("notes", self.root)
+        for path, content in files.items():
+            self.write(path, content)
+        self.sync()
 
     @rule(path=PATHS, content=CONTENTS)
     def write(self, path: str, content: bytes) -> None:

@@ -24,6 +24,7 @@ IDS = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "h"])
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.1, 3.0, 1e-3, 1e6, -2.5e6]) | st.floats(-10, 10)
 EMBEDDINGS = st.integers(1, 3).flatmap(lambda size: st.lists(NUMBERS, min_size=size, max_size=size))
 KINDS = st.sampled_from(["x", "y"])
+ITEMS = st.dictionaries(IDS, st.tuples(EMBEDDINGS, KINDS), max_size=8)
 
 
 class Kept(NamedTuple):
@@ -64,10 +65,22 @@ class VectorsMachine(DatabaseMachine):
         return Database(path)
 
     # With two exact rows, quantized codes are made, used and stored.
-    @initialize(exact_rows=st.sampled_from([2, 5_000]))
-    def start(self, exact_rows: int) -> None:
+    @initialize(
+        exact_rows=st.sampled_from([2, 5_000]),
+        store=STORES,
+        namespace=NAMESPACES,
+        items=ITEMS.filter(bool),
+    )
+    def start(
+        self,
+        exact_rows: int,
+        store: str,
+        namespace: str,
+        items: dict[str, tuple[list[float], str]],
+    ) -> None:
         vector.EXACT_ROWS = exact_rows
-        self.db = self.opened(self.path)
+        self.open()
+        self.add_many(store, namespace, items)
 
     @rule(
         store=STORES,
@@ -95,7 +108,7 @@ class VectorsMachine(DatabaseMachine):
     @rule(
         store=STORES,
         namespace=NAMESPACES,
-        items=st.dictionaries(IDS, st.tuples(EMBEDDINGS, KINDS), max_size=8),
+        items=ITEMS,
     )
     def add_many(
         self, store: str, namespace: str, items: dict[str, tuple[list[float], str]]
