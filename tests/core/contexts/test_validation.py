@@ -37,7 +37,7 @@ def test_tags_are_lower_case_trimmed_unique_and_sorted(tags: list[str]) -> None:
         (["\ud800"], "surrogate"),
     ],
 )
-def test_tags_that_are_none_are_refused(tags: Any, message: str) -> None:
+def test_invalid_tags_are_refused(tags: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         normalized_tags(tags)
 
@@ -69,14 +69,14 @@ def test_images_within_their_bounds_are_kept_in_order() -> None:
         (b"x", InvalidInput, "images must be a list"),
     ],
 )
-def test_images_out_of_bounds_are_refused_by_their_place(
+def test_invalid_images_are_refused_with_their_position(
     images: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         entry(images=images)
 
 
-def test_a_text_has_a_largest_size() -> None:
+def test_a_text_over_the_size_limit_is_refused() -> None:
     assert entry(text="  éééé  ").text == "éééé"
     with pytest.raises(TooLarge, match="text is 10 bytes; at most 8"):
         entry(text="ééééé")
