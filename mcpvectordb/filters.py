@@ -87,7 +87,14 @@ def compile(
     JSON text (NULL when there is none). Both are put into the SQL as they are. The connection needs
     the functions in FUNCTIONS.
     """
-    pieces = [_compile(condition, columns, metadata) for condition in conditions(where)]
+    return compile_conditions(conditions(where), columns, metadata)
+
+
+def compile_conditions(
+    checked: Sequence[Condition], columns: Mapping[str, str], metadata: str
+) -> tuple[str, list[Any]]:
+    """Compile conditions that `conditions` returned, as `compile` does, without a second check."""
+    pieces = [_compile(condition, columns, metadata) for condition in checked]
     sql = " AND ".join(f"({piece.sql})" for piece in pieces)
     return sql or "1", [value for piece in pieces for value in piece.bindings]
 

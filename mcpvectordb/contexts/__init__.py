@@ -1,1 +1,1 @@
-"""The contexts shelf: what agents remember, one entry after the other, in threads."""
+"""Contexts: short texts that agents and users store in threads, with tags, metadata and images."""

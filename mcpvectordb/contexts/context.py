@@ -1,4 +1,4 @@
-"""The data of the contexts shelf: frozen and keyword-only, as in `records`."""
+"""The records of contexts: frozen and keyword-only, as in `records`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ContentType = Literal["text", "multimodal"]
 
 
 class Image(Record):
-    """A picture that belongs to a context; `data` are its bytes as they are, not in base64."""
+    """An image that belongs to a context; `data` are its raw bytes, not base64."""
 
     data: bytes
     mime_type: str = "image/png"
@@ -25,7 +25,7 @@ class Image(Record):
 
 @final
 class Entry(Record):
-    """A context to be added; what is None was not given."""
+    """A context to add; a field that is None was not given."""
 
     thread: str
     source: str
@@ -36,8 +36,9 @@ class Entry(Record):
 
 
 class Change(Record):
-    """What to change in a context; what is None stays as it is. `metadata_patch` is a JSON Merge
-    Patch (RFC 7396).
+    """A change of one context; a field that is None stays as it is.
+
+    `metadata_patch` is a JSON Merge Patch (RFC 7396).
     """
 
     id: int
@@ -49,8 +50,9 @@ class Change(Record):
 
 
 class Context(Record):
-    """What an agent or its user said in a thread. `images` are there only when they were asked
-    for.
+    """A text that an agent or a user stored in a thread.
+
+    `images` is empty unless the call that returned the context asked for images.
     """
 
     id: int
@@ -66,10 +68,11 @@ class Context(Record):
 
 
 class Stored(Record):
-    """What adding a context did: a text that the same source just said in the same thread is not
-    stored twice.
+    """The result of adding a context.
 
-    `note` says why the context is not found by meaning yet, when it is not.
+    `status` is "repeated" where the same source had stored the same text last in that thread: that
+    context was updated and no new one was stored. `note` is the reason why the context has no
+    embedding yet, "" if it has one.
     """
 
     status: Literal["added", "repeated"]
@@ -83,8 +86,10 @@ class Stored(Record):
 
 
 class Updated(Record):
-    """What changing a context did: `fields` are text, metadata, tags, images, content_type,
-    embedding, where written.
+    """The result of changing a context.
+
+    `fields` names what was written: text, metadata, tags, images, content_type, embedding. `note`
+    is the reason why a new text has no embedding yet, "" if it has one.
     """
 
     context: Context
@@ -93,9 +98,7 @@ class Updated(Record):
 
 
 class Outcome(Record, Generic[T]):
-    """What became of one item of a batch: its result, or the error that kept it out. `index` counts
-    from 0.
-    """
+    """The result of one item of a batch, or its error; `index` is the item's place, from 0."""
 
     index: int
     result: T | None = None
@@ -103,9 +106,7 @@ class Outcome(Record, Generic[T]):
 
 
 class Thread(Record):
-    """A thread of contexts; `sources` is how many different ones spoke in it, `last_id` its newest
-    context.
-    """
+    """Counts of one thread; `sources` counts distinct sources, `last_id` is its newest context."""
 
     name: str
     contexts: int
@@ -117,12 +118,11 @@ class Thread(Record):
 
 
 class ContextStats(Record):
-    """How much is on the contexts shelf. Threads and tags come with their counts, the most used
-    first.
+    """Counts of everything stored as contexts.
 
-    `embedded` counts the contexts that are found by meaning as a whole. `lacking` says why searches
-    by meaning ("vector") or a second look ("rerank") cannot be had on this machine; it has no word
-    on what can.
+    `embedded` counts the contexts whose chunks all have an embedding. `unavailable` has the reason
+    why vector search ("vector") or the cross-encoder ("rerank") cannot run on this machine; what
+    can run has no entry. `most_active_threads` and `top_tags` are (name, count), highest first.
     """
 
     contexts: int
@@ -133,15 +133,13 @@ class ContextStats(Record):
     threads: int
     chunks: int
     embedded: int
-    lacking: Mapping[str, str]
+    unavailable: Mapping[str, str]
     most_active_threads: tuple[tuple[str, int], ...]
     top_tags: tuple[tuple[str, int], ...]
 
 
 class Page(Record, Sequence[T]):
-    """Some items of a list, in its order; `explained` says how they were found, when that was asked
-    for.
-    """
+    """A page of a list; `explained` has the query plan if `explain` was asked for."""
 
     items: tuple[T, ...]
     explained: Explained | None = None

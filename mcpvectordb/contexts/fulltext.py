@@ -1,6 +1,4 @@
-"""The words of contexts in FTS5, each context as a whole: by their stems, and as they are
-spelled.
-"""
+"""Two FTS5 tables over whole contexts: one of stemmed words, one of words as they are spelled."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ TABLES = (STEMS, SPELLINGS)
 
 
 class ContextFulltext:
-    """Rows have the context's id; the texts are in the chunks of `index`. Works inside the caller's
-    transaction.
+    """Full-text index of contexts; all methods run in the caller's transaction.
+
+    A row's id is the context's id. The texts themselves are stored in the chunks of `index`.
     """
 
     def __init__(self, index: ChunkIndex) -> None:
@@ -28,21 +27,19 @@ class ContextFulltext:
         self._deleters = [fts5.Deleter(table) for table in TABLES]
 
     def put(self, sql: apsw.Connection, id: int, text: str) -> None:
-        """Add a context's words."""
+        """Index a context's text."""
         for table in TABLES:
             _put(sql, table, id, text)
 
     def remove(self, sql: apsw.Connection, id: int) -> None:
-        """Take a context's words out."""
+        """Remove a context from the index."""
         for deleter in self._deleters:
             deleter.delete(sql, [id])
 
     def match(
         self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int
     ) -> Ranked:
-        """The best contexts for an FTS5 expression, as (id, BM25), best first; of equals the
-        newer.
-        """
+        """The best contexts for an FTS5 expression by BM25; the newer of equal ones comes first."""
         table = STEMS if stemmed else SPELLINGS
         within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
         rows = sql.execute(
@@ -53,18 +50,18 @@ class ContextFulltext:
         return [(id, -score) for id, score in rows]
 
     def optimize(self, sql: apsw.Connection) -> None:
-        """Give up what removed rows still hold."""
+        """Merge the FTS5 segments, which frees the space of removed rows."""
         for table in TABLES:
             fts5.optimize(sql, table)
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Make both tables again from the chunks."""
+        """Index all contexts again from their chunks."""
         for table in TABLES:
             fts5.clear(sql, table)
             self._fill(sql, table, sql)
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
-        """What is wrong with the words, in words."""
+        """One message for each inconsistency of the two tables."""
         for table in TABLES:
             yield from fts5.tombstone_problems(sql, table)
             if not fts5.same_content(sql, table, partial(self._fill, sql, table)):

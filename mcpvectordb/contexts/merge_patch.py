@@ -1,4 +1,4 @@
-"""JSON Merge Patch (RFC 7396): what an object becomes when a patch is applied to it."""
+"""JSON Merge Patch (RFC 7396)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """The patched value: members of objects are merged, null removes one, anything else replaces.
-    Changes neither.
+    """The patched value: objects are merged, null removes a member, anything else replaces.
+
+    Neither argument is modified.
     """
     if not isinstance(patch, Mapping):
         return patch

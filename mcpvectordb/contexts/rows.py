@@ -1,34 +1,35 @@
-"""From conditions to SQL, and from rows to contexts."""
+"""Filters on contexts compiled to SQL, and rows read as contexts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
 
 import apsw
 
 from mcpvectordb import dates, filters, metadata
 from mcpvectordb.contexts.context import Context, Image
-from mcpvectordb.contexts.metadata_index import narrowed
+from mcpvectordb.contexts.metadata_index import index_condition
 from mcpvectordb.contexts.validation import (
     CONTENT_TYPES,
     SOURCES,
     checked_thread,
-    normalised,
+    normalized_tags,
     one_of,
 )
 from mcpvectordb.filters import Where
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.records import Condition
 
-_IMAGES = "EXISTS (SELECT 1 FROM context_images WHERE context = x.id)"
-_CONTENT_TYPE = f"CASE WHEN {_IMAGES} THEN 'multimodal' ELSE 'text' END"
+_HAS_IMAGES = "EXISTS (SELECT 1 FROM context_images WHERE context = x.id)"
 FIELDS = {
     "id": "x.id",
     "thread": "x.thread",
     "source": "x.source",
-    "content_type": _CONTENT_TYPE,
+    "content_type": f"CASE WHEN {_HAS_IMAGES} THEN 'multimodal' ELSE 'text' END",
     "created_at": "x.created_at",
     "updated_at": "x.updated_at",
 }
@@ -36,8 +37,8 @@ SELECT = f"SELECT {', '.join(FIELDS.values())}, x.metadata FROM contexts x"
 NEWEST_FIRST = "ORDER BY x.created_at DESC, x.id DESC"
 
 
-class Filters(TypedDict, total=False):
-    """Which contexts to consider; `Contexts.browse` says what each means."""
+class FilterArguments(TypedDict, total=False):
+    """The filters that `Contexts.browse`, `count` and `search` take; see `Contexts.browse`."""
 
     thread: str | None
     source: str | None
@@ -48,32 +49,45 @@ class Filters(TypedDict, total=False):
     end: str | None
 
 
-class Chosen(NamedTuple):
-    """A condition on contexts `x` with its bindings."""
+@dataclass(frozen=True, slots=True)
+class ContextFilter:
+    """A SQL condition on contexts `x` ("1": all) with its bindings.
+
+    `conditions` are the checked conditions of `where` that are compiled into it.
+    """
 
     condition: str
     bindings: tuple[Any, ...]
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def contexts(self) -> Allowed:
-        """The contexts that fulfil it."""
+        """The ids of the contexts that match."""
         return self._allowed("SELECT x.id FROM contexts x")
 
     @property
     def chunks(self) -> Allowed:
-        """The chunks of these contexts."""
+        """The ids of the chunks of these contexts."""
         return self._allowed("SELECT c.id FROM contexts x JOIN context_chunks c ON c.owner = x.id")
 
-    def _allowed(self, select: str) -> Allowed:
-        return (
-            Allowed(f"{select} WHERE {self.condition}", self.bindings)
-            if self.condition
-            else Allowed()
+    def using_indexes(self, keys: Collection[str]) -> ContextFilter:
+        """The same filter in a form for which SQLite can use the indexes of these metadata keys."""
+        sql, bindings = index_condition(keys, self.conditions)
+        if sql == "1":
+            return self
+        return replace(
+            self,
+            condition=f"({sql}) AND {self.condition}",
+            bindings=(*bindings, *self.bindings),
         )
 
+    def _allowed(self, select: str) -> Allowed:
+        if self.condition == "1":
+            return Allowed()
+        return Allowed(f"{select} WHERE {self.condition}", self.bindings)
 
-def choose(
-    keys: Sequence[str],
+
+def compile_filter(
     *,
     thread: str | None = None,
     source: str | None = None,
@@ -82,43 +96,43 @@ def choose(
     where: Where | None = None,
     start: str | None = None,
     end: str | None = None,
-) -> Chosen:
-    """Turn `Filters` into SQL; `keys` are the metadata keys that are indexed."""
+) -> ContextFilter:
+    """Check `FilterArguments` and compile them to SQL; raises InvalidInput or InvalidFilter."""
     pieces: list[tuple[str, Sequence[Any]]] = []
     if thread is not None:
         pieces.append(("x.thread = ?", [checked_thread(thread)]))
-    wanted = normalised(tags or ())
-    if (
-        source is not None
-    ):  # there are only two: the plus sign leaves the index to what narrows more
+    wanted = normalized_tags(tags or ())
+    if source is not None:
+        # There are only two sources. The unary plus keeps SQLite from using the index on source
+        # where a thread or tags narrow more.
         plus = "+" if thread is not None or wanted else ""
         pieces.append((f"{plus}x.source = ?", [one_of(source, SOURCES, "source")]))
     if wanted:
         marks = ", ".join("?" * len(wanted))
-        pieces.append(
-            (f"x.id IN (SELECT context FROM context_tags WHERE tag IN ({marks}))", wanted)
-        )
+        tagged = f"x.id IN (SELECT context FROM context_tags WHERE tag IN ({marks}))"
+        pieces.append((tagged, wanted))
     if content_type is not None:
         negated = "NOT " if one_of(content_type, CONTENT_TYPES, "content_type") == "text" else ""
-        pieces.append((f"{negated}{_IMAGES}", []))
+        pieces.append((f"{negated}{_HAS_IMAGES}", []))
     first, last = dates.period(start, end)
-    pieces += [
-        (f"x.created_at {sign} ?", [moment])
-        for sign, moment in ((">=", first), ("<=", last))
-        if moment
-    ]
-    pieces += [narrowed(keys, where), filters.compile(where, FIELDS, "x.metadata")]
-    used = [(sql, bindings) for sql, bindings in pieces if sql != "1"]
-    return Chosen(
-        " AND ".join(f"({sql})" for sql, _ in used),
-        tuple(value for _, bindings in used for value in bindings),
+    if first is not None:
+        pieces.append(("x.created_at >= ?", [first]))
+    if last is not None:
+        pieces.append(("x.created_at <= ?", [last]))
+    conditions = filters.conditions(where)
+    if conditions:
+        pieces.append(filters.compile_conditions(conditions, FIELDS, "x.metadata"))
+    return ContextFilter(
+        " AND ".join(f"({sql})" for sql, _ in pieces) or "1",
+        tuple(value for _, bindings in pieces for value in bindings),
+        tuple(conditions),
     )
 
 
 def hydrated(
     sql: apsw.Connection, index: ChunkIndex, rows: Sequence[Sequence[Any]], *, images: bool
 ) -> list[Context]:
-    """Rows of SELECT as contexts, in their order, with or without their images."""
+    """Rows of SELECT as contexts, in the same order, with or without their images."""
     ids = [row[0] for row in rows]
     texts = dict(index.texts(sql, ids))
     tags: dict[int, list[str]] = {}
@@ -128,7 +142,7 @@ def hydrated(
         (json.dumps(ids),),
     ):
         tags.setdefault(id, []).append(tag)
-    pictures = _images(sql, ids) if images else {}
+    images_of = _images(sql, ids) if images else {}
     return [
         Context(
             id=id,
@@ -138,7 +152,7 @@ def hydrated(
             content_type=content_type,
             metadata=None if values is None else metadata.decode(values),
             tags=tuple(tags.get(id, ())),
-            images=tuple(pictures.get(id, ())),
+            images=tuple(images_of.get(id, ())),
             created_at=created_at,
             updated_at=updated_at,
         )
@@ -148,13 +162,14 @@ def hydrated(
 
 def by_ids(
     sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int], *, images: bool
-) -> list[Context]:
-    """The contexts that have these ids, newest first."""
+) -> dict[int, Context]:
+    """The contexts that have these ids, by id, newest first; unknown ids are left out."""
     rows = sql.execute(
         f"{SELECT} WHERE x.id IN (SELECT value FROM json_each(?)) {NEWEST_FIRST}",
         (json.dumps(ids),),
     )
-    return hydrated(sql, index, rows.fetchall(), images=images)
+    found = hydrated(sql, index, rows.fetchall(), images=images)
+    return {context.id: context for context in found}
 
 
 def _images(sql: apsw.Connection, ids: Sequence[int]) -> dict[int, list[Image]]:

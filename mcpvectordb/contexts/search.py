@@ -1,42 +1,45 @@
-"""Ranking contexts for a query: words over whole contexts, meaning by the best chunk, and both
-fused by their ranks.
-"""
+"""Search of contexts: BM25 over whole texts, cosine of the nearest chunk, rank fusion of both."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import apsw
 
+from mcpvectordb.contexts.context import Context
 from mcpvectordb.contexts.fulltext import ContextFulltext
-from mcpvectordb.contexts.rows import Chosen
+from mcpvectordb.contexts.metadata_index import MetadataIndex
+from mcpvectordb.contexts.rows import ContextFilter, by_ids
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import QueryEmbedding
-from mcpvectordb.records import Explained, Mode, Scores
+from mcpvectordb.index.encoder import Encoder, QueryEmbedding
+from mcpvectordb.records import Explained, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion
-from mcpvectordb.search.explain import StatementLog
+from mcpvectordb.search.explain import StatementLog, together
 from mcpvectordb.search.highlight import highlight
-from mcpvectordb.search.hybrid import checked_mode
+from mcpvectordb.search.rerank import CachedReranker
+from mcpvectordb.storage.file import File
 from mcpvectordb.text import boolean
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import FulltextQuery, Term, match_query, phrase_query, prefix_query
 
-LARGEST_K = 1_000
-REREAD = (
-    40  # contexts at most that the cross-encoder reads: each takes it up to a tenth of a second
-)
-RERANK_OVERFETCH = 4  # so many times what is wanted is read
-PASSAGE = 750  # characters of a context that it reads where no chunk is the nearest
-# so many times what is wanted is asked of each leg: an entry may be low in both and high in their
-# sum
+MAX_RRF_K = 1_000
+# Each leg returns this many times the contexts that are wanted: one may rank low in both legs and
+# high in their sum.
 OVERFETCH = 2
+# The cross-encoder reads this many times the contexts that are wanted, up to RERANK_LIMIT: it
+# takes up to a tenth of a second for each.
+RERANK_OVERFETCH = 4
+RERANK_LIMIT = 40
+# Characters of a context that the cross-encoder reads where no chunk of it was found.
+EXCERPT_CHARACTERS = 750
 
-READERS: Mapping[str, Callable[[str], FulltextQuery]] = {
+PARSERS: Mapping[str, Callable[[str], FulltextQuery]] = {
     "match": match_query,
     "prefix": prefix_query,
     "phrase": phrase_query,
@@ -44,21 +47,32 @@ READERS: Mapping[str, Callable[[str], FulltextQuery]] = {
 }
 
 
-class Question(NamedTuple):
-    """A query and how it is to be answered."""
+class ContextQuery(NamedTuple):
+    """A checked search: the query, how to rank, and which ranks, `offset` to `end`, to return."""
 
-    asked: FulltextQuery
+    text: str
+    fulltext: FulltextQuery
     mode: Mode
     stemmed: bool
-    wanted: int
-    k: int
+    offset: int
+    end: int
+    rrf_k: int
+    rerank: bool
+    images: bool
+    highlight: bool
     explain: bool
+
+    @property
+    def depth(self) -> int:
+        """How many contexts to rank."""
+        return rerank_depth(self.end) if self.rerank else self.end
 
 
 @dataclass(slots=True)
-class Found:
-    """(id, score, scores) of contexts, best first, and how they were found; `chunks` are the
-    nearest ones of each.
+class ContextRanking:
+    """(id, score, scores) of contexts, best first, and how they were found.
+
+    `chunks` has the nearest chunk of each context that the vector leg found.
     """
 
     rows: list[tuple[int, float, Scores]] = field(default_factory=list)
@@ -70,7 +84,7 @@ class Found:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many contexts each leg brought, how many both did, and how many they were in all."""
+        """How many contexts each leg found, how many both found, and how many there are in all."""
         text, vector = (set(dict(self.legs.get(leg, ()))) for leg in ("text", "vector"))
         return {
             "text": len(text),
@@ -80,141 +94,234 @@ class Found:
         }
 
 
-def question(
-    text: str, mode: str, reader: str, language: str, wanted: int, k: int, explain: bool
-) -> Question:
-    """Check what a search was asked for."""
-    if reader not in READERS:
-        raise InvalidInput(f"words must be {', '.join(READERS)}, not {reader!r}")
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= LARGEST_K:
-        raise InvalidInput(f"rrf_k must be a whole number of 1 to {LARGEST_K}, not {k!r}")
-    stemmed = reader != "prefix" and language.casefold() == "english"
-    return Question(READERS[reader](text), checked_mode(mode), stemmed, wanted, k, explain)
+def parse_words(text: str, parser: str) -> FulltextQuery:
+    """Parse the words of a query by the parser of this name; InvalidInput for an unknown one."""
+    if parser not in PARSERS:
+        raise InvalidInput(f"words must be {', '.join(PARSERS)}, not {parser!r}")
+    return PARSERS[parser](text)
 
 
-def find(
-    sql: apsw.Connection,
-    index: ChunkIndex,
-    texts: ContextFulltext,
-    question: Question,
-    query_embedding: QueryEmbedding | str,
-    chosen: Chosen,
-) -> Found:
-    """Rank the chosen contexts. `query_embedding` is the query's embedding, or the reason why
-    there is none.
-    """
-    found = Found()
-    if question.mode != "vector":
-        if question.asked.interpretations:
-            _by_words(sql, texts, question, chosen, found)
-        else:
-            found.reasons["text"] = question.asked.note or "the query has no words to look for"
-    if question.mode != "text":
-        if isinstance(query_embedding, QueryEmbedding):
-            _by_meaning(sql, index, question, query_embedding, chosen, found)
-        else:
-            found.reasons["vector"] = query_embedding
-    found.rows = _fused(question, found.legs)
-    return found
+def checked_rrf_k(k: int) -> int:
+    """`k` if reciprocal rank fusion can use it: a whole number from 1 to MAX_RRF_K."""
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_RRF_K:
+        raise InvalidInput(f"rrf_k must be a whole number of 1 to {MAX_RRF_K}, not {k!r}")
+    return k
 
 
-def reread(wanted: int) -> int:
-    """How many contexts are ranked for a page when the cross-encoder is to choose among them."""
-    return max(wanted, min(RERANK_OVERFETCH * wanted, REREAD))
+def is_stemmed(parser: str, language: str) -> bool:
+    """Whether words are compared by their stems: in English, unless they are prefixes."""
+    return parser != "prefix" and language.casefold() == "english"
+
+
+class ContextSearch:
+    """Ranks contexts for a query, and reads those of a page."""
+
+    def __init__(
+        self,
+        file: File,
+        encoder: Encoder,
+        index: ChunkIndex,
+        words: ContextFulltext,
+        keys: MetadataIndex,
+        reranker: CachedReranker,
+    ) -> None:
+        self._file, self._encoder, self._reranker = file, encoder, reranker
+        self._index, self._words, self._keys = index, words, keys
+
+    def search(self, query: ContextQuery, checked: ContextFilter) -> Results[Context]:
+        """The best contexts among those that match the filter."""
+        began = time.perf_counter()
+        query_embedding = (
+            self._encoder.query_embedding(query.text, wait=query.mode == "vector")
+            if query.mode != "text"
+            else ""
+        )
+        with self._file.reading() as sql:
+            allowed = checked.using_indexes(self._keys.names(sql))
+            ranking = self._rank(sql, query, query_embedding, allowed)
+            passages = self._excerpts(sql, ranking, query.stemmed) if query.rerank else []
+        if query.rerank:
+            # Outside of any transaction, because it can take seconds.
+            reorder(ranking, self._reranker.scores(query.text, passages))
+        with self._file.reading() as sql:
+            hits = self._hits(sql, ranking, query)
+        spent = 1000 * (time.perf_counter() - began)
+        return Results(
+            hits=hits,
+            legs=tuple(ranking.legs),
+            reasons=ranking.reasons,
+            counts=ranking.counts,
+            note=query.fulltext.note,
+            explained=together(ranking.explained, spent, len(hits)) if query.explain else None,
+        )
+
+    def _rank(
+        self,
+        sql: apsw.Connection,
+        query: ContextQuery,
+        query_embedding: QueryEmbedding | str,
+        allowed: ContextFilter,
+    ) -> ContextRanking:
+        """Run the legs and fuse them; a `query_embedding` that is text is why there is none."""
+        ranking = ContextRanking()
+        if query.mode != "vector":
+            if query.fulltext.interpretations:
+                self._run_text_leg(sql, query, allowed, ranking)
+            else:
+                reason = query.fulltext.note or "the query has no words to look for"
+                ranking.reasons["text"] = reason
+        if query.mode != "text":
+            if isinstance(query_embedding, QueryEmbedding):
+                self._run_vector_leg(sql, query, query_embedding, allowed, ranking)
+            else:
+                ranking.reasons["vector"] = query_embedding
+        ranking.rows = _fused(query, ranking.legs)
+        return ranking
+
+    def _run_text_leg(
+        self,
+        sql: apsw.Connection,
+        query: ContextQuery,
+        allowed: ContextFilter,
+        ranking: ContextRanking,
+    ) -> None:
+        """Rank by BM25 for the first interpretation of the query that matches anything."""
+        ranked: Ranked = []
+        limit = OVERFETCH * query.depth
+        with StatementLog(sql, query.explain) as log:
+            for each in query.fulltext.interpretations:
+                ranked = self._words.match(
+                    sql, each.expression, query.stemmed, allowed.contexts, limit
+                )
+                ranking.terms = each.terms
+                if ranked:
+                    break
+        ranking.legs["text"] = ranked
+        if query.explain:
+            ranking.explained["text"] = log.explained(len(ranked))
+
+    def _run_vector_leg(
+        self,
+        sql: apsw.Connection,
+        query: ContextQuery,
+        query_embedding: QueryEmbedding,
+        allowed: ContextFilter,
+        ranking: ContextRanking,
+    ) -> None:
+        """Rank by the cosine of each context's nearest chunk.
+
+        One long context can own all of the nearest chunks. So the number of chunks grows fourfold
+        until they belong to enough contexts, or until there are no more.
+        """
+        wanted = OVERFETCH * query.depth
+        depth = wanted + 20
+        nearest: dict[int, tuple[int, float]] = {}
+        with StatementLog(sql, query.explain) as log:
+            while True:
+                chunks, _ = self._index.vector.nearest(
+                    sql, query_embedding.model, query_embedding.embedding, allowed.chunks, depth
+                )
+                nearest = _nearest_of_each(sql, chunks)
+                if len(nearest) >= wanted or len(chunks) < depth:
+                    break
+                depth *= 4
+        ranking.legs["vector"] = [(id, cosine) for id, (_, cosine) in nearest.items()][:wanted]
+        ranking.chunks = {id: chunk for id, (chunk, _) in nearest.items()}
+        if query.explain:
+            ranking.explained["vector"] = log.explained(len(ranking.legs["vector"]))
+
+    def _excerpts(self, sql: apsw.Connection, ranking: ContextRanking, stemmed: bool) -> list[str]:
+        """What the cross-encoder reads of the best contexts: the nearest chunk or an excerpt."""
+        ids = [id for id, _, _ in ranking.rows[:RERANK_LIMIT]]
+        texts = dict(self._index.texts(sql, ids))
+        passages = self._passages(sql, ranking, ids)
+        return [passages.get(id) or excerpt(texts[id], ranking.terms, stemmed) for id in ids]
+
+    def _hits(
+        self, sql: apsw.Connection, ranking: ContextRanking, query: ContextQuery
+    ) -> tuple[Hit[Context], ...]:
+        page = ranking.rows[query.offset : query.end]
+        contexts = by_ids(sql, self._index, [id for id, _, _ in page], images=query.images)
+        passages = self._passages(sql, ranking, contexts)
+        return tuple(
+            Hit(
+                item=contexts[id],
+                score=score,
+                scores=scores,
+                passage=passages.get(id, ""),
+                highlighted=highlight(contexts[id].text, ranking.terms, stemmed=query.stemmed)
+                if query.highlight
+                else None,
+            )
+            for id, score, scores in page
+            # another process may have deleted one since it was ranked
+            if id in contexts
+        )
+
+    def _passages(
+        self, sql: apsw.Connection, ranking: ContextRanking, ids: Iterable[int]
+    ) -> dict[int, str]:
+        """The text of the nearest chunk of each context that the vector leg found."""
+        chunks = {ranking.chunks[id]: id for id in ids if id in ranking.chunks}
+        return {
+            chunks[chunk]: text for chunk, _, _, text in self._index.passages(sql, list(chunks))
+        }
+
+
+def rerank_depth(wanted: int) -> int:
+    """How many contexts to rank so that the cross-encoder can choose the `wanted` best."""
+    return max(wanted, min(RERANK_OVERFETCH * wanted, RERANK_LIMIT))
 
 
 def excerpt(text: str, terms: Sequence[Term], stemmed: bool) -> str:
-    """What the cross-encoder reads of a context that only words have found: where the first of them
-    stands.
-    """
+    """The part of a text around the first match of the terms, up to EXCERPT_CHARACTERS long."""
     mark = highlight(text, terms, stemmed=stemmed, before="\0", after="").find("\0")
-    start = max(0, min(mark - PASSAGE // 3, len(text) - PASSAGE))
-    return text[start : start + PASSAGE]
+    start = max(0, min(mark - EXCERPT_CHARACTERS // 3, len(text) - EXCERPT_CHARACTERS))
+    return text[start : start + EXCERPT_CHARACTERS]
 
 
-def reorder(found: Found, figures: Sequence[float] | str) -> None:
-    """Bring the first rows into the order of the cross-encoder's figures; where there are none, say
-    why not.
+def reorder(ranking: ContextRanking, rerank_scores: Sequence[float] | str) -> None:
+    """Sort the first rows by the cross-encoder's scores; a text is the reason why there are none.
+
+    Rows that the cross-encoder did not read keep their order behind those that it did.
     """
-    if isinstance(figures, str):
-        found.reasons["rerank"] = figures
+    if isinstance(rerank_scores, str):
+        ranking.reasons["rerank"] = rerank_scores
         return
-    first, rest = found.rows[: len(figures)], found.rows[len(figures) :]
-    read = sorted(zip(figures, first, strict=True), key=lambda each: -each[0])
-    last = read[-1][0]
-    found.rows = [
-        *((id, figure, replace(scores, rerank=figure)) for figure, (id, _, scores) in read),
-        *((id, min(score, last), scores) for id, score, scores in rest),
+    count = len(rerank_scores)
+    reranked = sorted(
+        zip(rerank_scores, ranking.rows[:count], strict=True), key=lambda pair: -pair[0]
+    )
+    lowest = reranked[-1][0]
+    ranking.rows = [
+        *((id, score, replace(scores, rerank=score)) for score, (id, _, scores) in reranked),
+        *((id, min(score, lowest), scores) for id, score, scores in ranking.rows[count:]),
     ]
-    found.legs["rerank"] = [(id, figure) for figure, (id, _, _) in read]
+    ranking.legs["rerank"] = [(id, score) for score, (id, _, _) in reranked]
 
 
-def _by_words(
-    sql: apsw.Connection, texts: ContextFulltext, question: Question, chosen: Chosen, found: Found
-) -> None:
-    """Take the first reading of the query that finds anything."""
-    ranked: Ranked = []
-    with StatementLog(sql, question.explain) as watch:
-        for reading in question.asked.interpretations:
-            ranked = texts.match(
-                sql,
-                reading.expression,
-                question.stemmed,
-                chosen.contexts,
-                OVERFETCH * question.wanted,
-            )
-            found.terms = reading.terms
-            if ranked:
-                break
-    found.legs["text"] = ranked
-    if question.explain:
-        found.explained["text"] = watch.explained(len(ranked))
+def _nearest_of_each(sql: apsw.Connection, chunks: Ranked) -> dict[int, tuple[int, float]]:
+    """(nearest chunk, its cosine) of each context, in the order of these ranked chunks."""
+    owners = dict(
+        sql.execute(
+            "SELECT id, owner FROM context_chunks WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps([chunk for chunk, _ in chunks]),),
+        )
+    )
+    nearest: dict[int, tuple[int, float]] = {}
+    for chunk, cosine in chunks:
+        nearest.setdefault(owners[chunk], (chunk, cosine))
+    return nearest
 
 
-def _by_meaning(
-    sql: apsw.Connection,
-    index: ChunkIndex,
-    question: Question,
-    query_embedding: QueryEmbedding,
-    chosen: Chosen,
-    found: Found,
-) -> None:
-    """Ask for more chunks until they belong to enough contexts; a context is as near as its nearest
-    chunk.
-    """
-    wanted = OVERFETCH * question.wanted
-    depth = wanted + 20
-    best: dict[int, tuple[int, float]] = {}
-    with StatementLog(sql, question.explain) as watch:
-        while True:
-            chunks, _ = index.vector.nearest(
-                sql, query_embedding.model, query_embedding.embedding, chosen.chunks, depth
-            )
-            owners = dict(
-                sql.execute(
-                    "SELECT id, owner FROM context_chunks WHERE id IN (SELECT value FROM "
-                    "json_each(?))",
-                    (json.dumps([chunk for chunk, _ in chunks]),),
-                )
-            )
-            for chunk, cosine in chunks:
-                best.setdefault(owners[chunk], (chunk, cosine))
-            if len(best) >= wanted or len(chunks) < depth:
-                break
-            best, depth = {}, 4 * depth
-    found.legs["vector"] = [(id, cosine) for id, (_, cosine) in best.items()][:wanted]
-    found.chunks = {id: chunk for id, (chunk, _) in best.items()}
-    if question.explain:
-        found.explained["vector"] = watch.explained(len(found.legs["vector"]))
-
-
-def _fused(question: Question, legs: Mapping[str, Ranked]) -> list[tuple[int, float, Scores]]:
+def _fused(query: ContextQuery, legs: Mapping[str, Ranked]) -> list[tuple[int, float, Scores]]:
     text, vector = dict(legs.get("text", ())), dict(legs.get("vector", ()))
     text_rank = {id: rank for rank, id in enumerate(text, 1)}
     vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
-    best = len(legs) / (question.k + 1)  # the sum of an entry that is first everywhere
+    # the sum of a context that is first in every leg
+    highest = len(legs) / (query.rrf_k + 1)
     rows = []
-    for id, rrf in fusion.rrf([list(text), list(vector)], question.k):
+    for id, rrf in fusion.rrf([list(text), list(vector)], query.rrf_k):
         scores = Scores(
             text=text.get(id),
             text_rank=text_rank.get(id),
@@ -222,11 +329,12 @@ def _fused(question: Question, legs: Mapping[str, Ranked]) -> list[tuple[int, fl
             vector_rank=vector_rank.get(id),
             rrf=rrf,
         )
-        rows.append((id, _score(question.mode, scores, rrf / best), scores))
+        rows.append((id, _score(query.mode, scores, rrf / highest), scores))
     return rows
 
 
 def _score(mode: Mode, scores: Scores, fused: float) -> float:
+    """The score of a context, 0 to 1, in the given mode."""
     if mode == "text":
         return saturate(scores.text or 0.0)
     if mode == "vector":

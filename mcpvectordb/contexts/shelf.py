@@ -1,11 +1,8 @@
-"""The contexts shelf: what agents and their users said, in threads, found again by words, by
-meaning and by filters.
-"""
+"""`Database.contexts`: texts of agents and users in threads, with filters, search and counts."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, Unpack
@@ -14,7 +11,6 @@ import apsw
 
 from mcpvectordb import dates, filters
 from mcpvectordb.config import Config
-from mcpvectordb.contexts import search as searching
 from mcpvectordb.contexts.context import (
     Change,
     Context,
@@ -33,12 +29,18 @@ from mcpvectordb.contexts.rows import (
     FIELDS,
     NEWEST_FIRST,
     SELECT,
-    Filters,
+    FilterArguments,
     by_ids,
-    choose,
+    compile_filter,
     hydrated,
 )
-from mcpvectordb.contexts.search import REREAD, Found, Question, excerpt
+from mcpvectordb.contexts.search import (
+    ContextQuery,
+    ContextSearch,
+    checked_rrf_k,
+    is_stemmed,
+    parse_words,
+)
 from mcpvectordb.contexts.validation import (
     SOURCES,
     checked_change,
@@ -48,16 +50,15 @@ from mcpvectordb.contexts.validation import (
     one_of,
     whole_number,
 )
-from mcpvectordb.contexts.write import Writer
+from mcpvectordb.contexts.write import ContextWriter
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Hit, Results
-from mcpvectordb.search.explain import StatementLog, together
-from mcpvectordb.search.highlight import highlight
-from mcpvectordb.search.hybrid import checked_window
+from mcpvectordb.records import Results
+from mcpvectordb.search.explain import StatementLog
+from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.file import File
 
@@ -66,7 +67,7 @@ Result = TypeVar("Result")
 
 
 class Contexts:
-    """`Database.contexts`."""
+    """Adds, changes, deletes, lists and searches contexts; see `Database.contexts`."""
 
     def __init__(
         self,
@@ -79,8 +80,11 @@ class Contexts:
         reranking: CachedReranker,
     ) -> None:
         self._file, self._config, self._encoder, self._reranking = file, config, encoder, reranking
-        self._index, self._words, self._keys = index, words, keys
-        self._writer = Writer(encoder, index, words, keys)
+        self._index, self._keys = index, keys
+        self._writer = ContextWriter(encoder, index, words, keys)
+        self._search = ContextSearch(file, encoder, index, words, keys, reranking)
+        # Returns the time at which contexts are created and updated; tests set another one.
+        self._clock: Callable[[], datetime] = _utc_now
 
     # Writing.
 
@@ -94,12 +98,13 @@ class Contexts:
         tags: Sequence[str] | None = None,
         images: Sequence[Image] | None = None,
     ) -> Stored:
-        """Store what a source ("user" or "agent") said in a thread.
+        """Store a text of a source ("user" or "agent") in a thread.
 
-        A text that repeats the thread's last one by the same source is not stored again: that one's
-        time is renewed, and its metadata, tags and images are replaced by those given. A text that
-        cannot be embedded because the model fails is not stored; where no model is to be had it is,
-        and found by words until `Database.embed_pending()`.
+        If the last context of the thread has the same source and text, no new one is stored: its
+        `updated_at` is set, and the metadata, tags and images that are given replace its own. If
+        the model fails to embed the text, nothing is stored and EmbeddingFailed is raised. If the
+        model is not on this machine, the context is stored without an embedding, and only text
+        search finds it until `Database.embed_pending()` has run.
         """
         entry = Entry(
             thread=thread, source=source, text=text, metadata=metadata, tags=tags, images=images
@@ -107,8 +112,9 @@ class Contexts:
         return self._add([self.checked(entry)])[0]
 
     def add_many(self, entries: Sequence[Entry], *, atomic: bool = True) -> list[Outcome[Stored]]:
-        """Store entries in their order, as `add` does: all or none, or with `atomic=False` each
-        that can be stored.
+        """Store entries in their order, as `add` does.
+
+        All are stored or none; with `atomic=False`, each that can be stored is.
         """
         return _batch(entries, self.checked, self._add, atomic)
 
@@ -122,11 +128,10 @@ class Contexts:
         tags: Sequence[str] | None = None,
         images: Sequence[Image] | None = None,
     ) -> Updated:
-        """Change what is given of a context; its id, thread, source and time of creation stay.
-        Raises NotFound.
+        """Change the given fields of a context; raises NotFound.
 
-        `metadata`, tags and images are replaced as a whole; `metadata_patch` is merged in (RFC
-        7396: null removes a key).
+        `metadata`, `tags` and `images` replace the old value; `metadata_patch` is merged into the
+        metadata (RFC 7396: null removes a key). Id, thread, source and `created_at` never change.
         """
         change = Change(
             id=id,
@@ -141,16 +146,25 @@ class Contexts:
     def update_many(
         self, changes: Sequence[Change], *, atomic: bool = True
     ) -> list[Outcome[Updated]]:
-        """Make changes in their order, as `update` does: all or none, or with `atomic=False` each
-        that can be made.
+        """Make changes in their order, as `update` does.
+
+        All are made or none; with `atomic=False`, each that can be made is.
         """
         return _batch(changes, self.checked, self._update, atomic)
 
     def checked(self, item: Item) -> Item:
-        """An entry as `add` would store it, a change as `update` would make it; raises what these
-        would.
+        """The entry as `add` would store it, or the change as `update` would make it.
+
+        Raises what `add` or `update` would raise.
         """
-        return checked_entry(item, self._config) if isinstance(item, Entry) else self._known(item)
+        if isinstance(item, Entry):
+            return checked_entry(item, self._config)
+        change = checked_change(item, self._config)
+        # Checked here as well as in the transaction, before a text is embedded in vain.
+        with self._file.reading() as sql:
+            if not sql.execute("SELECT 1 FROM contexts WHERE id = ?", (change.id,)).fetchone():
+                raise NotFound(f"no context has the id {change.id}")
+        return change
 
     def delete(
         self,
@@ -160,30 +174,30 @@ class Contexts:
         source: str | None = None,
         older_than_days: int | None = None,
     ) -> int:
-        """Remove the contexts that fulfil all of the given conditions, for good; how many. A source
-        alone is refused.
+        """Delete the contexts that match all of the given criteria; the number of deleted ones.
+
+        Raises InvalidInput without criteria, and for a source alone.
         """
         if ids is None and threads is None and older_than_days is None:
             raise InvalidInput(
                 "say which contexts to delete: by ids, threads or older_than_days"
                 + ("; a source alone would delete too much" if source is not None else "")
             )
-        condition, bindings = _doomed(ids, threads, source, older_than_days)
+        before = None if older_than_days is None else self._days_ago(older_than_days)
+        condition, bindings = _deletion(ids, threads, source, before)
         with self._file.writing() as sql:
-            found = [
-                id
-                for (id,) in sql.execute(f"SELECT x.id FROM contexts x WHERE {condition}", bindings)
-            ]
+            rows = sql.execute(f"SELECT x.id FROM contexts x WHERE {condition}", bindings)
+            found = [id for (id,) in rows]
             self._writer.remove(sql, found)
         return len(found)
 
     # Reading.
 
     def get(self, ids: Iterable[int], *, images: bool = True) -> list[Context]:
-        """The contexts with these ids, newest first; an id that no context has is passed over."""
+        """The contexts with these ids, newest first; unknown ids are left out."""
         wanted = checked_ids(ids)
         with self._file.reading() as sql:
-            return by_ids(sql, self._index, wanted, images=images)
+            return list(by_ids(sql, self._index, wanted, images=images).values())
 
     def browse(
         self,
@@ -192,40 +206,40 @@ class Contexts:
         offset: int = 0,
         images: bool = False,
         explain: bool = False,
-        **which: Unpack[Filters],
+        **which: Unpack[FilterArguments],
     ) -> Page[Context]:
-        """The contexts that fulfil all conditions, newest first; `explain` adds SQLite's plan and
-        the time it took.
+        """The contexts that match all filters, newest first; `explain` adds SQLite's query plan.
 
-        thread        the thread they are in source        "user" or "agent" tags          they have
-        at least one of these content_type  "multimodal" with images, "text" without where
-        id, thread, source, content_type, created_at, updated_at and metadata, as for documents
-        start, end    they were created in this period, both ends included: 2025-11-29,
-        2025-11-29T10:00:00+02:00 …
+        thread          the thread they are in
+        source          "user" or "agent"
+        tags            they have at least one of these
+        content_type    "multimodal" with images, "text" without
+        where           conditions on id, thread, source, content_type, created_at, updated_at and
+                        metadata, as for documents
+        start, end      they were created in this period, both ends included: 2025-11-29,
+                        2025-11-29T10:00:00+02:00 …
         """
         window = whole_number(limit, "limit"), whole_number(offset, "offset")
+        checked = compile_filter(**which)
         with self._file.reading() as sql:
-            chosen = choose(self._keys.names(sql), **which)
-            with StatementLog(sql, explain) as watch:
+            allowed = checked.using_indexes(self._keys.names(sql))
+            with StatementLog(sql, explain) as log:
                 rows = sql.execute(
-                    f"{SELECT} WHERE {chosen.condition or '1'} {NEWEST_FIRST} LIMIT ? OFFSET ?",
-                    (*chosen.bindings, *window),
+                    f"{SELECT} WHERE {allowed.condition} {NEWEST_FIRST} LIMIT ? OFFSET ?",
+                    (*allowed.bindings, *window),
                 ).fetchall()
-            found = hydrated(sql, self._index, rows, images=images)
             return Page(
-                items=tuple(found), explained=watch.explained(len(rows)) if explain else None
+                items=tuple(hydrated(sql, self._index, rows, images=images)),
+                explained=log.explained(len(rows)) if explain else None,
             )
 
-    def count(self, **which: Unpack[Filters]) -> int:
-        """How many contexts fulfil all conditions, which are those of `browse`."""
+    def count(self, **which: Unpack[FilterArguments]) -> int:
+        """The number of contexts that match all filters, which are those of `browse`."""
+        checked = compile_filter(**which)
         with self._file.reading() as sql:
-            chosen = choose(self._keys.names(sql), **which)
-            return int(
-                sql.execute(
-                    f"SELECT count(*) FROM contexts x WHERE {chosen.condition or '1'}",
-                    chosen.bindings,
-                ).get
-            )
+            allowed = checked.using_indexes(self._keys.names(sql))
+            select = f"SELECT count(*) FROM contexts x WHERE {allowed.condition}"
+            return int(sql.execute(select, allowed.bindings).get)
 
     def search(
         self,
@@ -240,53 +254,38 @@ class Contexts:
         images: bool = False,
         highlight: bool = False,
         explain: bool = False,
-        **which: Unpack[Filters],
+        **which: Unpack[FilterArguments],
     ) -> Results[Context]:
-        """The contexts that answer a query best, by words ("text"), by meaning ("vector"), or by
-        both ("hybrid").
+        """The best contexts for a query, by words ("text"), by meaning ("vector"), or by both.
 
-        words    "match": all of them, or any when that finds nothing; "prefix": all, each by its
-            beginning; "phrase": one
-                 after the other; "boolean": with AND, OR, NOT, parentheses and "phrases"
-        rrf_k    the constant of reciprocal rank fusion: the larger, the less the first ranks stand
-            out
-        rerank   let the cross-encoder, where it is installed, order what was found; see `reasons`
-            for why it did not
-        which    conditions, those of `browse`; they apply before the ranking
+        words    how a text search reads the query. "match": all words, or any if no context has
+                 all; "prefix": all, each as the beginning of a word; "phrase": all, one after the
+                 other; "boolean": with AND, OR, NOT, parentheses and "phrases"
+        rrf_k    the constant of reciprocal rank fusion: the larger, the less the first ranks
+                 stand out
+        rerank   let the cross-encoder, where it is installed, order the results; where it did not,
+                 `reasons` says why
+        which    the filters of `browse`; they apply before the ranking
 
         A score is 0 to 1; hybrid scores compare with those of the same query only. The results say
         which legs ran, and why one did not.
         """
-        began = time.perf_counter()
-        wanted = checked_window(limit, offset)
+        end = checked_window(limit, offset)
         text = storable(query, "query")
-        ranked = searching.reread(wanted) if rerank else wanted
-        question = searching.question(
-            text, mode, words, self._config.language, ranked, rrf_k, explain
+        asked = ContextQuery(
+            text=text,
+            fulltext=parse_words(text, words),
+            mode=checked_mode(mode),
+            stemmed=is_stemmed(words, self._config.language),
+            offset=offset,
+            end=end,
+            rrf_k=checked_rrf_k(rrf_k),
+            rerank=rerank,
+            images=images,
+            highlight=highlight,
+            explain=explain,
         )
-        choose((), **which)  # says what is wrong with them before a model is asked
-        query_embedding = (
-            self._encoder.query_embedding(text, wait=mode == "vector") if mode != "text" else ""
-        )
-        with self._file.reading() as sql:
-            chosen = choose(self._keys.names(sql), **which)
-            found = searching.find(sql, self._index, self._words, question, query_embedding, chosen)
-            passages = self._excerpts(sql, found, question) if rerank else []
-        if rerank:  # no transaction is open meanwhile, because it can take seconds
-            searching.reorder(found, self._reranking.scores(text, passages))
-        with self._file.reading() as sql:
-            hits = self._hits(
-                sql, found, offset, wanted, images, question.stemmed if highlight else None
-            )
-        spent = 1000 * (time.perf_counter() - began)
-        return Results(
-            hits=hits,
-            legs=tuple(found.legs),
-            reasons=found.reasons,
-            counts=found.counts,
-            note=question.asked.note,
-            explained=together(found.explained, spent, len(hits)) if explain else None,
-        )
+        return self._search.search(asked, compile_filter(**which))
 
     def threads(self) -> list[Thread]:
         """All threads, the one with the newest context first."""
@@ -309,10 +308,8 @@ class Contexts:
             ]
 
     def statistics(self) -> ContextStats:
-        """How much is on the shelf, what is used most, and what this machine lacks for searching
-        it.
-        """
-        lacking = {
+        """Counts of contexts, threads, tags and images, and what cannot run on this machine."""
+        unavailable = {
             "vector": self._encoder.missing_reason(),
             "rerank": self._reranking.missing_reason(),
         }
@@ -333,31 +330,25 @@ class Contexts:
                 tags=sql.execute("SELECT count(DISTINCT tag) FROM context_tags").get,
                 threads=sql.execute("SELECT count(DISTINCT thread) FROM contexts").get,
                 chunks=sql.execute("SELECT count(*) FROM context_chunks").get,
-                embedded=total - _waiting(sql),
-                lacking={leg: reason for leg, reason in lacking.items() if reason},
-                most_active_threads=_most(sql, "contexts", "thread", 5),
-                top_tags=_most(sql, "context_tags", "tag", 10),
+                embedded=total - _count_pending(sql),
+                unavailable={leg: reason for leg, reason in unavailable.items() if reason},
+                most_active_threads=_most_frequent(sql, "contexts", "thread", 5),
+                top_tags=_most_frequent(sql, "context_tags", "tag", 10),
             )
 
     def model(self) -> str:
-        """The name of the model that searches by meaning use, or that the first context will
-        choose.
-        """
+        """The name of the embedding model of the file, or of the one a new file will use."""
         with self._file.reading() as sql:
             return self._encoder.expected_model(sql)[0]
 
     def problems(self, where: Where | None) -> list[str]:
-        """What is wrong with a `where`, one message for each bad condition; an empty list when it
-        can be used.
-        """
+        """One message for each invalid condition of a `where`; empty if it can be used."""
         return filters.problems(where, FIELDS)
 
     # Indexed metadata keys.
 
     def indexed_keys(self) -> tuple[str, ...]:
-        """The metadata keys that are indexed: filters on them by `eq` and `in` do not look into
-        every context.
-        """
+        """The metadata keys that have an index, which filters by `eq` and `in` use."""
         with self._file.reading() as sql:
             return self._keys.names(sql)
 
@@ -370,8 +361,8 @@ class Contexts:
         prepared = self._writer.prepare(entry.text for entry in entries)
         with self._file.writing() as sql:
             self._keys.settle(sql)
-            done = [self._writer.add(sql, entry, prepared) for entry in entries]
-            stored = self._by_id(sql, [id for id, _ in done])
+            done = [self._writer.add(sql, entry, prepared, self._now()) for entry in entries]
+            stored = by_ids(sql, self._index, [id for id, _ in done], images=False)
         return [
             Stored(status=status, context=stored[id], note=prepared.note) for id, status in done
         ]
@@ -381,8 +372,8 @@ class Contexts:
             change.text for change in changes if change.text is not None
         )
         with self._file.writing() as sql:
-            fields = [self._writer.change(sql, change, prepared) for change in changes]
-            stored = self._by_id(sql, [change.id for change in changes])
+            fields = [self._writer.change(sql, change, prepared, self._now()) for change in changes]
+            stored = by_ids(sql, self._index, [change.id for change in changes], images=False)
         return [
             Updated(
                 context=stored[change.id],
@@ -392,65 +383,20 @@ class Contexts:
             for change, written in zip(changes, fields, strict=True)
         ]
 
-    def _known(self, change: Change) -> Change:
-        """A change checked, of a context that exists: no use in embedding a text for one that does
-        not.
-        """
-        checked = checked_change(change, self._config)
-        with self._file.reading() as sql:
-            if not sql.execute("SELECT 1 FROM contexts WHERE id = ?", (checked.id,)).fetchone():
-                raise NotFound(f"no context has the id {checked.id}")
-        return checked
+    def _now(self) -> str:
+        return dates.stored(self._clock())
 
-    def _by_id(
-        self, sql: apsw.Connection, ids: Sequence[int], *, images: bool = False
-    ) -> dict[int, Context]:
-        return {context.id: context for context in by_ids(sql, self._index, ids, images=images)}
+    def _days_ago(self, days: int) -> str:
+        """The stored form of the time this many days ago; "", which sorts first, before year 1."""
+        checked = whole_number(days, "older_than_days", 1)
+        try:
+            return dates.stored(self._clock() - timedelta(days=checked))
+        except OverflowError:
+            return ""
 
-    def _excerpts(self, sql: apsw.Connection, found: Found, question: Question) -> list[str]:
-        """What the cross-encoder reads of the best contexts: the nearest chunk, or where the
-        query's words stand.
-        """
-        ids = [id for id, _, _ in found.rows[:REREAD]]
-        texts = dict(self._index.texts(sql, ids))
-        chunks = {
-            chunk: text
-            for chunk, _, _, text in self._index.passages(
-                sql, [found.chunks[id] for id in ids if id in found.chunks]
-            )
-        }
-        return [
-            chunks.get(found.chunks.get(id, 0)) or excerpt(texts[id], found.terms, question.stemmed)
-            for id in ids
-        ]
 
-    def _hits(
-        self,
-        sql: apsw.Connection,
-        found: Found,
-        offset: int,
-        wanted: int,
-        images: bool,
-        stemmed: bool | None,
-    ) -> tuple[Hit[Context], ...]:
-        contexts = self._by_id(sql, [id for id, _, _ in found.rows[offset:wanted]], images=images)
-        page = [
-            row for row in found.rows[offset:wanted] if row[0] in contexts
-        ]  # one may be gone since it was found
-        chunks = [found.chunks[id] for id in contexts if id in found.chunks]
-        passages = {chunk: text for chunk, _, _, text in self._index.passages(sql, chunks)}
-        return tuple(
-            Hit(
-                item=contexts[id],
-                score=score,
-                scores=scores,
-                passage=passages.get(found.chunks.get(id, 0), ""),
-                highlighted=None
-                if stemmed is None
-                else highlight(contexts[id].text, found.terms, stemmed=stemmed),
-            )
-            for id, score, scores in page
-        )
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _batch(
@@ -459,69 +405,57 @@ def _batch(
     apply: Callable[[Sequence[Item]], list[Result]],
     atomic: bool,
 ) -> list[Outcome[Result]]:
+    """Check all items, then apply them at once, or one by one if the batch is not `atomic`."""
     checked = [_outcome(index, check, item) for index, item in enumerate(items)]
-    usable = [(outcome.index, outcome.result) for outcome in checked if outcome.result is not None]
-    wrong = {outcome.index: outcome.error for outcome in checked if outcome.error is not None}
+    errors = [(each.index, each.error) for each in checked if each.error is not None]
     if not atomic:
-        done = {
-            index: _outcome(index, lambda item: apply([item])[0], item) for index, item in usable
-        }
         return [
-            done.get(index) or Outcome(index=index, error=wrong[index])
-            for index in range(len(items))
+            Outcome(index=outcome.index, error=outcome.error)
+            if outcome.result is None
+            else _outcome(outcome.index, lambda item: apply([item])[0], outcome.result)
+            for outcome in checked
         ]
-    if wrong:
-        index, error = next(iter(wrong.items()))
+    if errors:
+        index, error = errors[0]
         raise type(error)(
-            f"{len(wrong)} of {len(items)} items cannot be stored, so none was; "
+            f"{len(errors)} of {len(items)} items cannot be stored, so none was; "
             f"the first is at index {index}: {error}"
         )
-    return [
-        Outcome(index=index, result=result)
-        for index, result in enumerate(apply([item for _, item in usable]))
-    ]
+    usable = [outcome.result for outcome in checked if outcome.result is not None]
+    return [Outcome(index=index, result=result) for index, result in enumerate(apply(usable))]
 
 
 def _outcome(index: int, function: Callable[[Item], Result], item: Item) -> Outcome[Result]:
+    """The outcome of calling `function`; errors of this library are caught."""
     try:
         return Outcome(index=index, result=function(item))
     except MCPVectorDBError as error:
         return Outcome(index=index, error=error)
 
 
-def _doomed(
+def _deletion(
     ids: Iterable[int] | None,
     threads: Iterable[str] | None,
     source: str | None,
-    older_than_days: int | None,
+    before: str | None,
 ) -> tuple[str, list[Any]]:
-    """The condition for what `delete` removes."""
+    """The SQL condition, with its bindings, on the contexts `x` that `delete` removes."""
     pieces: list[tuple[str, list[Any]]] = []
     if ids is not None:
         pieces.append(("x.id IN (SELECT value FROM json_each(?))", [json.dumps(checked_ids(ids))]))
     if threads is not None:
         names = checked_threads(threads)
-        pieces.append((f"x.thread IN ({', '.join('?' * len(names))})", names))
+        pieces.append((f"x.thread IN ({', '.join('?' * len(names))})", list(names)))
     if source is not None:
         pieces.append(("x.source = ?", [one_of(source, SOURCES, "source")]))
-    if older_than_days is not None:
-        pieces.append(("x.created_at < ?", [_days_ago(older_than_days)]))
-    return " AND ".join(piece for piece, _ in pieces), [
-        value for _, values in pieces for value in values
-    ]
+    if before is not None:
+        pieces.append(("x.created_at < ?", [before]))
+    condition = " AND ".join(sql for sql, _ in pieces)
+    return condition, [value for _, values in pieces for value in values]
 
 
-def _days_ago(days: object) -> str:
-    try:
-        return dates.stored(
-            datetime.now(UTC) - timedelta(days=whole_number(days, "older_than_days", 1))
-        )
-    except OverflowError:
-        return ""  # before all years: nothing is that old
-
-
-def _waiting(sql: apsw.Connection) -> int:
-    """How many contexts have chunks that wait for the active model."""
+def _count_pending(sql: apsw.Connection) -> int:
+    """The number of contexts with a chunk that has no embedding of the active model yet."""
     return int(
         sql.execute(
             "SELECT count(DISTINCT c.owner) FROM context_pending p JOIN context_chunks c ON c.id "
@@ -530,7 +464,10 @@ def _waiting(sql: apsw.Connection) -> int:
     )
 
 
-def _most(sql: apsw.Connection, table: str, column: str, limit: int) -> tuple[tuple[str, int], ...]:
+def _most_frequent(
+    sql: apsw.Connection, table: str, column: str, limit: int
+) -> tuple[tuple[str, int], ...]:
+    """(value, count) of the most frequent values of a column."""
     return tuple(
         (name, count)
         for name, count in sql.execute(

@@ -1,6 +1,4 @@
-"""What may come onto the contexts shelf: trimmed, normalised, within bounds, or refused in
-words.
-"""
+"""Checks of contexts and arguments: they return a normalized value or raise InvalidInput."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ LARGEST_ID = 2**63 - 1
 
 
 def checked_entry(entry: Entry, config: Config) -> Entry:
-    """An entry as it is stored."""
+    """The entry as it will be stored: trimmed, with normalized tags; InvalidInput or TooLarge."""
     if not isinstance(entry, Entry):
         raise InvalidInput(f"an entry to add must be an Entry, not {type(entry).__name__}")
     metadata.encode(entry.metadata)
@@ -31,26 +29,18 @@ def checked_entry(entry: Entry, config: Config) -> Entry:
         thread=checked_thread(entry.thread),
         source=one_of(entry.source, SOURCES, "source"),
         text=_text(entry.text, config),
-        tags=None if entry.tags is None else normalised(entry.tags),
+        tags=None if entry.tags is None else normalized_tags(entry.tags),
         images=None if entry.images is None else _images(entry.images, config),
     )
 
 
 def checked_change(change: Change, config: Config) -> Change:
-    """A change as it is made."""
+    """The change as it will be made: trimmed, with normalized tags; InvalidInput or TooLarge."""
     if not isinstance(change, Change):
         raise InvalidInput(f"a change must be a Change, not {type(change).__name__}")
     checked_id(change.id)
-    if all(
-        each is None
-        for each in (
-            change.text,
-            change.metadata,
-            change.metadata_patch,
-            change.tags,
-            change.images,
-        )
-    ):
+    given = (change.text, change.metadata, change.metadata_patch, change.tags, change.images)
+    if all(value is None for value in given):
         raise InvalidInput(
             "nothing to change was given: give text, metadata, metadata_patch, tags or images"
         )
@@ -64,33 +54,32 @@ def checked_change(change: Change, config: Config) -> Change:
     return replace(
         change,
         text=None if change.text is None else _text(change.text, config),
-        tags=None if change.tags is None else normalised(change.tags),
+        tags=None if change.tags is None else normalized_tags(change.tags),
         images=None if change.images is None else _images(change.images, config),
     )
 
 
 def checked_id(id: object) -> int:
-    """`id` if a context could have it."""
+    """`id` if it is a whole number of 1 or more."""
     return whole_number(id, "the id of a context", 1)
 
 
 def checked_ids(ids: Iterable[int]) -> list[int]:
-    """`ids` if contexts could have them."""
+    """`ids` as a list, if each is a whole number of 1 or more."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidInput(f"ids must be a list of whole numbers, not {ids!r}")
     return [checked_id(id) for id in ids]
 
 
 def checked_thread(thread: object) -> str:
-    """A thread's name without the white space around it."""
+    """The thread's name without surrounding white space."""
     return _name(thread, "thread")
 
 
 def checked_threads(threads: Iterable[str]) -> list[str]:
-    """Threads' names without the white space around them."""
-    names = [
-        checked_thread(thread) for thread in ([threads] if isinstance(threads, str) else threads)
-    ]
+    """The names without surrounding white space; a single string is one name."""
+    given = [threads] if isinstance(threads, str) else threads
+    names = [checked_thread(thread) for thread in given]
     if len(names) > MAX_THREADS:
         raise InvalidInput(
             f"{len(names):,} threads were given; name at most {MAX_THREADS:,} at once"
@@ -99,23 +88,21 @@ def checked_threads(threads: Iterable[str]) -> list[str]:
 
 
 def whole_number(value: object, name: str, least: int = 0) -> int:
-    """`value` if it is a whole number that SQLite can count with."""
+    """`value` if it is a whole number from `least` to 2^63 - 1, the largest that SQLite stores."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_ID:
         raise InvalidInput(f"{name} must be a whole number of {least} or more, not {value!r}")
     return value
 
 
 def one_of(value: object, known: Sequence[str], name: str) -> str:
-    """`value` if it is one of the known ones."""
+    """`value` if it is one of `known`."""
     if not isinstance(value, str) or value not in known:
         raise InvalidInput(f"{name} must be {' or '.join(known)}, not {value!r}")
     return value
 
 
-def normalised(tags: Iterable[str]) -> tuple[str, ...]:
-    """Tags in lower case without the white space around them, each once, sorted; blank ones are
-    dropped.
-    """
+def normalized_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Tags in lower case, without surrounding white space, blanks and duplicates, sorted."""
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
         raise InvalidInput(f"tags must be a list of texts, not {type(tags).__name__}")
     kept = sorted({_name(tag, "a tag").lower() for tag in tags if storable(tag, "a tag").strip()})
@@ -147,8 +134,8 @@ def _images(images: Iterable[Image], config: Config) -> tuple[Image, ...]:
     kept = tuple(_image(image, f"image {place}", config) for place, image in enumerate(images))
     if (size := sum(len(image.data) for image in kept)) > config.max_image_bytes_total:
         raise TooLarge(
-            f"the images are {size:,} bytes together; at most {config.max_image_bytes_total:,} are "
-            f"stored"
+            f"the images are {size:,} bytes together; at most {config.max_image_bytes_total:,} "
+            "are stored"
         )
     return kept
 

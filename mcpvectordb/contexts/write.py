@@ -1,6 +1,4 @@
-"""Writing contexts: chunks and embeddings are made before the transaction, and everything is stored
-in one or not at all.
-"""
+"""Writes contexts: chunks and embeddings are made first, then stored in one transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 
-from mcpvectordb import dates, metadata
+from mcpvectordb import metadata
 from mcpvectordb.contexts.context import Change, Entry, Image
 from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.merge_patch import merge
@@ -22,9 +20,10 @@ from mcpvectordb.ingest import chunking
 from mcpvectordb.records import Span
 
 
-class Prepared(NamedTuple):
-    """The chunks of texts that are about to be stored, and their embeddings; `note` says why there
-    are none of these.
+class PreparedContexts(NamedTuple):
+    """The chunks of texts and, by the text of each chunk, their embeddings.
+
+    `vectors` is None where no model is available; `note` then has the reason.
     """
 
     spans: Mapping[str, Sequence[Span]]
@@ -33,17 +32,18 @@ class Prepared(NamedTuple):
     note: str = ""
 
 
-class Writer:
-    """Puts contexts into their tables and takes them out, inside the caller's transaction."""
+class ContextWriter:
+    """Adds, changes and removes contexts in all their tables, in the caller's transaction."""
 
     def __init__(
         self, encoder: Encoder, index: ChunkIndex, words: ContextFulltext, keys: MetadataIndex
     ) -> None:
         self._encoder, self._index, self._words, self._keys = encoder, index, words, keys
 
-    def prepare(self, texts: Iterable[str]) -> Prepared:
-        """Outside of any transaction: cut texts into chunks and embed them. A model that fails
-        raises ModelError.
+    def prepare(self, texts: Iterable[str]) -> PreparedContexts:
+        """Split texts into chunks and embed them, outside of any transaction; may raise ModelError.
+
+        A model that is not on this machine is no error: the chunks then wait for their embeddings.
         """
         size, overlap = self._encoder.ensure_model()
         spans = {text: self._split(text, size, overlap) for text in dict.fromkeys(texts)}
@@ -51,41 +51,44 @@ class Writer:
         try:
             model, vectors = self._encoder.embed_texts(self._index, passages)
         except ModelMissing as error:
-            return Prepared(
-                spans, note=f"stored and found by words, but not yet by meaning: {error}"
-            )
-        return Prepared(spans, model, vectors)
+            note = f"stored and found by words, but not yet by meaning: {error}"
+            return PreparedContexts(spans, note=note)
+        return PreparedContexts(spans, model, vectors)
 
     def add(
-        self, sql: apsw.Connection, entry: Entry, prepared: Prepared
+        self, sql: apsw.Connection, entry: Entry, prepared: PreparedContexts, now: str
     ) -> tuple[int, Literal["added", "repeated"]]:
-        """Store a checked entry; one that repeats the last words of its thread by the same source
-        only renews these.
+        """Store a checked entry; the context's id and what was done.
+
+        An entry with the source and text of its thread's last context updates that context.
         """
-        now, hash = dates.now(), _hash(entry.text)
+        text_hash = _hash(entry.text)
         last = sql.execute(
             "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
             (entry.thread,),
         ).fetchone()
-        if repeated := last is not None and last[1:] == (entry.source, hash):
+        if repeated := last is not None and last[1:] == (entry.source, text_hash):
             id = int(last[0])
             sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (now, id))
             self._embed(sql, id, prepared)
         else:
             sql.execute(
-                "INSERT INTO contexts (thread, source, hash, created_at, updated_at) VALUES (?, ?, "
-                "?, ?, ?)",
-                (entry.thread, entry.source, hash, now, now),
+                "INSERT INTO contexts (thread, source, hash, created_at, updated_at) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (entry.thread, entry.source, text_hash, now, now),
             )
             id = sql.last_insert_rowid()
             self._put_text(sql, id, entry.text, prepared)
         if entry.metadata is not None:
             self._put_metadata(sql, id, entry.metadata or None)
-        self._put_rest(sql, id, entry.tags, entry.images)
+        _put_tags(sql, id, entry.tags)
+        _put_images(sql, id, entry.images)
         return id, "repeated" if repeated else "added"
 
-    def change(self, sql: apsw.Connection, change: Change, prepared: Prepared) -> tuple[str, ...]:
-        """Make a checked change; which fields it wrote. Raises NotFound."""
+    def change(
+        self, sql: apsw.Connection, change: Change, prepared: PreparedContexts, now: str
+    ) -> tuple[str, ...]:
+        """Make a checked change; the names of the fields that were written. Raises NotFound."""
         row = sql.execute("SELECT metadata FROM contexts WHERE id = ?", (change.id,)).fetchone()
         if row is None:
             raise NotFound(f"no context has the id {change.id}")
@@ -101,8 +104,9 @@ class Writer:
             )
         if values is not None:
             self._put_metadata(sql, change.id, values)
-        self._put_rest(sql, change.id, change.tags, change.images)
-        sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (dates.now(), change.id))
+        _put_tags(sql, change.id, change.tags)
+        _put_images(sql, change.id, change.images)
+        sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (now, change.id))
         written = {
             "text": change.text,
             "metadata": values,
@@ -114,7 +118,7 @@ class Writer:
         return tuple(field for field, given in written.items() if given is not None)
 
     def remove(self, sql: apsw.Connection, ids: Iterable[int]) -> None:
-        """Take contexts out, with everything that belongs to them."""
+        """Remove contexts with their chunks, embeddings, tags and images."""
         for id in ids:
             self._index.remove(sql, id)
             self._words.remove(sql, id)
@@ -126,28 +130,30 @@ class Writer:
             text, starts=starts.tolist(), size=size, overlap=overlap, kind="markdown"
         )
 
-    def _put_text(self, sql: apsw.Connection, id: int, text: str, prepared: Prepared) -> None:
+    def _put_text(
+        self, sql: apsw.Connection, id: int, text: str, prepared: PreparedContexts
+    ) -> None:
         self._index.put(sql, id, "", text, prepared.spans[text])
         self._words.put(sql, id, text)
         self._embed(sql, id, prepared)
 
-    def _embed(self, sql: apsw.Connection, id: int, prepared: Prepared) -> None:
-        """Store the embeddings of those of a context's chunks that wait for one."""
-        if prepared.vectors is not None:
-            chunks = [
-                chunk
-                for (chunk,) in sql.execute("SELECT id FROM context_chunks WHERE owner = ?", (id,))
-            ]
-            passages = [
-                (chunk, embedding_text(title, headings, text))
-                for chunk, title, headings, text in self._index.passages(sql, chunks)
-            ]
-            vectors = prepared.vectors
-            self._index.settle(
-                sql,
-                prepared.model,
-                ((chunk, vectors[text]) for chunk, text in passages if text in vectors),
+    def _embed(self, sql: apsw.Connection, id: int, prepared: PreparedContexts) -> None:
+        """Store the prepared embeddings of a context's chunks; chunks that have one keep it."""
+        vectors = prepared.vectors
+        if vectors is None:
+            return
+        rows = sql.execute("SELECT id FROM context_chunks WHERE owner = ?", (id,))
+        passages = [
+            (chunk, embedding_text(title, headings, text))
+            for chunk, title, headings, text in self._index.passages(
+                sql, [chunk for (chunk,) in rows]
             )
+        ]
+        self._index.settle(
+            sql,
+            prepared.model,
+            ((chunk, vectors[text]) for chunk, text in passages if text in vectors),
+        )
 
     def _put_metadata(
         self, sql: apsw.Connection, id: int, values: Mapping[str, Any] | None
@@ -158,34 +164,37 @@ class Writer:
             (text, folded(self._keys.names(sql), values), id),
         )
 
-    def _put_rest(
-        self,
-        sql: apsw.Connection,
-        id: int,
-        tags: Sequence[str] | None,
-        images: Sequence[Image] | None,
-    ) -> None:
-        if tags is not None:
-            sql.execute("DELETE FROM context_tags WHERE context = ?", (id,))
-            sql.executemany(
-                "INSERT INTO context_tags (context, tag) VALUES (?, ?)", ((id, tag) for tag in tags)
-            )
-        if images is not None:
-            sql.execute("DELETE FROM context_images WHERE context = ?", (id,))
-            sql.executemany(
-                "INSERT INTO context_images (context, position, mime_type, metadata, data) VALUES "
-                "(?, ?, ?, ?, ?)",
-                (
-                    (
-                        id,
-                        position,
-                        image.mime_type,
-                        None if image.metadata is None else metadata.encode(image.metadata),
-                        image.data,
-                    )
-                    for position, image in enumerate(images)
-                ),
-            )
+
+def _put_tags(sql: apsw.Connection, id: int, tags: Sequence[str] | None) -> None:
+    """Replace a context's tags; None leaves them as they are."""
+    if tags is None:
+        return
+    sql.execute("DELETE FROM context_tags WHERE context = ?", (id,))
+    sql.executemany(
+        "INSERT INTO context_tags (context, tag) VALUES (?, ?)", ((id, tag) for tag in tags)
+    )
+
+
+def _put_images(sql: apsw.Connection, id: int, images: Sequence[Image] | None) -> None:
+    """Replace a context's images; None leaves them as they are."""
+    if images is None:
+        return
+    rows = [
+        (
+            id,
+            position,
+            image.mime_type,
+            None if image.metadata is None else metadata.encode(image.metadata),
+            image.data,
+        )
+        for position, image in enumerate(images)
+    ]
+    sql.execute("DELETE FROM context_images WHERE context = ?", (id,))
+    sql.executemany(
+        "INSERT INTO context_images (context, position, mime_type, metadata, data) "
+        "VALUES (?, ?, ?, ?, ?)",
+        rows,
+    )
 
 
 def _passages(text: str, spans: Sequence[Span]) -> list[str]:

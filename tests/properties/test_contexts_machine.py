@@ -1,18 +1,14 @@
-"""Contexts in a real file against a dict: whatever is done, in whatever order, the file agrees and
-is sound.
-"""
+"""After any sequence of operations on contexts, the file equals a model in memory and is sound."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import (
     Change,
@@ -25,6 +21,7 @@ from mcpvectordb import (
     InvalidInput,
     NotFound,
 )
+from tests.properties.machines import DatabaseMachine
 from tests.support import Letters
 
 THREADS = st.sampled_from(["one", "two"])
@@ -74,7 +71,7 @@ CONFIG = Config(chunk_size=16, chunk_overlap=4, indexed_metadata="status,a.x")
 
 @dataclass(frozen=True)
 class Remembered:
-    """What the model knows of a context."""
+    """A context in the model."""
 
     thread: str
     source: str
@@ -89,7 +86,7 @@ def tidy(tags: list[str]) -> tuple[str, ...]:
 
 
 def patched(target: Any, patch: Any) -> Any:
-    """RFC 7396 once more, written from its pseudocode."""
+    """A second implementation of RFC 7396, from its pseudocode."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -101,20 +98,22 @@ def patched(target: Any, patch: Any) -> Any:
     return result
 
 
-class ContextsMachine(RuleBasedStateMachine):
-    @initialize()
-    def start(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
-        self.path = self.folder / "0.db"
-        self.copies = 0
+class ContextsMachine(DatabaseMachine):
+    def __init__(self) -> None:
+        super().__init__()
         self.model: dict[int, Remembered] = {}
         self.largest = 0
+
+    def opened(self, path: Path) -> Database:
+        return Database(path, embedder=Letters(), config=CONFIG)
+
+    @initialize(entries=st.lists(ENTRIES, min_size=1, max_size=3))
+    def start(self, entries: list[Entry]) -> None:
         self.open()
+        for entry in entries:
+            self.add(entry)
 
-    def open(self) -> None:
-        self.db = Database(self.path, embedder=Letters(), config=CONFIG)
-
-    # What the model says.
+    # The model.
 
     def expected(self, entry: Entry) -> int | None:
         """The id of the context that an entry repeats."""
@@ -167,7 +166,7 @@ class ContextsMachine(RuleBasedStateMachine):
         self.largest = max(self.largest, stored.id)
         self.remember(stored.id, entry)
 
-    # What is done.
+    # Writing.
 
     @rule(entry=ENTRIES)
     def add(self, entry: Entry) -> None:
@@ -265,30 +264,7 @@ class ContextsMachine(RuleBasedStateMachine):
     def index_keys(self, keys: list[str]) -> None:
         self.db.contexts.index_keys(keys)
 
-    @rule()
-    def reopen(self) -> None:
-        self.db.close()
-        assert [each.name for each in self.folder.iterdir()] == [self.path.name]
-        self.open()
-
-    @rule()
-    def move_house(self) -> None:
-        self.copies += 1
-        old, self.path = self.path, self.folder / f"{self.copies}.db"
-        self.db.copy_to(self.path)
-        self.db.close()
-        old.unlink()
-        self.open()
-
-    @rule()
-    def compact(self) -> None:
-        self.db.compact()
-
-    @rule()
-    def rebuild(self) -> None:
-        self.db.rebuild()
-
-    # What is asked.
+    # Reading.
 
     @rule(word=st.sampled_from(WORDS), other=st.sampled_from(WORDS), thread=THREADS)
     def search_by_words(self, word: str, other: str, thread: str) -> None:
@@ -347,19 +323,13 @@ class ContextsMachine(RuleBasedStateMachine):
         having = [known for known in self.model.values() if not wanted or wanted & set(known.tags)]
         assert self.db.contexts.count(tags=tags) == len(having)
 
-    @invariant()
-    def the_file_agrees_and_is_sound(self) -> None:
+    def assert_file_equals_model(self) -> None:
         contexts = self.db.contexts.browse(limit=100, images=True)
         assert {context.id: as_remembered(context) for context in contexts} == self.model
         assert [context.id for context in contexts] == sorted(self.model, reverse=True)
         assert {thread.name for thread in self.db.contexts.threads()} == {
             known.thread for known in self.model.values()
         }
-        assert self.db.check() == []
-
-    def teardown(self) -> None:
-        self.db.close()
-        shutil.rmtree(self.folder)
 
 
 def as_remembered(context: Context) -> Remembered:

@@ -1,18 +1,15 @@
-"""Documents in a real file against a dict: whatever is done, in whatever order, the file agrees and
-is sound.
-"""
+"""After any sequence of operations on documents, the file equals a model in memory and is sound."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import Config, Database
+from tests.properties.machines import DatabaseMachine
 from tests.support import Letters
 
 SOURCES = st.sampled_from(["a.md", "b.md", "c.py", "d"])
@@ -27,22 +24,24 @@ TEXTS = (
     .map(" ".join)
     .filter(lambda text: bool(text.strip()))
 )
+DOCUMENTS = st.tuples(SOURCES, LIBRARIES, TEXTS, st.booleans())
 CONFIG = Config(chunk_size=16, chunk_overlap=4)
 
 
-class DocumentsMachine(RuleBasedStateMachine):
-    @initialize()
-    def start(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
-        self.path = self.folder / "0.db"
-        self.copies = 0
+class DocumentsMachine(DatabaseMachine):
+    def __init__(self) -> None:
+        super().__init__()
         self.model: dict[tuple[str, str], str] = {}
         self.ids: dict[tuple[str, str], str] = {}
-        self.pending: set[tuple[str, str]] = set()
-        self.open()
 
-    def open(self) -> None:
-        self.db = Database(self.path, embedder=Letters(), config=CONFIG)
+    def opened(self, path: Path) -> Database:
+        return Database(path, embedder=Letters(), config=CONFIG)
+
+    @initialize(documents=st.lists(DOCUMENTS, min_size=1, max_size=3))
+    def start(self, documents: list[tuple[str, str, str, bool]]) -> None:
+        self.open()
+        for document in documents:
+            self.ingest(*document)
 
     @rule(source=SOURCES, library=LIBRARIES, text=TEXTS, embed=st.booleans())
     def ingest(self, source: str, library: str, text: str, embed: bool) -> None:
@@ -76,29 +75,6 @@ class DocumentsMachine(RuleBasedStateMachine):
         self.db.embed_pending()
         assert self.db.stats().pending == 0
 
-    @rule()
-    def reopen(self) -> None:
-        self.db.close()
-        assert [each.name for each in self.folder.iterdir()] == [self.path.name]
-        self.open()
-
-    @rule()
-    def move_house(self) -> None:
-        self.copies += 1
-        old, self.path = self.path, self.folder / f"{self.copies}.db"
-        self.db.copy_to(self.path)
-        self.db.close()
-        old.unlink()
-        self.open()
-
-    @rule()
-    def compact(self) -> None:
-        self.db.compact()
-
-    @rule()
-    def rebuild(self) -> None:
-        self.db.rebuild()
-
     @rule(word=WORDS, library=LIBRARIES)
     def search_by_words(self, word: str, library: str) -> None:
         found = {
@@ -124,17 +100,11 @@ class DocumentsMachine(RuleBasedStateMachine):
             text = self.model[hit.item.document.library, hit.item.document.source]
             assert text[hit.item.start : hit.item.end] == hit.item.text
 
-    @invariant()
-    def the_file_agrees_and_is_sound(self) -> None:
+    def assert_file_equals_model(self) -> None:
         documents = self.db.documents.browse(limit=1000)
         assert {(each.library, each.source): each.id for each in documents} == self.ids
         for key, id in self.ids.items():
             assert self.db.documents.text(id) == self.model[key]
-        assert self.db.check() == []
-
-    def teardown(self) -> None:
-        self.db.close()
-        shutil.rmtree(self.folder)
 
 
 TestDocuments = DocumentsMachine.TestCase

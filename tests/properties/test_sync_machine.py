@@ -1,6 +1,4 @@
-"""A folder and the library that follows it against two dicts: whatever happens to the files, a sync
-makes them agree.
-"""
+"""After any changes of files and folders, a sync makes the library equal to the folder."""
 
 from __future__ import annotations
 
@@ -11,9 +9,10 @@ from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import Database, Synced
+from tests.properties.machines import DatabaseMachine
 from tests.support import Letters
 
 NAMES = st.sampled_from(["a.md", "b.txt", "c.md"])
@@ -31,7 +30,7 @@ def readable(content: bytes) -> bool:
 
 
 def ignored(path: str, lines: list[str]) -> bool:
-    """What the five lists above mean, spelt out."""
+    """Whether one of the five lists in IGNORED excludes a path."""
     *folders, name = path.split("/")
     if lines == ["*.md", "!c.md"]:
         return name == "a.md"
@@ -40,21 +39,26 @@ def ignored(path: str, lines: list[str]) -> bool:
     )
 
 
-class SyncMachine(RuleBasedStateMachine):
-    @initialize()
-    def start(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
-        self.root = self.folder / "root"
-        self.root.mkdir()
+class SyncMachine(DatabaseMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp())
         (self.root / ".stays").touch()
         self.files: dict[str, bytes] = {}
         self.ignore: list[str] = []
-        self.stored: dict[str, tuple[str, bytes]] = {}  # path: id and content, as of the last sync
+        # path: id and content, as of the last sync
+        self.stored: dict[str, tuple[str, bytes]] = {}
+
+    def opened(self, path: Path) -> Database:
+        return Database(path, embedder=Letters())
+
+    @initialize(files=st.dictionaries(PATHS, CONTENTS, min_size=1, max_size=4))
+    def start(self, files: dict[str, bytes]) -> None:
         self.open()
         self.db.documents.add_library("notes", self.root)
-
-    def open(self) -> None:
-        self.db = Database(self.folder / "test.db", embedder=Letters())
+        for path, content in files.items():
+            self.write(path, content)
+        self.sync()
 
     @rule(path=PATHS, content=CONTENTS)
     def write(self, path: str, content: bytes) -> None:
@@ -106,11 +110,6 @@ class SyncMachine(RuleBasedStateMachine):
         self.ignore = lines
 
     @rule()
-    def reopen(self) -> None:
-        self.db.close()
-        self.open()
-
-    @rule()
     def sync(self) -> None:
         (done,) = self.db.documents.sync(embed=False)
         found = {
@@ -121,12 +120,7 @@ class SyncMachine(RuleBasedStateMachine):
         self.agree(found)
         self.identities_agree(found)
         self.counts_agree(found, done)
-        documents = self.db.documents.browse(limit=1000)
-        self.stored = {
-            self.inside(each.source): (each.id, self.db.documents.text(each.id).encode())
-            for each in documents
-        }
-        assert self.db.check() == []
+        self.stored = self.documents()
 
     @rule()
     def sync_again(self) -> None:
@@ -136,29 +130,34 @@ class SyncMachine(RuleBasedStateMachine):
         assert (done.indexed, done.replaced, done.moved, done.removed) == (0, 0, 0, 0)
         assert self.db.documents.browse(limit=1000) == before
 
+    def assert_file_equals_model(self) -> None:
+        assert self.documents() == self.stored
+
+    def documents(self) -> dict[str, tuple[str, bytes]]:
+        """Path: id and content of all documents in the file."""
+        return {
+            self.inside(each.source): (each.id, self.db.documents.text(each.id).encode())
+            for each in self.db.documents.browse(limit=1000)
+        }
+
     def inside(self, source: str) -> str:
         return Path(source).relative_to(self.root).as_posix()
 
     def agree(self, found: dict[str, bytes]) -> None:
-        """What can be read is in; of what cannot, the version from before is, if there was one."""
+        """Readable files are stored; of one that has become unreadable, the old version is."""
         kept = {
             path: self.stored[path][1]
             for path, content in found.items()
             if path in self.stored and not readable(content)
         }
-        documents = self.db.documents.browse(limit=1000)
-        texts = {
-            self.inside(each.source): self.db.documents.text(each.id).encode() for each in documents
-        }
+        texts = {path: content for path, (_, content) in self.documents().items()}
         assert (
             texts == {path: content for path, content in found.items() if readable(content)} | kept
         )
 
     def identities_agree(self, found: dict[str, bytes]) -> None:
-        """What did not change keeps its id; what vanished in one place and turned up in one other
-        keeps it too.
-        """
-        ids = {self.inside(each.source): each.id for each in self.db.documents.browse(limit=1000)}
+        """An unchanged file keeps its id, and so does one that moved to a single new place."""
+        ids = {path: id for path, (id, _) in self.documents().items()}
         for path, (id, content) in self.stored.items():
             if path in found:
                 assert (ids[path] == id) == (found[path] == content or not readable(found[path])), (
@@ -190,8 +189,8 @@ class SyncMachine(RuleBasedStateMachine):
             ), reason
 
     def teardown(self) -> None:
-        self.db.close()
-        shutil.rmtree(self.folder)
+        super().teardown()
+        shutil.rmtree(self.root)
 
 
 TestSync = SyncMachine.TestCase

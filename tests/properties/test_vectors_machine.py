@@ -1,13 +1,9 @@
-"""Vectors in a real file against a dict and exact arithmetic: whatever is done, the file agrees,
-ranks right and is sound.
-"""
+"""After any sequence of operations on vectors, the file equals a model and ranks as exact scores do."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import Database, Results, Vector
-from mcpvectordb.index import vector
+from mcpvectordb.index.tuning import Tuning
+from tests.properties.machines import DatabaseMachine
 
 METRICS = {"round": "cosine", "flat": "dot", "far": "euclidean"}
 STORES = st.sampled_from(sorted(METRICS))
@@ -27,6 +24,7 @@ IDS = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "h"])
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.1, 3.0, 1e-3, 1e6, -2.5e6]) | st.floats(-10, 10)
 EMBEDDINGS = st.integers(1, 3).flatmap(lambda size: st.lists(NUMBERS, min_size=size, max_size=size))
 KINDS = st.sampled_from(["x", "y"])
+ITEMS = st.dictionaries(IDS, st.tuples(EMBEDDINGS, KINDS), max_size=8)
 
 
 class Kept(NamedTuple):
@@ -48,7 +46,7 @@ def score(metric: str, row: Sequence[float], query: Sequence[float]) -> float:
 
 
 def tolerance(metric: str, row: Sequence[float], query: Sequence[float]) -> float:
-    """How far apart two ways of adding up in float64 may be."""
+    """The largest difference that two orders of summation in float64 can make."""
     sizes = {
         "cosine": 1.0,
         "dot": sum(abs(p * q) for p, q in zip(row, query, strict=True)),
@@ -57,18 +55,32 @@ def tolerance(metric: str, row: Sequence[float], query: Sequence[float]) -> floa
     return 1e-14 * sizes[metric]
 
 
-class VectorsMachine(RuleBasedStateMachine):
-    @initialize(exact_rows=st.sampled_from([2, 5_000]))
-    def start(self, exact_rows: int) -> None:
-        self.normal, vector.EXACT_ROWS = (
-            vector.EXACT_ROWS,
-            exact_rows,
-        )  # with two the codes are made, used and kept
-        self.folder = Path(tempfile.mkdtemp())
-        self.path = self.folder / "0.db"
-        self.copies = 0
+class VectorsMachine(DatabaseMachine):
+    def __init__(self) -> None:
+        super().__init__()
         self.model: dict[Key, Kept] = {}
-        self.db = Database(self.path)
+        self.tuning = Tuning()
+
+    def opened(self, path: Path) -> Database:
+        return Database(path, tuning=self.tuning)
+
+    # With two exact rows, quantized codes are made, used and stored.
+    @initialize(
+        exact_rows=st.sampled_from([2, 5_000]),
+        store=STORES,
+        namespace=NAMESPACES,
+        items=ITEMS.filter(bool),
+    )
+    def start(
+        self,
+        exact_rows: int,
+        store: str,
+        namespace: str,
+        items: dict[str, tuple[list[float], str]],
+    ) -> None:
+        self.tuning = Tuning(exact_rows=exact_rows)
+        self.open()
+        self.add_many(store, namespace, items)
 
     @rule(
         store=STORES,
@@ -96,7 +108,7 @@ class VectorsMachine(RuleBasedStateMachine):
     @rule(
         store=STORES,
         namespace=NAMESPACES,
-        items=st.dictionaries(IDS, st.tuples(EMBEDDINGS, KINDS), max_size=8),
+        items=ITEMS,
     )
     def add_many(
         self, store: str, namespace: str, items: dict[str, tuple[list[float], str]]
@@ -121,29 +133,6 @@ class VectorsMachine(RuleBasedStateMachine):
         key = (store, namespace, id)
         assert self.db.vectors.delete(id, store=store, namespace=namespace) == (key in self.model)
         self.model.pop(key, None)
-
-    @rule()
-    def reopen(self) -> None:
-        self.db.close()
-        assert [each.name for each in self.folder.iterdir()] == [self.path.name]
-        self.db = Database(self.path)
-
-    @rule()
-    def move_house(self) -> None:
-        self.copies += 1
-        old, self.path = self.path, self.folder / f"{self.copies}.db"
-        self.db.copy_to(self.path)
-        self.db.close()
-        old.unlink()
-        self.db = Database(self.path)
-
-    @rule()
-    def compact(self) -> None:
-        self.db.compact()
-
-    @rule()
-    def rebuild(self) -> None:
-        self.db.rebuild()
 
     @rule(
         store=STORES,
@@ -182,8 +171,9 @@ class VectorsMachine(RuleBasedStateMachine):
     def compare(
         self, found: Results[Vector], store: str, query: list[float], allowed: list[Key], limit: int
     ) -> None:
-        """The ranking is that of exact scores; equal vectors, and all of other dimensions, come in
-        order of insertion.
+        """Assert that hits are ranked by their exact scores, and ties by insertion.
+
+        Vectors of another dimension than the query follow, in the order of their insertion.
         """
         metric = METRICS[store]
         fitting = [key for key in allowed if len(self.model[key].embedding) == len(query)]
@@ -207,8 +197,7 @@ class VectorsMachine(RuleBasedStateMachine):
             lowest = min(hits[key] for key in ranked)
             assert all(exact[key] <= lowest + slack[key] for key in fitting if key not in hits)
 
-    @invariant()
-    def the_file_agrees_and_is_sound(self) -> None:
+    def assert_file_equals_model(self) -> None:
         vectors = self.db.vectors.browse(store=None, limit=1000)
         assert {
             (each.store, each.namespace, each.id): Kept(
@@ -227,12 +216,9 @@ class VectorsMachine(RuleBasedStateMachine):
             (store, namespace): sum(key[:2] == (store, namespace) for key in self.model)
             for store, namespace, _ in self.model
         }
-        assert self.db.check() == []
 
     def teardown(self) -> None:
-        self.db.close()
-        shutil.rmtree(self.folder)
-        vector.EXACT_ROWS = self.normal
+        super().teardown()
 
 
 TestVectors = VectorsMachine.TestCase

@@ -402,5 +402,5 @@ def statistics(db: Database) -> StatisticsReply:
 
 
 def _available(shelf: ContextStats, leg: str) -> dict[str, Any]:
-    reason = shelf.lacking.get(leg)
+    reason = shelf.unavailable.get(leg)
     return {"enabled": True, "available": reason is None, **({"reason": reason} if reason else {})}

@@ -45,14 +45,14 @@ def test_the_examples_of_the_rfc(target: Any, patch: Any, result: Any) -> None:
 
 
 @given(target=values, patch=values)
-def test_nothing_that_was_given_is_changed(target: Any, patch: Any) -> None:
+def test_merge_modifies_neither_argument(target: Any, patch: Any) -> None:
     before = copy.deepcopy((target, patch))
     merge(target, patch)
     assert (target, patch) == before
 
 
 @given(target=values, patch=values)
-def test_patching_twice_is_patching_once(target: Any, patch: Any) -> None:
+def test_merge_is_idempotent(target: Any, patch: Any) -> None:
     once = merge(target, patch)
     assert merge(once, patch) == once
 

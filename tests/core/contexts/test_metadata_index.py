@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Condition, Config, Damaged, Database, InvalidInput, filters
-from mcpvectordb.contexts import metadata_index as context_keys
+from mcpvectordb.contexts.metadata_index import folded, index_condition
 from mcpvectordb.metadata import encode
 from mcpvectordb.storage.schema import key_index, migrate
 from tests.support import Letters
@@ -51,7 +51,7 @@ conditions = (
 
 
 @given(metadata=objects, where=st.lists(conditions, min_size=1, max_size=2))
-def test_a_narrowed_condition_loses_nothing(
+def test_narrowing_by_the_index_never_loses_a_match(
     metadata: dict[str, Any], where: list[Condition]
 ) -> None:
     sql = apsw.Connection(":memory:")
@@ -60,10 +60,10 @@ def test_a_narrowed_condition_loses_nothing(
     sql.execute("CREATE TABLE contexts (metadata TEXT, folded TEXT)")
     sql.execute(
         "INSERT INTO contexts VALUES (?, ?)",
-        (encode(metadata), context_keys.folded(NAMES, metadata)),
+        (encode(metadata), folded(NAMES, metadata)),
     )
     condition, bindings = filters.compile(where, {}, "x.metadata")
-    narrowed, candidates = context_keys.narrowed(NAMES, where)
+    narrowed, candidates = index_condition(NAMES, filters.conditions(where))
     select = "SELECT 1 FROM contexts x WHERE"
     plain = sql.execute(f"{select} {condition}", bindings).fetchall()
     assert (
@@ -117,7 +117,7 @@ def test_a_new_file_indexes_the_configured_keys(path: Path) -> None:
         (("metadata.project", "in", ["5", 7]), 2),
     ],
 )
-def test_equality_and_membership_go_by_the_index(path: Path, condition: Any, count: int) -> None:
+def test_eq_and_in_use_the_index(path: Path, condition: Any, count: int) -> None:
     with filled(path) as db:
         assert f"context_key_{condition[0].split('.')[1]} (<expr>=?)" in plan(db, condition)
         assert db.contexts.count(where=[condition]) == count
@@ -164,7 +164,7 @@ def test_keys_that_cannot_be_indexed_are_refused(db: Database, names: list[Any])
         db.contexts.index_keys(names)
 
 
-def test_an_index_that_is_not_quite_ours_is_refused(path: Path) -> None:
+def test_a_file_with_a_foreign_index_on_a_key_is_refused(path: Path) -> None:
     filled(path).close()
     other = apsw.Connection(str(path))
     other.execute(
@@ -175,7 +175,7 @@ def test_an_index_that_is_not_quite_ours_is_refused(path: Path) -> None:
         Database(path, embedder=Letters())
 
 
-def test_such_an_index_in_an_older_file_is_refused_too(path: Path) -> None:
+def test_a_file_of_an_older_format_with_a_key_index_is_refused(path: Path) -> None:
     old = apsw.Connection(str(path))
     migrate(old, 0)
     old.execute("CREATE TABLE contexts (folded TEXT, created_at TEXT)")
@@ -185,14 +185,16 @@ def test_such_an_index_in_an_older_file_is_refused_too(path: Path) -> None:
         Database(path, embedder=Letters())
 
 
-def test_an_index_beside_those_of_the_settings_is_told(path: Path) -> None:
+def test_check_reports_a_missing_key_index(path: Path) -> None:
     with filled(path) as db:
         with db._file.writing() as sql:
             sql.execute('DROP INDEX "context_key_status"')
-        assert db.check() == ["contexts: other metadata keys have an index than the settings say"]
+        assert db.check() == [
+            "contexts: the metadata keys that have an index are not those of the settings"
+        ]
 
 
-def test_long_values_are_told_apart_although_the_index_cuts_them(db: Database) -> None:
+def test_long_values_that_the_index_truncates_are_still_distinguished(db: Database) -> None:
     db.contexts.add("t", "user", "one", metadata={"status": "x" * 300 + "1"})
     db.contexts.add("t", "user", "two", metadata={"status": "x" * 300 + "2"})
     assert [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb import Condition, Config, Database, Entry, InvalidInput
-from mcpvectordb.contexts.search import READERS
+from mcpvectordb import Condition, Config, Database, Entry, InvalidInput, Scores
+from mcpvectordb.contexts.search import (
+    PARSERS,
+    ContextRanking,
+    excerpt,
+    reorder,
+    rerank_depth,
+)
+from mcpvectordb.search import rerank
+from mcpvectordb.text.query import Term
 from tests.support import Letters
 
 LONG = "alpha stands first. " + "filler words in between. " * 400 + "omega stands last."
@@ -55,7 +64,7 @@ def fruit(db: Database) -> Database:
         ("boolean", 'apple AND "pie', {"red apple pie"}),
     ],
 )
-def test_words_are_looked_for_as_asked(
+def test_each_parser_reads_the_words_of_a_query_its_way(
     fruit: Database, words: str, query: str, expected: set[str]
 ) -> None:
     results = fruit.contexts.search(query, mode="text", words=words)
@@ -63,13 +72,15 @@ def test_words_are_looked_for_as_asked(
     assert results.counts["text"] == len(expected)
 
 
-def test_a_malformed_boolean_query_says_how_it_was_read(fruit: Database) -> None:
+def test_a_malformed_boolean_query_is_answered_with_a_note(fruit: Database) -> None:
     results = fruit.contexts.search("apple AND (pie", mode="text", words="boolean")
     assert texts(results) == ["red apple pie"] and "a ( is not closed" in results.note
     assert fruit.contexts.search("apple", words="boolean").note == ""
 
 
-def test_a_query_without_words_names_that_as_the_reason(fruit: Database) -> None:
+def test_a_query_without_words_gives_the_reason_why_the_text_leg_did_not_run(
+    fruit: Database,
+) -> None:
     assert fruit.contexts.search("?!", mode="text").reasons == {
         "text": "the query has no words to look for"
     }
@@ -81,7 +92,7 @@ def test_a_query_without_words_names_that_as_the_reason(fruit: Database) -> None
     assert hybrid.legs == ("vector",) and len(hybrid) == 5
 
 
-def test_words_may_lie_anywhere_in_a_long_context(db: Database) -> None:
+def test_words_of_different_chunks_match_the_same_context(db: Database) -> None:
     db.contexts.add("t", "user", LONG)
     db.contexts.add("t", "user", "alpha alone")
     assert texts(db.contexts.search("alpha omega", mode="text")) == [LONG]
@@ -109,7 +120,7 @@ def test_one_context_with_many_chunks_does_not_crowd_out_the_others(path: Path) 
         assert len(db.contexts.search("apple pie", mode="vector", limit=6)) == 6
 
 
-def test_scores_tell_of_both_legs(fruit: Database) -> None:
+def test_hybrid_scores_include_both_legs_and_their_ranks(fruit: Database) -> None:
     results = fruit.contexts.search("red apple", limit=5, rrf_k=10)
     assert results.legs == ("text", "vector")
     best = results[0]
@@ -126,7 +137,7 @@ def test_scores_tell_of_both_legs(fruit: Database) -> None:
     assert results.counts == {"text": 1, "vector": 5, "both": 1, "total": 5}
 
 
-def test_in_one_mode_the_order_is_that_of_the_leg(fruit: Database) -> None:
+def test_text_and_vector_modes_keep_the_order_of_their_leg(fruit: Database) -> None:
     by_words = fruit.contexts.search("apple", mode="text")
     assert [hit.scores.text_rank for hit in by_words] == [1, 2] and by_words[
         0
@@ -153,7 +164,7 @@ def test_in_one_mode_the_order_is_that_of_the_leg(fruit: Database) -> None:
         ({"where": [Condition("thread", "starts_with", "G", False)]}, {"green apple"}),
     ],
 )
-def test_conditions_apply_before_the_ranking(
+def test_filters_apply_before_the_ranking(
     fruit: Database, mode: str, which: dict[str, Any], allowed: set[str]
 ) -> None:
     fruit.contexts.add_many(
@@ -166,7 +177,7 @@ def test_conditions_apply_before_the_ranking(
         assert set(found) <= matching and len(found) == min(limit, len(matching))
 
 
-def test_pages_follow_each_other(fruit: Database) -> None:
+def test_pages_are_consecutive_parts_of_one_ranking(fruit: Database) -> None:
     everything = texts(fruit.contexts.search("red apple", limit=5))
     pages = [fruit.contexts.search("red apple", limit=1, offset=offset) for offset in range(5)]
     assert [text for page in pages for text in texts(page)] == everything
@@ -180,7 +191,7 @@ def test_equal_matches_come_newest_first(db: Database) -> None:
     assert [hit.item.thread for hit in db.contexts.search("words", mode="text")] == ["c", "b", "a"]
 
 
-def test_what_was_found_can_be_marked(fruit: Database) -> None:
+def test_matching_words_can_be_highlighted(fruit: Database) -> None:
     (hit,) = fruit.contexts.search("runs parks", mode="text", highlight=True)
     assert hit.highlighted == "<mark>running</mark> in the <mark>park</mark>"
     (hit,) = fruit.contexts.search("authent", mode="text", words="prefix", highlight=True)
@@ -197,7 +208,7 @@ def test_other_languages_are_not_stemmed(path: Path) -> None:
         assert texts(db.contexts.search("run", mode="text")) == ["running"]
 
 
-def test_a_search_explains_its_legs(fruit: Database) -> None:
+def test_a_search_can_return_the_query_plan_of_each_leg(fruit: Database) -> None:
     results = fruit.contexts.search("red apple", explain=True, thread="red")
     assert results.explained and results.explained.rows == 2
     assert set(results.explained.legs) == {"text", "vector"}
@@ -224,7 +235,7 @@ def test_a_search_explains_its_legs(fruit: Database) -> None:
         ({"limit": 20_000}, "at most 5,000"),
     ],
 )
-def test_arguments_that_mean_nothing_are_refused(
+def test_invalid_search_arguments_are_refused(
     db: Database, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -240,8 +251,107 @@ def shelf() -> Database:
 
 @given(
     query=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
-    words=st.sampled_from(sorted(READERS)),
+    words=st.sampled_from(sorted(PARSERS)),
 )
-def test_any_text_is_a_query(query: str, words: str) -> None:
+def test_any_text_is_a_valid_query(query: str, words: str) -> None:
     results = shelf().contexts.search(query, words=words, highlight=True)
     assert [hit.item.id for hit in results] == [1]
+
+
+# Reranking.
+
+QUESTION = "how many people live in Berlin"
+TEXTS = (
+    "Berlin, Berlin, Berlin: a song about Berlin that everyone can sing along.",
+    "Berlin had a population of 3,520,031 registered inhabitants in an area of 891 square "
+    "kilometers.",
+    "The museums of Berlin are closed on Mondays, which many visitors do not expect.",
+)
+
+
+@pytest.fixture
+def berlin(path: Path) -> Iterator[Database]:
+    with Database(path, embedder=Letters()) as db:
+        if "rerank" in db.contexts.statistics().unavailable:
+            pytest.skip("the extra quality is not installed")
+        db.contexts.add_many([Entry(thread="t", source="user", text=text) for text in TEXTS])
+        yield db
+
+
+@pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])
+def test_the_cross_encoder_orders_the_results(berlin: Database, mode: str) -> None:
+    results = berlin.contexts.search(QUESTION, mode=mode, rerank=True)
+    assert results[0].item.text == TEXTS[1] and "rerank" in results.legs
+    figures = [hit.scores.rerank or 0.0 for hit in results]
+    assert (
+        figures == sorted(figures, reverse=True) == [hit.score for hit in results]
+        and figures[0] > 0.9
+    )
+    assert (results[0].scores.text is None) == (mode == "vector")
+    page = berlin.contexts.search(QUESTION, mode=mode, rerank=True, limit=2, offset=1)
+    assert [hit.item.id for hit in page] == [hit.item.id for hit in results[1:]]
+
+
+def test_the_cross_encoder_reads_the_best_part_of_a_long_context(berlin: Database) -> None:
+    long = berlin.contexts.add(
+        "t", "user", "nothing of interest here. " * 400 + TEXTS[1] + " and so on." * 400
+    ).id
+    results = berlin.contexts.search(QUESTION, mode="text", rerank=True)
+    assert {hit.item.id for hit in results[:2]} == {2, long} and (
+        results[1].scores.rerank or 0
+    ) > 0.5
+
+
+def test_without_a_cross_encoder_the_order_stays_and_the_reason_is_returned(
+    berlin: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = berlin.contexts.search("Berlin", mode="text")
+    monkeypatch.setattr(rerank, "DEFAULT", "a model that nobody has")
+    results = berlin.contexts.search("Berlin", mode="text", rerank=True)
+    assert [hit.item.id for hit in results] == [hit.item.id for hit in before]
+    assert "a model that nobody has" in results.reasons["rerank"] and results.legs == ("text",)
+    assert "a model that nobody has" in berlin.contexts.statistics().unavailable["rerank"]
+
+
+def test_rerank_depth_is_four_times_the_wanted_but_limited() -> None:
+    assert [rerank_depth(wanted) for wanted in (0, 1, 5, 10, 30, 100)] == [
+        0,
+        4,
+        20,
+        40,
+        40,
+        100,
+    ]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.lists(st.floats(0, 1), max_size=4))
+def test_contexts_that_were_not_reranked_stay_behind_those_that_were(
+    figures: list[float], rest: list[float]
+) -> None:
+    ranking = ContextRanking(rows=[(number, 0.5, Scores()) for number in range(len(figures))])
+    ranking.rows += [
+        (100 + number, score, Scores()) for number, score in enumerate(sorted(rest, reverse=True))
+    ]
+    reorder(ranking, figures)
+    scores = [score for _, score, _ in ranking.rows]
+    assert scores == sorted(scores, reverse=True)
+    assert [id for id, _, _ in ranking.rows if id >= 100] == [
+        100 + number for number in range(len(rest))
+    ]
+    assert {id: score.rerank for id, _, score in ranking.rows if id < 100} == dict(
+        enumerate(figures)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apple pie",
+        "x " * 1000 + "apple",
+        "apple " + "x " * 1000,
+        "x " * 1000 + "apple" + " x" * 1000,
+    ],
+)
+def test_an_excerpt_contains_the_matching_words(text: str) -> None:
+    shown = excerpt(text, [Term("apples")], stemmed=True)
+    assert "apple" in shown and shown in text and len(shown) == min(len(text), 750)

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,18 @@ LONG = "\n\n".join(
 )
 
 
+@dataclass
+class Clock:
+    """A clock that stands still until a test changes `now`."""
+
+    now: datetime = datetime(2025, 11, 29, 10, tzinfo=UTC)
+
+
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[datetime]]:
-    """A clock that a test sets; it stands still otherwise."""
-    hands = [datetime(2025, 11, 29, 10, tzinfo=UTC)]
-    monkeypatch.setattr(dates, "now", lambda: dates.stored(hands[0]))
-    yield hands
+def clock(db: Database) -> Clock:
+    clock = Clock()
+    db.contexts._clock = lambda: clock.now
+    return clock
 
 
 def ids(found: Any) -> list[int]:
@@ -54,7 +60,7 @@ def texts(found: Any) -> list[str]:
 # Adding.
 
 
-def test_what_was_added_comes_back(db: Database) -> None:
+def test_an_added_context_is_returned_with_all_its_fields(db: Database) -> None:
     picture = Image(data=b"\x89PNG", metadata={"alt": "a cat"})
     stored = db.contexts.add(
         " thread ",
@@ -104,7 +110,7 @@ def test_a_bare_context_has_neither_metadata_nor_tags_nor_images(db: Database) -
         ("t" * 1001, "user", "x", "at most 1,000"),
     ],
 )
-def test_what_cannot_be_added_is_refused(
+def test_invalid_threads_sources_and_texts_are_refused(
     db: Database, thread: Any, source: Any, text: str, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -121,18 +127,18 @@ def test_ids_are_never_used_again(db: Database) -> None:
 # Repetitions.
 
 
-def test_the_last_words_of_a_thread_said_again_are_not_stored_again(
-    db: Database, clock: list[datetime]
+def test_repeating_the_last_text_of_a_thread_only_renews_its_time(
+    db: Database, clock: Clock
 ) -> None:
     first = db.contexts.add("t", "user", "hello", tags=["a"], metadata={"n": 1})
-    clock[0] += timedelta(seconds=1)
+    clock.now += timedelta(seconds=1)
     again = db.contexts.add("t", "user", " hello ")
     assert (again.status, again.id) == ("repeated", first.id)
-    assert again.context == replace(first.context, updated_at=dates.stored(clock[0]))
+    assert again.context == replace(first.context, updated_at=dates.stored(clock.now))
     assert db.contexts.count() == 1 and db.check() == []
 
 
-def test_what_comes_with_a_repetition_replaces_what_was_there(db: Database) -> None:
+def test_metadata_tags_and_images_of_a_repetition_replace_the_old_ones(db: Database) -> None:
     db.contexts.add(
         "t", "user", "hello", tags=["a"], metadata={"n": 1, "m": 1}, images=[Image(data=b"1")]
     )
@@ -164,28 +170,28 @@ def test_what_comes_with_a_repetition_replaces_what_was_there(db: Database) -> N
         [("t", "user", "a"), ("t", "user", "A"), ("t", "user", "a a")],
     ],
 )
-def test_only_the_very_last_words_are_repeated(
+def test_only_the_same_text_of_the_same_source_at_the_end_of_a_thread_is_a_repetition(
     db: Database, said: list[tuple[str, str, str]]
 ) -> None:
     assert [db.contexts.add(*words).status for words in said] == ["added"] * 3
 
 
-def test_other_threads_do_not_stand_between_a_text_and_its_repetition(db: Database) -> None:
+def test_contexts_of_other_threads_do_not_prevent_a_repetition(db: Database) -> None:
     first = db.contexts.add("t", "user", "a").id
     db.contexts.add("u", "agent", "x")
     assert db.contexts.add("t", "user", "a").id == first
 
 
-def test_a_clock_that_goes_back_does_not_make_old_words_the_last(
-    db: Database, clock: list[datetime]
+def test_the_last_context_of_a_thread_is_decided_by_id_and_not_by_the_clock(
+    db: Database, clock: Clock
 ) -> None:
     db.contexts.add("t", "user", "a")
-    clock[0] -= timedelta(hours=1)
+    clock.now -= timedelta(hours=1)
     db.contexts.add("t", "user", "b")
     assert db.contexts.add("t", "user", "a").status == "added"
 
 
-def test_a_text_that_several_say_at_once_is_stored_once(path: Path) -> None:
+def test_a_text_added_by_several_python_threads_at_once_is_stored_once(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         threads = [
             threading.Thread(target=db.contexts.add, args=("t", "user", "hello")) for _ in range(8)
@@ -237,7 +243,7 @@ def test_a_text_that_cannot_be_embedded_changes_nothing(
         assert db.check() == []
 
 
-def test_without_a_model_contexts_wait_for_it_and_say_so(path: Path) -> None:
+def test_without_a_model_contexts_are_stored_and_embedded_later(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.contexts.add("t", "user", "with a model")
     other = Letters()
@@ -266,7 +272,7 @@ def test_without_a_model_contexts_wait_for_it_and_say_so(path: Path) -> None:
         ]
 
 
-def test_a_repetition_embeds_what_still_waited(path: Path) -> None:
+def test_a_repetition_embeds_a_context_that_had_no_embedding(path: Path) -> None:
     other = Letters()
     other.name = "others"
     with Database(path, embedder=Letters()) as db:
@@ -279,7 +285,9 @@ def test_a_repetition_embeds_what_still_waited(path: Path) -> None:
         assert db.stats().pending == 0
 
 
-def test_a_long_text_is_embedded_in_chunks_and_only_changed_ones_again(path: Path) -> None:
+def test_a_long_text_is_embedded_in_chunks_and_a_change_embeds_only_changed_chunks(
+    path: Path,
+) -> None:
     class Counting(Letters):
         count = 0
 
@@ -297,7 +305,7 @@ def test_a_long_text_is_embedded_in_chunks_and_only_changed_ones_again(path: Pat
         assert db.check() == []
 
 
-def test_a_file_from_before_the_shelf_gets_room_for_it(path: Path) -> None:
+def test_a_file_without_a_vector_table_for_contexts_gets_one(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("a document", source="d")
     other = apsw.Connection(str(path))
@@ -313,15 +321,15 @@ def test_a_file_from_before_the_shelf_gets_room_for_it(path: Path) -> None:
 # Changing.
 
 
-def test_only_what_is_given_is_changed(db: Database, clock: list[datetime]) -> None:
+def test_an_update_changes_only_the_given_fields(db: Database, clock: Clock) -> None:
     stored = db.contexts.add(
         "t", "user", "old words", metadata={"a": 1}, tags=["x"], images=[Image(data=b"1")]
     )
-    clock[0] += timedelta(seconds=5)
+    clock.now += timedelta(seconds=5)
     updated = db.contexts.update(stored.id, text=" new words ")
     assert updated.fields == ("text", "embedding")
     assert updated.context == replace(
-        stored.context, text="new words", updated_at=dates.stored(clock[0])
+        stored.context, text="new words", updated_at=dates.stored(clock.now)
     )
     assert (
         ids(db.contexts.search("new", mode="text")) == [1]
@@ -355,11 +363,11 @@ def test_metadata_is_patched_as_the_rfc_says(db: Database) -> None:
     }
 
 
-def test_an_empty_patch_only_renews_the_time(db: Database, clock: list[datetime]) -> None:
+def test_an_empty_patch_only_renews_the_time(db: Database, clock: Clock) -> None:
     stored = db.contexts.add("t", "user", "x", metadata={"a": None})
-    clock[0] += timedelta(seconds=1)
+    clock.now += timedelta(seconds=1)
     assert db.contexts.update(stored.id, metadata_patch={}).context == replace(
-        stored.context, updated_at=dates.stored(clock[0])
+        stored.context, updated_at=dates.stored(clock.now)
     )
 
 
@@ -374,7 +382,7 @@ def test_an_empty_patch_only_renews_the_time(db: Database, clock: list[datetime]
         ({"tags": "abc"}, "tags must be a list"),
     ],
 )
-def test_a_change_that_cannot_be_made_is_refused(
+def test_an_invalid_change_is_refused_and_changes_nothing(
     db: Database, change: dict[str, Any], message: str
 ) -> None:
     stored = db.contexts.add("t", "user", "x", metadata={"a": 1})
@@ -384,7 +392,7 @@ def test_a_change_that_cannot_be_made_is_refused(
 
 
 @pytest.mark.parametrize("id", [0, -1, True, 1.0, "1", 2**63])
-def test_what_is_no_id_is_refused(db: Database, id: Any) -> None:
+def test_an_invalid_id_is_refused(db: Database, id: Any) -> None:
     for attempt in (
         lambda: db.contexts.update(id, text="x"),
         lambda: db.contexts.get([id]),
@@ -401,7 +409,7 @@ def test_an_unknown_id_cannot_be_changed(db: Database) -> None:
         db.contexts.update(7, text="x")
 
 
-def test_a_changed_text_is_what_a_repetition_is_compared_with(db: Database) -> None:
+def test_a_repetition_is_compared_with_the_changed_text(db: Database) -> None:
     id = db.contexts.add("t", "user", "old").id
     db.contexts.update(id, text="new")
     assert db.contexts.add("t", "user", "new").id == id
@@ -415,7 +423,7 @@ def entries(*texts: str, source: str = "user") -> list[Entry]:
     return [Entry(thread="t", source=source, text=text) for text in texts]
 
 
-def test_a_batch_is_stored_in_its_order_with_repetitions_inside(db: Database) -> None:
+def test_a_batch_is_stored_in_order_and_may_repeat_its_own_texts(db: Database) -> None:
     outcomes = db.contexts.add_many(entries("a", "b", "b", "a"))
     assert [
         (each.index, each.result and each.result.status, each.result and each.result.id)
@@ -448,7 +456,7 @@ def test_a_batch_that_is_not_atomic_stores_what_can_be_stored(db: Database) -> N
     assert db.contexts.count() == 2
 
 
-def test_changes_come_in_batches_too(db: Database) -> None:
+def test_a_batch_of_changes_is_atomic_or_reports_each_item(db: Database) -> None:
     one, two = (outcome.result for outcome in db.contexts.add_many(entries("a", "b")))
     assert one and two
     changes = [Change(id=one.id, text="A"), Change(id=99, text="x"), Change(id=two.id)]
@@ -468,7 +476,7 @@ def test_changes_come_in_batches_too(db: Database) -> None:
     assert twice[1].result and twice[1].result.context.metadata == {"n": 1, "m": 2}
 
 
-def test_a_batch_of_one_model_failure_is_reported_for_its_item_alone(path: Path) -> None:
+def test_a_model_failure_in_a_batch_is_reported_for_its_item_alone(path: Path) -> None:
     with Database(path, embedder=Broken(RuntimeError("boom"))) as db:
         outcomes = db.contexts.add_many(entries("a", "poison", "b"), atomic=False)
         assert [type(each.error) for each in outcomes] == [type(None), EmbeddingFailed, type(None)]
@@ -479,11 +487,11 @@ def test_a_batch_of_one_model_failure_is_reported_for_its_item_alone(path: Path)
 
 
 @pytest.fixture
-def four(db: Database, clock: list[datetime]) -> Database:
-    clock[0] = datetime.now(UTC) - timedelta(days=10)
+def four(db: Database, clock: Clock) -> Database:
+    clock.now = datetime.now(UTC) - timedelta(days=10)
     db.contexts.add("one", "user", "apple", tags=["x"], images=[Image(data=b"1")])
     db.contexts.add("one", "agent", "pear")
-    clock[0] += timedelta(days=9, hours=12)
+    clock.now += timedelta(days=9, hours=12)
     db.contexts.add("two", "user", "plum")
     db.contexts.add("three", "agent", "kiwi")
     return db
@@ -506,7 +514,7 @@ def four(db: Database, clock: list[datetime]) -> Database:
         ({"threads": []}, [4, 3, 2, 1]),
     ],
 )
-def test_what_fulfils_all_criteria_is_deleted(
+def test_contexts_that_match_all_criteria_are_deleted(
     four: Database, criteria: dict[str, Any], left: list[int]
 ) -> None:
     assert four.contexts.delete(**criteria) == 4 - len(left)
@@ -528,7 +536,7 @@ def test_what_fulfils_all_criteria_is_deleted(
         ({"threads": ["x"] * 10_001}, "10,001 threads were given"),
     ],
 )
-def test_criteria_that_say_too_little_delete_nothing(
+def test_missing_or_invalid_criteria_delete_nothing(
     four: Database, criteria: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -536,7 +544,7 @@ def test_criteria_that_say_too_little_delete_nothing(
     assert four.contexts.count() == 4
 
 
-def test_everything_of_a_context_goes_with_it(four: Database) -> None:
+def test_deleting_a_context_deletes_its_images_tags_and_index_entries(four: Database) -> None:
     four.contexts.delete([1])
     statistics = four.contexts.statistics()
     assert (statistics.images, statistics.tags) == (0, 0)
@@ -544,10 +552,21 @@ def test_everything_of_a_context_goes_with_it(four: Database) -> None:
     assert "apple" not in texts(four.contexts.search("apple", mode="vector"))
 
 
+def test_items_can_be_checked_before_they_are_stored(db: Database) -> None:
+    assert db.contexts.checked(
+        Entry(thread=" t ", source="user", text=" x ", tags=["B", "a"])
+    ) == Entry(thread="t", source="user", text="x", tags=("a", "b"))
+    with pytest.raises(InvalidInput, match="source"):
+        db.contexts.checked(Entry(thread="t", source="robot", text="x"))
+    with pytest.raises(NotFound):
+        db.contexts.checked(Change(id=1, text="x"))
+    assert db.contexts.count() == 0
+
+
 # Browsing.
 
 
-def test_ids_are_answered_newest_first_and_unknown_ones_passed_over(four: Database) -> None:
+def test_get_returns_newest_first_and_leaves_out_unknown_ids(four: Database) -> None:
     assert ids(four.contexts.get([1, 99, 3, 1])) == [3, 1]
     assert four.contexts.get([]) == []
     assert [len(context.images) for context in four.contexts.get([1])] == [1]
@@ -578,7 +597,7 @@ def test_ids_are_answered_newest_first_and_unknown_ones_passed_over(four: Databa
         ({"limit": 0}, []),
     ],
 )
-def test_conditions_choose_what_is_browsed_newest_first(
+def test_browse_returns_the_matching_contexts_newest_first(
     four: Database, which: dict[str, Any], expected: list[int]
 ) -> None:
     assert ids(four.contexts.browse(**which)) == expected
@@ -586,9 +605,9 @@ def test_conditions_choose_what_is_browsed_newest_first(
         assert four.contexts.count(**which) == len(expected)
 
 
-def test_dates_bound_what_is_browsed_at_both_ends(db: Database, clock: list[datetime]) -> None:
+def test_start_and_end_include_both_ends_of_a_period(db: Database, clock: Clock) -> None:
     for hour in (0, 1, 2):
-        clock[0] = datetime(
+        clock.now = datetime(
             2025, 11, 29, 22 + hour - 24 * (hour > 1), 59, 59, 999999, tzinfo=UTC
         ) + timedelta(days=hour > 1)
         db.contexts.add("t", "user", f"{hour}")
@@ -611,7 +630,7 @@ def test_dates_bound_what_is_browsed_at_both_ends(db: Database, clock: list[date
         db.contexts.browse(end="tomorrow")
 
 
-def test_metadata_conditions_speak_the_language_of_filters(db: Database) -> None:
+def test_conditions_on_metadata_have_the_operators_of_filters(db: Database) -> None:
     db.contexts.add(
         "t", "user", "a", metadata={"status": "Done", "n": 5, "deep": {"x": [1, "two"]}}
     )
@@ -630,7 +649,7 @@ def test_metadata_conditions_speak_the_language_of_filters(db: Database) -> None
     assert texts(browse(where={"metadata.flag": True})) == ["b"]
 
 
-def test_every_bad_condition_is_told(db: Database) -> None:
+def test_problems_lists_every_invalid_condition(db: Database) -> None:
     bad = [("metadata.a", "like", "x"), ("metadata.b", "eq", 1), ("color", "eq", 1)]
     problems = db.contexts.problems(bad)
     assert len(problems) == 2 and "like" in problems[0] and "color" in problems[1]
@@ -654,19 +673,19 @@ def test_every_bad_condition_is_told(db: Database) -> None:
         ({"tags": [5]}, "a tag must be text"),
     ],
 )
-def test_bad_conditions_are_refused_and_never_skipped(
+def test_invalid_filter_arguments_are_refused(
     db: Database, which: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         db.contexts.browse(**which)
 
 
-def test_an_unknown_condition_is_an_error(db: Database) -> None:
+def test_an_unknown_filter_argument_is_an_error(db: Database) -> None:
     with pytest.raises(TypeError, match="threads"):
         db.contexts.browse(threads="x")  # type: ignore[call-arg]
 
 
-def test_browsing_explains_itself_with_a_real_plan(four: Database) -> None:
+def test_browse_can_return_the_query_plan(four: Database) -> None:
     page = four.contexts.browse(thread="one", explain=True)
     assert (
         page.explained and page.explained.rows == len(page) == 2 and page.explained.milliseconds > 0
@@ -693,7 +712,7 @@ def test_browsing_explains_itself_with_a_real_plan(four: Database) -> None:
         ),
     ],
 )
-def test_browsing_goes_by_an_index_that_has_the_order_already(
+def test_browse_uses_an_index_that_is_already_in_order(
     four: Database, which: dict[str, Any], index: str
 ) -> None:
     page = four.contexts.browse(explain=True, **which)
@@ -707,7 +726,7 @@ def test_browsing_goes_by_an_index_that_has_the_order_already(
 # Overviews.
 
 
-def test_threads_are_told_newest_first(four: Database) -> None:
+def test_threads_are_listed_newest_first(four: Database) -> None:
     four.contexts.add("one", "agent", "later")
     threads = four.contexts.threads()
     assert [
@@ -732,7 +751,20 @@ def test_statistics_count_everything(four: Database) -> None:
     assert four.stats().contexts == 5
 
 
-def test_an_empty_shelf_is_no_special_case(db: Database) -> None:
+def test_statistics_count_missing_embeddings_and_name_unavailable_features(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        assert db.contexts.model() == "letters"
+        db.contexts.add("t", "user", "tea")
+        stats = db.contexts.statistics()
+        assert (stats.chunks, stats.embedded, "vector" in stats.unavailable) == (1, 1, False)
+    with Database(path) as db:
+        db.contexts.add("t", "user", "water")
+        stats = db.contexts.statistics()
+        assert (stats.contexts, stats.chunks, stats.embedded) == (2, 2, 1)
+        assert "letters" in stats.unavailable["vector"] and db.contexts.model() == "letters"
+
+
+def test_reading_works_before_any_context_is_stored(db: Database) -> None:
     assert (list(db.contexts.browse()), db.contexts.threads(), db.contexts.count()) == ([], [], 0)
     assert db.contexts.statistics().by_source == {}
     results = db.contexts.search("anything")
@@ -742,7 +774,7 @@ def test_an_empty_shelf_is_no_special_case(db: Database) -> None:
 # Keeping.
 
 
-def test_what_is_done_to_the_file_is_done_to_contexts(four: Database, path: Path) -> None:
+def test_contexts_survive_compact_rebuild_and_copy(four: Database, path: Path) -> None:
     before = four.contexts.browse(images=True)
     four.compact()
     four.rebuild()
@@ -755,7 +787,7 @@ def test_what_is_done_to_the_file_is_done_to_contexts(four: Database, path: Path
         assert copy.check() == []
 
 
-def test_damage_to_what_is_derived_is_told_and_repaired(four: Database, path: Path) -> None:
+def test_damage_to_indexes_is_reported_and_repaired_by_rebuild(four: Database, path: Path) -> None:
     with four._file.writing() as sql:
         sql.execute("DELETE FROM context_words WHERE rowid = 1")
         sql.execute("INSERT INTO context_spellings (rowid, text) VALUES (99, 'ghost')")

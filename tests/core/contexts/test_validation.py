@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Entry, Image, InvalidInput, TooLarge
-from mcpvectordb.contexts.validation import checked_entry, normalised
+from mcpvectordb.contexts.validation import checked_entry, normalized_tags
 
 SMALL = Config(max_image_bytes=10, max_image_bytes_total=25, max_source_bytes=8)
 
@@ -18,12 +18,12 @@ def entry(**given: Any) -> Entry:
 
 @given(tags=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8)))
 def test_tags_are_lower_case_trimmed_unique_and_sorted(tags: list[str]) -> None:
-    kept = normalised(tags)
+    kept = normalized_tags(tags)
     assert list(kept) == sorted(set(kept)) and all(
         tag == tag.strip() != "" and tag == tag.lower() for tag in kept
     )
     assert set(kept) == {tag.strip().lower() for tag in tags if tag.strip()}
-    assert normalised(kept) == kept
+    assert normalized_tags(kept) == kept
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_tags_are_lower_case_trimmed_unique_and_sorted(tags: list[str]) -> None:
         (["\ud800"], "surrogate"),
     ],
 )
-def test_tags_that_are_none_are_refused(tags: Any, message: str) -> None:
+def test_invalid_tags_are_refused(tags: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        normalised(tags)
+        normalized_tags(tags)
 
 
 def test_images_within_their_bounds_are_kept_in_order() -> None:
@@ -69,14 +69,14 @@ def test_images_within_their_bounds_are_kept_in_order() -> None:
         (b"x", InvalidInput, "images must be a list"),
     ],
 )
-def test_images_out_of_bounds_are_refused_by_their_place(
+def test_invalid_images_are_refused_with_their_position(
     images: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         entry(images=images)
 
 
-def test_a_text_has_a_largest_size() -> None:
+def test_a_text_over_the_size_limit_is_refused() -> None:
     assert entry(text="  éééé  ").text == "éééé"
     with pytest.raises(TooLarge, match="text is 10 bytes; at most 8"):
         entry(text="ééééé")

@@ -703,7 +703,7 @@ def test_a_long_question_finds_by_some_of_its_words(fruit: Tools) -> None:
 def reread(path: Path) -> Iterator[Tools]:
     """Three entries that share a word, where the cross-encoder is asked."""
     with opened(path, rerank=True) as db:
-        if "rerank" in db.contexts.statistics().lacking:
+        if "rerank" in db.contexts.statistics().unavailable:
             pytest.skip("the extra quality is not installed")
         tools = Tools(db)
         for text in (

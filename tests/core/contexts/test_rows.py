@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from mcpvectordb import Condition, Database, filters
+from mcpvectordb.contexts.rows import compile_filter
+
+
+def calls(action: Callable[[], object]) -> Counter[CodeType]:
+    """How often each Python function is called during an action, by its code."""
+    found: Counter[CodeType] = Counter()
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            found[frame.f_code] += 1
+
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda contexts, where: contexts.browse(where=where),
+        lambda contexts, where: contexts.count(where=where),
+        lambda contexts, where: contexts.search("tea", where=where),
+    ],
+    ids=["browse", "count", "search"],
+)
+def test_a_filter_is_checked_once_and_compiled_once_per_call(
+    db: Database, read: Callable[..., object]
+) -> None:
+    db.contexts.add("t", "user", "tea", metadata={"status": "open"})
+    found = calls(lambda: read(db.contexts, {"metadata.status": "open"}))
+    assert found[filters.conditions.__code__] == 1
+    assert found[filters.compile_conditions.__code__] == 1
+    assert found[filters.compile.__code__] == 0
+
+
+def test_a_filter_without_arguments_allows_everything() -> None:
+    everything = compile_filter(tags=[" "], where={})
+    assert (everything.condition, everything.bindings) == ("1", ())
+    assert everything.contexts.select == everything.chunks.select == ""
+    assert everything.using_indexes(["status"]) == everything
+
+
+def test_only_conditions_on_indexed_keys_are_narrowed() -> None:
+    compiled = compile_filter(where=[Condition("metadata.status", "eq", "Open")])
+    assert compiled.using_indexes(["project"]) is compiled
+    narrowed = compiled.using_indexes(["project", "status"])
+    assert narrowed.condition.endswith(compiled.condition) and narrowed.bindings[0] == "open"
+    assert narrowed.bindings[1:] == compiled.bindings
+
+
+@pytest.mark.parametrize(
+    ("which", "index"),
+    [
+        ({"thread": "t", "source": "user"}, "contexts_by_thread"),
+        ({"tags": ["a"], "source": "user"}, "context_tags_by_tag"),
+        ({"source": "user"}, "contexts_by_source"),
+    ],
+)
+def test_the_index_on_source_is_used_only_without_a_thread_or_tags(
+    db: Database, which: dict[str, Any], index: str
+) -> None:
+    db.contexts.add("t", "user", "tea", tags=["a"])
+    page = db.contexts.browse(explain=True, **which)
+    assert len(page) == 1 and page.explained is not None
+    assert index in page.explained.plan and (
+        index == "contexts_by_source" or "contexts_by_source" not in page.explained.plan
+    )
