@@ -58,7 +58,7 @@ PRIVATE_NAMES = re.compile(
 )
 
 
-class Place(NamedTuple):
+class ParsedUrl(NamedTuple):
     """Where a URL leads: `host` is an ASCII name or a bare address, `target` the path and query to
     ask for.
     """
@@ -74,7 +74,7 @@ class Place(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_url(url: str) -> Place:
+def parse_url(url: str) -> ParsedUrl:
     """Take a URL apart, strictly: what two programs could read in two ways is Refused."""
     if len(url) > MAX_URL:
         raise Refused(f"{url[:60]}…: longer than {MAX_URL} characters")
@@ -97,7 +97,7 @@ def parse_url(url: str) -> Place:
     if not 1 <= port <= 65_535:
         raise Refused(f"{url}: there is no port {port}")
     # A path without a slash can only be empty here; what is not ASCII is sent as its UTF-8 bytes.
-    return Place(
+    return ParsedUrl(
         scheme,
         _host(named[1]),
         port,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from mcpvectordb.errors import Unreadable
 from mcpvectordb.ingest import gitignore
-from mcpvectordb.ingest.gitignore import Rules
+from mcpvectordb.ingest.gitignore import IgnoreRules
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.ingest.sources import SIBLINGS
 
@@ -34,7 +34,7 @@ _is_junction: Callable[[str], bool] = getattr(
 class _Scope(NamedTuple):
     """The rules of one folder, for paths from `offset` on, and of those above it."""
 
-    rules: Rules
+    rules: IgnoreRules
     offset: int
     above: _Scope | None
 

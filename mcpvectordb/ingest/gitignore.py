@@ -15,7 +15,7 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.ingest.globs import alternatives, translate
 
 
-class Rule(NamedTuple):
+class IgnoreRule(NamedTuple):
     """One pattern; `by_name` ones look at the last part of a path only."""
 
     expression: str
@@ -24,10 +24,10 @@ class Rule(NamedTuple):
     ignores: bool
 
 
-class Rules:
+class IgnoreRules:
     """The patterns of one list, in its order; paths are relative to where the list stands."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[IgnoreRule]) -> None:
         rules = list(rules)
         self._files = _Matcher([rule for rule in rules if not rule.folders_only])
         self._folders = _Matcher(rules)
@@ -40,7 +40,7 @@ class Rules:
 class _Matcher:
     """Most paths fit nothing, so all patterns are first tried as one expression."""
 
-    def __init__(self, rules: list[Rule]) -> None:
+    def __init__(self, rules: list[IgnoreRule]) -> None:
         self._any_name = _joined(rule.expression for rule in rules if rule.by_name)
         self._any_path = _joined(rule.expression for rule in rules if not rule.by_name)
         self._last_first = [
@@ -57,28 +57,28 @@ class _Matcher:
         )
 
 
-def of_file(text: str) -> Rules:
+def of_file(text: str) -> IgnoreRules:
     """The rules of a .gitignore file; like git, lines that cannot be understood ignore nothing."""
     lines = text.removeprefix("\ufeff").split("\n")
-    return Rules(rule for line in lines if (rule := _understood(line.removesuffix("\r"))))
+    return IgnoreRules(rule for line in lines if (rule := _understood(line.removesuffix("\r"))))
 
 
-def of_patterns(patterns: Iterable[str]) -> Rules:
+def of_patterns(patterns: Iterable[str]) -> IgnoreRules:
     """The rules of patterns that a person gave; `{a,b}` works, and what cannot be understood is an
     error.
     """
     rules = [_rule(each) for pattern in patterns for each in alternatives(pattern)]
-    return Rules(rule for rule in rules if rule)
+    return IgnoreRules(rule for rule in rules if rule)
 
 
-def _understood(line: str) -> Rule | None:
+def _understood(line: str) -> IgnoreRule | None:
     try:
         return _rule(line)
     except InvalidInput:
         return None
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str) -> IgnoreRule | None:
     line = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)  # an escaped space at the end is meant
     if not line.strip() or line.startswith("#"):
         return None
@@ -90,7 +90,7 @@ def _rule(line: str) -> Rule | None:
     pattern = pattern.removeprefix("/")
     # A name of stars alone is one segment, not a way down.
     expression = translate("*" if by_name and pattern == "**" else pattern)
-    return Rule(expression, by_name, folders_only, ignores) if pattern else None
+    return IgnoreRule(expression, by_name, folders_only, ignores) if pattern else None
 
 
 def _joined(expressions: Iterable[str]) -> re.Pattern[str]:

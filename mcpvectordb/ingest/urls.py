@@ -34,7 +34,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, TooLarge
-from mcpvectordb.ingest.addresses import PRIVATE_NAMES, Place, blocked, parse_url
+from mcpvectordb.ingest.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
 from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, unpacked
 from mcpvectordb.records import Progress, ProgressCallback, Source
 
@@ -101,12 +101,12 @@ def fetch(
     headers = _headers(etag, modified)
     here, deadline = url, Deadline(config.fetch_timeout)
     for hop in range(MAX_REDIRECTS + 1):
-        place = parse_url(here)
+        parsed = parse_url(here)
         try:
-            addresses = _judged(place, config, resolve or _system_resolver, deadline)
-            if hop == 0 and _wait_for_turn(place.host, config.host_interval):
+            addresses = _judged(parsed, config, resolve or _system_resolver, deadline)
+            if hop == 0 and _wait_for_turn(parsed.host, config.host_interval):
                 deadline = Deadline(config.fetch_timeout)
-            with _get(place, addresses, headers, config.proxy, deadline) as response:
+            with _get(parsed, addresses, headers, config.proxy, deadline) as response:
                 if response.status not in REDIRECTS or not response.getheader("Location"):
                     return _source(
                         url, response, bool(etag or modified), config, deadline, progress
@@ -116,7 +116,7 @@ def fetch(
             raise
         except (OSError, HTTPException) as error:
             raise FetchFailed(
-                f"{place.host} could not be fetched from: {_reason(error, deadline)}"
+                f"{parsed.host} could not be fetched from: {_reason(error, deadline)}"
             ) from error
     raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times")
 
@@ -125,19 +125,19 @@ def fetch(
 # -------------------------------------------------------------------------------------------
 
 
-def _judged(place: Place, config: Config, resolve: Resolver, deadline: Deadline) -> list[str]:
+def _judged(parsed: ParsedUrl, config: Config, resolve: Resolver, deadline: Deadline) -> list[str]:
     """The addresses to connect to, every one of them allowed; none when a proxy alone knows the
     name.
     """
     private = config.allow_private_urls
     try:
-        addresses = [str(ip_address(place.host))]
+        addresses = [str(ip_address(parsed.host))]
     except ValueError:
-        if not private and PRIVATE_NAMES.fullmatch(place.host):
+        if not private and PRIVATE_NAMES.fullmatch(parsed.host):
             raise Refused(
-                f"{place.host} is a name of private networks (allow_private_urls is false)"
+                f"{parsed.host} is a name of private networks (allow_private_urls is false)"
             ) from None
-        addresses = [] if config.proxy and private else _resolved(place, resolve, deadline)
+        addresses = [] if config.proxy and private else _resolved(parsed, resolve, deadline)
     for address in addresses:
         if reason := blocked(address, allow_private=private):
             hint = (
@@ -145,17 +145,17 @@ def _judged(place: Place, config: Config, resolve: Resolver, deadline: Deadline)
                 if not private and not blocked(address, allow_private=True)
                 else ""
             )
-            raise Refused(f"{place.host} leads to {address}, which is {reason}{hint}")
+            raise Refused(f"{parsed.host} leads to {address}, which is {reason}{hint}")
     return addresses
 
 
-def _resolved(place: Place, resolve: Resolver, deadline: Deadline) -> list[str]:
+def _resolved(parsed: ParsedUrl, resolve: Resolver, deadline: Deadline) -> list[str]:
     """Ask the resolver in a thread of its own, because the system's cannot be interrupted."""
     answer: list[list[str] | BaseException] = []
 
     def ask() -> None:
         try:
-            answer.append(resolve(place.host, place.port))
+            answer.append(resolve(parsed.host, parsed.port))
         except BaseException as error:
             answer.append(error)
 
@@ -167,7 +167,7 @@ def _resolved(place: Place, resolve: Resolver, deadline: Deadline) -> list[str]:
     if isinstance(answer[0], BaseException):
         raise answer[0]
     if not answer[0]:
-        raise FetchFailed(f"{place.host} could not be fetched from: the name has no address")
+        raise FetchFailed(f"{parsed.host} could not be fetched from: the name has no address")
     return answer[0]
 
 
@@ -182,40 +182,40 @@ def _system_resolver(host: str, port: int) -> list[str]:
 
 @contextmanager
 def _get(
-    place: Place, addresses: list[str], headers: dict[str, str], proxy: str, deadline: Deadline
+    parsed: ParsedUrl, addresses: list[str], headers: dict[str, str], proxy: str, deadline: Deadline
 ) -> Iterator[HTTPResponse]:
     """Ask one of these addresses, as it stands, for the target; no name is resolved any more."""
-    secure, relay = place.scheme == "https", urlsplit(proxy)
+    secure, relay = parsed.scheme == "https", urlsplit(proxy)
     permit = _proxy_permit(relay.username, relay.password)
     if proxy:
         addresses, port = [str(relay.hostname)], relay.port or 3128
     else:
-        port = place.port
+        port = parsed.port
     with closing(_dial(addresses, port, deadline)) as plain, deadline.cuts(plain):
         if proxy and secure:
-            _tunnel(plain, place, permit)
-        with closing(_speaker(place, plain, secure)) as connection:
+            _tunnel(plain, parsed, permit)
+        with closing(_speaker(parsed, plain, secure)) as connection:
             if proxy and not secure:
                 connection.request(
-                    "GET", f"http://{place.authority}{place.target}", headers=headers | permit
+                    "GET", f"http://{parsed.authority}{parsed.target}", headers=headers | permit
                 )
             else:
-                connection.request("GET", place.target, headers=headers)
+                connection.request("GET", parsed.target, headers=headers)
             with connection.getresponse() as response:
                 yield response
 
 
-def _speaker(place: Place, plain: socket.socket, secure: bool) -> HTTPConnection:
+def _speaker(parsed: ParsedUrl, plain: socket.socket, secure: bool) -> HTTPConnection:
     """HTTP over a socket that is connected already; certificate and Host header are about the
     name.
     """
     if not secure:
-        connection = HTTPConnection(place.host, place.port)
+        connection = HTTPConnection(parsed.host, parsed.port)
         connection.sock = plain
         return connection
     context = _tls()
-    connection = HTTPSConnection(place.host, place.port, context=context)
-    connection.sock = context.wrap_socket(plain, server_hostname=place.host)
+    connection = HTTPSConnection(parsed.host, parsed.port, context=context)
+    connection.sock = context.wrap_socket(plain, server_hostname=parsed.host)
     return connection
 
 
@@ -257,10 +257,10 @@ def _proxy_permit(user: str | None, password: str | None) -> dict[str, str]:
     return {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
 
 
-def _tunnel(connection: socket.socket, place: Place, permit: dict[str, str]) -> None:
-    fields = {"Host": place.authority} | permit
+def _tunnel(connection: socket.socket, parsed: ParsedUrl, permit: dict[str, str]) -> None:
+    fields = {"Host": parsed.authority} | permit
     lines = [
-        f"CONNECT {place.authority} HTTP/1.1",
+        f"CONNECT {parsed.authority} HTTP/1.1",
         *(f"{name}: {value}" for name, value in fields.items()),
         "",
         "",
@@ -272,7 +272,7 @@ def _tunnel(connection: socket.socket, place: Place, permit: dict[str, str]) -> 
         head += byte
     status = head.split(b"\r\n")[0].decode("latin-1")
     if not re.match(r"HTTP/1\.[01] 2\d\d", status):
-        raise FetchFailed(f"{place.host} could not be fetched from: the proxy answered {status!r}")
+        raise FetchFailed(f"{parsed.host} could not be fetched from: the proxy answered {status!r}")
 
 
 def _headers(etag: str, modified: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ def parse(source: Source) -> Parsed:
         for kind, target in relations(archive, part).values()
         if kind in ("styles", "numbering", "footnotes", "endnotes")
     }
-    reader = _Reader(_Styles(parts.get("styles")), _numberings(parts.get("numbering")))
+    reader = _DocxReader(_Styles(parts.get("styles")), _numberings(parts.get("numbering")))
     reader.read(archive.xml(part))
     for kind in ("footnotes", "endnotes"):
         reader.read_notes(parts.get(kind))
@@ -110,7 +110,7 @@ def _numberings(root: Any) -> dict[str, dict[str, str]]:
     }
 
 
-class _Reader:
+class _DocxReader:
     """Walks through a part once, without recursion, and collects blocks."""
 
     def __init__(self, styles: _Styles, numberings: dict[str, dict[str, str]]) -> None:

@@ -11,7 +11,7 @@ from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.pdf import markdown_pages, open_document, outline, read_page
-from mcpvectordb.ingest.formats.pdf_layout import Block, text_blocks
+from mcpvectordb.ingest.formats.pdf_layout import TextBlock, text_blocks
 from mcpvectordb.records import Parsed, Source
 
 WIDTH, HEIGHT = 800, 100_000
@@ -61,7 +61,7 @@ def _check_archive(archive: Archive) -> None:
         raise ParseFailed(f"{archive.name} is encrypted (DRM) and cannot be read")
 
 
-def _chapters(document: Any) -> Iterator[list[Block]]:
+def _chapters(document: Any) -> Iterator[list[TextBlock]]:
     """The blocks of each chapter."""
     document.layout(width=WIDTH, height=HEIGHT, fontsize=11)
     for chapter in range(document.chapter_count):

@@ -32,7 +32,7 @@ def markdown(root: Any, *, skip: Set[Any]) -> str:
     """The Markdown of an element and what is in it, except for the elements to skip."""
     from lxml import etree
 
-    writer = _Writer(_layout_tables(root))
+    writer = _MarkdownWriter(_layout_tables(root))
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         if element in skip or not isinstance(element.tag, str):
@@ -62,7 +62,7 @@ def _layout_tables(root: Any) -> set[Any]:
     return layout
 
 
-class _Writer:
+class _MarkdownWriter:
     """Collects inline text until a block ends, and blocks until the walk ends."""
 
     def __init__(self, layout: set[Any]) -> None:
@@ -75,7 +75,7 @@ class _Writer:
         self.marker = ""
         self.quotes = 0
         self.code: Any = None
-        self.table: _Table | None = None
+        self.table: _HtmlTable | None = None
 
     def text(self, text: str | None) -> None:
         if text:
@@ -104,7 +104,7 @@ class _Writer:
         elif tag == "pre" and self.code is None:
             self.code = element
         elif tag == "table" and element not in self.layout:
-            self.table = _Table(element)
+            self.table = _HtmlTable(element)
 
     def _next_marker(self) -> str:
         number = self.lists[-1] if self.lists else None
@@ -174,7 +174,7 @@ class _Writer:
         return markdown_writer.with_lists(self.blocks)
 
 
-class _Table:
+class _HtmlTable:
     """A table of data while it is being read: rows of cells, spanned cells repeated."""
 
     def __init__(self, element: Any) -> None:
@@ -184,7 +184,7 @@ class _Table:
             int, tuple[int, str]
         ] = {}  # column -> rows that its cell still reaches down, and its text
 
-    def start(self, element: Any, writer: _Writer) -> None:
+    def start(self, element: Any, writer: _MarkdownWriter) -> None:
         if element.tag == "tr":
             self.rows.append([])
         elif element.tag in ("td", "th"):
@@ -192,7 +192,7 @@ class _Table:
         elif element.tag not in INLINE:
             writer.text(" ")
 
-    def end(self, element: Any, writer: _Writer) -> None:
+    def end(self, element: Any, writer: _MarkdownWriter) -> None:
         if element is self.element:
             writer.table = None
             writer.inline = []

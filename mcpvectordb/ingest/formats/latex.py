@@ -209,7 +209,9 @@ def parse(source: Source) -> Parsed:
         if (found := _argument_of(text, key))
     }
     begin, end = text.find("\\begin{document}"), text.rfind("\\end{document}")
-    reader = _Reader(text[begin + 16 if begin >= 0 else 0 : end if end > begin else len(text)], raw)
+    reader = _LatexReader(
+        text[begin + 16 if begin >= 0 else 0 : end if end > begin else len(text)], raw
+    )
     written = reader.read()
     title = markdown_writer.title(
         source, told.pop("title", ""), markdown_writer.first_heading(written)
@@ -266,11 +268,11 @@ def _argument_of(text: str, command: str) -> str:
 
 def _plain(text: str) -> str:
     return markdown_writer.line(
-        _Reader(text.replace("\\\\", " ").replace("\\and", ", "), []).read()
+        _LatexReader(text.replace("\\\\", " ").replace("\\and", ", "), []).read()
     )
 
 
-class _Reader:
+class _LatexReader:
     """One pass over the source; a stack says what happens when a brace closes."""
 
     def __init__(self, text: str, raw: list[str]) -> None:

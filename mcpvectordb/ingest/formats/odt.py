@@ -71,7 +71,7 @@ def _text(root: Any) -> str:
     """The Markdown of an element, in one walk without recursion."""
     from lxml import etree
 
-    reader = _Reader()
+    reader = _OdtReader()
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         name = local(element)
@@ -86,7 +86,7 @@ def _text(root: Any) -> str:
     return markdown_writer.with_lists(reader.blocks)
 
 
-class _Reader:
+class _OdtReader:
     """Collects blocks; a note or a text box is a paragraph inside another."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ _INLINE = (
 
 def parse(source: Source) -> Parsed:
     """The text of an Org file, titled by its #+TITLE."""
-    reader = _Reader(
+    reader = _OrgReader(
         markdown_writer.clean(decode(source.raw, declared=charset(source.media_type))).split("\n")
     )
     text = markdown_writer.blocks(reader.read())
@@ -43,7 +43,7 @@ def parse(source: Source) -> Parsed:
     return markdown_writer.finish(source, [text], title=title, metadata=reader.told, paged=False)
 
 
-class _Reader:
+class _OrgReader:
     """Goes through the lines from the top."""
 
     def __init__(self, lines: list[str]) -> None:

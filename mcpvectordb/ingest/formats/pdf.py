@@ -12,7 +12,13 @@ from typing import Any
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.pdf_layout import Block, Row, code_lines, reading_order, text_blocks
+from mcpvectordb.ingest.formats.pdf_layout import (
+    TextBlock,
+    TextRow,
+    code_lines,
+    reading_order,
+    text_blocks,
+)
 from mcpvectordb.ingest.formats.pdf_tables import find_tables
 from mcpvectordb.records import Parsed, Source
 
@@ -86,7 +92,7 @@ def outline(document: Any) -> dict[str, int]:
     return {key: level for level, text, *_ in document.get_toc() if (key := _key(text))}
 
 
-def read_page(page: Any) -> list[Block]:
+def read_page(page: Any) -> list[TextBlock]:
     """A page's blocks in reading order, ruled tables among them."""
     blocks = text_blocks(page)
     for table in find_tables(page) if blocks else ():
@@ -94,17 +100,17 @@ def read_page(page: Any) -> list[Block]:
     return reading_order(blocks)
 
 
-def _outside(block: Block, table: Block) -> Block | None:
+def _outside(block: TextBlock, table: TextBlock) -> TextBlock | None:
     rows = [row for row in block.rows if not table.box.holds(row.box)]
-    return Block(block.box, rows, block.markdown) if rows or block.markdown else None
+    return TextBlock(block.box, rows, block.markdown) if rows or block.markdown else None
 
 
-def _unreadable(pages: Sequence[Sequence[Block]]) -> bool:
+def _unreadable(pages: Sequence[Sequence[TextBlock]]) -> bool:
     text = "".join(block.text for blocks in pages[:50] for block in blocks)
     return text.count("\ufffd") > 0.5 * len(text)
 
 
-def markdown_pages(pages: Sequence[Sequence[Block]], listed: dict[str, int]) -> list[str]:
+def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> list[str]:
     """Each page's Markdown; `listed` gives the levels of headings that the document's outline
     lists.
     """
@@ -117,7 +123,7 @@ def markdown_pages(pages: Sequence[Sequence[Block]], listed: dict[str, int]) -> 
     ]
 
 
-def _body_size(pages: Iterable[Sequence[Block]]) -> float:
+def _body_size(pages: Iterable[Sequence[TextBlock]]) -> float:
     """The size of type that most of the text has."""
     sizes: Counter[float] = Counter()
     for row in (row for blocks in pages for block in blocks for row in block.rows if not row.mono):
@@ -125,7 +131,9 @@ def _body_size(pages: Iterable[Sequence[Block]]) -> float:
     return sizes.most_common(1)[0][0] if sizes else 10.0
 
 
-def _without_running_titles(pages: Sequence[tuple[float, list[Block]]]) -> list[list[Block]]:
+def _without_running_titles(
+    pages: Sequence[tuple[float, list[TextBlock]]],
+) -> list[list[TextBlock]]:
     """The pages without their numbers, and without what stands in margins of three pages but for
     its first time.
     """
@@ -146,7 +154,7 @@ def _without_running_titles(pages: Sequence[tuple[float, list[Block]]]) -> list[
     return kept
 
 
-def _margin(block: Block, height: float, body: float) -> str:
+def _margin(block: TextBlock, height: float, body: float) -> str:
     """What stands in the margin with its numbers blotted out; "" for a block that is not in one."""
     in_margin = block.box.y1 < MARGIN * height or block.box.y0 > (1 - MARGIN) * height
     if not in_margin or len(block.rows) != 1 or block.rows[0].size > body * HEADING_SCALE:
@@ -157,7 +165,7 @@ def _margin(block: Block, height: float, body: float) -> str:
 class Style:
     """What the sizes and weights of type mean in one document."""
 
-    def __init__(self, pages: Sequence[Sequence[Block]], listed: dict[str, int]) -> None:
+    def __init__(self, pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> None:
         self.body, self.listed = _body_size(pages), listed
         large = {
             rows[0].size
@@ -168,18 +176,18 @@ class Style:
         }
         self.levels = {size: level for level, size in enumerate(sorted(large, reverse=True), 1)}
 
-    def joined(self, blocks: Iterable[Block]) -> list[Block]:
+    def joined(self, blocks: Iterable[TextBlock]) -> list[TextBlock]:
         """The blocks, the lines of a long title that stand apart made one."""
-        joined: list[Block] = []
+        joined: list[TextBlock] = []
         for block in blocks:
             last = joined[-1] if joined else None
             if last and self._continues(last, block):
-                joined[-1] = Block(last.box.around(block.box), last.rows + block.rows)
+                joined[-1] = TextBlock(last.box.around(block.box), last.rows + block.rows)
             else:
                 joined.append(block)
         return joined
 
-    def _continues(self, title: Block, block: Block) -> bool:
+    def _continues(self, title: TextBlock, block: TextBlock) -> bool:
         rows = title.rows + block.rows
         return (
             bool(title.rows and block.rows)
@@ -191,7 +199,7 @@ class Style:
             )
         )
 
-    def markdown(self, block: Block) -> Iterable[str]:
+    def markdown(self, block: TextBlock) -> Iterable[str]:
         """The block's headings, code and paragraphs."""
         if block.markdown:
             yield block.markdown
@@ -204,19 +212,19 @@ class Style:
             else:
                 yield _items(rows)
 
-    def _runs(self, block: Block) -> Iterable[list[Row]]:
+    def _runs(self, block: TextBlock) -> Iterable[list[TextRow]]:
         for _, rows in groupby(
             block.rows, lambda row: (row.mono, self._large(row) and row.size, self._is_listed(row))
         ):
             yield list(rows)
 
-    def _is_listed(self, row: Row) -> bool:
+    def _is_listed(self, row: TextRow) -> bool:
         return row.bold and _key(row.text) in self.listed
 
-    def _large(self, row: Row) -> bool:
+    def _large(self, row: TextRow) -> bool:
         return row.size >= self.body * HEADING_SCALE
 
-    def _level(self, rows: Sequence[Row], text: str, *, alone: bool) -> int:
+    def _level(self, rows: Sequence[TextRow], text: str, *, alone: bool) -> int:
         """The heading's level, or 0 for what is no heading."""
         if (
             len(text) > LONGEST_HEADING
@@ -233,7 +241,7 @@ class Style:
         return len(self.levels) + 1 if _stands_out(rows, text) else 0
 
 
-def _stands_out(rows: Sequence[Row], text: str) -> bool:
+def _stands_out(rows: Sequence[TextRow], text: str) -> bool:
     """Whether short bold rows read like a heading."""
     return (
         all(row.bold and not row.mono for row in rows)
@@ -248,7 +256,7 @@ def _key(text: str) -> str:
     return re.sub(r"[\W_]+", "", re.sub(r"^[\dIVX.]+\s+", "", text)).lower()
 
 
-def _paragraph(rows: Sequence[Row]) -> str:
+def _paragraph(rows: Sequence[TextRow]) -> str:
     """Rows on one line, words that were broken at a line's end made whole."""
     text = rows[0].text
     for row in rows[1:]:
@@ -257,7 +265,7 @@ def _paragraph(rows: Sequence[Row]) -> str:
     return text.replace("\t", " ")
 
 
-def _items(rows: Sequence[Row]) -> str:
+def _items(rows: Sequence[TextRow]) -> str:
     """A paragraph, a list where rows begin with bullets or numbers, or rows as they are where they
     have cells.
     """

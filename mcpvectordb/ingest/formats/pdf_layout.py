@@ -39,7 +39,7 @@ class Box(NamedTuple):
         )
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """One line of text in one style: what is not most of the line does not count."""
 
     box: Box
@@ -50,11 +50,11 @@ class Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class Block:
+class TextBlock:
     """Rows that belong together, or a table that is already written as Markdown."""
 
     box: Box
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TextRow] = field(default_factory=list)
     markdown: str = ""
 
     @property
@@ -63,7 +63,7 @@ class Block:
         return " ".join(row.text for row in self.rows).replace("\t", " ")
 
 
-def text_blocks(page: Any) -> list[Block]:
+def text_blocks(page: Any) -> list[TextBlock]:
     """The blocks of a pymupdf page in the order of the file, ligatures as letters."""
     import pymupdf
 
@@ -71,11 +71,11 @@ def text_blocks(page: Any) -> list[Block]:
     found = []
     for block in page.get_text("dict", flags=flags)["blocks"]:
         if rows := [row for line in block.get("lines", ()) if (row := _row(line))]:
-            found.append(Block(Box(*block["bbox"]), _joined(rows)))
+            found.append(TextBlock(Box(*block["bbox"]), _joined(rows)))
     return found
 
 
-def _row(line: dict[str, Any]) -> Row | None:
+def _row(line: dict[str, Any]) -> TextRow | None:
     text, size, longest, letters, mono, bold = "", 0.0, 0, 0, 0, 0
     for span in line["spans"]:
         text += span["text"]
@@ -88,7 +88,7 @@ def _row(line: dict[str, Any]) -> Row | None:
     if not letters:
         return None
     fixed = mono > 0.8 * letters
-    return Row(
+    return TextRow(
         Box(*line["bbox"]),
         text.rstrip() if fixed else text.strip(),
         round(size * 2) / 2,
@@ -97,7 +97,7 @@ def _row(line: dict[str, Any]) -> Row | None:
     )
 
 
-def _joined(rows: list[Row]) -> list[Row]:
+def _joined(rows: list[TextRow]) -> list[TextRow]:
     """Pieces of one line that the file sets apart, as a section's number and its title, become one
     row.
     """
@@ -114,7 +114,7 @@ def _joined(rows: list[Row]) -> list[Row]:
     return joined
 
 
-def _gap(left: Row, right: Row) -> str:
+def _gap(left: TextRow, right: TextRow) -> str:
     """White space between two pieces of a line: what it measures in code, a tab where it divides
     cells.
     """
@@ -129,24 +129,24 @@ def _same_line(left: Box, right: Box) -> bool:
     return right.x0 >= left.x1 - 1 and shared > 0.6 * min(left.y1 - left.y0, right.y1 - right.y0)
 
 
-def _width(row: Row) -> float:
+def _width(row: TextRow) -> float:
     return max((row.box.x1 - row.box.x0) / len(row.text), 1.0)
 
 
-def code_lines(rows: Sequence[Row]) -> str:
+def code_lines(rows: Sequence[TextRow]) -> str:
     """Rows in a fixed-width font with the indentation that their positions tell."""
     left, width = min(row.box.x0 for row in rows), min(_width(row) for row in rows)
     return "\n".join(" " * round((row.box.x0 - left) / width) + row.text for row in rows)
 
 
-def reading_order(blocks: Sequence[Block]) -> list[Block]:
+def reading_order(blocks: Sequence[TextBlock]) -> list[TextBlock]:
     """Blocks from top to bottom, column by column where white space runs down between columns of
     text.
     """
     if len(blocks) > MOST_BLOCKS:
         return list(blocks)
-    ordered: list[Block] = []
-    group: list[Block] = []
+    ordered: list[TextBlock] = []
+    group: list[TextBlock] = []
     for band in _bands(blocks):
         if group and not _gutters([*group, *band]):
             ordered += _columns(group)
@@ -155,9 +155,9 @@ def reading_order(blocks: Sequence[Block]) -> list[Block]:
     return ordered + _columns(group)
 
 
-def _bands(blocks: Sequence[Block]) -> Iterable[list[Block]]:
+def _bands(blocks: Sequence[TextBlock]) -> Iterable[list[TextBlock]]:
     """Groups of blocks between which white space runs across the whole page."""
-    band: list[Block] = []
+    band: list[TextBlock] = []
     bottom = 0.0
     for block in sorted(blocks, key=lambda block: (block.box.y0, block.box.x0)):
         if band and block.box.y0 >= bottom - 1:
@@ -169,7 +169,7 @@ def _bands(blocks: Sequence[Block]) -> Iterable[list[Block]]:
         yield band
 
 
-def _gutters(blocks: Sequence[Block]) -> list[float]:
+def _gutters(blocks: Sequence[TextBlock]) -> list[float]:
     """Where white space runs from top to bottom between what are columns of text on both sides."""
     edges: list[float] = []
     right = float("inf")
@@ -180,7 +180,7 @@ def _gutters(blocks: Sequence[Block]) -> list[float]:
     return edges if edges and all(map(_is_column, _split(blocks, edges))) else []
 
 
-def _split(blocks: Sequence[Block], edges: Sequence[float]) -> list[list[Block]]:
+def _split(blocks: Sequence[TextBlock], edges: Sequence[float]) -> list[list[TextBlock]]:
     bounds = [float("-inf"), *edges, float("inf")]
     return [
         [block for block in blocks if left <= block.box.x0 < right]
@@ -188,14 +188,14 @@ def _split(blocks: Sequence[Block], edges: Sequence[float]) -> list[list[Block]]
     ]
 
 
-def _is_column(blocks: Sequence[Block]) -> bool:
+def _is_column(blocks: Sequence[TextBlock]) -> bool:
     lengths = [len(row.text) for block in blocks for row in block.rows]
     return any(block.markdown for block in blocks) or (
         sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths)
     )
 
 
-def _columns(blocks: list[Block]) -> list[Block]:
+def _columns(blocks: list[TextBlock]) -> list[TextBlock]:
     columns = _split(blocks, _gutters(blocks))
     return [
         block

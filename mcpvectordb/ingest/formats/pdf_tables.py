@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest.formats.markdown_writer import table
-from mcpvectordb.ingest.formats.pdf_layout import Block, Box
+from mcpvectordb.ingest.formats.pdf_layout import Box, TextBlock
 
 FEWEST_PATHS, MOST_PATHS = 3, 10_000
 MOST_RULES = 2000
@@ -22,7 +22,7 @@ _PATH = re.compile(rb"[\d\s](?:re|l)\s")
 _FORM = re.compile(rb"\sDo\s")
 
 
-class Rule(NamedTuple):
+class RuledLine(NamedTuple):
     """A straight line: at `at` across its direction, from `start` to `end` along it."""
 
     at: float
@@ -30,36 +30,36 @@ class Rule(NamedTuple):
     end: float
 
 
-def find_tables(page: Any) -> list[Block]:
+def find_tables(page: Any) -> list[TextBlock]:
     """The ruled tables of a pymupdf page, as blocks of Markdown."""
     across, down = _rules(page)
     if not across:
         return []
     words = [(Box(*word[:4]), word[4]) for word in page.get_text("words")]
-    found: list[Block] = []
+    found: list[TextBlock] = []
     for area, columns, rows in [*_grids(across, down), *_stacks(across, down)]:
         inside = [word for word in words if area.holds(word[0])]
         cells = _cells(inside, columns or _white_columns(inside, area), rows or _lines(inside))
         if _tabular(cells, ruled=bool(columns)) and not any(
             other.box.holds(area) for other in found
         ):
-            found.append(Block(area, markdown=table(cells)))
+            found.append(TextBlock(area, markdown=table(cells)))
     return found
 
 
-def _rules(page: Any) -> tuple[set[Rule], set[Rule]]:
+def _rules(page: Any) -> tuple[set[RuledLine], set[RuledLine]]:
     """The horizontal and the vertical lines of a page, an edge of a box being one; none where they
     make no table.
     """
-    across: set[Rule] = set()
-    down: set[Rule] = set()
+    across: set[RuledLine] = set()
+    down: set[RuledLine] = set()
     if not _may_have_tables(page):
         return across, down
     for x0, y0, x1, y1 in _boxes(page.get_cdrawings()):
         if x1 - x0 > 2 * NEAR:
-            across |= {Rule(y0, x0, x1), Rule(y1, x0, x1)}
+            across |= {RuledLine(y0, x0, x1), RuledLine(y1, x0, x1)}
         if y1 - y0 > 2 * NEAR:
-            down |= {Rule(x0, y0, y1), Rule(x1, y0, y1)}
+            down |= {RuledLine(x0, y0, y1), RuledLine(x1, y0, y1)}
     return (across, down) if len(across) + len(down) <= MOST_RULES else (set(), set())
 
 
@@ -88,7 +88,7 @@ def _boxes(drawings: Iterable[dict[str, Any]]) -> Iterable[tuple[float, float, f
 Grid = tuple[Box, list[float], list[float]]
 
 
-def _grids(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
+def _grids(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
     """Areas in which horizontal and vertical lines cross, with the places of those lines."""
     for rows, columns in _crossing(across, down):
         xs, ys = _places(rule.at for rule in columns), _places(rule.at for rule in rows)
@@ -96,11 +96,13 @@ def _grids(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
             yield Box(xs[0], ys[0], xs[-1], ys[-1]), xs, ys
 
 
-def _crossing(across: set[Rule], down: set[Rule]) -> Iterable[tuple[set[Rule], set[Rule]]]:
+def _crossing(
+    across: set[RuledLine], down: set[RuledLine]
+) -> Iterable[tuple[set[RuledLine], set[RuledLine]]]:
     """Groups of lines that touch each other."""
     waiting_across, waiting_down = set(across), set(down)
     while waiting_across and waiting_down:
-        rows, columns = {min(waiting_across)}, set[Rule]()
+        rows, columns = {min(waiting_across)}, set[RuledLine]()
         waiting_across -= rows
         fresh = rows
         while fresh:
@@ -115,7 +117,7 @@ def _crossing(across: set[Rule], down: set[Rule]) -> Iterable[tuple[set[Rule], s
         yield rows, columns
 
 
-def _touch(row: Rule, column: Rule) -> bool:
+def _touch(row: RuledLine, column: RuledLine) -> bool:
     return (row.start - NEAR <= column.at <= row.end + NEAR) and (
         column.start - NEAR <= row.at <= column.end + NEAR
     )
@@ -133,11 +135,11 @@ def _places(values: Iterable[float]) -> list[float]:
 Words = Sequence[tuple[Box, str]]
 
 
-def _stacks(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
+def _stacks(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
     """Areas between three or more horizontal lines of one width with no vertical ones: a printer's
     table.
     """
-    widths: dict[tuple[int, int], list[Rule]] = {}
+    widths: dict[tuple[int, int], list[RuledLine]] = {}
     for rule in sorted(across):
         if rule.end - rule.start > 60:
             widths.setdefault((round(rule.start / NEAR), round(rule.end / NEAR)), []).append(rule)

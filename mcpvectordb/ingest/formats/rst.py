@@ -48,7 +48,7 @@ def parse(source: Source) -> Parsed:
     text = markdown_writer.clean(
         decode(source.raw, declared=charset(source.media_type))
     ).expandtabs(8)
-    reader = _Reader(text.split("\n"))
+    reader = _RstReader(text.split("\n"))
     written = markdown_writer.blocks(reader.read())
     title = markdown_writer.title(source, markdown_writer.first_heading(written))
     return markdown_writer.finish(
@@ -56,7 +56,7 @@ def parse(source: Source) -> Parsed:
     )
 
 
-class _Reader:
+class _RstReader:
     """Goes through the lines from the top; the body of a directive is put in its place and read
     on.
     """

@@ -67,7 +67,7 @@ _TOKEN = re.compile(
 
 
 @dataclass(slots=True)
-class _Group:
+class _RtfGroup:
     """What holds inside of braces."""
 
     kind: str = ""  # "" is the text itself; "silent" or a word of HEARD is not shown
@@ -77,7 +77,7 @@ class _Group:
 
 
 @dataclass(slots=True)
-class _Paragraph:
+class _RtfParagraph:
     """What holds for a paragraph."""
 
     level: int = 0
@@ -87,7 +87,7 @@ class _Paragraph:
 
 def parse(source: Source) -> Parsed:
     """The text of an RTF document."""
-    reader = _Reader(source.name)
+    reader = _RtfReader(source.name)
     at = 0
     while found := _TOKEN.match(source.raw, at):
         at = found.end() + reader.take(*found.groups())
@@ -105,17 +105,17 @@ def parse(source: Source) -> Parsed:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _RtfReader:
     """The state of a reader of control words."""
 
     name: str
-    groups: list[_Group] = field(default_factory=lambda: [_Group()])
+    groups: list[_RtfGroup] = field(default_factory=lambda: [_RtfGroup()])
     codepage: str = "cp1252"
     fonts: dict[int, str] = field(default_factory=dict)
     styles: dict[int, int] = field(default_factory=dict)
     heard: dict[str, str] = field(default_factory=dict)
     style: int = 0
-    paragraph: _Paragraph = field(default_factory=_Paragraph)
+    paragraph: _RtfParagraph = field(default_factory=_RtfParagraph)
     words: list[str] = field(default_factory=list)
     pending: bytearray = field(default_factory=bytearray)
     to_skip: int = 0
@@ -154,7 +154,7 @@ class _Reader:
     def _open(self) -> None:
         if len(self.groups) > DEEPEST:
             raise ParseFailed(f"{self.name} has groups nested more than {DEEPEST} deep")
-        self.groups.append(replace(self.groups[-1]) if self.groups else _Group())
+        self.groups.append(replace(self.groups[-1]) if self.groups else _RtfGroup())
 
     def _close(self) -> None:
         group = self.groups.pop()
@@ -167,7 +167,7 @@ class _Reader:
             self.style = 0
         if not self.groups:
             self.groups.append(
-                _Group(kind="silent")
+                _RtfGroup(kind="silent")
             )  # what follows the last brace is not part of the document
 
     def _control(self, word: str, number: int | None) -> int:
@@ -188,7 +188,7 @@ class _Reader:
             self._set(word, number, group)
         return 0
 
-    def _set(self, word: str, number: int | None, group: _Group) -> None:
+    def _set(self, word: str, number: int | None, group: _RtfGroup) -> None:
         if word == "uc":
             group.skip = min(max(number or 0, 0), 8)
         elif word == "ansicpg" and _is_known(f"cp{number}"):
@@ -207,7 +207,7 @@ class _Reader:
     def _shape(self, word: str, number: int | None) -> None:
         """Control words about paragraphs and tables."""
         if word == "pard":
-            self.paragraph = _Paragraph()
+            self.paragraph = _RtfParagraph()
         elif word == "s":
             self.paragraph.level = self.styles.get(number or 0, 0)
         elif word == "outlinelevel" and number is not None and number < 9:

@@ -17,7 +17,7 @@ TITLES = frozenset(["title", "name", "head", "heading", "headline", "subject"])
 
 def parse(source: Source) -> Parsed:
     """The text of an XML document of any kind."""
-    reader = _Reader(source.name)
+    reader = _XmlReader(source.name)
     parser = expat.ParserCreate(namespace_separator="}")
     parser.buffer_text = True
     parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
@@ -47,7 +47,7 @@ class _Open:
     blocks: list[str] = field(default_factory=list)
 
 
-class _Reader:
+class _XmlReader:
     """Builds blocks as elements close; an element with text between its children is one
     paragraph.
     """
