@@ -171,6 +171,7 @@ FORMATS = (
 )
 
 TEXT = FORMATS[0]
+BY_NAME = {each.name: each for each in FORMATS}
 
 # What people try that cannot be read, so that the error can say what it is.
 _ZIP, _BINARY = "a ZIP archive", "binary data"
@@ -203,18 +204,19 @@ _FOREIGN = {
 }
 
 
-def parse(source: Source) -> Parsed:
-    """Find the format of a source and read its text, title, pages and metadata.
+def parse(source: Source, found: Format | None = None) -> Parsed:
+    """Return the text, title, pages and metadata of a source.
 
-    Raises UnsupportedFormat, ParseFailed (damaged, encrypted, undecodable) or NoText.
+    `found` is its format, for a caller that has detected it already. Raises UnsupportedFormat,
+    ParseFailed (damaged, encrypted, undecodable) or NoText.
     """
-    found = detect(source)
+    found = found or detect(source)
     reader = cast(Callable[[Source], Parsed], import_module(f"{__name__}.{found.module}").parse)
     try:
         parsed = reader(source)
-    except (IngestError, MemoryError):  # what ran out of memory says nothing about the source
+    except (IngestError, MemoryError):  # running out of memory does not mean a damaged source
         raise
-    except Exception as error:  # parsers of foreign bytes raise whatever they like
+    except Exception as error:  # parser libraries raise errors of any class
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ParseFailed(f"{source.name} cannot be read as {found.name}: {reason}") from error
     if not parsed.text.lstrip("\ufeff").strip():
