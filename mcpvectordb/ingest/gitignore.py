@@ -1,8 +1,6 @@
-"""What .gitignore files say, judged as git does while walking down: an ignored folder is never
-entered. Pure.
+"""The rules of .gitignore files, with git's semantics: an ignored folder is never entered.
 
-The last pattern of a list that fits decides, and lists of deeper folders come before those above
-them.
+The last matching pattern of a list decides, and lists of deeper folders win over those above.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from mcpvectordb.ingest.globs import alternatives, translate
 
 
 class IgnoreRule(NamedTuple):
-    """One pattern; `by_name` ones look at the last part of a path only."""
+    """One pattern; with `by_name` it is matched against the last part of a path only."""
 
     expression: str
     by_name: bool
@@ -25,7 +23,7 @@ class IgnoreRule(NamedTuple):
 
 
 class IgnoreRules:
-    """The patterns of one list, in its order; paths are relative to where the list stands."""
+    """The patterns of one list in their order; paths are relative to the list's folder."""
 
     def __init__(self, rules: Iterable[IgnoreRule]) -> None:
         rules = list(rules)
@@ -33,17 +31,17 @@ class IgnoreRules:
         self._folders = _Matcher(rules)
 
     def ignores(self, path: str, name: str, *, folder: bool) -> bool | None:
-        """Whether a path, whose last part is `name`, is ignored; None when no pattern fits it."""
+        """Whether a path with the last part `name` is ignored; None if no pattern matches."""
         return (self._folders if folder else self._files).verdict(path, name)
 
 
 class _Matcher:
-    """Most paths fit nothing, so all patterns are first tried as one expression."""
+    """Matches all patterns as one expression first, because most paths match none."""
 
     def __init__(self, rules: list[IgnoreRule]) -> None:
         self._any_name = _joined(rule.expression for rule in rules if rule.by_name)
         self._any_path = _joined(rule.expression for rule in rules if not rule.by_name)
-        self._last_first = [
+        self._reversed = [
             (_joined([rule.expression]), rule.by_name, rule.ignores) for rule in reversed(rules)
         ]
 
@@ -52,26 +50,24 @@ class _Matcher:
             return None
         return next(
             ignores
-            for expression, by_name, ignores in self._last_first
+            for expression, by_name, ignores in self._reversed
             if expression.fullmatch(name if by_name else path)
         )
 
 
 def of_file(text: str) -> IgnoreRules:
-    """The rules of a .gitignore file; like git, lines that cannot be understood ignore nothing."""
+    """The rules of a .gitignore file; as in git, invalid lines are without effect."""
     lines = text.removeprefix("\ufeff").split("\n")
-    return IgnoreRules(rule for line in lines if (rule := _understood(line.removesuffix("\r"))))
+    return IgnoreRules(rule for line in lines if (rule := _rule_or_none(line.removesuffix("\r"))))
 
 
 def of_patterns(patterns: Iterable[str]) -> IgnoreRules:
-    """The rules of patterns that a person gave; `{a,b}` works, and what cannot be understood is an
-    error.
-    """
+    """The rules of given patterns; `{a,b}` is allowed, and an invalid pattern is an error."""
     rules = [_rule(each) for pattern in patterns for each in alternatives(pattern)]
     return IgnoreRules(rule for rule in rules if rule)
 
 
-def _understood(line: str) -> IgnoreRule | None:
+def _rule_or_none(line: str) -> IgnoreRule | None:
     try:
         return _rule(line)
     except InvalidInput:
@@ -79,7 +75,8 @@ def _understood(line: str) -> IgnoreRule | None:
 
 
 def _rule(line: str) -> IgnoreRule | None:
-    line = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)  # an escaped space at the end is meant
+    # Trailing spaces are dropped unless they are escaped.
+    line = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)
     if not line.strip() or line.startswith("#"):
         return None
     ignores = not line.startswith("!")
@@ -88,7 +85,7 @@ def _rule(line: str) -> IgnoreRule | None:
     pattern = pattern.removesuffix("/")
     by_name = "/" not in pattern
     pattern = pattern.removeprefix("/")
-    # A name of stars alone is one segment, not a way down.
+    # As a whole name, ** matches one segment and does not cross folders.
     expression = translate("*" if by_name and pattern == "**" else pattern)
     return IgnoreRule(expression, by_name, folders_only, ignores) if pattern else None
 

@@ -35,7 +35,7 @@ from mcpvectordb import __version__
 from mcpvectordb.config import Config
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, TooLarge
 from mcpvectordb.ingest.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
-from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, unpacked
+from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, decompressed
 from mcpvectordb.records import Progress, ProgressCallback, Source
 
 MAX_REDIRECTS = 5
@@ -320,7 +320,9 @@ def _source(
         )
     pieces = _received(response, config.max_source_bytes, deadline, progress)
     raw = _limited(
-        url, unpacked(pieces, response.getheader("Content-Encoding", "")), config.max_source_bytes
+        url,
+        decompressed(pieces, response.getheader("Content-Encoding", "")),
+        config.max_source_bytes,
     )
     parts = urlsplit(url)
     return Source(
