@@ -286,14 +286,14 @@ def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(
 ) -> None:
     make(tmp_path / "inside" / "sub" / "x.txt", b"public")
     make(tmp_path / "outside" / "x.txt", b"secret")
-    judge = sources._judge
+    check = sources._check_path
 
-    def judge_then_swap(*arguments: object) -> None:
-        judge(*arguments)  # type: ignore[arg-type]
+    def check_then_swap(*arguments: object) -> None:
+        check(*arguments)  # type: ignore[arg-type]
         (tmp_path / "inside" / "sub").rename(tmp_path / "inside" / "old")
         (tmp_path / "inside" / "sub").symlink_to(tmp_path / "outside")
 
-    monkeypatch.setattr(sources, "_judge", judge_then_swap)
+    monkeypatch.setattr(sources, "_check_path", check_then_swap)
     with pytest.raises(Unreadable):
         read_path(tmp_path / "inside" / "sub" / "x.txt", config=CONFIG, roots=[tmp_path / "inside"])
 
