@@ -1,6 +1,4 @@
-"""PDF: text in reading order with headings by size of type, code and ruled tables; a page of the
-file is a page.
-"""
+"""PDF: text in reading order page by page, with headings by font size, code and ruled tables."""
 
 from __future__ import annotations
 
@@ -26,11 +24,10 @@ HEADING_SCALE = 1.12
 LONGEST_HEADING = 160
 LONGEST_TITLE_ROWS = 4
 MARGIN = 0.09
-"""Share of a page's height at its top and bottom in which running titles and page numbers stand."""
+"""Share of a page's height, at top and bottom, in which running titles and page numbers are."""
 
-_BULLET = re.compile(
-    r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*"
-)  # in private fonts bullets are private characters
+# Symbol fonts encode bullets as private-use characters.
+_BULLET = re.compile(r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*")
 _NUMBERED = re.compile(r"^\(?\d{1,3}[.)]\s")
 _EMPTY_TITLE = re.compile(
     r"^(untitled|title|microsoft (word|powerpoint) - .*|.*\.(docx?|dvi|tex|indd|pptx?|qxd))$", re.I
@@ -39,14 +36,12 @@ _OCR = "run OCR over it first (ocrmypdf in.pdf out.pdf) or supply the text direc
 
 
 def parse(source: Source) -> Parsed:
-    """The text of a PDF; fails clearly on one that needs a password or has only pictures of
-    text.
-    """
+    """Return the text of a PDF; ParseFailed if it is encrypted, NoText if it has images only."""
     document = open_document(source, "pdf")
     try:
         pages = [(page.rect.height, read_page(page)) for page in document]
         named = document.metadata.get("title") or ""
-        told = {key: document.metadata.get(key) for key in ("author", "subject", "keywords")}
+        metadata = {key: document.metadata.get(key) for key in ("author", "subject", "keywords")}
         listed = outline(document)
     except (RuntimeError, ValueError) as error:
         raise ParseFailed(f"{source.name} is damaged: {markdown_writer.line(str(error))}") from None
@@ -54,24 +49,24 @@ def parse(source: Source) -> Parsed:
     if _unreadable(blocks):
         raise markdown_writer.no_text(
             source.name,
-            f"its fonts do not say which letters they show, so treat it as if scanned: {_OCR}",
+            f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}",
         )
     texts = markdown_pages(blocks, listed)
     if document.is_repaired and not any(texts):
-        raise ParseFailed(f"{source.name} is damaged: what is left of it has no text")
+        raise ParseFailed(f"{source.name} is damaged: its readable part has no text")
     named = "" if _EMPTY_TITLE.match(named.strip()) else named
     title = markdown_writer.title(source, named, *map(markdown_writer.first_heading, texts[:3]))
-    told["pages"] = len(texts)
+    metadata["pages"] = len(texts)
     return markdown_writer.finish(
-        source, texts, title=title, metadata=told, nothing=f"it looks scanned: {_OCR}"
+        source, texts, title=title, metadata=metadata, nothing=f"it looks scanned: {_OCR}"
     )
 
 
 def open_document(source: Source, kind: str) -> Any:
-    """The source as pymupdf's document."""
+    """Return the source as a pymupdf document."""
     import pymupdf
 
-    library: Any = pymupdf  # it has annotations here and there only
+    library: Any = pymupdf  # it is only partly annotated
     library.TOOLS.mupdf_display_errors(False)
     library.TOOLS.mupdf_display_warnings(False)
     try:
@@ -88,12 +83,12 @@ def open_document(source: Source, kind: str) -> Any:
 
 
 def outline(document: Any) -> dict[str, int]:
-    """The levels of the headings that a document lists itself, by their `_key`."""
+    """Return the levels of the headings in the document's outline, by their `_key`."""
     return {key: level for level, text, *_ in document.get_toc() if (key := _key(text))}
 
 
 def read_page(page: Any) -> list[TextBlock]:
-    """A page's blocks in reading order, ruled tables among them."""
+    """Return a page's blocks in reading order, including ruled tables."""
     blocks = text_blocks(page)
     for table in find_tables(page) if blocks else ():
         blocks = [rest for block in blocks if (rest := _outside(block, table))] + [table]
@@ -111,10 +106,8 @@ def _unreadable(pages: Sequence[Sequence[TextBlock]]) -> bool:
 
 
 def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> list[str]:
-    """Each page's Markdown; `listed` gives the levels of headings that the document's outline
-    lists.
-    """
-    style = Style(pages, listed)
+    """Return the Markdown of each page; `listed` is the document's `outline`."""
+    style = PdfStyle(pages, listed)
     return [
         markdown_writer.blocks(
             part for block in style.joined(blocks) for part in style.markdown(block)
@@ -124,7 +117,7 @@ def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int])
 
 
 def _body_size(pages: Iterable[Sequence[TextBlock]]) -> float:
-    """The size of type that most of the text has."""
+    """The font size of most of the text."""
     sizes: Counter[float] = Counter()
     for row in (row for blocks in pages for block in blocks for row in block.rows if not row.mono):
         sizes[row.size] += len(row.text)
@@ -134,8 +127,9 @@ def _body_size(pages: Iterable[Sequence[TextBlock]]) -> float:
 def _without_running_titles(
     pages: Sequence[tuple[float, list[TextBlock]]],
 ) -> list[list[TextBlock]]:
-    """The pages without their numbers, and without what stands in margins of three pages but for
-    its first time.
+    """The pages without page numbers, and with running titles only where they first occur.
+
+    A running title is a margin row that three or more pages share, apart from its digits.
     """
     body = _body_size(blocks for _, blocks in pages)
     keys = [[_margin(block, height, body) for block in blocks] for height, blocks in pages]
@@ -155,15 +149,15 @@ def _without_running_titles(
 
 
 def _margin(block: TextBlock, height: float, body: float) -> str:
-    """What stands in the margin with its numbers blotted out; "" for a block that is not in one."""
+    """The text of a margin row with its digits replaced; "" for a block outside of the margins."""
     in_margin = block.box.y1 < MARGIN * height or block.box.y0 > (1 - MARGIN) * height
     if not in_margin or len(block.rows) != 1 or block.rows[0].size > body * HEADING_SCALE:
         return ""
     return re.sub(r"\d+", "#", block.text.lower())
 
 
-class Style:
-    """What the sizes and weights of type mean in one document."""
+class PdfStyle:
+    """What font sizes and weights mean in one document."""
 
     def __init__(self, pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> None:
         self.body, self.listed = _body_size(pages), listed
@@ -177,7 +171,7 @@ class Style:
         self.levels = {size: level for level, size in enumerate(sorted(large, reverse=True), 1)}
 
     def joined(self, blocks: Iterable[TextBlock]) -> list[TextBlock]:
-        """The blocks, the lines of a long title that stand apart made one."""
+        """Return the blocks, with the separate lines of a long title joined into one block."""
         joined: list[TextBlock] = []
         for block in blocks:
             last = joined[-1] if joined else None
@@ -200,7 +194,7 @@ class Style:
         )
 
     def markdown(self, block: TextBlock) -> Iterable[str]:
-        """The block's headings, code and paragraphs."""
+        """Return the block's headings, code and paragraphs."""
         if block.markdown:
             yield block.markdown
         for rows in self._runs(block):
@@ -225,7 +219,7 @@ class Style:
         return row.size >= self.body * HEADING_SCALE
 
     def _level(self, rows: Sequence[TextRow], text: str, *, alone: bool) -> int:
-        """The heading's level, or 0 for what is no heading."""
+        """The heading's level, 0 for other text."""
         if (
             len(text) > LONGEST_HEADING
             or len(rows) > LONGEST_TITLE_ROWS
@@ -242,7 +236,7 @@ class Style:
 
 
 def _stands_out(rows: Sequence[TextRow], text: str) -> bool:
-    """Whether short bold rows read like a heading."""
+    """Whether short bold rows look like a heading."""
     return (
         all(row.bold and not row.mono for row in rows)
         and len(text) <= 80
@@ -252,12 +246,12 @@ def _stands_out(rows: Sequence[TextRow], text: str) -> bool:
 
 
 def _key(text: str) -> str:
-    """A heading without its number, spaces and case, as outlines and pages write it differently."""
+    """A heading without number, spaces and case, which differ between outline and page."""
     return re.sub(r"[\W_]+", "", re.sub(r"^[\dIVX.]+\s+", "", text)).lower()
 
 
 def _paragraph(rows: Sequence[TextRow]) -> str:
-    """Rows on one line, words that were broken at a line's end made whole."""
+    """The rows on one line, with hyphenated words joined."""
     text = rows[0].text
     for row in rows[1:]:
         broken = re.search(r"[^\W\d_]{2}-$", text) and row.text[:1].islower()
@@ -266,9 +260,7 @@ def _paragraph(rows: Sequence[TextRow]) -> str:
 
 
 def _items(rows: Sequence[TextRow]) -> str:
-    """A paragraph, a list where rows begin with bullets or numbers, or rows as they are where they
-    have cells.
-    """
+    """A paragraph, a list if rows begin with bullets or numbers, or rows of cells unchanged."""
     if sum("\t" in row.text for row in rows) > len(rows) / 2:
         return markdown_writer.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
     parts = [list(rows[:1])]

@@ -1,4 +1,14 @@
-"""From the positions of text on a page to blocks of text in the order in which people read them."""
+"""Group the text of a page into blocks and put these into reading order.
+
+The idea is that of the recursive XY-cut (Nagy and Seth, 1984), restricted to two levels. First the
+page is cut into bands where white space runs across its whole width. Successive bands form a group
+as long as the same vertical white space (the gutter) runs through all of them: paragraphs of two
+columns rarely end at the same height, but their gutter continues. Each group is then read column by
+column, left to right, and each column from top to bottom.
+
+A vertical gap is a gutter only if the text on both sides has lines of some length. Short lines are
+cells of a table without ruled lines, which is read row by row.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +19,15 @@ from typing import Any, NamedTuple
 
 MONOSPACED, BOLD = 8, 16
 GUTTER = 8.0
-"""Points of white space that separate two columns."""
+"""Least width in points of the white space between two columns."""
 COLUMN_CHARACTERS = 20
-"""How long lines of a column are at least; shorter ones are cells of a table, read row by row."""
+"""Least typical line length of a column; shorter lines are cells, which are read row by row."""
 MOST_BLOCKS = 1000
-"""Blocks on a page beyond which the order of the file is as good as any."""
+"""Number of blocks on a page above which the order of the file is kept."""
 
 
 class Box(NamedTuple):
-    """A rectangle in points, y downwards."""
+    """A rectangle in points; y grows downwards."""
 
     x0: float
     y0: float
@@ -25,12 +35,12 @@ class Box(NamedTuple):
     y1: float
 
     def holds(self, other: Box) -> bool:
-        """Whether the middle of the other lies inside."""
+        """Whether the centre of the other box is inside this one."""
         x, y = (other.x0 + other.x1) / 2, (other.y0 + other.y1) / 2
         return self.x0 <= x <= self.x1 and self.y0 <= y <= self.y1
 
     def around(self, other: Box) -> Box:
-        """The smallest box that holds both."""
+        """Return the smallest box that contains both."""
         return Box(
             min(self.x0, other.x0),
             min(self.y0, other.y0),
@@ -40,7 +50,7 @@ class Box(NamedTuple):
 
 
 class TextRow(NamedTuple):
-    """One line of text in one style: what is not most of the line does not count."""
+    """One line of text with the style of most of its characters."""
 
     box: Box
     text: str
@@ -51,7 +61,7 @@ class TextRow(NamedTuple):
 
 @dataclass(slots=True)
 class TextBlock:
-    """Rows that belong together, or a table that is already written as Markdown."""
+    """Rows that belong together, or a table that is already Markdown."""
 
     box: Box
     rows: list[TextRow] = field(default_factory=list)
@@ -59,12 +69,12 @@ class TextBlock:
 
     @property
     def text(self) -> str:
-        """The rows on one line."""
+        """All rows on one line."""
         return " ".join(row.text for row in self.rows).replace("\t", " ")
 
 
 def text_blocks(page: Any) -> list[TextBlock]:
-    """The blocks of a pymupdf page in the order of the file, ligatures as letters."""
+    """Return the blocks of a pymupdf page in the order of the file, ligatures as letters."""
     import pymupdf
 
     flags = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
@@ -98,9 +108,7 @@ def _row(line: dict[str, Any]) -> TextRow | None:
 
 
 def _joined(rows: list[TextRow]) -> list[TextRow]:
-    """Pieces of one line that the file sets apart, as a section's number and its title, become one
-    row.
-    """
+    """The rows, with separate pieces of one line joined, such as a section's number and title."""
     joined = rows[:1]
     for row in rows[1:]:
         last = joined[-1]
@@ -115,9 +123,7 @@ def _joined(rows: list[TextRow]) -> list[TextRow]:
 
 
 def _gap(left: TextRow, right: TextRow) -> str:
-    """White space between two pieces of a line: what it measures in code, a tab where it divides
-    cells.
-    """
+    """The white space between two pieces: as many spaces as fit in code, a tab between cells."""
     gap = right.box.x0 - left.box.x1
     if left.mono and right.mono:
         return " " * max(1, round(gap / _width(left)))
@@ -134,15 +140,13 @@ def _width(row: TextRow) -> float:
 
 
 def code_lines(rows: Sequence[TextRow]) -> str:
-    """Rows in a fixed-width font with the indentation that their positions tell."""
+    """Return rows in a fixed-width font with the indentation given by their positions."""
     left, width = min(row.box.x0 for row in rows), min(_width(row) for row in rows)
     return "\n".join(" " * round((row.box.x0 - left) / width) + row.text for row in rows)
 
 
 def reading_order(blocks: Sequence[TextBlock]) -> list[TextBlock]:
-    """Blocks from top to bottom, column by column where white space runs down between columns of
-    text.
-    """
+    """Return the blocks from top to bottom, and column by column where there are columns."""
     if len(blocks) > MOST_BLOCKS:
         return list(blocks)
     ordered: list[TextBlock] = []
@@ -156,7 +160,7 @@ def reading_order(blocks: Sequence[TextBlock]) -> list[TextBlock]:
 
 
 def _bands(blocks: Sequence[TextBlock]) -> Iterable[list[TextBlock]]:
-    """Groups of blocks between which white space runs across the whole page."""
+    """Groups of blocks that are separated by white space across the whole page."""
     band: list[TextBlock] = []
     bottom = 0.0
     for block in sorted(blocks, key=lambda block: (block.box.y0, block.box.x0)):
@@ -170,7 +174,8 @@ def _bands(blocks: Sequence[TextBlock]) -> Iterable[list[TextBlock]]:
 
 
 def _gutters(blocks: Sequence[TextBlock]) -> list[float]:
-    """Where white space runs from top to bottom between what are columns of text on both sides."""
+    """The x positions of white space from top to bottom between columns of text."""
+    # A sweep from left to right: `right` is the furthest right edge of the boxes so far.
     edges: list[float] = []
     right = float("inf")
     for box in sorted(block.box for block in blocks):
@@ -189,6 +194,7 @@ def _split(blocks: Sequence[TextBlock], edges: Sequence[float]) -> list[list[Tex
 
 
 def _is_column(blocks: Sequence[TextBlock]) -> bool:
+    # The mean line length weighted by length: a few short last lines do not count for much.
     lengths = [len(row.text) for block in blocks for row in block.rows]
     return any(block.markdown for block in blocks) or (
         sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths)

@@ -138,7 +138,7 @@ def test_deeply_nested_parts_fail_clearly() -> None:
 
 
 def test_what_is_no_mail_fails_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.eml is no mail: it has no header lines"):
+    with pytest.raises(ParseFailed, match=r"a\.eml is not a mail: it has no header lines"):
         read("\njust words\n", "a.eml")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mcpvectordb.errors import NoText, ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest import formats
-from mcpvectordb.ingest.formats import FORMATS, detect, parse
+from mcpvectordb.ingest.formats import FORMATS, TEXT, detect, parse
 from mcpvectordb.records import Parsed, Source
 from tests.support import python
 
@@ -23,7 +23,7 @@ def archive(*members: str) -> bytes:
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         for each in members:
-            file.writestr(each, "x")
+            file.writestr(zipfile.ZipInfo(each), "x")  # always the same time stamp
     return buffer.getvalue()
 
 
@@ -150,6 +150,10 @@ def test_parse_reads_with_the_reader_of_the_format() -> None:
         text="# Head\n\ntext", title="Head", kind="markdown"
     )
     assert parse(source("a.py", b"# Head\n")) == Parsed(text="# Head\n", title="a.py", kind="code")
+
+
+def test_a_format_that_the_caller_has_detected_is_not_detected_again() -> None:
+    assert parse(source("a.md", b"# Head\n"), TEXT) == Parsed(text="# Head\n", title="a.md")
 
 
 def test_any_failure_of_a_reader_is_a_failure_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,13 +56,13 @@ def test_a_document_per_line_is_a_record_per_line(name: str) -> None:
 
 
 def test_a_broken_line_is_named() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.jsonl is no valid JSON: line 2"):
+    with pytest.raises(ParseFailed, match=r"a\.jsonl is not valid JSON: line 2"):
         read('{"n": 1}\n{"n": \n', "a.jsonl")
 
 
 @pytest.mark.parametrize("raw", ['{"a": ', "{'a': 1}", '{"a": 1,\n "b": }\n'])
 def test_a_broken_document_fails_clearly(raw: str) -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.json is no valid JSON: Expecting"):
+    with pytest.raises(ParseFailed, match=r"^a\.json is not valid JSON: Expecting"):
         read(raw, "a.json")
 
 

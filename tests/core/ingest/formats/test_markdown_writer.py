@@ -74,7 +74,7 @@ def test_metadata_is_short_and_without_empty_values() -> None:
     )
     assert (
         set(parsed.metadata) == {"b", "c"}
-        and len(parsed.metadata["b"]) <= markdown_writer.LONGEST_NOTE
+        and len(parsed.metadata["b"]) <= markdown_writer.LONGEST_METADATA_TEXT
     )
 
 

@@ -109,7 +109,7 @@ def test_deep_nesting_fails_clearly() -> None:
     "raw", [HEAD + "<a><b>text</a>", HEAD + "<a>text", HEAD + "<a>&unknown;</a>", "plain"]
 )
 def test_what_is_not_well_formed_fails_clearly(raw: str) -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.xml is no well-formed XML"):
+    with pytest.raises(ParseFailed, match=r"^a\.xml is not well-formed XML"):
         read(raw, "a.xml")
 
 
