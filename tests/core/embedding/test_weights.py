@@ -183,7 +183,7 @@ def test_a_name_is_looked_for_in_the_catalogue_and_among_the_added_models(tmp_pa
 def test_a_description_that_cannot_be_understood_is_named(tmp_path, content):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "model.json").write_text(content)
-    with pytest.raises(ModelDamaged, match=r"model\.json cannot be understood"):
+    with pytest.raises(ModelDamaged, match=r"model\.json is invalid"):
         find("mine", tmp_path)
 
 
@@ -226,9 +226,7 @@ def test_a_damaged_file_is_pulled_again(tmp_path, hub):
 
 def test_a_download_that_broke_off_is_resumed_where_it_stopped(tmp_path, hub):
     hub.drops_after = CUT
-    with pytest.raises(
-        FetchFailed, match=r"broke off: .*run the same command again to go on from there"
-    ):
+    with pytest.raises(FetchFailed, match=r"broke off: .*run the same command again to resume it"):
         pull(MODEL, tmp_path, hub=hub.url)
     arrived = (tmp_path / "tiny-nomic" / "model.onnx.part").stat().st_size
     assert 0 < arrived <= CUT and not installed(MODEL, tmp_path)
@@ -255,7 +253,7 @@ def test_a_wrong_digest_deletes_the_download_and_says_so(tmp_path, hub, start):
     part = part_of(tmp_path, start)
     hub.content["/someone/tiny/resolve/main/onnx/model.onnx"] = GRAPH[:-1] + b"!"
     with pytest.raises(
-        ModelDamaged, match=r"onnx/model\.onnx is not the file expected: .* it was deleted again"
+        ModelDamaged, match=r"onnx/model\.onnx is not the file expected: .* it was deleted$"
     ):
         pull(MODEL, tmp_path, hub=hub.url)
     assert not part.exists() and not installed(MODEL, tmp_path)
