@@ -1,11 +1,10 @@
-"""Dates as people and programs write them, as the text that times are stored in: UTC, to the
-microsecond.
+"""Parse ISO 8601 dates and times into the text in which times are stored: UTC, microseconds.
 
 2025-11-29    2025-11-29T10:00    2025-11-29 10:00:00    2025-11-29T10:00:00.123Z
 2025-11-29T10:00:00+02:00
 
-A time without an offset is UTC. A day as the end of a period means its last microsecond. Texts made
-here sort as the times they stand for.
+A time without an offset is UTC. A date as the end of a period means its last microsecond. Stored
+texts sort in the order of their times.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from mcpvectordb.errors import InvalidInput
 
-_FORM = re.compile(
+_ISO_8601 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?P<time>[T "
     r"](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,9})?)?"
     r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?)?"
@@ -24,30 +23,29 @@ _DAY = timedelta(days=1) - timedelta(microseconds=1)
 
 
 def now() -> str:
-    """This moment, as it is stored."""
+    """Return the current time as stored text."""
     return stored(datetime.now(UTC))
 
 
 def stored(moment: datetime) -> str:
-    """A moment as the text that is stored and compared."""
+    """Return a time as the text that is stored and compared."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def parse(text: object, name: str, *, end: bool = False) -> str:
-    """A date or time as it is stored; `name` is what an error calls it, `end` takes a day for its
-    last microsecond.
+    """Return a date or time as stored text; with `end`, a date means its last microsecond.
+
+    `name` is the argument's name in error messages.
     """
-    form = _FORM.fullmatch(text) if isinstance(text, str) else None
+    match = _ISO_8601.fullmatch(text) if isinstance(text, str) else None
     try:
-        if form is None:
+        if match is None:
             raise ValueError
-        moment = datetime.fromisoformat(form[0])
+        moment = datetime.fromisoformat(match[0])
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return stored(moment + _DAY if end and not form["time"] else moment)
-    except (
-        ValueError,
-        OverflowError,
-    ):  # a day that no calendar has, or that lies outside of years 1 to 9999 in UTC
+        return stored(moment + _DAY if end and not match["time"] else moment)
+    except (ValueError, OverflowError):
+        # Also raised for dates that do not exist or are outside of the years 1 to 9999 in UTC.
         shown = (
             repr(text) if isinstance(text, str) and len(text) <= 80 else f"a {type(text).__name__}"
         )
@@ -58,9 +56,7 @@ def parse(text: object, name: str, *, end: bool = False) -> str:
 
 
 def period(start: object, end: object) -> tuple[str | None, str | None]:
-    """The first and the last moment of a period, None where it is open; InvalidInput when it ends
-    before it starts.
-    """
+    """Return a period's first and last time, None where open; InvalidInput if it ends too early."""
     first = None if start is None else parse(start, "start")
     last = None if end is None else parse(end, "end", end=True)
     if first is not None and last is not None and first > last:

@@ -1,35 +1,34 @@
-"""What can go wrong, as a tree; each class carries a stable `code` and is also the builtin a caller
-would catch.
+"""All errors of the library; each has a stable `code` and subclasses the matching builtin error.
 
 MCPVectorDBError
 ├── InvalidInput (ValueError)            an argument cannot be used as it is
-│   └── InvalidFilter                    a `where` condition cannot be understood
+│   └── InvalidFilter                    a `where` condition is invalid
 ├── NotFound (LookupError)               no item has this id
 ├── DatabaseError                        the file
-│   ├── NotOurFile                       another program's file, or no database at all
+│   ├── NotOurFile                       another program's file, or not a database
 │   ├── NewerFile                        written by a newer mcpvectordb
-│   ├── Damaged                          the file's content contradicts itself
-│   ├── ReadOnly (PermissionError)       a change was asked of a file opened for reading
-│   ├── Unwritable (OSError)             disk full, no permission, vanished folder
+│   ├── Damaged                          the file's content is inconsistent
+│   ├── ReadOnly (PermissionError)       a write to a file opened for reading
+│   ├── Unwritable (OSError)             disk full, no permission, missing folder
 │   ├── Busy (TimeoutError)              other processes kept the file locked
-│   └── Closed                           the Database was closed before
-├── IngestError                          one source could not be brought in
+│   └── Closed                           the Database is closed
+├── IngestError                          a source could not be ingested
 │   ├── Unreadable (OSError)             missing, a folder, no permission, a device
 │   ├── Refused (PermissionError)        a path or URL the safety rules do not allow
 │   ├── TooLarge (ValueError)            above a size limit
-│   ├── UnsupportedFormat (ValueError)   a type we cannot read
+│   ├── UnsupportedFormat (ValueError)   a format without a parser
 │   ├── ParseFailed (ValueError)         encrypted, damaged, or over the parser's limits
-│   ├── NoText (ValueError)              nothing in it to search
-│   └── FetchFailed (OSError)            the network or the other server failed
+│   ├── NoText (ValueError)              the source has no text
+│   └── FetchFailed (OSError)            the network or the server failed
 └── ModelError                           embedding
     ├── ModelMissing (LookupError)       no such model, or its files are not on this machine
     ├── ModelDamaged (ValueError)        a file's digest is not the expected one
-    └── EmbeddingFailed (RuntimeError)   the embedder returned something that cannot be ranked
+    └── EmbeddingFailed (RuntimeError)   the embedder returned unusable vectors
 """
 
 
 class MCPVectorDBError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of every error that this library raises on purpose."""
 
     code = "error"
 
@@ -41,7 +40,7 @@ class InvalidInput(MCPVectorDBError, ValueError):
 
 
 class InvalidFilter(InvalidInput):
-    """A `where` condition names an unknown field or operator, or a value that does not fit it."""
+    """A `where` condition has an unknown field or operator, or a value of the wrong type."""
 
     code = "invalid_filter"
 
@@ -53,13 +52,13 @@ class NotFound(MCPVectorDBError, LookupError):
 
 
 class DatabaseError(MCPVectorDBError):
-    """Something about the database file."""
+    """The database file cannot be used as requested."""
 
     code = "database"
 
 
 class NotOurFile(DatabaseError):
-    """The file is not a mcpvectordb database; it was left as it is."""
+    """The file is not an mcpvectordb database; it was not changed."""
 
     code = "not_our_file"
 
@@ -71,7 +70,7 @@ class NewerFile(DatabaseError):
 
 
 class Damaged(DatabaseError):
-    """The file contradicts itself: run `check`, then `rebuild`, or go back to a copy."""
+    """The file's content is inconsistent: run `check`, then `rebuild`, or restore a copy."""
 
     code = "damaged"
 
@@ -95,13 +94,13 @@ class Busy(DatabaseError, TimeoutError):
 
 
 class Closed(DatabaseError):
-    """The Database was closed."""
+    """The Database is closed."""
 
     code = "closed"
 
 
 class IngestError(MCPVectorDBError):
-    """A source could not be brought in; nothing of it was stored."""
+    """A source could not be ingested; nothing of it was stored."""
 
     code = "ingest"
 
@@ -125,45 +124,43 @@ class TooLarge(IngestError, ValueError):
 
 
 class UnsupportedFormat(IngestError, ValueError):
-    """No reader for this type of content; the message lists what can be read."""
+    """There is no parser for this format; the message lists the supported ones."""
 
     code = "unsupported_format"
 
 
 class ParseFailed(IngestError, ValueError):
-    """The content is encrypted, damaged, or went over the parser's limits."""
+    """The content is encrypted or damaged, or it exceeds a limit of the parser."""
 
     code = "parse_failed"
 
 
 class NoText(IngestError, ValueError):
-    """There is no text in it to search."""
+    """The source has no text to search."""
 
     code = "no_text"
 
 
 class FetchFailed(IngestError, OSError):
-    """The network or the other server failed."""
+    """The network or the server failed."""
 
     code = "fetch_failed"
 
 
 class ModelError(MCPVectorDBError):
-    """Something about an embedding model."""
+    """An embedding model cannot be used."""
 
     code = "model"
 
 
 class ModelMissing(ModelError, LookupError):
-    """The model is unknown or its files are not on this machine; the message says how to get
-    them.
-    """
+    """The model is unknown or its files are not installed; the message says how to get them."""
 
     code = "model_missing"
 
 
 class ModelDamaged(ModelError, ValueError):
-    """A model file does not have the digest that the catalogue gives."""
+    """A model file does not have the SHA-256 digest given in the catalogue."""
 
     code = "model_damaged"
 

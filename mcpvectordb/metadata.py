@@ -1,4 +1,4 @@
-"""One boundary for what users store beside text: checked, then kept as JSON text."""
+"""Validate metadata and convert it to and from the JSON text that is stored."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 def encode(metadata: Mapping[str, Any] | None, name: str = "metadata") -> str:
-    """Metadata as JSON text; raises InvalidInput naming the place of a value that JSON or SQLite
-    cannot hold.
-    """
+    """Return metadata as JSON text; InvalidInput names the path of an unstorable value."""
     if metadata is None:
         return "{}"
     if not isinstance(metadata, Mapping):
@@ -30,13 +28,13 @@ def encode(metadata: Mapping[str, Any] | None, name: str = "metadata") -> str:
     text = _WRITER.encode(metadata)
     if len(text) > MAX_CHARACTERS:
         raise InvalidInput(
-            f"{name} is {len(text):,} characters as JSON; at most {MAX_CHARACTERS:,} are kept"
+            f"{name} is {len(text):,} characters as JSON; at most {MAX_CHARACTERS:,} are allowed"
         )
     return text
 
 
 def decode(text: str) -> dict[str, Any]:
-    """The metadata that `encode` made the text from."""
+    """Return the metadata of a text that `encode` returned."""
     value = json.loads(text)
     if not isinstance(value, dict):
         raise Damaged("stored metadata is not the object that was written: run `mcpvectordb check`")
@@ -44,7 +42,7 @@ def decode(text: str) -> dict[str, Any]:
 
 
 def decode_list(text: str) -> tuple[str, ...]:
-    """The texts of a stored JSON list."""
+    """Return the texts of a stored JSON list."""
     values = json.loads(text)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise Damaged(
@@ -54,9 +52,7 @@ def decode_list(text: str) -> tuple[str, ...]:
 
 
 def storable(text: object, name: str, *, blank: bool = True) -> str:
-    """`text` if it is a string that a UTF-8 file can hold, else InvalidInput naming it; blank ones
-    may be refused too.
-    """
+    """Return `text` if UTF-8 can encode it, else raise InvalidInput; `blank` allows blank text."""
     if not isinstance(text, str):
         raise InvalidInput(f"{name} must be text, not {type(text).__name__}")
     try:
@@ -71,7 +67,7 @@ def storable(text: object, name: str, *, blank: bool = True) -> str:
 
 
 def _is_plain(metadata: Mapping[Any, Any]) -> bool:
-    """Whether it is quickly seen that nothing can be wrong, as with most metadata of many items."""
+    """Whether a fast check finds only flat ASCII metadata, which needs no further checks."""
     if type(metadata) is not dict:
         return False
     for key, value in metadata.items():

@@ -1,9 +1,8 @@
-"""Small encoder models for tests: an ONNX graph written byte by byte, and a tokenizer.json to go
-with it.
+"""Small encoder models for tests: an ONNX graph encoded by hand, and a matching tokenizer.json.
 
-A graph is a protobuf message, and of protobuf only two things are needed here: whole numbers and
-length-prefixed bytes. The graph looks each token up in a table, which is the shape of a real
-encoder without what makes it big: token ids [1, tokens] go in, vectors [1, tokens, width] come out.
+A graph is a protobuf message, of which only integers and length-prefixed bytes are needed here. The
+graph looks each token up in a table, so it has the interface of a real encoder and is small: its
+input are token ids [1, tokens], its output are vectors [1, tokens, width].
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def _varint(number: int) -> bytes:
 
 
 def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
-    """Numbered fields: a whole number, or something with a length."""
+    """A protobuf message of numbered fields, integers or length-prefixed bytes."""
     parts = []
     for number, value in fields:
         if isinstance(value, int):
@@ -83,8 +82,9 @@ def graph(
     kind: int = INT64,
     pooled: bool = False,
 ) -> bytes:
-    """An ONNX file that gives each token its row; `pooled` adds an output `sentence_embedding`, the
-    rows' sum.
+    """An ONNX file that maps each token to its row.
+
+    `pooled` adds an output `sentence_embedding`, the sum of the rows.
     """
     tensor = _message(
         *((1, size) for size in rows.shape), (2, FLOAT), (8, "rows"), (9, rows.tobytes())
@@ -165,7 +165,7 @@ def tokenizer_json() -> str:
 
 
 def write_model(directory: Path, content: bytes, *, name: str = "model.onnx") -> Path:
-    """A folder that `mcpvectordb model add` takes."""
+    """A folder that `mcpvectordb model add` accepts."""
     (directory / name).parent.mkdir(parents=True, exist_ok=True)
     (directory / name).write_bytes(content)
     (directory / "tokenizer.json").write_text(tokenizer_json())

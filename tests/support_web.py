@@ -1,4 +1,4 @@
-"""Web pages that mean harm, and a site on loopback that serves them."""
+"""Hostile URLs and pages, and a site on the loopback interface that serves them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HOSTILE = [
     "http://[::ffff:7f00:1]/",
     "http://[::127.0.0.1]/",
     "http://[::ffff:0:127.0.0.1]/",
-    # in disguise
+    # obfuscated addresses
     "http://2130706433/",
     "http://017700000001/",
     "http://0x7f000001/",
@@ -132,7 +132,7 @@ HOSTILE = [
     "http://example.com/" + "a" * 9000,
     "http://exa<mple.com/",
     "http://exa'mple.com/",
-    # names that resolve to what is not public
+    # names that resolve to addresses that are not public
     "http://to-loopback.test/",
     "http://to-metadata.test/",
     "http://to-v6-private.test/",
@@ -158,7 +158,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-        with suppress(BrokenPipeError, ConnectionResetError):  # the client has seen enough
+        with suppress(BrokenPipeError, ConnectionResetError):  # the client closed the connection
             self.pages[self.path.partition("?")[0]](self)
         self.close_connection = True
 
@@ -175,7 +175,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Site:
-    """A web site on loopback: `site.pages["/x"] = page`."""
+    """A web site on the loopback interface: `site.pages["/x"] = page`."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.pages: dict[str, Page] = {}
@@ -205,18 +205,19 @@ def page(body: bytes = b"hello", status: int = 200, **headers: str) -> Page:
     return lambda handler: handler.answer(body, status, **headers)
 
 
-# Pages that drip.
+# Slow pages. They end only when the client closes the connection, so a test of a deadline needs no
+# clock: without the deadline the fetch would never return.
 
 
 def drip(handler: Handler, piece: bytes) -> None:
-    for _ in range(100):
+    while True:
         handler.wfile.write(piece)
         handler.wfile.flush()
         time.sleep(0.05)
 
 
 def slow_body(handler: Handler) -> None:
-    handler.answer(Content_Length="1000")
+    handler.answer(Content_Length=str(10**7))
     drip(handler, b"x")
 
 
@@ -230,8 +231,8 @@ def slow_status(handler: Handler) -> None:
 
 
 def slow_headers(handler: Handler) -> None:
-    handler.wfile.write(b"HTTP/1.0 200 OK\r\n")
-    drip(handler, b"X-Y: z\r\n")
+    handler.wfile.write(b"HTTP/1.0 200 OK\r\nX-Y: ")
+    drip(handler, b"z")
 
 
 def endless_continue(handler: Handler) -> None:
@@ -239,10 +240,10 @@ def endless_continue(handler: Handler) -> None:
 
 
 def silence(handler: Handler) -> None:
-    time.sleep(5)
+    handler.rfile.read(1)
 
 
-# Pages that are none.
+# Responses that break the protocol.
 
 
 def short(handler: Handler) -> None:

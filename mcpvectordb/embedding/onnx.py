@@ -1,6 +1,4 @@
-"""Models run by ONNX Runtime: nothing is loaded before it is needed, and never before its digest is
-checked.
-"""
+"""Models on ONNX Runtime, loaded on first use after their digests are verified."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcpvectordb.embedding import pooling
-from mcpvectordb.embedding.catalogue import Kind, Model
+from mcpvectordb.embedding.catalogue import Model, ModelKind
 from mcpvectordb.embedding.tokenizer import TokenPipeline
 from mcpvectordb.embedding.weights import verify
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput
@@ -26,15 +24,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-MAX_PARTS = 8  # of a text that is longer than a model can see: enough for the longest chunk
+MAX_PARTS = 8
+"""Most parts that a text above `max_tokens` is split into: enough for the longest chunk."""
 
 
 class OnnxModel:
-    """A model of the catalogue with its files: tokenizer and graph, each loaded on first use, once
-    for all threads.
-    """
+    """A model with its files; tokenizer and graph are loaded on first use, once for all threads."""
 
-    kind: Kind
+    kind: ModelKind
 
     def __init__(
         self, model: Model, files: Mapping[str, Path], *, threads: int | None = None
@@ -47,8 +44,8 @@ class OnnxModel:
         self.max_tokens = model.max_tokens
         self.threads = threads or processors()
         self._files = files
-        self._tokens = _Once(self._load_tokens)
-        self._graph = _Once(self._load_graph)
+        self._tokens = _Lazy(self._load_tokens)
+        self._graph = _Lazy(self._load_graph)
 
     @property
     def tokens(self) -> TokenPipeline:
@@ -56,11 +53,11 @@ class OnnxModel:
         return self._tokens.get()
 
     def run(self, ids: Sequence[int], types: Sequence[int] | None = None) -> NDArray[Any]:
-        """The graph's output for one text or pair, given as token ids and, for a pair, type ids."""
+        """Return the graph's output for token ids; a pair of texts has type ids as well."""
         return self._graph.get().run(ids, types)
 
     def close(self) -> None:
-        """Let go of the graph and its memory; the next text would load it again."""
+        """Release the graph and its memory; the next text loads it again."""
         self._graph.forget()
 
     def _load_tokens(self) -> TokenPipeline:
@@ -77,9 +74,9 @@ class OnnxModel:
 class OnnxEmbedder(OnnxModel):
     """An Embedder on ONNX Runtime: `OnnxEmbedder(model, weights.locate(model, folder))`.
 
-    Each text is a run of its own and `threads` runs (as many as there are processors) go on at
-    once. That is as fast as batches, wastes nothing on padding, and a vector never depends on its
-    company, as it does when an int8 graph scales a whole batch together.
+    Each text is a separate run, and `threads` runs (default: the number of processors) are
+    executed in parallel. That is as fast as batches and needs no padding, and a vector does not
+    depend on the other texts, as it does in batches of an int8 graph with dynamic quantization.
     """
 
     kind = "embedder"
@@ -93,13 +90,14 @@ class OnnxEmbedder(OnnxModel):
         self.latin_only = model.latin_only
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
-        """One unit vector per text, in their order; that of a text beyond `max_tokens` is the mean
-        of its first 8 parts'.
+        """Return one unit vector per text, in their order.
+
+        The vector of a text above `max_tokens` is the mean of the vectors of its first 8 parts.
         """
         import numpy as np
 
         prefix = self.model.query_prefix if query else self.model.document_prefix
-        # The longest first: no thread starts on a long text when the others are done.
+        # The longest first, so that no thread starts a long text when the others are done.
         distinct = sorted(set(texts), key=len, reverse=True)
         found = spread(lambda text: self._vector(prefix + text), distinct, self.threads)
         vectors = dict(zip(distinct, found, strict=True))
@@ -127,25 +125,24 @@ class OnnxEmbedder(OnnxModel):
                 f"{self.name} gave an output of shape {output.shape}, "
                 f"which makes no vector of {self.dimension} values"
             )
-        how, norm = self.model.pooling, self.model.layer_norm
         vector: NDArray[np.float32] = pooling.vectors(
-            output, pooling=how, layer_norm=norm, dimension=self.dimension
+            output,
+            pooling=self.model.pooling,
+            layer_norm=self.model.layer_norm,
+            dimension=self.dimension,
         )[0]
         return vector
 
 
 class _Graph:
-    """An ONNX Runtime session that threads may share: each run uses the thread it is called from
-    and no other.
-    """
+    """An ONNX Runtime session that threads may share; a run uses only its caller's thread."""
 
     def __init__(self, name: str, path: Path) -> None:
         import onnxruntime
 
         onnxruntime.disable_telemetry_events()
-        onnxruntime.set_default_logger_severity(
-            4
-        )  # what goes wrong is raised; stderr belongs to the program
+        # Errors are raised, so the library need not write to the program's stderr.
+        onnxruntime.set_default_logger_severity(4)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -187,8 +184,8 @@ class _Graph:
         return output
 
 
-class _Once(Generic[T]):
-    """A value that is made when it is first asked for, by one thread while the others wait."""
+class _Lazy(Generic[T]):
+    """A lazily made value; one thread makes it while the others wait."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -207,29 +204,28 @@ class _Once(Generic[T]):
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spread(work: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
-    """`work` on each item, on so many threads; the results in the items' order.
+    """Return `work(item)` for each item in order, computed on so many threads.
 
-    Only a few items wait in the pool at any time, because Python finishes what is in a pool before
-    it exits: an interrupt or the end of the program then waits for the items being worked on and no
-    more.
+    Only a few items are queued at any time, because Python finishes a pool's queue before it exits:
+    so an interrupt or the end of the program waits only for the items in progress.
     """
     from concurrent.futures import ThreadPoolExecutor
 
     if threads == 1 or len(items) < 2:
         return [work(item) for item in items]
     done: list[R] = []
-    waiting: deque[Future[R]] = deque()
+    queued: deque[Future[R]] = deque()
     pool = ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="embed")
     try:
         for item in items:
-            if len(waiting) == 2 * threads:
-                done.append(waiting.popleft().result())
-            waiting.append(pool.submit(work, item))
-        return done + [each.result() for each in waiting]
+            if len(queued) == 2 * threads:
+                done.append(queued.popleft().result())
+            queued.append(pool.submit(work, item))
+        return done + [each.result() for each in queued]
     finally:
         pool.shutdown(cancel_futures=True)

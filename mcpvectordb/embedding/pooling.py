@@ -1,6 +1,6 @@
-"""From a graph's output to vectors that can be compared: pure arithmetic, in float64 until the end.
+"""Pooling and normalisation of a graph's output, computed in float64.
 
-Texts go through a graph one at a time, so there is no padding and every token counts.
+Texts are run one at a time, so there is no padding and every token counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mcpvectordb.embedding.catalogue import Pooling
 
-# What torch.nn.functional.layer_norm adds to the variance, which the models were trained with.
+# The default of torch.nn.functional.layer_norm, with which the models were trained.
 LAYER_NORM_EPSILON = 1e-5
 
 
@@ -25,9 +25,7 @@ def vectors(
     layer_norm: bool = False,
     dimension: int | None = None,
 ) -> NDArray[np.float32]:
-    """Unit vectors from a graph's output: token vectors [n, tokens, width], or [n, width] if the
-    graph pools itself.
-    """
+    """Return unit vectors from a graph's output: [n, tokens, width], or [n, width] if pooled."""
     pooled = pool(output.astype("float64"), pooling)
     if layer_norm:
         pooled = layer_normalised(pooled)
@@ -35,14 +33,14 @@ def vectors(
 
 
 def pool(output: NDArray[np.float64], pooling: Pooling) -> NDArray[np.float64]:
-    """One vector per text: the mean of its tokens' vectors, or the first token's."""
+    """Return one vector per text: the mean of its tokens' vectors, or the first token's."""
     if output.ndim == 2:
         return output
     return output.mean(axis=1) if pooling == "mean" else output[:, 0]
 
 
 def layer_normalised(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each row shifted and scaled to mean 0 and variance 1."""
+    """Return each row shifted and scaled to mean 0 and variance 1."""
     centred = pooled - pooled.mean(axis=1, keepdims=True)
     variance = (centred**2).mean(axis=1, keepdims=True)
     scaled: NDArray[np.float64] = centred / (variance + LAYER_NORM_EPSILON) ** 0.5
@@ -50,14 +48,14 @@ def layer_normalised(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def unit(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each row scaled to length 1; a row of zeros stays one."""
+    """Return each row scaled to length 1; a row of zeros stays zero."""
     lengths = (pooled**2).sum(axis=1, keepdims=True) ** 0.5
     scaled: NDArray[np.float64] = pooled / (lengths + (lengths == 0))
     return scaled
 
 
 def sigmoid(log_odds: float) -> float:
-    """Log odds on the scale of 0 to 1."""
+    """Return the probability, 0 to 1, for log odds."""
     return (
         1 / (1 + math.exp(-log_odds))
         if log_odds >= 0

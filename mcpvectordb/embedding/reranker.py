@@ -1,6 +1,4 @@
-"""The second look: a cross-encoder reads a query and a passage together and says how well the one
-answers the other.
-"""
+"""A cross-encoder, which scores how well a passage answers a query by reading both together."""
 
 from __future__ import annotations
 
@@ -17,25 +15,21 @@ DEFAULT = "ms-marco-MiniLM-L-12-v2"
 class Reranker(OnnxModel):
     """A reranker on ONNX Runtime: `Reranker(model, weights.locate(model, folder))`.
 
-    Each pair is a run of its own, so its score does not depend on its company, and short pairs cost
-    no padding.
+    Each pair is a separate run, so its score does not depend on other pairs and needs no padding.
     """
 
     kind = "reranker"
 
     def logits(self, query: str, passages: Sequence[str]) -> list[float]:
-        """The model's own figures, one per passage, higher is better; where a pair is too long the
-        passage is cut.
-        """
-        distinct = sorted(
-            set(passages), key=len, reverse=True
-        )  # the longest first, so that all threads end together
+        """Return the logit per passage, higher is better; long passages are truncated."""
+        # The longest first, so that all threads end at about the same time.
+        distinct = sorted(set(passages), key=len, reverse=True)
         found = spread(lambda passage: self._logit(query, passage), distinct, self.threads)
         by_passage = dict(zip(distinct, found, strict=True))
         return [by_passage[passage] for passage in passages]
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """How well each passage answers the query, 0 to 1."""
+        """Return how well each passage answers the query, 0 to 1."""
         return [sigmoid(logit) for logit in self.logits(query, passages)]
 
     def _logit(self, query: str, passage: str) -> float:
@@ -43,6 +37,6 @@ class Reranker(OnnxModel):
         logit = float(output.reshape(-1)[0])
         if output.size != 1 or not math.isfinite(logit):
             raise EmbeddingFailed(
-                f"{self.name} gave {output.reshape(-1)[:4]} instead of one figure for a pair"
+                f"{self.name} gave {output.reshape(-1)[:4]} instead of one finite number for a pair"
             )
         return logit

@@ -1,6 +1,4 @@
-"""The tokenizer pipeline, put together on `tokenizers`: normalise, split, WordPiece, template,
-truncation, offsets.
-"""
+"""The tokenizer of a model: token ids, offsets and counts, built on `tokenizers`."""
 
 from __future__ import annotations
 
@@ -17,33 +15,30 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 SHIPPED = Path(__file__).with_name("vocab.txt")
-# Texts go through in windows of so many characters: what a token costs in memory is then paid for a
-# window only.
+# Texts are encoded in windows of so many characters, which bounds the memory for their tokens.
 WINDOW = 50_000
-# A run of more characters than this counts as several tokens, or a megabyte without a space would
-# be a single one.
+# A longer run of characters counts as several tokens; otherwise a megabyte without a space would be
+# a single one.
 STRIDE = 16
 
 
 class TokenPipeline:
-    """Token ids and offsets as one model sees them; threads may share it.
+    """A model's tokenizer, which threads may share.
 
-    `path` is a vocab.txt of the uncased BERT family (by default the one we ship), or a
-    tokenizer.json. Text is data: a "[SEP]" written in it is encoded as those five characters, never
-    as the special token.
+    `path` is a vocab.txt of the uncased BERT family (default: the one in this package), or a
+    tokenizer.json. A "[SEP]" in a text is encoded as these five characters, never as the special
+    token.
     """
 
     def __init__(self, path: Path = SHIPPED) -> None:
         self._tokenizer = _from_vocabulary(path) if path.suffix == ".txt" else _from_json(path)
 
     def encode(self, text: str, max_tokens: int) -> list[int]:
-        """The ids of a text between its special tokens, at most `max_tokens` of them."""
+        """Return the ids of a text with special tokens, truncated to `max_tokens`."""
         return self.encode_parts(text, max_tokens, 1)[0]
 
     def encode_parts(self, text: str, max_tokens: int, most: int) -> list[list[int]]:
-        """The text as `encode` gives it if it fits, else in as few equal parts as fit; beyond
-        `most` parts it is cut.
-        """
+        """Return the ids in as few equal parts as needed, truncated to `most` parts."""
         room = max_tokens - self._tokenizer.num_special_tokens_to_add(False)
         encoding = self._encoding(text, most * room)
         seen = min(len(encoding), most * room)
@@ -53,13 +48,11 @@ class TokenPipeline:
         return [list(part.ids) for part in (first, *first.overflowing[: parts - 1])]
 
     def count(self, text: str) -> int:
-        """How many tokens a text has, special tokens and limits aside."""
+        """Return the number of tokens of a text, without special tokens and truncation."""
         return sum(len(self._encode(window)) for _, window in _windows(text))
 
     def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[list[int], list[int]]:
-        """The ids and type ids of a query with a text; where both do not fit, the longer one is
-        cut.
-        """
+        """Return ids and type ids of a query with a text; if too long, the longer is truncated."""
         room = max_tokens - self._tokenizer.num_special_tokens_to_add(True)
         first, second = self._encoding(query, room), self._encoding(text, room)
         first.truncate(max(room - len(second), room - room // 2))
@@ -68,12 +61,11 @@ class TokenPipeline:
         return list(both.ids), list(both.type_ids)
 
     def token_starts(self, text: str) -> NDArray[np.int64]:
-        """Where in `text` its tokens start, ascending, without special tokens and without
-        truncation.
+        """Return the sorted offsets of all tokens of a text, without special tokens.
 
-        Tokens made of one character start at the same place (a Korean syllable is up to three).
-        Tokens and gaps of more than 16 characters count again every 16 characters, so no stretch of
-        text is free.
+        Several tokens of one character have the same offset (a Korean syllable is up to three).
+        Tokens and gaps of more than 16 characters count again every 16 characters, so that no long
+        stretch of text counts as nothing.
         """
         import numpy as np
 
@@ -84,9 +76,7 @@ class TokenPipeline:
         return _with_strides(np.concatenate([np.empty((0, 2), np.int64), *offsets]), len(text))
 
     def _encoding(self, text: str, enough: int) -> Encoding:
-        """The text without special tokens, up to the window in which `enough` tokens are
-        reached.
-        """
+        """The text without special tokens, up to the window that reaches `enough` tokens."""
         from tokenizers import Encoding
 
         parts: list[Encoding] = []
@@ -107,9 +97,7 @@ class TokenPipeline:
 
 
 def _windows(text: str) -> Iterator[tuple[int, str]]:
-    """The text in parts of at most WINDOW characters, cut before white space where there is some,
-    with their starts.
-    """
+    """Parts of at most WINDOW characters with their offsets, cut before white space if possible."""
     start = 0
     while start < len(text):
         end = start + WINDOW
@@ -121,9 +109,7 @@ def _windows(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """The tokens' starts, and every STRIDE characters within each token and each gap between
-    tokens.
-    """
+    """The tokens' starts, and an offset every STRIDE characters within tokens and gaps."""
     import numpy as np
 
     borders = np.unique(np.concatenate([[0, length], offsets.ravel()]))
@@ -158,9 +144,7 @@ def _from_json(path: Path) -> Tokenizer:
 
 
 def _bert(vocabulary: dict[str, int], longest_word: int = 100, **normalizer: Any) -> Tokenizer:
-    """The pipeline of the BERT family; lower case and without accents unless `normalizer` says
-    otherwise.
-    """
+    """The tokenizer of the BERT family; by default it removes case and accents."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import BertNormalizer
@@ -185,7 +169,7 @@ def _bert(vocabulary: dict[str, int], longest_word: int = 100, **normalizer: Any
 
 
 def _is_bert(description: dict[str, Any]) -> bool:
-    """Whether a tokenizer.json describes exactly the pipeline that `_bert` builds."""
+    """Whether a tokenizer.json describes exactly the tokenizer that `_bert` makes."""
     model = description["model"]
     types = [(description.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer")]
     return (

@@ -1,7 +1,7 @@
-"""Where a model's files are, how they get there, and whether they are the ones we expect.
+"""Find, download and verify the files of models.
 
-They come inside a package on the index, which is only looked into and never imported, are pulled
-from a hub, or are added by the user (`adding.py`); pulled and added ones live in `folder/NAME/`.
+The files are part of an installed package, whose code is never imported, or are pulled from a hub,
+or are added by the user (`add_model`). Pulled and added ones are in `folder/NAME/`.
 """
 
 from __future__ import annotations
@@ -25,41 +25,37 @@ from mcpvectordb.errors import (
 )
 from mcpvectordb.records import Progress, ProgressCallback
 
-# Beside an added model's files: what the catalogue would say about it.
+# In the folder of an added model: its entry for the catalogue.
 DESCRIPTION = "model.json"
-# Seconds to connect, and of silence in the middle of a download.
+# Seconds to connect, and without any data during a download.
 TIMEOUT = (10, 60)
 BLOCK = 1 << 16
-_AGAIN = "run the same command again to go on from there"
+_RESUME = "run the same command again to resume it"
 
 
 def find(name: str, folder: Path) -> Model:
-    """The model of this name: one of the catalogue, or one that the user added to the folder of
-    models.
-    """
+    """Return the model of this name from the catalogue or from the folder of added models."""
     return CATALOGUE.get(name) or get(name, also=added(folder))
 
 
 def default(folder: Path) -> Model:
-    """The best model that is installed, for a new database that names none."""
+    """Return the best installed model, for a new database without a named model."""
     models = [get(name) for name in DEFAULT]
     return next((model for model in models if installed(model, folder)), models[-1])
 
 
 def added(folder: Path) -> list[Model]:
-    """The models that the user added, by name."""
+    """Return the models that the user added, sorted by name."""
     return [_described(path) for path in sorted(folder.glob(f"[!.]*/{DESCRIPTION}"))]
 
 
 def installed(model: Model, folder: Path) -> bool:
-    """Whether all files of a model are on this machine."""
+    """Return whether all files of a model are on this machine."""
     return None not in _paths(model, folder).values()
 
 
 def locate(model: Model, folder: Path) -> dict[str, Path]:
-    """The model's files by role; ModelMissing says what to type to get them. Their content is not
-    looked at.
-    """
+    """Return the model's files by role, unverified; ModelMissing says how to install them."""
     paths = _paths(model, folder)
     missing = [model.files[role].name for role, path in paths.items() if path is None]
     if missing:
@@ -71,7 +67,7 @@ def locate(model: Model, folder: Path) -> dict[str, Path]:
 
 
 def verify(path: Path, file: ModelFile) -> None:
-    """Raise ModelDamaged unless the file at `path` is the one described."""
+    """Raise ModelDamaged unless the file at `path` has the expected digest."""
     found = sha256(path)
     if found != file.sha256:
         raise ModelDamaged(
@@ -81,7 +77,7 @@ def verify(path: Path, file: ModelFile) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a model's file, in hexadecimal."""
+    """Return the SHA-256 of a model's file in hexadecimal."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -92,9 +88,7 @@ def sha256(path: Path) -> str:
 def pull(
     model: Model, folder: Path, *, hub: str, progress: ProgressCallback | None = None
 ) -> dict[str, Path]:
-    """Download what is missing of a model from `hub` (a base URL) and say where it is; a cut
-    download is resumed.
-    """
+    """Download a model's missing files from `hub` (a base URL), resuming; return all files."""
     if model.hub is None:
         raise InvalidInput(f"{model.name} is not pulled from a hub; run: {model.command}")
     for role, path in _paths(model, folder).items():
@@ -108,9 +102,7 @@ def pull(
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Make the folder of models if it is not there; a full disk or a missing permission becomes
-    Unwritable.
-    """
+    """Create the model folder if needed; OSError in the block becomes Unwritable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -121,7 +113,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def settle(temporary: Path, final: Path) -> None:
-    """Rename for good: after a crash the final name holds all of it, or what it held before."""
+    """Sync and rename; after a crash the final path has the old or the new content."""
     for path in (*temporary.rglob("*"), temporary):
         _sync(path)
     temporary.replace(final)
@@ -153,7 +145,7 @@ def _described(path: Path) -> Model:
         return Model(**{**fields, "name": path.parent.name, "files": files})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelDamaged(
-            f"{path} cannot be understood ({error}); remove its folder and add the model again"
+            f"{path} is invalid ({error}); remove its folder and add the model again"
         ) from error
 
 
@@ -165,53 +157,48 @@ def _is_good(path: Path, file: ModelFile) -> bool:
 
 
 def _fetch(url: str, target: Path, file: ModelFile, progress: ProgressCallback) -> None:
-    """Download into a .part file beside the target, check it, then give it its name."""
+    """Download into a .part file next to the target, verify it, then rename it."""
     target.parent.mkdir(exist_ok=True)
     part = target.with_name(target.name + ".part")
     have = part.stat().st_size if part.exists() else 0
     if have < file.size:
         have = _download(url, part, have, file, progress)
     if have < file.size:
-        raise FetchFailed(f"{url} ended after {have} of {file.size} bytes; {_AGAIN}")
+        raise FetchFailed(f"{url} ended after {have} of {file.size} bytes; {_RESUME}")
     if not _is_good(part, file):
         part.unlink()
         raise ModelDamaged(
-            f"{url} is not the file expected: its SHA-256 is not {file.sha256}; it was deleted "
-            f"again"
+            f"{url} is not the file expected: its SHA-256 is not {file.sha256}; it was deleted"
         )
     settle(part, target)
 
 
 def _download(url: str, part: Path, have: int, file: ModelFile, progress: ProgressCallback) -> int:
-    """Add to `part`, which has so many bytes already, what the server has beyond them; how many
-    there are then.
-    """
+    """Append the rest of the file to `part`, which has so many bytes; return its new size."""
     import requests
 
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-            if response.status_code == 416 and have:  # the server's file ends before our part of it
+            if response.status_code == 416 and have:  # the server's file is shorter than our part
                 return _download(url, part, 0, file, progress)
             if response.status_code not in (200, 206):
                 raise FetchFailed(f"{url} answered {response.status_code} {response.reason}")
-            # A server that does not know ranges sends everything again.
+            # A server without support for ranges sends everything again.
             resumed = response.status_code == 206
             with part.open("ab" if resumed else "wb") as stream:
                 for block in response.iter_content(BLOCK):
                     stream.write(block)
                     progress(Progress(step=file.name, done=stream.tell(), total=file.size))
-                    if (
-                        stream.tell() > file.size
-                    ):  # not our file, whatever it is; it could go on for ever
+                    if stream.tell() > file.size:  # another file, perhaps an endless one
                         break
     except requests.RequestException as error:
-        raise FetchFailed(f"{url} broke off: {error}; {_AGAIN}") from error
+        raise FetchFailed(f"{url} broke off: {error}; {_RESUME}") from error
     return part.stat().st_size
 
 
 def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # Windows cannot open a folder, and does not need to
+    if os.name == "nt" and path.is_dir():  # Windows cannot sync a folder
         return
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -1,3 +1,1 @@
-"""From a source to chunks: read the bytes, find the text in them, split it where its structure
-allows.
-"""
+"""From a source to chunks: read its bytes, parse their text, split the text by its structure."""

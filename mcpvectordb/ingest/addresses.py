@@ -1,6 +1,6 @@
-"""Where a URL may lead: the rules, pure and free of any connection.
+"""Which URLs and addresses may be fetched (protection against SSRF); opens no connection.
 
-A URL is taken apart strictly, and an address is public only if it is in none of the lists below.
+URLs are parsed strictly. An address is public only if it is in none of the networks listed below.
 """
 
 from __future__ import annotations
@@ -23,34 +23,31 @@ def _table(networks: dict[str, str]) -> dict[Network, str]:
     }
 
 
-# What `allow_private_urls` opens. An address that wraps an IPv4 one is then judged by that.
+# Allowed with `allow_private_urls`. An IPv6 address that embeds an IPv4 one is then checked by the
+# IPv4 address.
 PRIVATE = _table(
     {
         "this machine": "127.0.0.0/8 ::1/128",
         "in a private network": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
         "in a carrier's internal network": "100.64.0.0/10",
         "link-local": "169.254.0.0/16 fe80::/10",
-        "a wrapped IPv4 address": "::ffff:0:0/96 64:ff9b::/96 2002::/16",
+        "an embedded IPv4 address": "::ffff:0:0/96 64:ff9b::/96 2002::/16",
     }
 )
-# What nothing opens.
+# Never allowed.
 NEVER = _table(
     {
         "a cloud's metadata service": "169.254.169.254 169.254.170.2 169.254.170.23 "
-        "100.100.100.200 "
-        "168.63.129.16 "
-        "192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd20:ce::254",
+        "100.100.100.200 168.63.129.16 192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd20:ce::254",
         "not an address of any host": "0.0.0.0/8 ::/128",
         "for documentation": "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20",
         "for benchmarks": "198.18.0.0/15",
         "multicast": "224.0.0.0/4 ff00::/8",
         "reserved": "192.0.0.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.175.48.0/24 "
-        "240.0.0.0/4 "
-        "2001::/23 2620:4f:8000::/48",
+        "240.0.0.0/4 2001::/23 2620:4f:8000::/48",
     }
 )
-# IPv6 is public only in here, so that Teredo's successors and whatever is not assigned yet need no
-# line above.
+# IPv6 is public only in this network, so that tunnels and unassigned ranges need no entry above.
 PUBLIC_IPV6 = ip_network("2000::/3")
 NAT64 = ip_network("64:ff9b::/96")
 PRIVATE_NAMES = re.compile(
@@ -58,10 +55,8 @@ PRIVATE_NAMES = re.compile(
 )
 
 
-class Place(NamedTuple):
-    """Where a URL leads: `host` is an ASCII name or a bare address, `target` the path and query to
-    ask for.
-    """
+class ParsedUrl(NamedTuple):
+    """The parts of a URL: `host` is an ASCII name or an address, `target` the path and query."""
 
     scheme: str
     host: str
@@ -70,12 +65,12 @@ class Place(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """The host and port as they are written in a URL."""
+        """Host and port as a URL writes them."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_url(url: str) -> Place:
-    """Take a URL apart, strictly: what two programs could read in two ways is Refused."""
+def parse_url(url: str) -> ParsedUrl:
+    """Return the parts of a URL; Refused if two programs could parse it differently."""
     if len(url) > MAX_URL:
         raise Refused(f"{url[:60]}…: longer than {MAX_URL} characters")
     if not url.isprintable() or " " in url or "\\" in url:
@@ -90,16 +85,16 @@ def parse_url(url: str) -> Place:
         raise Refused(
             f"{url}: no user name, password, zone or percent-encoding is allowed in the host part"
         )
-    named = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?", authority)
-    if not named:
+    host_port = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?", authority)
+    if not host_port:
         raise Refused(f"{url}: {authority!r} is not a host and port")
-    port = int(named[2] or (443 if scheme == "https" else 80))
+    port = int(host_port[2] or (443 if scheme == "https" else 80))
     if not 1 <= port <= 65_535:
         raise Refused(f"{url}: there is no port {port}")
-    # A path without a slash can only be empty here; what is not ASCII is sent as its UTF-8 bytes.
-    return Place(
+    # A path without a slash can only be empty here. Non-ASCII characters are sent as UTF-8 bytes.
+    return ParsedUrl(
         scheme,
-        _host(named[1]),
+        _host(host_port[1]),
         port,
         quote((path or "/") + query, safe="!\"$%&'()*+,-./:;=?@[]_~|{}^`<>"),
     )
@@ -119,7 +114,7 @@ def _host(text: str) -> str:
             return str(IPv4Address(name))
         except ValueError:
             raise Refused(
-                f"{text!r} is an address in disguise; write it as four decimal numbers"
+                f"{text!r} is an obfuscated IPv4 address; write it as four decimal numbers"
             ) from None
     return name
 
@@ -136,24 +131,24 @@ def _ascii(name: str) -> str:
 
 
 def blocked(address: str, *, allow_private: bool = False) -> str:
-    """Why nothing may be fetched from this address, or "" if it may."""
+    """Return why this address must not be fetched from, or "" if it may."""
     parsed = ip_address(address.partition("%")[0])
     for network, reason in NEVER.items():
         if parsed in network:
             return reason
     for network, reason in PRIVATE.items():
         if parsed in network:
-            inner = _wrapped(parsed)
-            return (
-                reason if not allow_private else blocked(inner, allow_private=True) if inner else ""
-            )
+            if not allow_private:
+                return reason
+            inner = _embedded_ipv4(parsed)
+            return blocked(inner, allow_private=True) if inner else ""
     if parsed.version == 6 and parsed not in PUBLIC_IPV6:
         return "not a public address"
     return ""
 
 
-def _wrapped(address: IPv4Address | IPv6Address) -> str:
-    """The IPv4 address that an IPv6 one of PRIVATE stands for, or ""."""
+def _embedded_ipv4(address: IPv4Address | IPv6Address) -> str:
+    """The IPv4 address inside an IPv6 address (mapped, NAT64 or 6to4), or ""."""
     if isinstance(address, IPv4Address):
         return ""
     if address in NAT64:

@@ -1,5 +1,14 @@
-"""Text to chunks: where to cut, measured in the model's own tokens. Pure; `structure` says what the
-text looks like.
+"""Split a text into chunks of at most so many model tokens, along the structure of the text.
+
+The method is greedy and needs one pass. A chunk takes everything up to the end of its page or
+section, if that fits into the token budget. Otherwise it ends at the strongest boundary within the
+budget: before a heading, a paragraph, a list item, a line, a sentence, a word. Boundaries weaker
+than a heading count only in the second half of the budget, so that chunks do not become tiny. Code
+blocks that fit into one chunk are not cut. The next chunk may repeat the end of this one (overlap),
+from the start of a line, sentence or word, but never across a heading, a block or a page.
+
+Lengths are counted by binary search in the sorted offsets of all tokens. The general term is
+structure-aware (or recursive) chunking; `structure` finds the boundaries.
 """
 
 from __future__ import annotations
@@ -13,8 +22,8 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.ingest.structure import BODY, HEADING, STACKED, Kind, front_matter, outline
 from mcpvectordb.records import Span
 
-# A token longer than this counts as several: to some tokenizers a word they do not know, be it a
-# megabyte of base64, is one token.
+# A longer token counts as several: some tokenizers make one token of any unknown word, even of a
+# megabyte of base64.
 LONGEST_TOKEN = 32
 
 _SENTENCE = re.compile(r"(?<!\b\w)[.!?…]['\"’”)\]]*+\s++|[。！？][’”」』）]*+\s*+")
@@ -31,16 +40,15 @@ def split(
     kind: Kind = "text",
     pages: Sequence[int] = (),
 ) -> list[Span]:
-    """Cut a text into chunks of at most `size` tokens, each where the text's structure allows it
-    best.
+    """Return the spans of chunks of at most `size` tokens, cut at the best structural boundaries.
 
-    starts   the offsets at which tokens start, sorted; a chunk has as many tokens as starts lie in
-    it overlap  how many tokens a chunk may repeat of the one before, where both belong to the same
-    passage kind     what the structure is written in pages    the offsets at which pages begin,
-    sorted; no chunk crosses a page
+    - starts: sorted offsets at which tokens start; a chunk has as many tokens as starts lie in it.
+    - overlap: how many tokens of the previous chunk a chunk may repeat, within one passage.
+    - kind: the markup that gives the text its structure.
+    - pages: sorted offsets at which pages begin; no chunk crosses a page.
 
-    The tiles of the spans always join to the text. Text without any visible character is one empty
-    span, empty text none.
+    The tiles of the spans always join to the text. Text without any visible character gives one
+    empty span, empty text gives none.
     """
     if size < 1 or overlap < 0:
         raise InvalidInput(
@@ -51,7 +59,7 @@ def split(
 
 
 class _Splitter:
-    """One text on its way to spans. Every cut lies before a visible character or at the end."""
+    """Splits one text. Every cut is before a visible character or at the end of the text."""
 
     def __init__(
         self,
@@ -63,14 +71,14 @@ class _Splitter:
         pages: Sequence[int],
     ) -> None:
         self.text, self.size, self.overlap, self.pages = text, size, overlap, pages
-        self.starts = _divided(text, starts)
+        self.starts = _with_long_tokens_divided(text, starts)
         self.outline = outline(text, kind, lambda start, end: self.count(start, end) <= size)
         self.heading_starts = [each.start for each in self.outline.headings]
         self.block_starts = [each.start for each in self.outline.blocks]
-        # Front matter is about the text, not of it: no chunk has both.
+        # Front matter describes the text: no chunk contains both.
         end_of_front = [front_matter(text)[1]] if kind == "markdown" else []
-        self.walls = sorted({self.visible(each) for each in (*pages, *end_of_front)})
-        self.apart = {*self.heading_starts, *self.block_starts, *self.walls}
+        self.barriers = sorted({self.visible(each) for each in (*pages, *end_of_front)})
+        self.no_overlap_at = {*self.heading_starts, *self.block_starts, *self.barriers}
         self.newlines = [each.start() for each in re.finditer("\n", text)]
 
     def spans(self) -> list[Span]:
@@ -80,7 +88,7 @@ class _Splitter:
         while tile < len(self.text):
             cut = self.cut(first, self.size - self.count(start, first))
             spans.append(self.span(start, tile, cut))
-            start = self.reach_back(first, cut)
+            start = self.overlap_start(first, cut)
             tile = first = cut
         return spans
 
@@ -101,27 +109,25 @@ class _Splitter:
     # Measures
 
     def count(self, start: int, end: int) -> int:
-        """How many tokens start between two offsets."""
+        """The number of tokens that start between two offsets."""
         return bisect_left(self.starts, end) - bisect_left(self.starts, start)
 
     def after(self, first: int, tokens: int) -> int:
-        """The offset behind so many tokens, but behind one character at least."""
+        """The offset after so many tokens, and after at least one character."""
         i = bisect_left(self.starts, first) + tokens
         if i < len(self.starts) and self.starts[i] <= first:
             i = bisect_right(self.starts, first)
         return self.visible(self.starts[i]) if i < len(self.starts) else len(self.text)
 
     def visible(self, offset: int) -> int:
-        """The next visible character from here, or the end of the text."""
+        """The offset of the next visible character, or of the end of the text."""
         found = _VISIBLE.search(self.text, offset)
         return found.start() if found else len(self.text)
 
     # Where a chunk ends
 
     def cut(self, first: int, room: int) -> int:
-        """The end of the chunk that begins at `first`: all that belongs together and fits, else the
-        best place.
-        """
+        """The end of the chunk that begins at `first` and has room for so many tokens."""
         limit = self.after(first, room)
         if (stop := self.stop(first, limit)) is not None:
             return stop
@@ -136,19 +142,19 @@ class _Splitter:
         return limit if best is None else best
 
     def stop(self, first: int, limit: int) -> int | None:
-        """Where the page, the front matter, the section around `first` or the text ends, if it does
-        so up to the limit.
-        """
+        """Where the page, front matter, section or text ends; None if beyond the limit."""
         headings, i = self.outline.headings, bisect_right(self.heading_starts, first)
         inner = 1 if i == 0 else headings[i - 1].level + (headings[i - 1].start != first)
         within = headings[i : bisect_right(self.heading_starts, limit)]
         section = next((each.start for each in within if each.level < inner), limit + 1)
-        wall = next(iter(self.walls[(j := bisect_right(self.walls, first)) : j + 1]), limit + 1)
-        stop = min(section, wall, len(self.text))
+        barrier = next(
+            iter(self.barriers[(j := bisect_right(self.barriers, first)) : j + 1]), limit + 1
+        )
+        stop = min(section, barrier, len(self.text))
         return stop if stop <= limit else None
 
     def block_across(self, first: int, limit: int) -> int | None:
-        """The start of a block that the limit would cut, although it fits into a chunk."""
+        """The start of the block that a cut at the limit would split, if it fits into one chunk."""
         i = bisect_left(self.block_starts, limit) - 1
         if i < 0:
             return None
@@ -157,16 +163,14 @@ class _Splitter:
         return block.start if cut else None
 
     def strongest(self, least: int, limit: int, minimum: int) -> int | None:
-        """The line after `least` that is best to cut before; the last one of equals."""
+        """The strongest boundary after `least` and up to `limit`; of equal ones the last."""
         cuts, strengths = self.outline.cuts, self.outline.strengths
         lines = range(bisect_right(cuts, least), bisect_right(cuts, limit))
         best = max(lines, key=lambda i: (strengths[i], i), default=None)
         return cuts[best] if best is not None and strengths[best] >= minimum else None
 
     def end_of_headings(self, first: int, limit: int) -> int:
-        """Where the text under the headings at `first` begins; `first` if there are none or no text
-        follows.
-        """
+        """Where the text below the headings at `first` begins; `first` without headings or text."""
         cuts, strengths = self.outline.cuts, self.outline.strengths
         for i in range(bisect_right(cuts, first), bisect_right(cuts, limit)):
             if strengths[i] != STACKED:
@@ -183,13 +187,11 @@ class _Splitter:
         words = self.text[least:limit].rsplit(None, 1)
         return limit - len(words[1]) if len(words) == 2 else None
 
-    # Where the next one begins
+    # Where the next chunk begins
 
-    def reach_back(self, first: int, cut: int) -> int:
-        """The start of the chunk after `cut`: in the chunk before it, at the start of a line, a
-        sentence or a word.
-        """
-        least = self.least_overlap(first, cut)
+    def overlap_start(self, first: int, cut: int) -> int:
+        """The start of the chunk after `cut`: that of a line, sentence or word before it."""
+        least = self.earliest_overlap(first, cut)
         cuts, begins = self.outline.cuts, [first]
         begins += cuts[(i := bisect_left(cuts, least)) : i + 1]
         begins += [each.end() for each in _SENTENCE.finditer(self.text, max(first, least - 8), cut)]
@@ -199,11 +201,9 @@ class _Splitter:
         word = _WORD.search(self.text, least, cut)
         return word.start() if word else cut
 
-    def least_overlap(self, first: int, cut: int) -> int:
-        """The offset from which on text before `cut` may be repeated; `cut` itself where none
-        may.
-        """
-        if not self.overlap or cut in self.apart:
+    def earliest_overlap(self, first: int, cut: int) -> int:
+        """The first offset from which text before `cut` may be repeated; `cut` if none may be."""
+        if not self.overlap or cut in self.no_overlap_at:
             return cut
         least = first
         i = bisect_left(self.starts, cut) - self.overlap
@@ -219,8 +219,8 @@ class _Splitter:
         return min(least, cut)
 
 
-def _divided(text: str, starts: Sequence[int]) -> Sequence[int]:
-    """The starts, with more of them inside of tokens that are too long (but not in white space)."""
+def _with_long_tokens_divided(text: str, starts: Sequence[int]) -> Sequence[int]:
+    """The starts, with additional ones inside of overlong tokens (but not in white space)."""
     edges = [0, *starts, len(text)]
     divided: list[int] = []
     done = 0

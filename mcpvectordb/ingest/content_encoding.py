@@ -1,6 +1,4 @@
-"""Bodies that a server packed for the way, unpacked in small steps: a bomb is noticed long before
-it has gone off.
-"""
+"""Decompress HTTP bodies in small steps, so that a size limit stops decompression bombs early."""
 
 from __future__ import annotations
 
@@ -10,13 +8,12 @@ from http.client import HTTPException
 
 ACCEPTED = "gzip, br"
 PIECE = 65_536
-GZIP = 31  # zlib's number for "with a gzip header"
+# zlib's window size argument for data with a gzip header.
+GZIP = 31
 
 
-def unpacked(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """Undo a Content-Encoding, in pieces of about PIECE bytes; what is damaged or cut short is an
-    HTTPException.
-    """
+def decompressed(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Undo a Content-Encoding, in pieces of about PIECE bytes; HTTPException for damaged data."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return pieces

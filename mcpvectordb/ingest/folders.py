@@ -1,10 +1,9 @@
-"""A walk through a folder: which files are meant, in the order of their paths, and why the others
-are not.
+"""Walk through a folder: the files to ingest in the order of their paths, and why others are not.
 
-Hidden files and folders, links and what is not a file are passed over; .gitignore and
-.mcpvectordbignore files in the folder and below it are obeyed, the second where both speak. Links
-are never followed: one that leads out of the root leads out of what was asked for, and what one
-within the root leads to has a path of its own. So no loop is possible.
+Hidden files and folders, links and special files are skipped. The .gitignore and .mcpvectordbignore
+files in the folder and below it apply; where both match, the latter wins. Links are never followed:
+a target outside of the root was not asked for, and a target inside of it has a path of its own. So
+no loop is possible.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from mcpvectordb.errors import Unreadable
 from mcpvectordb.ingest import gitignore
-from mcpvectordb.ingest.gitignore import Rules
+from mcpvectordb.ingest.gitignore import IgnoreRules
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.ingest.sources import SIBLINGS
 
@@ -26,23 +25,20 @@ EVERYTHING = "**/*"
 IGNORE_FILES = (".gitignore", ".mcpvectordbignore")
 LARGEST_IGNORE_FILE = 1_000_000
 
-_is_junction: Callable[[str], bool] = getattr(
-    os.path, "isjunction", lambda path: False
-)  # a link of Windows; Python 3.12
+# A kind of link on Windows; the function exists from Python 3.12 on.
+_is_junction: Callable[[str], bool] = getattr(os.path, "isjunction", lambda path: False)
 
 
 class _Scope(NamedTuple):
-    """The rules of one folder, for paths from `offset` on, and of those above it."""
+    """The ignore rules of one folder, for paths from `offset` on, and of the folders above."""
 
-    rules: Rules
+    rules: IgnoreRules
     offset: int
     above: _Scope | None
 
 
 class _Folder(NamedTuple):
-    """A folder that is being walked through: names left to visit, those of folders with a slash at
-    their end.
-    """
+    """A folder on the stack of the walk: names still to visit, folders with a slash at the end."""
 
     names: Iterator[str]
     path: str
@@ -51,13 +47,12 @@ class _Folder(NamedTuple):
 
 
 class Walk:
-    """Iterate it once for (absolute path, stat) of each file; then `skipped` counts what was passed
-    over by reason.
+    """Iterate once over (absolute path, stat) of each file; afterwards `skipped` counts the rest.
 
-    An ignored or hidden folder counts once. `too_large` has the size of each file above `limit`
-    bytes, and `failures` a message for each path that could not be looked at: what lies there is
-    unknown, not gone. `ignore` has patterns as in a .gitignore, and the last word; `databases` are
-    left out, whatever the pattern.
+    `skipped` has the number of skipped entries by reason; an ignored or hidden folder counts once.
+    `too_large` has the size of each file above `limit` bytes, and `failures` a message for each
+    path that could not be examined: its content is unknown, not deleted. `ignore` has patterns as
+    in a .gitignore, which win over the ignore files; `databases` are always left out.
     """
 
     def __init__(
@@ -74,8 +69,8 @@ class Walk:
         self.failures: dict[str, str] = {}
         self._root = os.fspath(root)
         self._limit = limit
-        self._fits = None if pattern == EVERYTHING else compile_glob(pattern).fullmatch
-        self._own = gitignore.of_patterns(ignore) if ignore else None
+        self._matches = None if pattern == EVERYTHING else compile_glob(pattern).fullmatch
+        self._given = gitignore.of_patterns(ignore) if ignore else None
         self._databases = {f"{path}{suffix}" for path in databases for suffix in SIBLINGS}
 
     def __iter__(self) -> Iterator[tuple[str, os.stat_result]]:
@@ -90,7 +85,7 @@ class Walk:
                         stack.append(self._entered(path, relative, scope))
                         break
                 elif not self._ignored(relative, name, scope, folder=False) and (
-                    self._fits is None or self._fits(relative)
+                    self._matches is None or self._matches(relative)
                 ):
                     info = self._examined(path)
                     if info is not None:
@@ -118,9 +113,7 @@ class Walk:
         return _Folder(iter(()), path, relative, scope)
 
     def _listed(self, path: str) -> tuple[list[str], list[str]]:
-        """The names to visit, and those of ignore files. With the slash of folders, names sort as
-        the paths below them.
-        """
+        """The names to visit (the slash of folders sorts them like paths) and ignore files."""
         names, ignore_files = [], []
         with os.scandir(path) as entries:
             for entry in entries:
@@ -133,14 +126,14 @@ class Walk:
                         self.skipped["hidden"] += 1
                 elif is_file and (name.isascii() or _is_unicode(name)):
                     names.append(name)
-                elif reason := _why_not(entry, self._root):
+                elif reason := _skip_reason(entry, self._root):
                     self.skipped[reason] += 1
                 else:
                     names.append(name + os.sep)
         return names, ignore_files
 
     def _ignored(self, relative: str, name: str, scope: _Scope | None, *, folder: bool) -> bool:
-        ignored = self._own.ignores(relative, name, folder=folder) if self._own else None
+        ignored = self._given.ignores(relative, name, folder=folder) if self._given else None
         while scope is not None and ignored is None:
             ignored = scope.rules.ignores(relative[scope.offset :], name, folder=folder)
             scope = scope.above
@@ -166,8 +159,8 @@ class Walk:
         return None
 
 
-def _why_not(entry: os.DirEntry[str], root: str) -> str:
-    """Why an entry is passed over; "" for a folder that is entered."""
+def _skip_reason(entry: os.DirEntry[str], root: str) -> str:
+    """Why an entry is skipped; "" for a folder to enter."""
     if not _is_unicode(entry.name):
         return "name is not Unicode"
     if entry.is_symlink() or _is_junction(entry.path):
@@ -185,7 +178,7 @@ def _is_unicode(name: str) -> bool:
 
 def _kind_of_link(path: str, root: str) -> str:
     target = os.path.realpath(path)
-    if not os.path.exists(target):  # noqa: PTH110 - Path.exists raises where it may not look
+    if not os.path.exists(target):  # noqa: PTH110 - Path.exists raises without permission
         return "broken link"
     return (
         "link within the root"
@@ -195,9 +188,8 @@ def _kind_of_link(path: str, root: str) -> str:
 
 
 def _ignore_file(path: str) -> str:
-    with Path(path).open(
-        encoding="utf-8", errors="surrogateescape"
-    ) as file:  # as names of files are decoded
+    # Decoded like file names, so that patterns match names that are not Unicode.
+    with Path(path).open(encoding="utf-8", errors="surrogateescape") as file:
         text = file.read(LARGEST_IGNORE_FILE + 1)
     if len(text) > LARGEST_IGNORE_FILE:
         raise OSError(errno.EFBIG, f"its {Path(path).name} is too large")

@@ -1,8 +1,6 @@
-"""What .gitignore files say, judged as git does while walking down: an ignored folder is never
-entered. Pure.
+"""The rules of .gitignore files, with git's semantics: an ignored folder is never entered.
 
-The last pattern of a list that fits decides, and lists of deeper folders come before those above
-them.
+The last matching pattern of a list decides, and lists of deeper folders win over those above.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.ingest.globs import alternatives, translate
 
 
-class Rule(NamedTuple):
-    """One pattern; `by_name` ones look at the last part of a path only."""
+class IgnoreRule(NamedTuple):
+    """One pattern; with `by_name` it is matched against the last part of a path only."""
 
     expression: str
     by_name: bool
@@ -24,26 +22,26 @@ class Rule(NamedTuple):
     ignores: bool
 
 
-class Rules:
-    """The patterns of one list, in its order; paths are relative to where the list stands."""
+class IgnoreRules:
+    """The patterns of one list in their order; paths are relative to the list's folder."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[IgnoreRule]) -> None:
         rules = list(rules)
         self._files = _Matcher([rule for rule in rules if not rule.folders_only])
         self._folders = _Matcher(rules)
 
     def ignores(self, path: str, name: str, *, folder: bool) -> bool | None:
-        """Whether a path, whose last part is `name`, is ignored; None when no pattern fits it."""
+        """Whether a path with the last part `name` is ignored; None if no pattern matches."""
         return (self._folders if folder else self._files).verdict(path, name)
 
 
 class _Matcher:
-    """Most paths fit nothing, so all patterns are first tried as one expression."""
+    """Matches all patterns as one expression first, because most paths match none."""
 
-    def __init__(self, rules: list[Rule]) -> None:
+    def __init__(self, rules: list[IgnoreRule]) -> None:
         self._any_name = _joined(rule.expression for rule in rules if rule.by_name)
         self._any_path = _joined(rule.expression for rule in rules if not rule.by_name)
-        self._last_first = [
+        self._reversed = [
             (_joined([rule.expression]), rule.by_name, rule.ignores) for rule in reversed(rules)
         ]
 
@@ -52,34 +50,33 @@ class _Matcher:
             return None
         return next(
             ignores
-            for expression, by_name, ignores in self._last_first
+            for expression, by_name, ignores in self._reversed
             if expression.fullmatch(name if by_name else path)
         )
 
 
-def of_file(text: str) -> Rules:
-    """The rules of a .gitignore file; like git, lines that cannot be understood ignore nothing."""
+def of_file(text: str) -> IgnoreRules:
+    """The rules of a .gitignore file; as in git, invalid lines are without effect."""
     lines = text.removeprefix("\ufeff").split("\n")
-    return Rules(rule for line in lines if (rule := _understood(line.removesuffix("\r"))))
+    return IgnoreRules(rule for line in lines if (rule := _rule_or_none(line.removesuffix("\r"))))
 
 
-def of_patterns(patterns: Iterable[str]) -> Rules:
-    """The rules of patterns that a person gave; `{a,b}` works, and what cannot be understood is an
-    error.
-    """
+def of_patterns(patterns: Iterable[str]) -> IgnoreRules:
+    """The rules of given patterns; `{a,b}` is allowed, and an invalid pattern is an error."""
     rules = [_rule(each) for pattern in patterns for each in alternatives(pattern)]
-    return Rules(rule for rule in rules if rule)
+    return IgnoreRules(rule for rule in rules if rule)
 
 
-def _understood(line: str) -> Rule | None:
+def _rule_or_none(line: str) -> IgnoreRule | None:
     try:
         return _rule(line)
     except InvalidInput:
         return None
 
 
-def _rule(line: str) -> Rule | None:
-    line = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)  # an escaped space at the end is meant
+def _rule(line: str) -> IgnoreRule | None:
+    # Trailing spaces are dropped unless they are escaped.
+    line = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)
     if not line.strip() or line.startswith("#"):
         return None
     ignores = not line.startswith("!")
@@ -88,9 +85,9 @@ def _rule(line: str) -> Rule | None:
     pattern = pattern.removesuffix("/")
     by_name = "/" not in pattern
     pattern = pattern.removeprefix("/")
-    # A name of stars alone is one segment, not a way down.
+    # As a whole name, ** matches one segment and does not cross folders.
     expression = translate("*" if by_name and pattern == "**" else pattern)
-    return Rule(expression, by_name, folders_only, ignores) if pattern else None
+    return IgnoreRule(expression, by_name, folders_only, ignores) if pattern else None
 
 
 def _joined(expressions: Iterable[str]) -> re.Pattern[str]:

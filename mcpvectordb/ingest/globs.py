@@ -1,13 +1,14 @@
-"""Patterns for paths, as shells and .gitignore files write them, turned into regular expressions.
-Pure.
+"""Translate glob patterns, as in shells and .gitignore files, into regular expressions.
 
-`*` and `?` stay in their folder, `**/` crosses folders, `a/**` is all that lies below a, `[a-z]`
-and `[!a-z]` are one character, `\\` takes the next character as it stands. Paths are relative and
-have slashes, on every system.
+`*` and `?` match within a folder, `**/` crosses folders, `a/**` is everything below a, `[a-z]` and
+`[!a-z]` match one character, `\\` escapes the next character. Paths are relative, with slashes.
 
-The patterns may be someone else's, so the expressions cannot be made to backtrack for ages: where a
-star has further stars behind it, the first place that fits is as good as any later one, and is kept
-(an atomic group).
+Patterns may be hostile, so the expressions must not backtrack exponentially (ReDoS). A glob needs
+no backtracking into an earlier star: if the text between two stars matches at several places, the
+first place leaves the most text for the rest, so it is at least as good as any later one. Each
+literal part between two stars is therefore a lazy match in an atomic group, `(?>[^/]*?part)`, which
+keeps the first place; only the last star is greedy. `**` between folders works in the same way with
+whole segments. Matching time is then polynomial (term: greedy wildcard matching).
 """
 
 from __future__ import annotations
@@ -21,30 +22,27 @@ MOST_ALTERNATIVES = 1000
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """An expression whose `fullmatch` says whether a path fits a pattern, in which `{a,b}` is a or
-    b.
-    """
+    """Return an expression whose `fullmatch` tests a path; `{a,b}` in the pattern means a or b."""
     return re.compile("|".join(map(translate, alternatives(pattern))), re.DOTALL)
 
 
 def alternatives(pattern: str) -> list[str]:
-    """The patterns that a pattern with `{a,b}` stands for; braces may be nested."""
-    spread, before = [pattern], [""]
-    while spread != before:
-        before, spread = (
-            spread,
-            list(dict.fromkeys(choice for each in spread for choice in _choices(each))),
-        )
-        if len(spread) > MOST_ALTERNATIVES:
+    """Expand the braces of a pattern with `{a,b}`, which may be nested, into several patterns."""
+    expanded, before = [pattern], [""]
+    while expanded != before:
+        before = expanded
+        expanded = list(dict.fromkeys(choice for each in before for choice in _choices(each)))
+        if len(expanded) > MOST_ALTERNATIVES:
             raise InvalidInput(
-                f"the pattern {pattern!r} stands for more than {MOST_ALTERNATIVES} patterns: write "
-                f"it shorter"
+                f"the pattern {pattern!r} expands to more than {MOST_ALTERNATIVES} patterns; "
+                "shorten it"
             )
-    return spread
+    return expanded
 
 
 def translate(pattern: str) -> str:
-    """A pattern without braces as a regular expression for a whole path."""
+    """Return the regular expression, for a whole path, of a pattern without braces."""
+    # Segments between two `**`; each group but the first and last may match at any depth.
     groups: list[list[str]] = [[]]
     for segment in pattern.split("/"):
         if segment == "**":
@@ -58,7 +56,7 @@ def translate(pattern: str) -> str:
 
 
 def _choices(pattern: str) -> list[str]:
-    """A pattern with one pair of braces less."""
+    """The patterns with the first innermost pair of braces replaced by each of its choices."""
     braces = _innermost(pattern)
     if braces is None:
         return [pattern]
@@ -70,7 +68,7 @@ def _choices(pattern: str) -> list[str]:
 
 
 def _innermost(pattern: str) -> tuple[int, int] | None:
-    """Where the first pair of braces without braces in it begins and ends."""
+    """The start and end of the first pair of braces that contains no braces."""
     start, escaped = None, False
     for position, character in enumerate(pattern):
         if escaped or character == "\\":
@@ -85,7 +83,7 @@ def _innermost(pattern: str) -> tuple[int, int] | None:
 
 
 def _segment(text: str, pattern: str) -> str:
-    """The part of a pattern between two slashes."""
+    """The expression for the part of a pattern between two slashes."""
     tokens = _tokens(text, pattern)
     pieces = ["".join(group) for stars, group in groupby(tokens, key="*".__eq__) if not stars]
     if "*" not in tokens:
@@ -96,18 +94,18 @@ def _segment(text: str, pattern: str) -> str:
 
 
 def _tokens(text: str, pattern: str) -> list[str]:
-    """Stars, and expressions for exactly one character each."""
+    """The part as a list of stars and of expressions for one character each."""
     tokens, position = [], 0
     while position < len(text):
         character = text[position]
         position += 1
         if character == "[":
-            expression, position = _one_of(text, position, pattern)
+            expression, position = _character_set(text, position, pattern)
             tokens.append(expression)
         elif character == "\\":
             if position == len(text):
                 raise InvalidInput(
-                    f"the pattern {pattern!r} has a backslash with nothing behind it"
+                    f"the pattern {pattern!r} ends with a backslash that escapes nothing"
                 )
             tokens.append(re.escape(text[position]))
             position += 1
@@ -116,8 +114,8 @@ def _tokens(text: str, pattern: str) -> list[str]:
     return tokens
 
 
-def _one_of(text: str, start: int, pattern: str) -> tuple[str, int]:
-    """The expression for a [set], whose inside begins at `start`, and where it ends."""
+def _character_set(text: str, start: int, pattern: str) -> tuple[str, int]:
+    """The expression for a [set] whose content begins at `start`, and the offset after it."""
     negated = text[start : start + 1] in ("!", "^")
     position = start + negated
     members: list[str] = []

@@ -1,9 +1,9 @@
-"""Files and pages as raw bytes: what a person or an agent names, judged before it is read.
+"""Read the raw bytes of a file or URL after checking that it may be read.
 
-A file is opened step by step along its resolved path without following any link, so what was judged
-is what is read, whatever happens to the folders meanwhile (on Windows, which cannot do this, the
-path is opened as a whole). Only regular files are opened at all: opening a device or a named pipe
-can already do harm or wait forever.
+A file is opened folder by folder along its resolved path without following any link. So the file
+that was checked is the one that is read, even if folders are replaced meanwhile (no TOCTOU race; on
+Windows, which has no such calls, the path is opened as a whole). Only regular files are opened:
+opening a device or a named pipe can have side effects or block forever.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from mcpvectordb.records import ProgressCallback, Source
 KERNEL = ("/proc", "/sys")
 SIBLINGS = ("", "-wal", "-shm", "-journal")
 
-# What an agent has no business to read, wherever it lies. A name with a slash at its end is a
-# folder; * is any part of a name, ? any character.
+# What an agent must not read, in any folder. A name with a slash at its end is a folder; * matches
+# any part of a name, ? any character.
 SECRETS = """
     .ssh/ .gnupg/ .aws/ .azure/ .kube/ .oci/ .putty/ .pki/ .password-store/ .1password/
     .terraform.d/ .minikube/ .docker/config.json .config/gcloud/ .config/gh/ .config/op/
@@ -58,16 +58,18 @@ def _secrets() -> re.Pattern[str]:
     return re.compile("|".join(map(_expression, SECRETS.split())))
 
 
-# Not each text that shows a key, but a file that is one.
+# Matches files that are a private key, not texts that quote one.
 _KEY_FILE = re.compile(
     rb"\s*(?:PuTTY-User-Key-File|(?:-----BEGIN |Bag Attributes).*PRIVATE KEY)", re.DOTALL
 )
-_OPEN = os.O_RDONLY | sum(
+_OPEN_FILE = os.O_RDONLY | sum(
     getattr(os, name, 0)
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
 )
-# O_PATH passes folders that may be entered but not listed.
-_STEP = sum(getattr(os, name, 0) for name in ("O_PATH", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC"))
+# O_PATH also opens folders that may be entered but not listed.
+_OPEN_FOLDER = sum(
+    getattr(os, name, 0) for name in ("O_PATH", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
+)
 
 
 def read(
@@ -81,10 +83,10 @@ def read(
     modified: str = "",
     progress: ProgressCallback | None = None,
 ) -> Source | None:
-    """Read a URL (`fetch`) or a file (`read_path`); see there for what the parameters mean and what
-    is refused.
+    """Read a URL with `urls.fetch` or a file with `read_path`, which explain the parameters.
 
-    None when a URL's server says that it still has the version with this `etag` or `modified` time.
+    Returns None if a URL's server reports that the version with this `etag` or `modified` time is
+    still current.
     """
     if not is_url(source):
         return read_path(source, config=config, roots=roots, guard=guard, forbidden=forbidden)
@@ -94,7 +96,7 @@ def read(
 
 
 def is_url(source: str | os.PathLike[str]) -> bool:
-    """Whether this is written as a URL of any kind; `fetch` refuses all but http and https."""
+    """Whether this has the form of a URL of any scheme; `fetch` allows http and https only."""
     return isinstance(source, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source) is not None
 
 
@@ -106,16 +108,17 @@ def read_path(
     guard: bool = False,
     forbidden: Collection[Path] = (),
 ) -> Source:
-    """Read a file. Its identity, `Source.source`, is the absolute path without links, `~` expanded.
+    """Read a file; `Source.source` is its absolute path with `~` expanded and links resolved.
 
-    With `roots`, only what lies inside one of these folders after links are resolved. With `guard`,
-    well-known secrets are refused: it is meant for paths that an agent names, where a person may
-    well want them. `forbidden` names database files that must not be touched, under whatever name
-    or hard link. Unreadable: missing, a folder, no permission. Refused: by these rules. TooLarge:
-    above `config.max_source_bytes`.
+    - roots: if given, the resolved path must be inside one of these folders.
+    - guard: refuse well-known secrets; for paths that an agent names, not a person.
+    - forbidden: database files that must not be opened, under any name or hard link.
+
+    Raises Unreadable (missing, a folder, no permission), Refused (by the rules above) or TooLarge
+    (above `config.max_source_bytes`).
     """
     named, resolved = _resolve(path)
-    _judge(named, resolved, roots, guard)
+    _check_path(named, resolved, roots, guard)
     try:
         raw, info = _read_regular(resolved, config.max_source_bytes, forbidden)
     except IngestError:
@@ -134,7 +137,7 @@ def read_path(
 
 
 def _resolve(path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """The path as it was named, but absolute, and where it leads."""
+    """The absolute path as it was given, and the path with links resolved."""
     try:
         named = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - Path.absolute keeps ".."
         return named, Path(os.path.realpath(Path(path).expanduser()))
@@ -142,15 +145,15 @@ def _resolve(path: str | os.PathLike[str]) -> tuple[Path, Path]:
         raise _unreadable(path, error) from None
 
 
-def _judge(named: Path, resolved: Path, roots: Collection[Path], guard: bool) -> None:
+def _check_path(named: Path, resolved: Path, roots: Collection[Path], guard: bool) -> None:
     if roots and not any(resolved.is_relative_to(os.path.realpath(root)) for root in roots):
         allowed = ", ".join(str(root) for root in roots)
         raise Refused(f"{named} is outside of the folders that may be read ({allowed})")
     if any(each.is_relative_to(kernel) for each in (named, resolved) for kernel in KERNEL):
-        raise Refused(f"{named} is not a file but a view into the system")
+        raise Refused(f"{named} is not a file but an interface to the kernel")
     if guard and (_is_secret(named) or _is_secret(resolved)):
         raise Refused(
-            f"{named} is where secrets are kept; copy the file elsewhere if an agent shall read it"
+            f"{named} is where secrets are kept; copy the file elsewhere if an agent should read it"
         )
 
 
@@ -161,16 +164,16 @@ def _is_secret(path: Path) -> bool:
 def _read_regular(
     path: Path, limit: int, forbidden: Collection[Path]
 ) -> tuple[bytes, os.stat_result]:
-    folder = _enter(path.parent)
+    folder = _open_folder(path.parent)
     where, name = (None, path) if folder is None else (folder, path.name or ".")
     try:
-        # The database is recognised before it is opened: closing it again would drop the locks that
-        # SQLite holds.
+        # The database must not even be opened: closing it would drop the POSIX locks that SQLite
+        # holds in this process.
         before = os.stat(name, dir_fd=where, follow_symlinks=False)
-        _judge_kind(path, before)
+        _check_type(path, before)
         if _same_as_any(before, forbidden):
             raise Refused(f"{path} is the database itself")
-        handle = os.open(name, _OPEN, dir_fd=where)
+        handle = os.open(name, _OPEN_FILE, dir_fd=where)
     finally:
         if folder is not None:
             os.close(folder)
@@ -178,8 +181,8 @@ def _read_regular(
         info = os.fstat(handle)
         if not os.path.samestat(before, info):
             raise Unreadable(f"{path} was replaced while it was being opened; try again")
-        # The size may be a lie (a growing file, a strange file system), so the reading is capped as
-        # well.
+        # The reported size may be wrong (a growing file, a special file system), so the read is
+        # limited as well.
         if info.st_size > limit or len(raw := file.read(limit + 1)) > limit:
             size = max(info.st_size, limit + 1)
             raise TooLarge(
@@ -188,23 +191,21 @@ def _read_regular(
         return raw, info
 
 
-def _enter(folder: Path) -> int | None:
-    """A handle on a folder, reached without following any link; None where the system has no such
-    handles.
-    """
+def _open_folder(folder: Path) -> int | None:
+    """A file descriptor of a folder, opened without following links; None where unsupported."""
     if os.open not in os.supports_dir_fd:
         return None
-    handle = os.open(folder.anchor, _STEP)
+    handle = os.open(folder.anchor, _OPEN_FOLDER)
     for part in folder.parts[1:]:
         try:
-            following = os.open(part, _STEP, dir_fd=handle)
+            following = os.open(part, _OPEN_FOLDER, dir_fd=handle)
         finally:
             os.close(handle)
         handle = following
     return handle
 
 
-def _judge_kind(path: Path, info: os.stat_result) -> None:
+def _check_type(path: Path, info: os.stat_result) -> None:
     if stat.S_ISDIR(info.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
     if not stat.S_ISREG(info.st_mode) and not stat.S_ISLNK(info.st_mode):
@@ -237,5 +238,5 @@ def _working_folder() -> str:
 def _iso(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # a clock gone wild
+    except (ValueError, OverflowError, OSError):  # a time stamp out of range
         return ""

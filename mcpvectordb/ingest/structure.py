@@ -1,6 +1,4 @@
-"""The outline of a text: where it may be cut and how well a cut there fits, and which headings
-stand over what.
-"""
+"""The outline of a text: possible cuts with their strengths, headings, and unbreakable blocks."""
 
 from __future__ import annotations
 
@@ -11,12 +9,16 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["markdown", "text", "code"]
 
-# How well a cut before a line fits: HEADING and above, then what `_strength` says, then these.
-HEADING = 100  # H6; one more for each level up
+# Strengths of a cut before a line, the strongest first; `_strength` returns values between HEADING
+# and LINE. HEADING is that of an H6, one more for each level up.
+HEADING = 100
 LINE = 3
-CLOSER = 2  # a bracket or word that ends what was opened before
-STACKED = 1  # a heading right under another one, which would be left behind without text
-BODY = 0  # the first line under a heading
+# A bracket or keyword that closes a block.
+CLOSER = 2
+# A heading directly below another one: a cut would leave that one without text.
+STACKED = 1
+# The first line below a heading.
+BODY = 0
 
 _LONGEST_HEADING = 200
 _LINE = re.compile(r"\S[^\n]*")
@@ -40,7 +42,7 @@ _MARKUP = (
 
 
 class Heading(NamedTuple):
-    """A heading line, with the line under it that may mark it; `path` ends with its own text."""
+    """A heading with its underline, if any; `path` has the headings above it and its own text."""
 
     start: int
     end: int
@@ -49,7 +51,7 @@ class Heading(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Lines that are kept together where they fit: fenced code, front matter."""
+    """Lines that stay together if they fit into one chunk: fenced code, front matter."""
 
     start: int
     end: int
@@ -57,9 +59,7 @@ class Block(NamedTuple):
 
 @dataclass(slots=True)
 class Outline:
-    """`cuts` are the offsets of lines (of their first visible character) in order, each with its
-    strength.
-    """
+    """`cuts` has the sorted offsets of the first visible character of lines, with `strengths`."""
 
     cuts: list[int] = field(default_factory=list)
     strengths: list[int] = field(default_factory=list)
@@ -69,13 +69,13 @@ class Outline:
     _under_heading: bool = False
 
     def add_line(self, at: int, strength: int) -> None:
-        """A line that may begin a chunk."""
+        """Add a line that may begin a chunk."""
         self.cuts.append(at)
         self.strengths.append(BODY if self._under_heading else strength)
         self._under_heading = False
 
     def add_heading(self, at: int, end: int, level: int, text: str) -> None:
-        """A heading line of level 1 to 6."""
+        """Add a heading of level 1 to 6."""
         self.cuts.append(at)
         self.strengths.append(STACKED if self._under_heading else HEADING + 6 - level)
         self._under_heading = True
@@ -86,7 +86,7 @@ class Outline:
         self.headings.append(Heading(at, end, level, (*above, plain(text))))
 
     def make_heading(self, end: int, level: int, text: str) -> None:
-        """The line added last turns out to be a heading."""
+        """Turn the line that was added last into a heading."""
         self._under_heading = self.strengths.pop() == BODY
         self.add_heading(self.cuts.pop(), end, level, text)
 
@@ -94,9 +94,7 @@ class Outline:
 def outline(
     text: str, kind: Kind, fits: Callable[[int, int], bool] = lambda start, end: True
 ) -> Outline:
-    """Read the structure of a text. Lines inside of a block are only given as cuts where the block
-    does not fit.
-    """
+    """Return the structure of a text; lines of a block are cuts only if the block does not fit."""
     result = Outline()
     begin = 1 if text.startswith("\ufeff") else 0
     if kind == "code":
@@ -117,15 +115,13 @@ def outline(
 
 
 def front_matter(text: str) -> tuple[str, int]:
-    """The YAML between dashes at the top of a Markdown text, and where it ends; ("", 0) where there
-    is none.
-    """
+    """Return the YAML front matter of a Markdown text and its end offset; ("", 0) for none."""
     found = _FRONT.match(text)
     return (found[1], found.end()) if found else ("", 0)
 
 
 def plain(heading: str) -> str:
-    """A heading's text without inline markup, on one line, at most 200 characters."""
+    """Return a heading's text without inline markup, on one line of at most 200 characters."""
     heading = heading[: 4 * _LONGEST_HEADING]
     for expression, replacement in _MARKUP if _MARKED.search(heading) else ():
         heading = expression.sub(replacement, heading)
@@ -133,8 +129,9 @@ def plain(heading: str) -> str:
 
 
 def _strength(indent: int, *, after_blank: bool = False, marked: bool = False) -> int:
-    """A blank line says more than a list item's mark or a dedent, and any of them more than less
-    indentation.
+    """The strength of a cut: a blank line counts more than a mark, a mark more than indentation.
+
+    A mark is the bullet or number of a list item, or a dedent in code.
     """
     return LINE + 20 * after_blank + 10 * marked + 9 - min(indent, 9)
 
@@ -148,9 +145,7 @@ class _Line(NamedTuple):
 
 
 def _lines(text: str, begin: int, end: int) -> Iterator[_Line]:
-    """The lines of a part that are not blank; the first one counts as standing after a blank
-    line.
-    """
+    """The lines of a part that are not blank; the first one counts as preceded by a blank line."""
     before = begin
     for found in _LINE.finditer(text, begin, end):
         at = found.start()
@@ -166,9 +161,7 @@ def _lines(text: str, begin: int, end: int) -> Iterator[_Line]:
 
 
 def _add_code(result: Outline, text: str, begin: int, end: int) -> None:
-    """Blank lines, then dedents, then outer lines: together they lie around definitions in any
-    language.
-    """
+    """Add lines of code: blank lines, then dedents, then outer lines, as around definitions."""
     indent = 0
     for line in _lines(text, begin, end):
         if line.at > begin and _CLOSING.match(line.text):
@@ -182,7 +175,7 @@ def _add_code(result: Outline, text: str, begin: int, end: int) -> None:
 
 
 def _add_prose(result: Outline, text: str, begin: int, end: int) -> None:
-    """Paragraphs, list items and lines."""
+    """Add paragraphs, list items and lines."""
     before = ""
     for line in _lines(text, begin, end):
         _add_prose_line(result, line, before)
@@ -190,9 +183,9 @@ def _add_prose(result: Outline, text: str, begin: int, end: int) -> None:
 
 
 def _add_prose_line(result: Outline, line: _Line, before: str) -> None:
-    """A line that goes on with the sentence of the line before is no place to cut."""
-    goes_on = before and line.text[0].islower() and before.rstrip()[-1] not in ".!?:;|。！？：；"
-    if line.after_blank or not goes_on:
+    """Add a line, unless it continues the sentence of the line before."""
+    continues = before and line.text[0].islower() and before.rstrip()[-1] not in ".!?:;|。！？：；"
+    if line.after_blank or not continues:
         marked = _ITEM.match(line.text) is not None
         result.add_line(
             line.at, _strength(line.indent, after_blank=line.after_blank, marked=marked)
@@ -200,14 +193,15 @@ def _add_prose_line(result: Outline, line: _Line, before: str) -> None:
 
 
 def _add_markdown(result: Outline, text: str, begin: int, end: int) -> None:
-    """Prose with headings, in a part without fenced code."""
-    before, alone = "", ""  # the line before; the same, if it is all there is of its paragraph
+    """Add prose with headings, from a part without fenced code."""
+    # The line before, and the same line if it is the only one of its paragraph.
+    before, alone = "", ""
     for line in _lines(text, begin, end):
         opens = line.after_blank or not before
-        if line.indent < 4 and (level := _hashes(line.text)):
-            result.add_heading(line.at, line.end, level, _between_hashes(line.text))
+        if line.indent < 4 and (level := _atx_level(line.text)):
+            result.add_heading(line.at, line.end, level, _atx_text(line.text))
             before = alone = ""
-        elif alone and not opens and line.indent < 4 and (level := _underline(line.text)):
+        elif alone and not opens and line.indent < 4 and (level := _setext_level(line.text)):
             result.make_heading(line.end, level, alone)
             before = alone = ""
         else:
@@ -216,21 +210,21 @@ def _add_markdown(result: Outline, text: str, begin: int, end: int) -> None:
             alone = before if opens and before[0] not in ">|<" and not _ITEM.match(before) else ""
 
 
-def _hashes(line: str) -> int:
-    """The level of a heading such as `## Two`; 0 for any other line (also for `#tag`)."""
+def _atx_level(line: str) -> int:
+    """The level of a heading such as `## Two`; 0 for other lines, including `#tag`."""
     if line[0] != "#":
         return 0
     level = len(line) - len(line.lstrip("#"))
     return level if level <= 6 and (len(line) == level or line[level].isspace()) else 0
 
 
-def _between_hashes(line: str) -> str:
+def _atx_text(line: str) -> str:
     inner = line.strip().lstrip("#").strip()
     bare = inner.rstrip("#")
     return bare.rstrip() if not bare or bare[-1].isspace() else inner
 
 
-def _underline(line: str) -> int:
+def _setext_level(line: str) -> int:
     line = line.rstrip()
     return 0 if len(line) < 2 else 1 if not line.strip("=") else 2 if not line.strip("-") else 0
 
@@ -243,17 +237,19 @@ def _blocks(text: str) -> Iterator[Block]:
     markers = [
         each for each in _FENCE.finditer(text, end) if each[2][0] == "~" or "`" not in each[3]
     ]
-    hopeless = {"`": len(text), "~": len(text)}  # marks of this length are not closed any more
+    # By character: fences of at least this length have no closing fence in the rest of the text.
+    # Remembering this keeps many unclosed fences from taking quadratic time.
+    unclosed = {"`": len(text), "~": len(text)}
     i = 0
     while i < len(markers):
         mark = markers[i][2]
         closing = None
-        if len(mark) < hopeless[mark[0]]:
+        if len(mark) < unclosed[mark[0]]:
             closing = next(
                 (markers[k] for k in range(i + 1, len(markers)) if _closes(markers[k], mark)), None
             )
         if closing is None:
-            hopeless[mark[0]] = min(len(mark), hopeless[mark[0]])
+            unclosed[mark[0]] = min(len(mark), unclosed[mark[0]])
         block = Block(
             markers[i].start(1), closing.end() if closing else _end_of_item(text, markers[i])
         )
@@ -267,9 +263,7 @@ def _closes(marker: re.Match[str], mark: str) -> bool:
 
 
 def _end_of_item(text: str, opener: re.Match[str]) -> int:
-    """Where code that nobody closed ends: with the list item that it stands in, or with the
-    text.
-    """
+    """The end of code without a closing fence: that of its list item, or of the text."""
     column = opener.start(2) - opener.start()
     outside = (
         re.compile(rf"^[^\S\n]{{0,{column - 1}}}\S", re.M).search(text, opener.end())

@@ -1,18 +1,19 @@
-"""Web pages, fetched behind a guard that assumes the URL was written by someone who means harm.
+"""Fetch web pages; protects against hostile URLs and servers (SSRF, DNS rebinding, endless bodies).
 
-Every hop of a fetch is judged on its own: the URL must be plain http or https, all addresses that
-its host resolves to must be public by the lists of `addresses`, and the connection goes to one of
-exactly those addresses, while TLS and the Host header keep the name; so a name that resolves
-differently a moment later gains nothing. Redirects are followed by hand, at most five. One deadline
-covers resolving, connecting, headers, body and redirects; the size limit holds for what arrives and
-for what it unpacks to. Nothing is taken from the environment, neither proxies nor .netrc.
+Every hop of a fetch is checked: the URL must be plain http or https, all addresses that its host
+resolves to must be public by the lists of `addresses`, and the connection goes to one of exactly
+these addresses, while TLS and the Host header keep the name. So a name that resolves differently a
+moment later (DNS rebinding) gains nothing. Redirects are followed here, at most five. One deadline
+covers resolving, connecting, headers, body and redirects; the size limit applies to the bytes
+received and to the decompressed ones. Nothing is taken from the environment, neither proxies nor
+.netrc.
 
-A proxy, if one is configured, resolves the name again by itself: there the guard judges what this
-machine resolves, and the pin ends. Behind a proxy without local DNS set `allow_private_urls`; then
-only literal addresses are judged.
+A configured proxy resolves the name again: then the guard checks the addresses that this machine
+resolves, and the connection is not pinned to them. Behind a proxy without local DNS set
+`allow_private_urls`; then only literal addresses are checked.
 
-robots.txt is not fetched: it is addressed to crawlers, and here a person names each page. Several
-pages of one host are fetched at a polite rate (`host_interval`).
+robots.txt is not fetched: it addresses crawlers, and here a person names each page. Between two
+pages of one host there is a pause (`host_interval`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, TooLarge
-from mcpvectordb.ingest.addresses import PRIVATE_NAMES, Place, blocked, parse_url
-from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, unpacked
+from mcpvectordb.ingest.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
+from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, decompressed
 from mcpvectordb.records import Progress, ProgressCallback, Source
 
 MAX_REDIRECTS = 5
@@ -45,28 +46,26 @@ Resolver = Callable[[str, int], list[str]]
 
 
 class Deadline:
-    """A moment after which nothing of a fetch goes on."""
+    """The time at which a fetch is aborted."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def passed(self) -> bool:
-        """Whether the moment is over."""
+        """Whether the deadline is over."""
         return time.monotonic() >= self._end
 
     def left(self) -> float:
-        """The seconds that are left; none are a TimeoutError."""
+        """Return the seconds that are left; raises TimeoutError if there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
 
     @contextmanager
-    def cuts(self, connection: socket.socket) -> Iterator[None]:
-        """Shut the connection down at the deadline: a socket's own timeout starts anew with every
-        byte.
-        """
+    def shuts_down(self, connection: socket.socket) -> Iterator[None]:
+        """Shut the connection down at the deadline: a socket's timeout restarts with every byte."""
         # A duplicate, because TLS takes the socket object over; both name the same connection.
         with closing(connection.dup()) as handle:
             timer = threading.Timer(self.left(), _shut, [handle])
@@ -88,25 +87,24 @@ def fetch(
     progress: ProgressCallback | None = None,
     resolve: Resolver | None = None,
 ) -> Source | None:
-    """Fetch a page; None when the server says that it is still the version with this `etag` or
-    `modified` time.
+    """Return the page, or None if the version with this `etag` or `modified` time is current.
 
-    `modified` is an ISO-8601 time as a Source carries it. `resolve` answers a host and port with
-    addresses. Refused: the URL or an address behind it is not allowed. FetchFailed: the network
-    failed, the server did not answer 2xx, or the deadline passed. TooLarge: more than
-    `config.max_source_bytes`.
+    `modified` is an ISO 8601 time as in `Source.modified`. `resolve` returns the addresses of a
+    host and port. Raises Refused (the URL or an address of its host is not allowed), FetchFailed
+    (the network failed, the status is not 2xx, or the deadline passed) or TooLarge (more than
+    `config.max_source_bytes`).
     """
     if not config.allow_urls:
         raise Refused(f"{url}: URLs are switched off (allow_urls is false)")
     headers = _headers(etag, modified)
     here, deadline = url, Deadline(config.fetch_timeout)
     for hop in range(MAX_REDIRECTS + 1):
-        place = parse_url(here)
+        parsed = parse_url(here)
         try:
-            addresses = _judged(place, config, resolve or _system_resolver, deadline)
-            if hop == 0 and _wait_for_turn(place.host, config.host_interval):
+            addresses = _checked_addresses(parsed, config, resolve or _system_resolver, deadline)
+            if hop == 0 and _wait_for_turn(parsed.host, config.host_interval):
                 deadline = Deadline(config.fetch_timeout)
-            with _get(place, addresses, headers, config.proxy, deadline) as response:
+            with _get(parsed, addresses, headers, config.proxy, deadline) as response:
                 if response.status not in REDIRECTS or not response.getheader("Location"):
                     return _source(
                         url, response, bool(etag or modified), config, deadline, progress
@@ -116,28 +114,27 @@ def fetch(
             raise
         except (OSError, HTTPException) as error:
             raise FetchFailed(
-                f"{place.host} could not be fetched from: {_reason(error, deadline)}"
+                f"{parsed.host} could not be fetched from: {_reason(error, deadline)}"
             ) from error
     raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times")
 
 
 # --- the guard
-# -------------------------------------------------------------------------------------------
 
 
-def _judged(place: Place, config: Config, resolve: Resolver, deadline: Deadline) -> list[str]:
-    """The addresses to connect to, every one of them allowed; none when a proxy alone knows the
-    name.
-    """
+def _checked_addresses(
+    parsed: ParsedUrl, config: Config, resolve: Resolver, deadline: Deadline
+) -> list[str]:
+    """The addresses to connect to, all allowed; none if only a proxy resolves the name."""
     private = config.allow_private_urls
     try:
-        addresses = [str(ip_address(place.host))]
+        addresses = [str(ip_address(parsed.host))]
     except ValueError:
-        if not private and PRIVATE_NAMES.fullmatch(place.host):
+        if not private and PRIVATE_NAMES.fullmatch(parsed.host):
             raise Refused(
-                f"{place.host} is a name of private networks (allow_private_urls is false)"
+                f"{parsed.host} is a name of private networks (allow_private_urls is false)"
             ) from None
-        addresses = [] if config.proxy and private else _resolved(place, resolve, deadline)
+        addresses = [] if config.proxy and private else _resolved(parsed, resolve, deadline)
     for address in addresses:
         if reason := blocked(address, allow_private=private):
             hint = (
@@ -145,21 +142,21 @@ def _judged(place: Place, config: Config, resolve: Resolver, deadline: Deadline)
                 if not private and not blocked(address, allow_private=True)
                 else ""
             )
-            raise Refused(f"{place.host} leads to {address}, which is {reason}{hint}")
+            raise Refused(f"{parsed.host} leads to {address}, which is {reason}{hint}")
     return addresses
 
 
-def _resolved(place: Place, resolve: Resolver, deadline: Deadline) -> list[str]:
-    """Ask the resolver in a thread of its own, because the system's cannot be interrupted."""
+def _resolved(parsed: ParsedUrl, resolve: Resolver, deadline: Deadline) -> list[str]:
+    """Resolve the host in a thread, because the system's resolver cannot be interrupted."""
     answer: list[list[str] | BaseException] = []
 
-    def ask() -> None:
+    def run() -> None:
         try:
-            answer.append(resolve(place.host, place.port))
+            answer.append(resolve(parsed.host, parsed.port))
         except BaseException as error:
             answer.append(error)
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(deadline.left())
     if not answer:
@@ -167,7 +164,7 @@ def _resolved(place: Place, resolve: Resolver, deadline: Deadline) -> list[str]:
     if isinstance(answer[0], BaseException):
         raise answer[0]
     if not answer[0]:
-        raise FetchFailed(f"{place.host} could not be fetched from: the name has no address")
+        raise FetchFailed(f"{parsed.host} could not be fetched from: the name has no address")
     return answer[0]
 
 
@@ -176,51 +173,50 @@ def _system_resolver(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-# --- the exchange
-# ----------------------------------------------------------------------------------------
+# --- the request
 
 
 @contextmanager
 def _get(
-    place: Place, addresses: list[str], headers: dict[str, str], proxy: str, deadline: Deadline
+    parsed: ParsedUrl, addresses: list[str], headers: dict[str, str], proxy: str, deadline: Deadline
 ) -> Iterator[HTTPResponse]:
-    """Ask one of these addresses, as it stands, for the target; no name is resolved any more."""
-    secure, relay = place.scheme == "https", urlsplit(proxy)
-    permit = _proxy_permit(relay.username, relay.password)
+    """Request the target from one of these addresses; no name is resolved again."""
+    secure, relay = parsed.scheme == "https", urlsplit(proxy)
+    credentials = _proxy_credentials(relay.username, relay.password)
     if proxy:
         addresses, port = [str(relay.hostname)], relay.port or 3128
     else:
-        port = place.port
-    with closing(_dial(addresses, port, deadline)) as plain, deadline.cuts(plain):
+        port = parsed.port
+    with closing(_connect(addresses, port, deadline)) as plain, deadline.shuts_down(plain):
         if proxy and secure:
-            _tunnel(plain, place, permit)
-        with closing(_speaker(place, plain, secure)) as connection:
+            _tunnel(plain, parsed, credentials)
+        with closing(_http_connection(parsed, plain, secure)) as connection:
             if proxy and not secure:
                 connection.request(
-                    "GET", f"http://{place.authority}{place.target}", headers=headers | permit
+                    "GET",
+                    f"http://{parsed.authority}{parsed.target}",
+                    headers=headers | credentials,
                 )
             else:
-                connection.request("GET", place.target, headers=headers)
+                connection.request("GET", parsed.target, headers=headers)
             with connection.getresponse() as response:
                 yield response
 
 
-def _speaker(place: Place, plain: socket.socket, secure: bool) -> HTTPConnection:
-    """HTTP over a socket that is connected already; certificate and Host header are about the
-    name.
-    """
+def _http_connection(parsed: ParsedUrl, plain: socket.socket, secure: bool) -> HTTPConnection:
+    """HTTP over a connected socket; the certificate and the Host header are those of the name."""
     if not secure:
-        connection = HTTPConnection(place.host, place.port)
+        connection = HTTPConnection(parsed.host, parsed.port)
         connection.sock = plain
         return connection
     context = _tls()
-    connection = HTTPSConnection(place.host, place.port, context=context)
-    connection.sock = context.wrap_socket(plain, server_hostname=place.host)
+    connection = HTTPSConnection(parsed.host, parsed.port, context=context)
+    connection.sock = context.wrap_socket(plain, server_hostname=parsed.host)
     return connection
 
 
-def _dial(addresses: list[str], port: int, deadline: Deadline) -> socket.socket:
-    """Connect to the first address that answers, giving each its share of the time."""
+def _connect(addresses: list[str], port: int, deadline: Deadline) -> socket.socket:
+    """Connect to the first address that answers; each gets its share of the remaining time."""
     for tried, address in enumerate(addresses):
         try:
             connection = socket.create_connection(
@@ -230,7 +226,8 @@ def _dial(addresses: list[str], port: int, deadline: Deadline) -> socket.socket:
             if tried == len(addresses) - 1:
                 raise
         else:
-            connection.settimeout(deadline.seconds)  # the deadline itself is kept by `cuts`
+            # The deadline itself is enforced by `shuts_down`.
+            connection.settimeout(deadline.seconds)
             return connection
     raise AssertionError("no address to connect to")
 
@@ -241,7 +238,7 @@ def _shut(connection: socket.socket) -> None:
 
 
 def _tls() -> ssl.SSLContext:
-    """The system's trusted authorities and certifi's: some systems come without any."""
+    """A TLS context that trusts the system's authorities and certifi's: some systems have none."""
     import certifi
 
     context = ssl.create_default_context()
@@ -250,29 +247,29 @@ def _tls() -> ssl.SSLContext:
     return context
 
 
-def _proxy_permit(user: str | None, password: str | None) -> dict[str, str]:
+def _proxy_credentials(user: str | None, password: str | None) -> dict[str, str]:
     if user is None:
         return {}
     pair = f"{unquote(user)}:{unquote(password or '')}".encode()
     return {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
 
 
-def _tunnel(connection: socket.socket, place: Place, permit: dict[str, str]) -> None:
-    fields = {"Host": place.authority} | permit
+def _tunnel(connection: socket.socket, parsed: ParsedUrl, credentials: dict[str, str]) -> None:
+    fields = {"Host": parsed.authority} | credentials
     lines = [
-        f"CONNECT {place.authority} HTTP/1.1",
+        f"CONNECT {parsed.authority} HTTP/1.1",
         *(f"{name}: {value}" for name, value in fields.items()),
         "",
         "",
     ]
     connection.sendall("\r\n".join(lines).encode("ascii"))
     head = b""
-    # Byte by byte: what follows the blank line belongs to TLS.
+    # Byte by byte, because the bytes after the blank line belong to TLS.
     while not head.endswith(b"\r\n\r\n") and len(head) < PIECE and (byte := connection.recv(1)):
         head += byte
     status = head.split(b"\r\n")[0].decode("latin-1")
     if not re.match(r"HTTP/1\.[01] 2\d\d", status):
-        raise FetchFailed(f"{place.host} could not be fetched from: the proxy answered {status!r}")
+        raise FetchFailed(f"{parsed.host} could not be fetched from: the proxy answered {status!r}")
 
 
 def _headers(etag: str, modified: str) -> dict[str, str]:
@@ -297,11 +294,10 @@ def _redirected(here: str, response: HTTPResponse) -> str:
     try:
         return urljoin(here, location.strip())
     except ValueError:
-        raise Refused(f"{here} redirects to {location!r}, which is no URL") from None
+        raise Refused(f"{here} redirects to {location!r}, which is not a URL") from None
 
 
-# --- the answer
-# ------------------------------------------------------------------------------------------
+# --- the response
 
 
 def _source(
@@ -320,7 +316,9 @@ def _source(
         )
     pieces = _received(response, config.max_source_bytes, deadline, progress)
     raw = _limited(
-        url, unpacked(pieces, response.getheader("Content-Encoding", "")), config.max_source_bytes
+        url,
+        decompressed(pieces, response.getheader("Content-Encoding", "")),
+        config.max_source_bytes,
     )
     parts = urlsplit(url)
     return Source(
@@ -337,7 +335,7 @@ def _source(
 def _received(
     response: HTTPResponse, limit: int, deadline: Deadline, progress: ProgressCallback | None
 ) -> Iterator[bytes]:
-    """The body as it comes in; one that ends too early is an error, not a short page."""
+    """The pieces of the body; a body that ends too early is an error, not a short page."""
     total, done = response.length, 0
     if total is not None and total > limit:
         raise TooLarge(
@@ -369,7 +367,7 @@ def _iso(http_date: str) -> str:
         moment = parsedate_to_datetime(http_date)
     except ValueError:
         return ""
-    # A date without a zone is UTC: HTTP knows no other.
+    # HTTP dates are always UTC.
     return (
         (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
         .astimezone(UTC)
@@ -383,21 +381,21 @@ def _reason(error: Exception, deadline: Deadline) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:300]
 
 
-# --- manners
-# ---------------------------------------------------------------------------------------------
+# --- the pause between two fetches
 
 _turns: dict[str, float] = {}
 _turns_lock = threading.Lock()
 
 
 def _wait_for_turn(host: str, interval: float) -> bool:
-    """Keep `interval` seconds between two fetches from one host in this process; whether there was
-    any waiting.
+    """Wait until `interval` seconds after this process's last fetch from the host.
+
+    Returns whether it had to wait.
     """
     with _turns_lock:
         now = time.monotonic()
-        for gone in [each for each, moment in _turns.items() if moment <= now]:
-            del _turns[gone]
+        for past in [each for each, moment in _turns.items() if moment <= now]:
+            del _turns[past]
         turn = _turns.get(host, now)
         _turns[host] = turn + interval
     time.sleep(turn - now)

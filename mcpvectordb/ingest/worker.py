@@ -1,25 +1,26 @@
-"""Foreign bytes are parsed in a process of their own, which may hang, crash or swell without harm
-to this one.
+"""Parse untrusted bytes in a separate process, which may hang, crash or exhaust its memory safely.
 
-The process is started when the first file needs it, reused for the next ones, and replaced when a
-file got the better of it. Three limits hold for each file, and going over one is a ParseFailed that
+The process starts with the first file that needs it, serves the following files too, and is
+replaced after a failure. Three limits apply to each file; exceeding one raises a ParseFailed that
 names it:
 
-parse_timeout       wall clock, kept by the parent, which then kills the process parse_memory
-address space (RLIMIT_AS), set by the process itself before it reads anything foreign
-parse_output_bytes  size of the text, checked on both sides
+- parse_timeout: wall-clock time, enforced by the parent, which kills the process.
+- parse_memory: address space (RLIMIT_AS), set by the process itself before it reads any input.
+- parse_output_bytes: size of the text, checked on both sides.
 
-RLIMIT_AS is Linux's; macOS accepts it without keeping it, and Windows has no such thing: there only
-the clock and the output limit hold, and a parser can use as much memory as there is.
+RLIMIT_AS works on Linux only. macOS accepts it without enforcing it and Windows does not have it:
+there only the time and output limits apply, and a parser can use all available memory.
 
-The process is a fresh interpreter, never a fork, with a bare environment. Its results travel on a
-pipe that only our code knows: what a parser prints goes to stderr. They are JSON and UTF-8 text,
-not pickles, and are checked on arrival, so that a process taken over by a hostile file can lie
-about that file but not reach into this one. It ends when its pipe does; if its parent dies while a
-parser hangs, an alarm ends it soon after the time limit (not on Windows).
+The process is a fresh interpreter, never a fork, with a minimal environment. Results travel on a
+pipe whose file descriptor no parser knows; what a parser prints goes to stderr. Results are JSON
+and UTF-8 text, never pickles, and are validated on arrival, so that a process compromised by a
+hostile file can misreport that file but cannot run code in the parent. The process exits when its
+pipe closes. If the parent dies while a parser hangs, an alarm signal ends the process soon after
+the time limit (not on Windows).
 
-What takes no parser (plain text, Markdown and source code in UTF-8) is read in this process and
-spares the start.
+The parent detects the format, once, and sends its name along. ZIP archives are the exception: to
+detect their format means to parse them, so that also happens in the process. Plain text, Markdown
+and source code in UTF-8 need no parser and are read in the parent, without starting a process.
 """
 
 from __future__ import annotations
@@ -36,61 +37,76 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, ParseFailed
 from mcpvectordb.ingest import formats
+from mcpvectordb.ingest.formats import Format
 from mcpvectordb.records import Parsed, Source
 
 START_SECONDS = 60.0
-GRACE_SECONDS = 5.0
-"""How long after the time limit a process ends itself that nobody has killed."""
 HEAD_BYTES = 8_000_000
-"""The most that may come along with a text: its title, pages and metadata."""
+"""Size limit of what accompanies a text: its title, pages and metadata."""
 LONGEST_MESSAGE = 2_000
 OUT_OF_MEMORY = 77
-"""An exit status of ours: a process without memory should not have to compose a message."""
+"""Exit status for an exhausted memory limit: composing a message would need memory."""
 
 _OUT_OF_MEMORY_IN_C = re.compile(r"\b(?:m|c|re)alloc \(.*failed|std::bad_alloc")
 _START = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 _LENGTH = struct.Struct(">Q")
-_INHERITED = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TMPDIR",
-    "TEMP",
-    "TMP",
-    "SYSTEMROOT",
-    "WINDIR",
-    "LD_LIBRARY_PATH",
-    "DYLD_LIBRARY_PATH",
-    "PYTHONHOME",
-)
-# Threads that no parser needs would each reserve a good part of the address space.
-_FRUGAL = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-_TOLD = [each.name for each in fields(Source) if each.name != "raw"]
-_BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
+_INHERITED = """
+    PATH HOME LANG LC_ALL LC_CTYPE TMPDIR TEMP TMP SYSTEMROOT WINDIR LD_LIBRARY_PATH
+    DYLD_LIBRARY_PATH PYTHONHOME
+""".split()
+# Each additional thread or malloc arena would reserve a good part of the limited address space.
+_SINGLE_THREADED = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_SOURCE_FIELDS = [each.name for each in fields(Source) if each.name != "raw"]
+_ERROR_BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
+
+ParseFunction = Callable[[Source, Format | None], Parsed]
+"""Parses a source of the given format; detects the format where it is None."""
+
+TimerFactory = Callable[[float, Callable[[], None]], threading.Timer]
+"""Makes the timer that calls a function after so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """What the parser process enforces itself: bytes of memory, bytes of text, seconds per file.
+
+    `grace_seconds` is how long after the time limit it ends itself if no parent has killed it.
+    """
+
+    memory: int
+    output: int
+    seconds: float
+    grace_seconds: float = 5.0
 
 
 class Worker:
-    """Parses sources in a process of its own; safe to use from several threads, which take turns.
+    """Parses sources in a separate process; thread-safe, one source at a time.
 
-    `command` starts a process that calls `serve`; without it, one that reads all our formats. Close
-    the worker when it is no longer needed, or use it in a `with`.
+    `command` starts a process that calls `serve`; the default one reads all our formats. `timer`
+    makes the timers of the time limits. Close the worker when it is no longer needed, or use it as
+    a context manager.
     """
 
-    def __init__(self, config: Config, *, command: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        command: Sequence[str] = (),
+        timer: TimerFactory = threading.Timer,
+    ) -> None:
         limits = (config.parse_memory, config.parse_output_bytes, config.parse_timeout)
         self._config = config
         self._command = command or (sys.executable, "-P", "-c", _START, *map(str, limits))
+        self._timer = timer
         self._lock = threading.Lock()
-        self._child: _Child | None = None
+        self._process: _ParserProcess | None = None
 
     def __enter__(self) -> Worker:
         return self
@@ -99,91 +115,87 @@ class Worker:
         self.close()
 
     def parse(self, source: Source) -> Parsed:
-        """Read the text of a source, as `formats.parse` does; a parser that breaks a limit or dies
-        is a ParseFailed.
+        """Return the text of a source, as `formats.parse` does.
+
+        ParseFailed is raised also for a parser that exceeds a limit or crashes.
         """
-        if takes_no_parser(source):
-            return formats.parse(source)
-        with self._lock, self._borrowed() as child:
-            answer = child.ask(source, self._config)
+        found = None if source.raw.startswith(b"PK") else formats.detect(source)
+        if found and found.inline and _is_utf8(source.raw):
+            return formats.parse(source, found)
+        with self._lock, self._running() as process:
+            answer = process.parse(source, found, self._config)
         if isinstance(answer, IngestError):
             raise answer
         return answer
 
     def close(self) -> None:
-        """End the process; a later `parse` starts another one."""
+        """End the process; a later `parse` starts a new one."""
         with self._lock:
             self._drop()
 
     @contextmanager
-    def _borrowed(self) -> Iterator[_Child]:
-        """The running process or a new one; it is kept only if all goes well with it."""
-        if self._child is None or not self._child.usable():
+    def _running(self) -> Iterator[_ParserProcess]:
+        """The running process or a new one; any exception ends it."""
+        if self._process is None or not self._process.usable():
             self._drop()
-            self._child = _Child(self._command)
+            self._process = _ParserProcess(self._command, self._timer)
         try:
-            yield self._child
+            yield self._process
         except BaseException:
             self._drop()
             raise
 
     def _drop(self) -> None:
-        if self._child is not None:
-            self._child.end()
-        self._child = None
+        if self._process is not None:
+            self._process.end()
+        self._process = None
 
 
-def takes_no_parser(source: Source) -> bool:
-    """Whether a source is text as it stands, with nothing foreign to interpret; also when no format
-    fits it.
-    """
-    if source.raw.startswith(b"PK"):  # even to find out what is in an archive means to parse it
-        return False
+def _is_utf8(raw: bytes) -> bool:
     try:
-        source.raw.decode()
+        raw.decode()
     except UnicodeDecodeError:
         return False
-    return formats.detect(source).inline
+    return True
 
 
-class _Child:
-    """One process, from its start to its end."""
+class _ParserProcess:
+    """One parser process, from its start to its end."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._owner, pipe = os.getpid(), subprocess.PIPE
-        trouble = ParseFailed(
+    def __init__(self, command: Sequence[str], timer: TimerFactory) -> None:
+        self._owner, self._timer = os.getpid(), timer
+        failure = ParseFailed(
             f"the process that parses files does not start: {shlex.join(command)}"
         )
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 command,
-                stdin=pipe,
-                stdout=pipe,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C at the terminal is for the parent
             )
         except OSError:
-            raise trouble from None
+            raise failure from None
         self.end = weakref.finalize(self, _end, self._process, self._owner)
         try:
-            with _killed_after(START_SECONDS, self._process):
+            with self._killed_after(START_SECONDS):
                 _receive(self._process.stdout, HEAD_BYTES)
         except (OSError, EOFError, ValueError):
             self.end()
-            raise trouble from None
+            raise failure from None
 
     def usable(self) -> bool:
-        """Whether the process runs and is ours: a fork of this program must not talk into it."""
+        """Whether the process runs and was started by this process, not by one it forked from."""
         return self._owner == os.getpid() and self.end.alive and self._process.poll() is None
 
-    def ask(self, source: Source, config: Config) -> Parsed | IngestError:
-        """What the parser makes of a source, or the error it ends in; whatever else happens is a
-        ParseFailed.
-        """
-        told = {name: getattr(source, name) for name in _TOLD}
-        with _killed_after(config.parse_timeout, self._process) as expired:
+    def parse(self, source: Source, found: Format | None, config: Config) -> Parsed | IngestError:
+        """Return the parser's result or its error; raise ParseFailed without a valid answer."""
+        request = {name: getattr(source, name) for name in _SOURCE_FIELDS}
+        request["format"] = found.name if found else None
+        with self._killed_after(config.parse_timeout) as expired:
             try:
-                _send(self._process.stdin, json.dumps(told).encode(), source.raw)
+                _send(self._process.stdin, json.dumps(request).encode(), source.raw)
                 head = _loaded(_receive(self._process.stdout, HEAD_BYTES))
                 answer = _answer_of(head, _receive(self._process.stdout, config.parse_output_bytes))
             except (OSError, EOFError):
@@ -191,7 +203,7 @@ class _Child:
                 raise ParseFailed(f"{source.name} cannot be parsed: {reason}") from None
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ParseFailed(
-                    f"{source.name} cannot be parsed: its parser answers nonsense ({error})"
+                    f"{source.name} cannot be parsed: its parser gave an invalid answer ({error})"
                 ) from None
         if head.get("retires"):
             self.end()
@@ -213,26 +225,25 @@ class _Child:
         )
         return f"its parser crashed ({name})"
 
+    @contextmanager
+    def _killed_after(self, seconds: float) -> Iterator[threading.Event]:
+        """Kill the process after so many seconds; the event is then set."""
+        expired = threading.Event()
 
-@contextmanager
-def _killed_after(seconds: float, process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
-    """Kill the process after so many seconds; the event says whether that has happened."""
-    expired = threading.Event()
+        def expire() -> None:
+            expired.set()
+            self._process.kill()
 
-    def expire() -> None:
-        expired.set()
-        process.kill()
-
-    timer = threading.Timer(seconds, expire)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield expired
-    finally:
-        timer.cancel()
-        timer.join()
-        if expired.is_set():
-            process.wait()
+        timer = self._timer(seconds, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield expired
+        finally:
+            timer.cancel()
+            timer.join()
+            if expired.is_set():
+                self._process.wait()
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
@@ -246,21 +257,19 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Enough to find the same Python and the same packages, and none of the secrets that
-    environments hold.
-    """
+    """The variables needed to find the same Python and packages, without any secrets."""
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return (
         kept
-        | _FRUGAL
+        | _SINGLE_THREADED
         | {"PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
     )
 
 
 def _answer_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
-    """The answer as a record or an error; nothing in it is taken on trust."""
+    """The answer as a record or an error; raises ValueError and the like for invalid content."""
     if "error" in head:
-        return _BY_CODE.get(str(head["error"]), ParseFailed)(
+        return _ERROR_BY_CODE.get(str(head["error"]), ParseFailed)(
             str(head.get("message"))[:LONGEST_MESSAGE]
         )
     parsed = Parsed(
@@ -277,12 +286,11 @@ def _answer_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
         and list(parsed.pages) == sorted(parsed.pages)
         and isinstance(parsed.metadata, dict)
     ):
-        raise ValueError("a title, kind, pages or metadata of the wrong shape")
+        raise ValueError("title, kind, pages or metadata have the wrong type or range")
     return parsed
 
 
 # --- both ends of the pipe
-# -------------------------------------------------------------------------------------------
 
 
 def _send(pipe: IO[bytes] | None, *parts: bytes) -> None:
@@ -294,7 +302,7 @@ def _send(pipe: IO[bytes] | None, *parts: bytes) -> None:
 
 
 def _receive(pipe: IO[bytes] | None, limit: int) -> bytes:
-    """The next part; EOFError where there is none any more."""
+    """The next part; EOFError at the end of the stream."""
     assert pipe  # noqa: S101 - for the type checker: all our processes have pipes
     length = pipe.read(_LENGTH.size)
     size = _LENGTH.unpack(length)[0] if len(length) == _LENGTH.size else 0
@@ -313,24 +321,22 @@ def _loaded(head: bytes) -> dict[str, Any]:
     return loaded
 
 
-# --- the process's own side
-# ------------------------------------------------------------------------------------------
+# --- the parser process
 
 
-def serve(parse: Callable[[Source], Parsed], *, memory: int, output: int, seconds: float) -> None:
-    """Be the process: answer each source that comes in on stdin with what `parse` makes of it,
-    until stdin ends.
-    """
+def serve(parse: ParseFunction, limits: ProcessLimits) -> None:
+    """Run as the parser process: answer each source from stdin with its text until stdin ends."""
     requests, replies = _private_pipes()
-    _limit(memory)
+    _limit_memory(limits.memory)
     _send(replies, b"{}")
     try:
         while True:
-            told = _loaded(_receive(requests, HEAD_BYTES))
-            source = Source(raw=_receive(requests, sys.maxsize), **told)
-            with _alarm(seconds + GRACE_SECONDS):
-                head, text = _answer(parse, source, output)
-            _send(replies, _packed(head | {"retires": _has_grown(memory)}), text)
+            request = _loaded(_receive(requests, HEAD_BYTES))
+            found = formats.BY_NAME.get(request.pop("format"))
+            source = Source(raw=_receive(requests, sys.maxsize), **request)
+            with _alarm(limits.seconds + limits.grace_seconds):
+                head, text = _answer(parse, source, found, limits.output)
+            _send(replies, _packed(head | {"retires": _has_grown(limits.memory)}), text)
     except EOFError:
         return
     except MemoryError:
@@ -338,9 +344,7 @@ def serve(parse: Callable[[Source], Parsed], *, memory: int, output: int, second
 
 
 def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """Stdin and stdout under numbers that no parser knows; in their place, nothing to read, and
-    stderr to write to.
-    """
+    """Duplicates of stdin and stdout, which themselves become an empty input and stderr."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "r+b") as nothing:  # noqa: PTH123 - a device, not a path
         os.dup2(nothing.fileno(), 0)
@@ -351,21 +355,19 @@ def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
     return requests, replies
 
 
-def _limit(memory: int) -> None:
+def _limit_memory(memory: int) -> None:
     try:
         import resource
     except ImportError:  # Windows
         return
     for kind, amount in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, memory)):
-        with suppress(ValueError, OSError):  # a lower one is in force, or the system has none
+        with suppress(ValueError, OSError):  # a lower limit is in force, or none is supported
             resource.setrlimit(kind, (amount, amount))
 
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Let the system end this process then, even if a parser never returns and nobody is left to
-    kill it.
-    """
+    """End this process by a signal after so many seconds, in case no parent is left to kill it."""
     if not hasattr(signal, "setitimer"):
         yield
         return
@@ -375,10 +377,10 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 def _answer(
-    parse: Callable[[Source], Parsed], source: Source, output: int
+    parse: ParseFunction, source: Source, found: Format | None, output: int
 ) -> tuple[dict[str, Any], bytes]:
     try:
-        parsed = parse(source)
+        parsed = parse(source, found)
         text = parsed.text.encode()
         if len(text) > output:
             raise ParseFailed(
@@ -393,7 +395,7 @@ def _answer(
         if len(_packed(head)) > HEAD_BYTES - 100:
             raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")
         return head, text
-    except Exception as error:  # parsers of foreign bytes raise whatever they like
+    except Exception as error:  # parser libraries raise errors of any class
         if isinstance(error, MemoryError) or _OUT_OF_MEMORY_IN_C.search(str(error)):
             raise MemoryError from error
         if isinstance(error, IngestError):
@@ -407,9 +409,7 @@ def _packed(head: dict[str, Any]) -> bytes:
 
 
 def _has_grown(memory: int) -> bool:
-    """Whether this process has once taken half of what it may, so that the next file might not find
-    enough.
-    """
+    """Whether this process has used half of its memory limit, too much to take another file."""
     try:
         peak = re.search(
             r"VmPeak:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii", "replace")
@@ -420,5 +420,5 @@ def _has_grown(memory: int) -> bool:
 
 
 def main(memory: str, output: str, seconds: str) -> None:
-    """Be the process that reads all our formats; the arguments come from its command line."""
-    serve(formats.parse, memory=int(memory), output=int(output), seconds=float(seconds))
+    """Run as the process that reads all our formats; the arguments come from its command line."""
+    serve(formats.parse, ProcessLimits(int(memory), int(output), float(seconds)))

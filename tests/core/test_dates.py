@@ -29,7 +29,7 @@ moments = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=offs
         ("2025-12-31T23:00:00-05:30", "2026-01-01T04:30:00.000000+00:00"),
     ],
 )
-def test_every_form_is_read(text: str, stored: str) -> None:
+def test_every_supported_form_is_parsed(text: str, stored: str) -> None:
     assert dates.parse(text, "start") == stored
 
 
@@ -69,19 +69,19 @@ def test_every_form_is_read(text: str, stored: str) -> None:
         "2025-11-29; DROP TABLE contexts",
     ],
 )
-def test_anything_else_is_refused_by_name(text: str) -> None:
+def test_other_text_is_refused_with_the_name_of_the_argument(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"^start must be a date such as"):
         dates.parse(text, "start")
 
 
 @pytest.mark.parametrize("value", [5, 2025.5, True, b"2025-11-29", date(2025, 11, 29)])
-def test_what_is_no_text_is_no_date(value: object) -> None:
+def test_a_value_that_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="end must be a date"):
         dates.parse(value, "end", end=True)
 
 
 @given(moment=moments)
-def test_what_a_clock_says_comes_back(moment: datetime) -> None:
+def test_a_stored_time_is_the_same_time(moment: datetime) -> None:
     stored = dates.parse(moment.isoformat(), "start")
     assert datetime.fromisoformat(stored) == moment
     assert dates.parse(stored, "start") == stored == dates.stored(moment)
@@ -112,7 +112,7 @@ def test_ends_are_compared_in_utc() -> None:
         dates.period("2025-11-29T01:00:00-05:00", "2025-11-29T05:00:00Z")
 
 
-def test_now_is_now() -> None:
+def test_now_is_the_current_time() -> None:
     before = datetime.now(UTC)
     assert before <= datetime.fromisoformat(dates.now()) <= datetime.now(UTC)
     assert dates.parse(dates.now(), "start")

@@ -22,7 +22,7 @@ values = st.recursive(
 
 
 @given(value=st.dictionaries(texts, values, max_size=5))
-def test_metadata_comes_back_as_it_was(value: dict[str, Any]) -> None:
+def test_metadata_survives_encoding_and_decoding(value: dict[str, Any]) -> None:
     assert metadata.decode(metadata.encode(value)) == value
 
 
@@ -53,19 +53,19 @@ def nested(depth: int) -> dict[str, Any]:
         ({"a": "x" * 1_000_001}, "at most 1,000,000"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_with_its_place(value: Any, message: str) -> None:
+def test_an_unstorable_value_is_refused_with_its_path(value: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         metadata.encode(value)
 
 
 @pytest.mark.parametrize("value", [None, 3, b"x", "\udfff", "", "  \n"])
-def test_text_that_is_none_or_half_a_character_or_blank_is_refused(value: Any) -> None:
+def test_a_non_string_a_lone_surrogate_or_a_blank_text_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match="title"):
         metadata.storable(value, "title", blank=False)
 
 
 @pytest.mark.parametrize("text", ["7", "[]", '"a"', "null"])
-def test_stored_metadata_that_is_no_object_is_damage(text: str) -> None:
+def test_stored_metadata_that_is_not_an_object_is_damaged(text: str) -> None:
     with pytest.raises(Damaged, match="metadata is not the object"):
         metadata.decode(text)
 

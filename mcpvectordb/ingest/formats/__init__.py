@@ -1,8 +1,8 @@
-"""THE table of formats, and how a source's format is found.
+"""The table of all formats, and the detection of a source's format.
 
-A format is one line in `FORMATS` and one module in this folder with `parse(source: Source) ->
-Parsed`. The module is loaded when its first source arrives. What the bytes say beats the media
-type, which beats the file's extension.
+A format is one entry in `FORMATS` and one module in this package with `parse(source: Source) ->
+Parsed`, which is imported when its first source arrives. In the detection, the content wins over
+the media type, which wins over the file's extension.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 _ODF_MAGIC = rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis\.opendocument\."
 _HTML = rb"\s*(<\?xml[^>]*>\s*)?(<!--[^>]*-->\s*)*<(!doctype\s+html|html)\b"
-# A mailbox, or a header that says more than a note might that begins with "From:".
+# A mailbox, or a header with a field that a note beginning with "From:" would not have.
 _MAIL = (
     rb"From \S+ [^\n]*\d{4}\r?\n[\w-]+:"
     rb"|([\w-]+:[^\n]*\n([ \t][^\n]*\n)*)*?(received|message-id|mime-version): "
@@ -51,17 +51,16 @@ _CUE = rb"WEBVTT\b|\d+\s*\n\d+:\d\d:\d\d[,.]\d+ --> "
 
 
 class Format(NamedTuple):
-    """One kind of source. Several words in one string are separated by white space; a regular
-    expression is anchored.
+    """One format. Lists are words in one string; regular expressions match at the start.
 
-    name         as people call it, for messages
-    module       the module in this folder whose `parse` reads it
-    extensions   lower case, without the dot; also whole names of files ("makefile")
-    media_types  lower case, without parameters
-    magic        expression that the bytes always start with, for formats that have one
-    member       a file inside the ZIP archive that this format is, for those that are one
-    hint         expression that the bytes may start with: enough to know it, not needed
-    inline       text as it stands: no parser of foreign bytes, so no process of its own is needed
+    - name: for messages, unique.
+    - module: the module in this package whose `parse` reads it.
+    - extensions: lower case, without the dot; also whole file names ("makefile").
+    - media_types: lower case, without parameters.
+    - magic: an expression that every file of this format starts with.
+    - member: a file that identifies this format, if it is a ZIP archive.
+    - hint: an expression that is sufficient to recognise the format, but not necessary.
+    - inline: needs only decoding and no parser, so it is safe to read in the main process.
     """
 
     name: str
@@ -74,8 +73,8 @@ class Format(NamedTuple):
     inline: bool = False
 
 
-# The first line whose magic, member or hint fits decides, so a special case stands before the
-# general one.
+# The first entry whose magic, member or hint matches wins, so special cases come before general
+# ones.
 FORMATS = (
     Format(
         "plain text",
@@ -171,10 +170,11 @@ FORMATS = (
 )
 
 TEXT = FORMATS[0]
+BY_NAME = {each.name: each for each in FORMATS}
 
-# What people try that cannot be read, so that the error can say what it is.
+# Common formats without a parser, so that the error can name them.
 _ZIP, _BINARY = "a ZIP archive", "binary data"
-_FOREIGN = {
+_UNSUPPORTED = {
     rb"\x89PNG\r\n": "a PNG image",
     rb"\xff\xd8\xff": "a JPEG image",
     rb"GIF8[79]a.{1,7}\0": "a GIF image",
@@ -203,18 +203,19 @@ _FOREIGN = {
 }
 
 
-def parse(source: Source) -> Parsed:
-    """Find the format of a source and read its text, title, pages and metadata.
+def parse(source: Source, found: Format | None = None) -> Parsed:
+    """Return the text, title, pages and metadata of a source.
 
-    Raises UnsupportedFormat, ParseFailed (damaged, encrypted, undecodable) or NoText.
+    `found` is its format, for a caller that has detected it already. Raises UnsupportedFormat,
+    ParseFailed (damaged, encrypted, undecodable) or NoText.
     """
-    found = detect(source)
+    found = found or detect(source)
     reader = cast(Callable[[Source], Parsed], import_module(f"{__name__}.{found.module}").parse)
     try:
         parsed = reader(source)
-    except (IngestError, MemoryError):  # what ran out of memory says nothing about the source
+    except (IngestError, MemoryError):  # running out of memory does not mean a damaged source
         raise
-    except Exception as error:  # parsers of foreign bytes raise whatever they like
+    except Exception as error:  # parser libraries raise errors of any class
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ParseFailed(f"{source.name} cannot be read as {found.name}: {reason}") from error
     if not parsed.text.lstrip("\ufeff").strip():
@@ -225,26 +226,27 @@ def parse(source: Source) -> Parsed:
 
 
 def detect(source: Source) -> Format:
-    """The format of a source: by its bytes, then by its media type, then by its name."""
+    """Return the format of a source: by its content, else its media type, else its name."""
     head = _head(source.raw)
     claimed = _by_media_type(source.media_type) or by_name(source.name)
     found = _by_content(source.raw, head)
+    # A PHP or Vue file may begin with markup.
     if found and not (claimed and claimed.module == "code" and head.lstrip().startswith(b"<")):
-        return found  # but a PHP or Vue file may well begin with markup
-    certain = claimed is not None and bool(claimed.magic or claimed.member)
-    if what := _foreign(source.raw, head):
-        if claimed and certain and what in (_ZIP, _BINARY):
-            return claimed  # a damaged one: its reader says in which way
+        return found
+    has_signature = claimed is not None and bool(claimed.magic or claimed.member)
+    if what := _unsupported_content(source.raw, head):
+        if claimed and has_signature and what in (_ZIP, _BINARY):
+            return claimed  # probably damaged; its parser gives the reason
         raise _unsupported(source, what)
     if claimed:
-        return TEXT if certain else claimed  # plain text under a lying name
+        return TEXT if has_signature else claimed  # plain text with a wrong extension
     if source.media_type.startswith("text/") or not PurePosixPath(source.name).suffix:
         return TEXT
     raise _unsupported(source, f"{PurePosixPath(source.name).suffix} is not known")
 
 
 def _head(raw: bytes) -> bytes:
-    """The first bytes as UTF-8 without byte order mark, for expressions written in ASCII."""
+    """The first bytes as UTF-8 without byte order mark, for expressions that are ASCII."""
     mark, encoding = bom(raw)
     return raw[len(mark) : 4096].decode(encoding, "ignore").encode() if mark else raw[:4096]
 
@@ -276,9 +278,9 @@ def _members(raw: bytes) -> set[str]:
         return set()
 
 
-def _foreign(raw: bytes, head: bytes) -> str:
-    """What these bytes are if they are no text; "" if they look like text."""
-    for expression, what in _FOREIGN.items():
+def _unsupported_content(raw: bytes, head: bytes) -> str:
+    """What these bytes are if they are not text; "" if they look like text."""
+    for expression, what in _UNSUPPORTED.items():
         if re.match(expression, head, re.DOTALL):
             return what
     return _BINARY if b"\0" in raw and not bom(raw)[0] else ""
@@ -287,12 +289,12 @@ def _foreign(raw: bytes, head: bytes) -> str:
 def _by_media_type(media_type: str) -> Format | None:
     kind = media_type.partition(";")[0].strip().lower()
     if kind in ("", "text/plain"):
-        return None  # servers say this about any text, so the name knows more
+        return None  # servers send this for any text, so the name says more
     return next((each for each in FORMATS if kind in each.media_types.split()), None)
 
 
 def by_name(name: str) -> Format | None:
-    """The format that a file's name claims; None when it claims none that we know."""
+    """Return the format of a file name by its extension; None for unknown ones."""
     name = name.lower()
     for key in (name, name.rpartition(".")[2]):
         for each in FORMATS:

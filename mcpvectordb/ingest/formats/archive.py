@@ -1,4 +1,4 @@
-"""ZIP archives that documents come in: nothing is unpacked before its size is known."""
+"""ZIP archives as containers of documents; sizes are checked before anything is decompressed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_MEMBERS = 20_000
 
 
 class Archive:
-    """The members of a ZIP file that is a document."""
+    """The members of a ZIP archive; ParseFailed for one that is damaged, encrypted or too large."""
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
@@ -23,7 +23,8 @@ class Archive:
             self._zip = zipfile.ZipFile(BytesIO(source.raw))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError):
             raise ParseFailed(
-                f"{source.name} is damaged: it is cut off or no ZIP archive, as its type demands"
+                f"{source.name} is damaged: it is truncated or not a ZIP archive, which its type "
+                "requires"
             ) from None
         members = self._zip.infolist()
         if (
@@ -40,7 +41,7 @@ class Archive:
         self.members = frozenset(member.filename for member in members)
 
     def read(self, member: str) -> bytes:
-        """A member's bytes, b"" if it is not there."""
+        """Return a member's bytes, b"" if it does not exist."""
         if member not in self.members:
             return b""
         try:
@@ -51,9 +52,7 @@ class Archive:
             ) from None
 
     def xml(self, member: str) -> Any:
-        """A member's root element; None if it is not there. Entities stay unresolved, so none can
-        swell or reach out.
-        """
+        """Return a member's root element, None if it does not exist; entities are not resolved."""
         from lxml import etree
 
         raw = self.read(member)

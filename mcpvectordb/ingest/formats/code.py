@@ -1,4 +1,4 @@
-"""Source code and configuration files: text whose structure is its indentation."""
+"""Source code and configuration files: text that is structured by indentation."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from mcpvectordb.records import Parsed, Source
 
 
 def parse(source: Source) -> Parsed:
-    """The decoded text, titled by the file's name, to be split between definitions."""
+    """Return the decoded text, to be split between definitions; the title is the file's name."""
     return replace(text.parse(source), kind="code")

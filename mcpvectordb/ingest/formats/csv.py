@@ -1,6 +1,4 @@
-"""CSV and TSV: each row as lines of "column: value", so that a passage tells what its figures
-are.
-"""
+"""CSV and TSV: each row becomes lines of "column: value", so that passages name their columns."""
 
 from __future__ import annotations
 
@@ -22,17 +20,17 @@ _NUMBER = re.compile(r"[-+]?[\d.,:/ %€$£-]*\d[\d.,:/ %€$£-]*")
 
 
 def parse(source: Source) -> Parsed:
-    """The rows of a table whose delimiter and header are found out."""
+    """Return the rows of a table; the delimiter and the header are detected."""
     text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
     try:
         rows = [row for row in _rows(text, delimiter(text)) if any(map(str.strip, row))]
     except csv.Error as error:
-        raise ParseFailed(f"{source.name} is no table of values: {error}") from None
+        raise ParseFailed(f"{source.name} is not a table of values: {error}") from None
     names, records = _header(rows)
     written = "\n\n".join(filter(None, (_record(names, row) for row in records)))
-    told = {"columns": names, "rows": len(records)}
+    metadata = {"columns": names, "rows": len(records)}
     return markdown_writer.finish(
-        source, [written], title=markdown_writer.title(source), metadata=told, paged=False
+        source, [written], title=markdown_writer.title(source), metadata=metadata, paged=False
     )
 
 
@@ -42,9 +40,7 @@ def _rows(text: str, character: str) -> Iterator[list[str]]:
 
 
 def delimiter(text: str) -> str:
-    """The character that divides the first rows most evenly into more than one cell, a comma where
-    none does.
-    """
+    """Return the character that splits the first rows most evenly; a comma if none does."""
 
     def evenness(character: str) -> tuple[float, int]:
         rows = [row for row in islice(_rows(text, character), 50) if row]
@@ -55,9 +51,7 @@ def delimiter(text: str) -> str:
 
 
 def _header(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
-    """The names of the columns, which are the first row if it reads like names, and the rows
-    below.
-    """
+    """The column names, taken from the first row if it looks like a header, and the other rows."""
     width = max(map(len, rows), default=0)
     first = [markdown_writer.line(cell) for cell in rows[0]] if rows else []
     named = [name for name in first if name]

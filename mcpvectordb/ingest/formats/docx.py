@@ -1,6 +1,4 @@
-"""DOCX: paragraphs by their styles, lists, tables and notes; what tracked changes deleted is left
-out.
-"""
+"""DOCX: headings by style, lists, tables and notes; deleted text of tracked changes is left out."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ SKIPPED = frozenset(
 
 
 def parse(source: Source) -> Parsed:
-    """The text of a Word document as Markdown."""
+    """Return the text of a Word document as Markdown."""
     archive = Archive(source)
     part = main_part(archive, "word/document.xml")
     parts = {
@@ -35,20 +33,20 @@ def parse(source: Source) -> Parsed:
         for kind, target in relations(archive, part).values()
         if kind in ("styles", "numbering", "footnotes", "endnotes")
     }
-    reader = _Reader(_Styles(parts.get("styles")), _numberings(parts.get("numbering")))
+    reader = _DocxReader(_DocxStyles(parts.get("styles")), _numberings(parts.get("numbering")))
     reader.read(archive.xml(part))
     for kind in ("footnotes", "endnotes"):
         reader.read_notes(parts.get(kind))
     text = markdown_writer.with_lists(reader.blocks)
-    told = properties(archive)
+    metadata = properties(archive)
     title = markdown_writer.title(
-        source, told.pop("title", ""), reader.title, markdown_writer.first_heading(text)
+        source, metadata.pop("title", ""), reader.title, markdown_writer.first_heading(text)
     )
-    return markdown_writer.finish(source, [text], title=title, metadata=told, paged=False)
+    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
 
 
-class _Styles:
-    """What the styles of a document mean: the level of a heading, the numbering of a list."""
+class _DocxStyles:
+    """The heading levels and list numberings that the styles of a document define."""
 
     def __init__(self, root: Any) -> None:
         self.names: dict[str, str] = {}
@@ -64,12 +62,12 @@ class _Styles:
             self.numbers[key] = find(style, "pPr", "numPr")
 
     def name(self, key: str) -> str:
-        """The style's name in lower case, as English versions call it."""
+        """The style's English name in lower case."""
         return self.names.get(key, key.lower())
 
     def level(self, key: str) -> int:
-        """The level of heading that a paragraph of this style is, 0 for other text."""
-        for each in self._line(key):
+        """The heading level of a paragraph with this style, 0 for other text."""
+        for each in self._ancestry(key):
             name = self.name(each)
             if found := re.match(r"heading\s?([1-9])", name):
                 return int(found[1])
@@ -80,21 +78,25 @@ class _Styles:
         return 0
 
     def number(self, key: str) -> Any:
-        """The numbering that paragraphs of this style have, None for none."""
+        """The numbering of paragraphs with this style, or None."""
         return next(
-            (number for each in self._line(key) if (number := self.numbers.get(each)) is not None),
+            (
+                number
+                for each in self._ancestry(key)
+                if (number := self.numbers.get(each)) is not None
+            ),
             None,
         )
 
-    def _line(self, key: str) -> Iterator[str]:
-        """A style and those that it is based on."""
+    def _ancestry(self, key: str) -> Iterator[str]:
+        """A style and the styles that it is based on, at most ten."""
         for _ in range(10):
             yield key
             key = self.parents.get(key, "")
 
 
 def _numberings(root: Any) -> dict[str, dict[str, str]]:
-    """By number id and level: "bullet", "decimal" and so on."""
+    """The number formats ("bullet", "decimal" and so on) by numbering id and level."""
     if root is None:
         return {}
     formats = {
@@ -110,17 +112,16 @@ def _numberings(root: Any) -> dict[str, dict[str, str]]:
     }
 
 
-class _Reader:
-    """Walks through a part once, without recursion, and collects blocks."""
+class _DocxReader:
+    """Collects the blocks of a part in one walk without recursion."""
 
-    def __init__(self, styles: _Styles, numberings: dict[str, dict[str, str]]) -> None:
+    def __init__(self, styles: _DocxStyles, numberings: dict[str, dict[str, str]]) -> None:
         self.styles, self.numberings = styles, numberings
         self.counts: dict[tuple[str, int], int] = {}
-        self.blocks: list[tuple[str, bool]] = []  # text, and whether it is an item of a list
+        self.blocks: list[tuple[str, bool]] = []  # text, and whether it is a list item
         self.title = ""
-        self.words: list[
-            list[str]
-        ] = []  # of each open paragraph: a text box is a paragraph inside another
+        # The words of each open paragraph: a text box is a paragraph inside another.
+        self.words: list[list[str]] = []
         self.tables: list[list[list[str]]] = []
 
     def read(self, root: Any) -> None:
@@ -140,7 +141,7 @@ class _Reader:
                 self._end_table()
 
     def read_notes(self, root: Any) -> None:
-        """Add footnotes or endnotes, but not the lines that Word draws above them."""
+        """Add footnotes or endnotes, but not the separators that Word draws above them."""
         for note in children(root, "footnote", "endnote") if root is not None else ():
             if value(note, "type") in ("", "normal"):
                 before = len(self.blocks)
@@ -171,13 +172,10 @@ class _Reader:
         style = value(find(properties, "pStyle"))
         name = self.styles.name(style)
         if name.startswith("toc ") and name[4:].isdigit():
-            return  # the table of contents repeats the headings
+            return  # an entry of the table of contents, which repeats a heading
         level = value(find(properties, "outlineLvl"))
-        if (
-            depth := int(level) + 1
-            if level.isdigit() and level != "9"
-            else self.styles.level(style)
-        ):
+        own_level = int(level) + 1 if level.isdigit() and level != "9" else 0
+        if depth := own_level or self.styles.level(style):
             self.title = self.title or (text if name == "title" else "")
             self.blocks.append((markdown_writer.heading(depth, text), False))
         elif marker := self._marker(properties, style):
@@ -186,7 +184,7 @@ class _Reader:
             self.blocks.append((markdown_writer.prose(text), False))
 
     def _marker(self, properties: Any, style: str) -> str:
-        """What stands before an item of a list, "" before other paragraphs."""
+        """The bullet or number of a list item, "" for other paragraphs."""
         number = find(properties, "numPr")
         number = self.styles.number(style) if number is None else number
         key, level = value(find(number, "numId")), value(find(number, "ilvl")) or "0"
@@ -207,14 +205,14 @@ class _Reader:
 
     def _end_table(self) -> None:
         rows = self.tables.pop()
-        if self.tables:  # a table in a cell
+        if self.tables:  # a nested table
             self._add_to_cell(", ".join(cell for row in rows for cell in row if cell))
         else:
             self.blocks.append((markdown_writer.table(rows), False))
 
 
 def _inline(name: str, element: Any) -> str:
-    """What an element inside a paragraph adds to its text."""
+    """The text that an element inside a paragraph contributes."""
     if name == "t":
         return element.text or ""
     if name in ("footnoteReference", "endnoteReference"):

@@ -1,6 +1,4 @@
-"""EPUB, MOBI, FB2 and XPS through the library that reads PDF; a chapter is a page where the file
-has chapters.
-"""
+"""EPUB, MOBI, FB2 and XPS, read with MuPDF; each chapter is a page where the file has chapters."""
 
 from __future__ import annotations
 
@@ -11,15 +9,15 @@ from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.pdf import markdown_pages, open_document, outline, read_page
-from mcpvectordb.ingest.formats.pdf_layout import Block, text_blocks
+from mcpvectordb.ingest.formats.pdf_layout import TextBlock, text_blocks
 from mcpvectordb.records import Parsed, Source
 
 WIDTH, HEIGHT = 800, 100_000
-"""Of the sheet onto which a book is set: so tall that hardly a chapter needs two."""
+"""Page size for the layout of a book: so tall that nearly every chapter fits on one page."""
 
 
 def parse(source: Source) -> Parsed:
-    """The text of a book, chapter by chapter."""
+    """Return the text of a book, chapter by chapter."""
     kind = _kind(source)
     if kind in ("epub", "xps"):
         _check_archive(Archive(source))
@@ -31,17 +29,21 @@ def parse(source: Source) -> Parsed:
         texts = markdown_pages(pages, outline(document))
     except (RuntimeError, ValueError) as error:
         raise ParseFailed(f"{source.name} is damaged: {markdown_writer.line(str(error))}") from None
-    told = document.metadata
+    metadata = document.metadata
     title = markdown_writer.title(
-        source, told.get("title"), *map(markdown_writer.first_heading, texts[:3])
+        source, metadata.get("title"), *map(markdown_writer.first_heading, texts[:3])
     )
     return markdown_writer.finish(
-        source, texts, title=title, metadata={"author": told.get("author")}, paged=len(texts) > 1
+        source,
+        texts,
+        title=title,
+        metadata={"author": metadata.get("author")},
+        paged=len(texts) > 1,
     )
 
 
 def _kind(source: Source) -> str:
-    """By the bytes, for a book may come under any name."""
+    """MuPDF's name of the format, by the content."""
     if source.raw[60:68] in (b"BOOKMOBI", b"TEXtREAd"):
         return "mobi"
     if not source.raw.startswith(b"PK"):
@@ -61,7 +63,7 @@ def _check_archive(archive: Archive) -> None:
         raise ParseFailed(f"{archive.name} is encrypted (DRM) and cannot be read")
 
 
-def _chapters(document: Any) -> Iterator[list[Block]]:
+def _chapters(document: Any) -> Iterator[list[TextBlock]]:
     """The blocks of each chapter."""
     document.layout(width=WIDTH, height=HEIGHT, fontsize=11)
     for chapter in range(document.chapter_count):

@@ -1,6 +1,4 @@
-"""EML and MBOX: who wrote what to whom and when, the text of the body, the names of attachments; a
-message is a page.
-"""
+"""EML and MBOX: headers, body text and attachment names; each message of a mailbox is a page."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
 def parse(source: Source) -> Parsed:
-    """One message, or all messages of a mailbox."""
+    """Return the text of one message, or of all messages of a mailbox."""
     try:
         messages = [
             email.message_from_bytes(raw, policy=email.policy.default)
@@ -36,7 +34,7 @@ def parse(source: Source) -> Parsed:
         raise ParseFailed(f"{source.name} has parts nested too deeply") from None
     if not any(message.keys() for message in messages):
         raise ParseFailed(
-            f"{source.name} is no mail: it has no header lines such as From: and Subject:"
+            f"{source.name} is not a mail: it has no header lines such as From: and Subject:"
         )
     if len(messages) > 1:
         return markdown_writer.finish(
@@ -49,9 +47,7 @@ def parse(source: Source) -> Parsed:
 
 
 def _messages(raw: bytes) -> Iterator[bytes]:
-    """The messages of a mailbox, which lines of "From", sender and date divide; a single message as
-    it is.
-    """
+    """The messages of a mailbox, split at its "From sender date" lines; a single message as is."""
     first = _ENVELOPE.match(raw)
     starts = (
         [
@@ -83,16 +79,16 @@ def _page(message: EmailMessage, name: str) -> str:
 
 
 def _header(message: Any, key: str) -> str:
-    """A header's text; what cannot be understood is no reason to lose the mail."""
+    """The text of a header, "" for one that is missing or invalid."""
     try:
         return markdown_writer.line(str(message.get(key, "")))
-    except Exception:  # the standard parser of headers raises many kinds of errors on foreign ones
+    except Exception:  # the header parser raises errors of many classes
         return ""
 
 
 def _body(message: EmailMessage, name: str) -> str:
     part = message.get_body(preferencelist=("plain", "html"))
-    if part is None:  # none at all, or one that says it has parts and has none
+    if part is None:  # no body, or a multipart message without parts
         whole = (
             message.get_payload() if message.get_content_maintype() in ("text", "multipart") else ""
         )
@@ -117,17 +113,17 @@ def _attachments(message: EmailMessage) -> list[str]:
 
 
 def _metadata(message: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         key.lower(): _header(message, key) for key in ("From", "To", "Cc", "Subject")
     }
-    told["message_id"] = _header(message, "Message-ID")
-    told["date"] = _date(_header(message, "Date"))
-    told["attachments"] = _attachments(message)
-    return told
+    metadata["message_id"] = _header(message, "Message-ID")
+    metadata["date"] = _date(_header(message, "Date"))
+    metadata["attachments"] = _attachments(message)
+    return metadata
 
 
 def _date(text: str) -> str:
-    """The moment in ISO 8601 and UTC; "" where the header does not tell it."""
+    """The time in ISO 8601 and UTC; "" for an invalid header."""
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):

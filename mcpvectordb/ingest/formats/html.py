@@ -1,6 +1,4 @@
-"""HTML: the main content as Markdown; title, description, language, address and dates from what the
-page tells of itself.
-"""
+"""HTML: the main content as Markdown, and metadata from <title>, <meta>, <link> and JSON-LD."""
 
 from __future__ import annotations
 
@@ -54,29 +52,27 @@ _LINKED_DATA = {
 
 
 def parse(source: Source) -> Parsed:
-    """The main content of a page; a page whose markup does not say what is main is taken whole,
-    less its menus.
-    """
+    """Return the main content of a page, or the whole page without menus if it is not marked."""
     root = tree(_decoded(source), source.name)
-    told = _metadata(root)
+    metadata = _metadata(root)
     content = main_content(root)
     text = markdown(content.root, skip=content.skip)
     if content.headline is not None:
         text = markdown_writer.blocks([markdown(content.headline, skip=content.skip), text])
-    title = markdown_writer.title(source, told.pop("title"), markdown_writer.first_heading(text))
-    return markdown_writer.finish(source, [text], title=title, metadata=told, paged=False)
+    title = markdown_writer.title(
+        source, metadata.pop("title"), markdown_writer.first_heading(text)
+    )
+    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
 
 
 def to_markdown(html: str, name: str) -> str:
-    """All of the text as Markdown, nothing taken for a menu: for the body of a mail."""
+    """Return all text as Markdown, also menus and the like: for the body of a mail."""
     root = tree(html, name)
     return markdown(root, skip={element for element in root.iter() if element.tag in SILENT})
 
 
 def tree(html: str, name: str) -> Any:
-    """The parsed page; libxml2 closes what authors left open and gives up on elements nested
-    thousands deep.
-    """
+    """Return the root element; ParseFailed if elements are nested too deeply for libxml2."""
     from lxml import etree
 
     parser = etree.HTMLParser(
@@ -97,9 +93,7 @@ def tree(html: str, name: str) -> Any:
 
 
 def _decoded(source: Source) -> str:
-    """The page's text; a stray byte in a page that is declared as UTF-8 does not make it something
-    else.
-    """
+    """The page's text; in declared UTF-8, invalid bytes become replacement characters."""
     in_page = _CHARSET.search(source.raw[:4096])
     declared = charset(source.media_type) or (
         in_page[1].decode("ascii", "replace") if in_page else ""
@@ -110,21 +104,23 @@ def _decoded(source: Source) -> str:
 
 
 def _metadata(root: Any) -> dict[str, str]:
-    """What the page tells of itself, from <html lang>, <title>, <meta>, <link> and linked data."""
+    """The metadata from <html lang>, <title>, <meta>, <link> and JSON-LD."""
     meta = _meta(root)
-    told = {
+    metadata = {
         key: value
         for key, names in _META.items()
         if (value := _first(meta.get(name) for name in names))
     }
     for key, value in _linked_data(root):
-        told.setdefault(key, value)
-    told["title"] = _first([_text(root.find(".//title")), *(meta.get(name) for name in _TITLES)])
-    told["language"] = _first(
+        metadata.setdefault(key, value)
+    metadata["title"] = _first(
+        [_text(root.find(".//title")), *(meta.get(name) for name in _TITLES)]
+    )
+    metadata["language"] = _first(
         [
             root.get("lang"),
             root.get("{http://www.w3.org/XML/1998/namespace}lang"),
-            told.get("language"),
+            metadata.get("language"),
         ]
     )
     links = (
@@ -132,10 +128,10 @@ def _metadata(root: Any) -> dict[str, str]:
         for link in root.iter("link")
         if (link.get("rel") or "").lower() == "canonical"
     )
-    told["canonical_url"] = _first([*links, meta.get("og:url")])
-    if "published" not in told:
-        told["published"] = _first(time.get("datetime") for time in root.iter("time"))
-    return told
+    metadata["canonical_url"] = _first([*links, meta.get("og:url")])
+    if "published" not in metadata:
+        metadata["published"] = _first(time.get("datetime") for time in root.iter("time"))
+    return metadata
 
 
 def _meta(root: Any) -> dict[str, str]:

@@ -1,5 +1,9 @@
-"""Which part of a web page is its content, and which parts of that are menus, banners and other
-furniture.
+"""Find the main content of a web page, and the boilerplate in it: menus, banners, footers.
+
+The idea (boilerplate removal): elements are recognised by tag, role, class and id. Such an element
+is removed only if it has less than half of the page's text, because names can be misleading. Then
+the largest element that is marked as content is taken, if it has a quarter of the text. Without
+such a mark, lists that consist mostly of links are removed as well (link density).
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ SILENT = frozenset(
     "script style noscript template svg iframe object embed canvas audio video map head link meta "
     "button select textarea input datalist option progress meter".split()
 )
-FURNITURE = frozenset("nav aside footer form dialog menu".split())
+BOILERPLATE = frozenset("nav aside footer form dialog menu".split())
 ROLES = frozenset(
     "navigation search banner contentinfo complementary dialog alertdialog menu menubar toolbar "
     "tablist".split()
@@ -32,41 +36,41 @@ CONTENT = re.compile(
     r"page-content|markdown-body|mw-parser-output|mw-content-text|story-body|docs-content|documentwrapper)$",
     re.IGNORECASE,
 )
-FURNITURE_SHARE = 0.5
-"""Share of a page's text above which nothing is taken for furniture, whatever it is called."""
+BOILERPLATE_SHARE = 0.5
+"""Share of a page's text above which an element is never taken for boilerplate."""
 CONTENT_SHARE = 0.25
 """Share of a page's text that an element marked as its content must have."""
 LINKED_SHARE = 0.7
 FEWEST_LINKS = 4
 
 
-class Content(NamedTuple):
-    """The element to read, what to leave out of it, and the page's headline if it stands outside,
-    else None.
-    """
+class PageContent(NamedTuple):
+    """The element to read, the elements to skip, and the <h1> if it is outside, else None."""
 
     root: Any
     skip: frozenset[Any]
     headline: Any
 
 
-def main_content(root: Any) -> Content:
-    """Find the content of a parsed page."""
+def main_content(root: Any) -> PageContent:
+    """Return the main content of a parsed page."""
     elements = [element for element in root.iter() if isinstance(element.tag, str)]
     body = next((element for element in elements if element.tag == "body"), root)
     sizes = _sizes(elements)
-    skip = {element for element in elements if _is_furniture(element, sizes[element], sizes[body])}
+    skip = {
+        element for element in elements if _is_boilerplate(element, sizes[element], sizes[body])
+    }
     kept = _sizes(elements, skip)
     chosen = _marked_content(elements, kept, body)
     if chosen is None:
         linked = set(_link_lists(elements, kept, body))
         skip |= (
             linked
-            if sum(kept[element] for element in linked) < FURNITURE_SHARE * kept[body]
+            if sum(kept[element] for element in linked) < BOILERPLATE_SHARE * kept[body]
             else set()
         )
     content = body if chosen is None else chosen
-    return Content(content, frozenset(skip), _headline_outside(elements, content))
+    return PageContent(content, frozenset(skip), _headline_outside(elements, content))
 
 
 def _headline_outside(elements: list[Any], content: Any) -> Any:
@@ -76,9 +80,7 @@ def _headline_outside(elements: list[Any], content: Any) -> Any:
 
 
 def _sizes(elements: list[Any], skip: frozenset[Any] | set[Any] = frozenset()) -> Counter[Any]:
-    """Characters of text in each element, without what is skipped; elements must be in the
-    document's order.
-    """
+    """Characters of text in each element, without skipped ones; elements in document order."""
     sizes: Counter[Any] = Counter()
     for element in reversed(elements):
         if element.tag in SILENT or element in skip:
@@ -90,13 +92,13 @@ def _sizes(elements: list[Any], skip: frozenset[Any] | set[Any] = frozenset()) -
     return sizes
 
 
-def _is_furniture(element: Any, size: int, whole: int) -> bool:
+def _is_boilerplate(element: Any, size: int, whole: int) -> bool:
     if element.tag in SILENT:
         return True
-    if element.tag in ("html", "body", "main", "article") or size > FURNITURE_SHARE * whole:
+    if element.tag in ("html", "body", "main", "article") or size > BOILERPLATE_SHARE * whole:
         return False
     return (
-        (element.tag in FURNITURE and not _quoted(element))
+        (element.tag in BOILERPLATE and not _quoted(element))
         or (element.tag == "header" and _of_page(element))
         or (element.get("role") or "").lower() in ROLES
         or _is_hidden(element)
@@ -105,9 +107,7 @@ def _is_furniture(element: Any, size: int, whole: int) -> bool:
 
 
 def _is_marked(element: Any) -> bool:
-    """Whether names tell of furniture; but the id of a section often is its heading, which may be
-    about cookies.
-    """
+    """Whether class or id name boilerplate; the id of a section may just repeat its heading."""
     if HEADING.fullmatch(element.tag):
         return False
     names = element.get("class") or ""
@@ -125,13 +125,13 @@ def _is_marked(element: Any) -> bool:
 
 
 def _quoted(element: Any) -> bool:
-    """A footer that names the author of a quotation belongs to it."""
+    """Whether this is the footer of a quotation, which names its author."""
     parent = element.getparent()
     return element.tag == "footer" and parent is not None and parent.tag == "blockquote"
 
 
 def _of_page(header: Any) -> bool:
-    """Whether a header is the page's own rather than that of an article or a section."""
+    """Whether a header belongs to the page rather than to an article or a section."""
     return not any(
         element.tag in ("article", "main", "section") for element in header.iterancestors()
     )
@@ -148,9 +148,7 @@ def _is_hidden(element: Any) -> bool:
 
 
 def _marked_content(elements: list[Any], sizes: Counter[Any], body: Any) -> Any:
-    """The largest element that is marked as the content, by tag and role first, then by name; None
-    if none is.
-    """
+    """The largest element marked as content, by tag and role first, then by name; or None."""
     articles = [element for element in elements if element.tag == "article"]
     for marked in (
         [each for each in elements if each.tag == "main" or each.get("role") == "main"],
@@ -172,9 +170,7 @@ def _is_named_content(element: Any) -> bool:
 
 
 def _link_lists(elements: list[Any], sizes: Counter[Any], body: Any) -> Iterator[Any]:
-    """Lists, tables and divisions that are little more than links: menus without the markup of
-    menus.
-    """
+    """Lists, tables and divisions that consist mostly of links: menus not marked as such."""
     links: Counter[Any] = Counter()
     linked: Counter[Any] = Counter()
     for element in reversed(elements):
@@ -191,6 +187,6 @@ def _link_lists(elements: list[Any], sizes: Counter[Any], body: Any) -> Iterator
         if (
             listing
             and linked[element] > LINKED_SHARE * sizes[element]
-            and sizes[element] < FURNITURE_SHARE * sizes[body]
+            and sizes[element] < BOILERPLATE_SHARE * sizes[body]
         ):
             yield element

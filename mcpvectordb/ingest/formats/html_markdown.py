@@ -1,4 +1,4 @@
-"""A tree of HTML elements as Markdown, in one walk without recursion."""
+"""Convert a tree of HTML elements to Markdown, in one walk without recursion."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ INLINE = frozenset(
 )
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 LAYOUT = frozenset(["table", "pre", *HEADINGS])
-"""Elements that a table of data does not hold: a table with one of them only places things on the
-page.
-"""
+"""Elements that no data table contains: a table with one of them is used for layout."""
 DEEPEST_INDENT = 8
 WIDEST_SPAN = 20
 TALLEST_SPAN = 200
@@ -29,10 +27,10 @@ _LANGUAGE = re.compile(
 
 
 def markdown(root: Any, *, skip: Set[Any]) -> str:
-    """The Markdown of an element and what is in it, except for the elements to skip."""
+    """Return the Markdown of an element, without the elements to skip."""
     from lxml import etree
 
-    writer = _Writer(_layout_tables(root))
+    writer = _MarkdownWriter(_layout_tables(root))
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         if element in skip or not isinstance(element.tag, str):
@@ -62,20 +60,19 @@ def _layout_tables(root: Any) -> set[Any]:
     return layout
 
 
-class _Writer:
+class _MarkdownWriter:
     """Collects inline text until a block ends, and blocks until the walk ends."""
 
     def __init__(self, layout: set[Any]) -> None:
         self.layout = layout
-        self.blocks: list[tuple[str, bool]] = []  # text, and whether it is an item of a list
+        self.blocks: list[tuple[str, bool]] = []  # text, and whether it is a list item
         self.inline: list[str] = []
-        self.lists: list[
-            int | None
-        ] = []  # the next number of each open list, None for one with bullets
+        # The next number of each open list, None for one with bullets.
+        self.lists: list[int | None] = []
         self.marker = ""
         self.quotes = 0
         self.code: Any = None
-        self.table: _Table | None = None
+        self.table: _HtmlTable | None = None
 
     def text(self, text: str | None) -> None:
         if text:
@@ -104,7 +101,7 @@ class _Writer:
         elif tag == "pre" and self.code is None:
             self.code = element
         elif tag == "table" and element not in self.layout:
-            self.table = _Table(element)
+            self.table = _HtmlTable(element)
 
     def _next_marker(self) -> str:
         number = self.lists[-1] if self.lists else None
@@ -120,7 +117,7 @@ class _Writer:
         elif self.table:
             self.table.end(element, self)
         elif tag in HEADINGS:
-            self.add(markdown_writer.heading(HEADINGS[tag], self.taken().replace("\n", " ")))
+            self.add(markdown_writer.heading(HEADINGS[tag], self.take_inline().replace("\n", " ")))
         elif element is self.code:
             self.add(
                 markdown_writer.fence("".join(self.inline).replace("\v", "\n"), _language(element))
@@ -131,7 +128,7 @@ class _Writer:
             self._close(tag)
 
     def _close_code(self) -> None:
-        """A back-tick after what was code, none around nothing."""
+        """Close inline code; empty code is dropped."""
         if self.inline and self.inline[-1] == "`":
             self.inline.pop()
         else:
@@ -146,16 +143,16 @@ class _Writer:
         elif tag == "blockquote":
             self.quotes -= 1
 
-    def taken(self) -> str:
-        """The inline text so far, which is then forgotten."""
+    def take_inline(self) -> str:
+        """Return the inline text collected so far and clear it."""
         text = _BREAK.sub("\n", _SPACE.sub(" ", "".join(self.inline))).strip()
         self.inline = []
         return text
 
     def flush(self) -> None:
-        """End the paragraph, except inside code, where elements are only coloured words."""
+        """End the paragraph, except inside code, where elements are syntax highlighting."""
         if self.code is None and self.inline:
-            self.add(markdown_writer.prose(self.taken()))
+            self.add(markdown_writer.prose(self.take_inline()))
 
     def add(self, text: str) -> None:
         if not text:
@@ -174,17 +171,16 @@ class _Writer:
         return markdown_writer.with_lists(self.blocks)
 
 
-class _Table:
-    """A table of data while it is being read: rows of cells, spanned cells repeated."""
+class _HtmlTable:
+    """A data table while it is being read: rows of cells, cells with a rowspan repeated."""
 
     def __init__(self, element: Any) -> None:
         self.element = element
         self.rows: list[list[str]] = []
-        self.below: dict[
-            int, tuple[int, str]
-        ] = {}  # column -> rows that its cell still reaches down, and its text
+        # By column: for how many more rows its cell continues, and the cell's text.
+        self.below: dict[int, tuple[int, str]] = {}
 
-    def start(self, element: Any, writer: _Writer) -> None:
+    def start(self, element: Any, writer: _MarkdownWriter) -> None:
         if element.tag == "tr":
             self.rows.append([])
         elif element.tag in ("td", "th"):
@@ -192,17 +188,17 @@ class _Table:
         elif element.tag not in INLINE:
             writer.text(" ")
 
-    def end(self, element: Any, writer: _Writer) -> None:
+    def end(self, element: Any, writer: _MarkdownWriter) -> None:
         if element is self.element:
             writer.table = None
             writer.inline = []
             writer.add(markdown_writer.table(self.rows))
         elif element.tag in ("td", "th"):
-            self._add(element, writer.taken())
+            self._add(element, writer.take_inline())
         elif element.tag == "tr":
             self._fill()
         elif element.tag == "caption":
-            writer.add(markdown_writer.prose(writer.taken()))
+            writer.add(markdown_writer.prose(writer.take_inline()))
         elif element.tag not in INLINE:
             writer.text(" ")
 
@@ -217,7 +213,7 @@ class _Table:
             self.rows[-1].append("" if across else text)
 
     def _fill(self) -> None:
-        """Cells that reach down into this row from above."""
+        """Add the cells that continue from the rows above."""
         row = self.rows[-1]
         while len(row) in self.below:
             left, text = self.below.pop(len(row))
@@ -235,7 +231,7 @@ def _number(value: str | None, default: int, most: int) -> int:
 
 
 def _language(pre: Any) -> str:
-    """The language that a class of the element, its parent or its code names, or ""."""
+    """The language in a class of the element, its ancestors or its <code>, or ""."""
     code = pre.find("code")
     for element in (
         pre,

@@ -1,4 +1,4 @@
-"""JSON and JSON Lines: readable lines of "path: value" under the names of the outer keys."""
+"""JSON and JSON Lines: lines of "path: value" below headings for the outer keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEEPEST_HEADING = 2
 
 
 def parse(source: Source) -> Parsed:
-    """The values of a JSON document, or of one document per line."""
+    """Return the values of a JSON document, or of one document per line."""
     value = load(
         decode(source.raw, declared=charset(source.media_type)).lstrip("\ufeff"), source.name
     )
@@ -27,14 +27,14 @@ def parse(source: Source) -> Parsed:
 
 
 def load(text: str, name: str) -> Any:
-    """The value of a document; a list of values where each line is one."""
+    """Return the value of a document, or the list of values of JSON Lines."""
     try:
         return json.loads(text)
     except RecursionError:
         raise ParseFailed(f"{name} is nested too deeply") from None
     except ValueError as error:
         if "\n" not in text.strip():
-            raise ParseFailed(f"{name} is no valid JSON: {error}") from None
+            raise ParseFailed(f"{name} is not valid JSON: {error}") from None
         return _load_lines(text, name, error)
 
 
@@ -47,14 +47,12 @@ def _load_lines(text: str, name: str, whole: ValueError) -> list[Any]:
             raise ParseFailed(f"{name} is nested too deeply in line {number}") from None
         except ValueError as error:
             reason = f"line {number}: {error}" if values else str(whole)
-            raise ParseFailed(f"{name} is no valid JSON: {reason}") from None
+            raise ParseFailed(f"{name} is not valid JSON: {reason}") from None
     return values
 
 
 def _section(value: Any, level: int) -> Iterator[str]:
-    """Plain values first, then each key that holds more under a heading; records of a list one by
-    one.
-    """
+    """Plain values first, then each nested value below a heading; records of a list separately."""
     if isinstance(value, dict) and level <= DEEPEST_HEADING:
         nested = {key: each for key, each in value.items() if _is_nested(each)}
         yield _lines({key: each for key, each in value.items() if key not in nested})
@@ -68,24 +66,24 @@ def _section(value: Any, level: int) -> Iterator[str]:
 
 
 def _is_nested(value: Any) -> bool:
-    """Whether a value takes more than a line: a list of plain values does not."""
+    """Whether a value needs more than one line; a list of plain values does not."""
     return isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(each, dict | list) for each in value)
     )
 
 
 def _lines(value: Any) -> str:
-    """Every plain value in it on a line of its own, after the path that leads there."""
+    """Every plain value in it on a separate line, after its path."""
     lines = []
-    waiting = [("", value)]
-    while waiting:
-        path, each = waiting.pop()
+    pending = [("", value)]
+    while pending:
+        path, each = pending.pop()
         if isinstance(each, dict):
-            waiting += [
+            pending += [
                 (f"{path}.{key}" if path else key, inner) for key, inner in reversed(each.items())
             ]
         elif _is_nested(each):
-            waiting += [(f"{path}[{at}]", each[at]) for at in reversed(range(len(each)))]
+            pending += [(f"{path}[{at}]", each[at]) for at in reversed(range(len(each)))]
         elif text := _plain(each):
             lines.append(f"{path}: {text}" if path else text)
     return markdown_writer.prose("\n".join(lines))

@@ -1,6 +1,4 @@
-"""LaTeX source: sections as headings, lists, tables, code and formulas; other commands leave their
-text.
-"""
+"""LaTeX: sections as headings, lists, tables, code and formulas; other commands keep their text."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ SECTIONS = (
     "paragraph",
     "subparagraph",
 )
+# Commands without visible text, with the number of arguments that are dropped with them.
 DROPPED = {
-    # how many arguments in braces go with the command
     "label": 1,
     "ref": 1,
     "pageref": 1,
@@ -198,38 +196,41 @@ _ARGUMENT = re.compile(r"\s*\{")
 
 
 def parse(source: Source) -> Parsed:
-    """The text of a LaTeX file, its preamble left out."""
+    """Return the text of a LaTeX file without its preamble."""
     text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
     raw: list[str] = []
-    text = _COMMENT.sub(lambda found: found[1] or "", _CODE.sub(_keeper(raw), text))
-    text = _ACCENT.sub(_accented, _MATHS.sub(_keeper(raw), text))
-    told = {
+    text = _COMMENT.sub(lambda found: found[1] or "", _CODE.sub(_placeholders(raw), text))
+    text = _ACCENT.sub(_accented, _MATHS.sub(_placeholders(raw), text))
+    metadata = {
         key: _plain(found)
         for key in ("title", "author", "date")
         if (found := _argument_of(text, key))
     }
     begin, end = text.find("\\begin{document}"), text.rfind("\\end{document}")
-    reader = _Reader(text[begin + 16 if begin >= 0 else 0 : end if end > begin else len(text)], raw)
+    reader = _LatexReader(
+        text[begin + 16 if begin >= 0 else 0 : end if end > begin else len(text)], raw
+    )
     written = reader.read()
     title = markdown_writer.title(
-        source, told.pop("title", ""), markdown_writer.first_heading(written)
+        source, metadata.pop("title", ""), markdown_writer.first_heading(written)
     )
-    return markdown_writer.finish(source, [written], title=title, metadata=told, paged=False)
+    return markdown_writer.finish(source, [written], title=title, metadata=metadata, paged=False)
 
 
-def _keeper(raw: list[str]) -> Callable[[re.Match[str]], str]:
-    """Puts a mark in the place of code, formulas and pictures, whose text is not to be read as
-    LaTeX.
+def _placeholders(raw: list[str]) -> Callable[[re.Match[str]], str]:
+    """A replacement function that puts placeholders for code, formulas and pictures.
+
+    Their content must not be read as LaTeX; private-use characters enclose its index in `raw`.
     """
 
     def keep(found: re.Match[str]) -> str:
-        raw.append(_kept(found))
+        raw.append(_verbatim(found))
         return f"\ue000{len(raw) - 1}\ue001"
 
     return keep
 
 
-def _kept(found: re.Match[str]) -> str:
+def _verbatim(found: re.Match[str]) -> str:
     environment, text = (found["env"] or "").rstrip("*"), found[0]
     if text.startswith("\\verb"):
         mark = text[-1]
@@ -250,7 +251,7 @@ def _accented(found: re.Match[str]) -> str:
 
 
 def _balanced(text: str, at: int) -> int:
-    """Where the group that opens at an offset ends."""
+    """The end of the group whose brace opens at an offset."""
     depth = 0
     for found in _BRACE.finditer(text, at):
         depth += {"{": 1, "}": -1}.get(found[0], 0)
@@ -266,27 +267,26 @@ def _argument_of(text: str, command: str) -> str:
 
 def _plain(text: str) -> str:
     return markdown_writer.line(
-        _Reader(text.replace("\\\\", " ").replace("\\and", ", "), []).read()
+        _LatexReader(text.replace("\\\\", " ").replace("\\and", ", "), []).read()
     )
 
 
-class _Reader:
-    """One pass over the source; a stack says what happens when a brace closes."""
+class _LatexReader:
+    """Reads the source in one pass; a stack has the text to write when each brace closes."""
 
     def __init__(self, text: str, raw: list[str]) -> None:
         self.text, self.raw = text, raw
         self.out: list[str] = []
         self.braces: list[str] = []
-        self.lists: list[
-            tuple[bool, int]
-        ] = []  # whether an open list counts, and how many items it has
+        # Of each open list: whether it is numbered, and how many items it has.
+        self.lists: list[tuple[bool, int]] = []
         self.rows: list[list[str]] = []
         self.tables = 0
         self.cell_start = 0
         self.top = next((at for at, name in enumerate(SECTIONS) if f"\\{name}" in text), 0)
 
     def read(self) -> str:
-        """The Markdown of the text."""
+        """Return the Markdown of the text."""
         at = 0
         while found := _TOKEN.match(self.text, at):
             at = self._take(found)
@@ -350,7 +350,7 @@ class _Reader:
         return at
 
     def _shape(self, word: str) -> tuple[str, str] | None:
-        """What goes before and after the argument of a command."""
+        """The text before and after the argument of a command."""
         if word in SECTIONS:
             return f"\n\n{'#' * min(SECTIONS.index(word) - self.top + 1, 6)} ", "\n\n"
         if word == "footnote":
@@ -381,7 +381,7 @@ class _Reader:
         return label.end() if label else at
 
     def _trim(self) -> None:
-        """Take white space off the end of what is written."""
+        """Remove white space from the end of the output."""
         while self.out and not self.out[-1].strip():
             self.out.pop()
         self.out[-1:] = [last.rstrip() for last in self.out[-1:]]
@@ -424,7 +424,7 @@ class _Reader:
 
 
 def _unwrapped(text: str) -> str:
-    """Lines of a paragraph joined, except in code, formulas, lists and tables."""
+    """The text with the lines of paragraphs joined, except in code, formulas, lists and tables."""
     fenced = re.split(r"(^`{3,}.*?^`{3,}$|^\$\$$.*?^\$\$$)", text, flags=re.DOTALL | re.MULTILINE)
     joined = [
         re.sub(r"(?<=[^\n|])[ \t]*\n(?![\n|#]|[ \t]*(?:- |\d+\. ))[ \t]*(?=\S)", " ", part)

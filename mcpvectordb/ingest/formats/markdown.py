@@ -1,6 +1,4 @@
-"""Markdown: text as it is, titled by its front matter or first heading; front matter becomes
-metadata.
-"""
+"""Markdown: unchanged text; title and metadata come from the front matter or first heading."""
 
 from __future__ import annotations
 
@@ -13,13 +11,12 @@ from mcpvectordb.ingest.structure import front_matter, outline, plain
 from mcpvectordb.metadata import MAX_DEPTH, encode
 from mcpvectordb.records import Parsed, Source
 
-_LONGEST_FRONT_MATTER = 32_000  # the YAML parser takes up to a second for this
+# The YAML parser takes up to a second for this many characters.
+_LONGEST_FRONT_MATTER = 32_000
 
 
 def parse(source: Source) -> Parsed:
-    """The decoded text with its title and metadata; front matter that is not sound YAML is only
-    text.
-    """
+    """Return the decoded text with title and metadata; invalid front matter is only text."""
     text = decode(source.raw, declared=charset(source.media_type))
     metadata = _metadata(front_matter(text)[0])
     given = metadata.get("title")
@@ -33,9 +30,7 @@ def parse(source: Source) -> Parsed:
 
 
 def _first_heading(text: str) -> str:
-    """The first heading of a Markdown text, or "". "Notes" says nothing, so then it is the next
-    heading of level 2.
-    """
+    """The first heading, or ""; after an uninformative "Notes" the next heading of level 2."""
     headings = [each for each in outline(text, "markdown").headings if each.path[-1]]
     if headings and headings[0].path[-1].removeprefix("📝").strip() == "Notes":
         headings = [each for each in headings[1:] if each.level == 2] or headings
@@ -52,16 +47,15 @@ def _metadata(front: str) -> dict[str, Any]:
             return {}
         metadata = _json(yaml.safe_load(front))
         encode(metadata)
-    except (
-        Exception
-    ):  # also what cannot be stored; the parser lets ValueError, KeyError and others through
+    except Exception:  # the parser raises errors of many classes; `encode` refuses other values
         return {}
     return metadata if isinstance(metadata, dict) else {}
 
 
 def _harmless(events: Iterable[Any]) -> bool:
-    """A few aliases of aliases unfold to gigabytes, and the parser's time grows with the square of
-    the depth.
+    """Whether there are no aliases (which can expand exponentially) and no deep nesting.
+
+    The parser's time grows with the square of the depth.
     """
     depth = 0
     for event in events:
@@ -73,7 +67,7 @@ def _harmless(events: Iterable[Any]) -> bool:
 
 
 def _json(value: Any) -> Any:
-    """What YAML knows and JSON does not as text: dates, keys that are numbers."""
+    """The value with what JSON does not have as text: dates, keys that are numbers."""
     if isinstance(value, Mapping):
         return {str(key): _json(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set):

@@ -1,6 +1,4 @@
-"""How the readers of rich formats write what they found: clean text, Markdown blocks, pages,
-titles.
-"""
+"""Helpers for parsers that write Markdown: clean text, headings, tables, lists, pages, titles."""
 
 from __future__ import annotations
 
@@ -14,10 +12,8 @@ from mcpvectordb.records import Parsed, Source
 
 LONGEST_TITLE = 200
 TABLE_PART = 500
-"""Characters after which a table starts anew with its header, so that a passage of a long one knows
-its columns.
-"""
-LONGEST_NOTE = 1000
+"""Characters after which a table repeats its header, so that each passage names its columns."""
+LONGEST_METADATA_TEXT = 1000
 
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\u00ad\u200b\ufdd0-\ufdef\ufeff\ufffe\uffff]"
@@ -28,31 +24,29 @@ _BACKTICKS = re.compile(r"`{3,}")
 
 
 def clean(text: str) -> str:
-    """The text with newlines as "\\n" and without control characters, lone surrogates and
-    characters of no width.
-    """
+    """Return the text with "\\n" line ends, without control and zero-width characters."""
     text = _NEWLINES.sub("\n", text).replace("\u00a0", " ")
     return _CONTROLS.sub("", text)
 
 
 def line(text: str) -> str:
-    """The text on one line, each run of white space one space."""
+    """Return the text on one line, with single spaces for white space."""
     return " ".join(clean(text).split())
 
 
 def prose(text: str) -> str:
-    """The text as it is, safe from being taken for a heading or a fence."""
+    """Return the text with lines escaped that Markdown would read as headings or fences."""
     return _BLOCK_START.sub(r"\\", text)
 
 
 def heading(level: int, text: str) -> str:
-    """A heading of level 1 to 6, or "" where there is no text."""
+    """Return a heading of level 1 to 6, or "" without text."""
     text = line(text)
     return f"{'#' * min(max(level, 1), 6)} {text}" if text else ""
 
 
 def fence(code: str, language: str = "") -> str:
-    """A fenced block that no back-ticks inside can close, or "" where there is no code."""
+    """Return a fenced block that no backticks inside can close, or "" without code."""
     code = clean(code).strip("\n").rstrip()
     if not code:
         return ""
@@ -62,11 +56,10 @@ def fence(code: str, language: str = "") -> str:
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table whose first row is the header; columns and rows without any text are left
-    out.
+    """Return a Markdown table with the first row as header, without empty rows and columns.
 
-    A long one is written in parts that each repeat the header. A single row or column becomes a
-    line or lines.
+    A long table is split into parts that each repeat the header. A single row or column becomes
+    plain lines.
     """
     cells = [[line(cell) for cell in row] for row in rows]
     cells = [row for row in cells if any(row)]
@@ -95,14 +88,12 @@ def _parts(lines: list[str], rule: str) -> Iterator[str]:
 
 
 def blocks(parts: Iterable[str]) -> str:
-    """The parts that are not empty, a blank line between them."""
+    """Return the non-empty parts with blank lines between them."""
     return "\n\n".join(part for part in parts if part and not part.isspace())
 
 
 def with_lists(parts: Iterable[tuple[str, bool]]) -> str:
-    """The parts, a blank line between them, but none between two that are marked as items of a
-    list.
-    """
+    """Return the parts with blank lines between them, but not between two list items."""
     written: list[str] = []
     after_item = False
     for text, item in parts:
@@ -113,9 +104,7 @@ def with_lists(parts: Iterable[tuple[str, bool]]) -> str:
 
 
 def title(source: Source, *candidates: object) -> str:
-    """The first candidate with text in it, else the source's name; on one line of at most 200
-    characters.
-    """
+    """Return the first candidate with text, else the source's name; at most 200 characters."""
     for candidate in candidates:
         if isinstance(candidate, str) and (found := line(candidate)):
             return found[:LONGEST_TITLE].rstrip()
@@ -123,14 +112,14 @@ def title(source: Source, *candidates: object) -> str:
 
 
 def first_heading(text: str) -> str:
-    """The first Markdown heading without its inline markup, or ""."""
+    """Return the first Markdown heading without inline markup, or ""."""
     return next(
         (each.path[-1] for each in outline(text[:20_000], "markdown").headings if each.path[-1]), ""
     )
 
 
 def no_text(name: str, why: str = "") -> NoText:
-    """The error for a source without any text, with the way out."""
+    """Return the error for a source without text; the message says what to do."""
     return NoText(
         f"No text found in {name}; {why or 'if you know what it says, supply the text directly'}"
     )
@@ -145,8 +134,9 @@ def finish(
     paged: bool = True,
     nothing: str = "",
 ) -> Parsed:
-    """The parsed Markdown of the pages, which a blank line separates; `nothing` explains a source
-    without text.
+    """Return the result for these pages of Markdown, joined by blank lines.
+
+    Raises NoText if no page has text; `nothing` then says why and what to do.
     """
     offsets, written, at = [], list[str](), 0
     for page in pages:
@@ -165,15 +155,13 @@ def finish(
         metadata={
             key: short
             for key, value in (metadata or {}).items()
-            if (short := _note(value)) not in ("", None, [])
+            if (short := _short(value)) not in ("", None, [])
         },
     )
 
 
-def _note(value: Any) -> Any:
-    """A value of the metadata: text on one line of at most a thousand characters, at most a hundred
-    items in a list.
-    """
+def _short(value: Any) -> Any:
+    """A shortened metadata value: one line of 1000 characters, a list of 100 items at most."""
     if isinstance(value, str):
-        return line(value)[:LONGEST_NOTE].rstrip()
-    return [_note(item) for item in value[:100]] if isinstance(value, list) else value
+        return line(value)[:LONGEST_METADATA_TEXT].rstrip()
+    return [_short(item) for item in value[:100]] if isinstance(value, list) else value

@@ -1,6 +1,4 @@
-"""Jupyter notebooks: Markdown cells as they are, code cells and the text of their outputs in
-fences.
-"""
+"""Jupyter notebooks: Markdown cells unchanged, code cells and their text outputs as code blocks."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ LONGEST_OUTPUT = 2000
 
 
 def parse(source: Source) -> Parsed:
-    """The cells of a notebook in their order."""
+    """Return the cells of a notebook in their order."""
     book = load(decode(source.raw).lstrip("\ufeff"), source.name)
     cells = list(_cells(book))
     if not cells:
-        raise ParseFailed(f"{source.name} is no notebook: it has no cells")
+        raise ParseFailed(f"{source.name} is not a notebook: it has no cells")
     about = _dictionary(_dictionary(book).get("metadata"))
     language = str(
         _dictionary(about.get("language_info")).get("name")
@@ -40,7 +38,7 @@ def _dictionary(value: Any) -> dict[str, Any]:
 
 
 def _cells(book: Any) -> Iterator[dict[str, Any]]:
-    """The cells, which notebooks before version 4 keep in worksheets."""
+    """The cells; notebooks before version 4 have them in worksheets."""
     for sheet in [book, *_list(_dictionary(book).get("worksheets"))]:
         yield from filter(None, map(_dictionary, _list(_dictionary(sheet).get("cells"))))
 
@@ -64,7 +62,7 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
 
 
 def _output(output: dict[str, Any]) -> str:
-    """What an output says in plain text: printed lines, a value, an error."""
+    """The plain text of an output: printed lines, a value or an error."""
     if output.get("output_type") in ("error", "pyerr"):
         return f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"
     data = _dictionary(output.get("data")) or output
@@ -72,7 +70,7 @@ def _output(output: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Text that may be kept as a list of lines."""
+    """Text that may be stored as a list of lines."""
     return (
         "".join(line for line in value if isinstance(line, str))
         if isinstance(value, list)

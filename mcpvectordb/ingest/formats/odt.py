@@ -1,6 +1,4 @@
-"""OpenDocument: headings, lists, tables and notes of ODT; the slides of ODP as pages; the sheets of
-ODS as sections.
-"""
+"""OpenDocument: the text of ODT, the slides of ODP as pages, the sheets of ODS as sections."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ SKIPPED = frozenset(
     ]
 )
 WIDEST_REPEAT = 50
-_TOLD = {
+_METADATA_NAMES = {
     "title": "title",
     "creator": "author",
     "initial-creator": "author",
@@ -38,7 +36,7 @@ _TOLD = {
 
 
 def parse(source: Source) -> Parsed:
-    """The text of a document, the slides of a presentation, or the sheets of a workbook."""
+    """Return the text of a document, a presentation or a workbook."""
     archive = Archive(source)
     if b"encryption-data" in archive.read("META-INF/manifest.xml"):
         raise ParseFailed(
@@ -49,29 +47,28 @@ def parse(source: Source) -> Parsed:
         raise ParseFailed(f"{source.name} is damaged: its part content.xml is missing")
     slides = [page for page in root.iter() if local(page) == "page"]
     pages = [_text(page) for page in slides] or [_text(root)]
-    told = _metadata(archive.xml("meta.xml"))
-    headed = any(local(element) == "h" for element in root.iter()) or bool(
-        slides
-    )  # the name of a sheet is no title
+    metadata = _metadata(archive.xml("meta.xml"))
+    # The first heading of a workbook is the name of a sheet, which is not a title.
+    has_title = bool(slides) or any(local(element) == "h" for element in root.iter())
     title = markdown_writer.title(
-        source, told.pop("title", ""), headed and markdown_writer.first_heading(pages[0])
+        source, metadata.pop("title", ""), has_title and markdown_writer.first_heading(pages[0])
     )
-    return markdown_writer.finish(source, pages, title=title, metadata=told, paged=bool(slides))
+    return markdown_writer.finish(source, pages, title=title, metadata=metadata, paged=bool(slides))
 
 
 def _metadata(root: Any) -> dict[str, str]:
-    told: dict[str, str] = {}
+    metadata: dict[str, str] = {}
     for element in root.iter() if root is not None else ():
-        if (key := _TOLD.get(local(element))) and element.text:
-            told.setdefault(key, element.text)
-    return told
+        if (key := _METADATA_NAMES.get(local(element))) and element.text:
+            metadata.setdefault(key, element.text)
+    return metadata
 
 
 def _text(root: Any) -> str:
     """The Markdown of an element, in one walk without recursion."""
     from lxml import etree
 
-    reader = _Reader()
+    reader = _OdtReader()
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
         name = local(element)
@@ -86,11 +83,11 @@ def _text(root: Any) -> str:
     return markdown_writer.with_lists(reader.blocks)
 
 
-class _Reader:
-    """Collects blocks; a note or a text box is a paragraph inside another."""
+class _OdtReader:
+    """Collects blocks; a note or a text box is a paragraph inside another one."""
 
     def __init__(self) -> None:
-        self.blocks: list[tuple[str, bool]] = []  # text, and whether it is an item of a list
+        self.blocks: list[tuple[str, bool]] = []  # text, and whether it is a list item
         self.words: list[list[str]] = []
         self.lists = 0
         self.marked = False
@@ -155,7 +152,7 @@ class _Reader:
 
     def _end_table(self) -> None:
         rows = self.tables.pop()
-        if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a table in a cell
+        if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a nested table
             self.tables[-1][-1][-1] += " " + ", ".join(cell for row in rows for cell in row if cell)
         else:
             self.blocks.append((markdown_writer.table(rows), False))

@@ -1,6 +1,4 @@
-"""What the Office formats have in common: parts, the relations between them, and what a document
-tells of itself.
-"""
+"""Common to the Office formats: parts, the relations between them, and document properties."""
 
 from __future__ import annotations
 
@@ -24,32 +22,32 @@ _PROPERTIES = {
 
 
 def local(element: Any) -> str:
-    """An element's name without its namespace, which differs between editions of the standard."""
+    """Return an element's name without its namespace, which differs between editions."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def children(element: Any, *names: str) -> Iterator[Any]:
-    """The children of these names."""
+    """Return the children with these names."""
     return (child for child in element if local(child) in names)
 
 
 def find(element: Any, *path: str) -> Any:
-    """The first descendant along a path of names, or None."""
+    """Return the first descendant along a path of names, or None."""
     for name in path:
         element = next(children(element, name), None) if element is not None else None
     return element
 
 
 def value(element: Any, name: str = "val") -> str:
-    """An attribute, whatever its namespace; "" if the element or the attribute is not there."""
+    """Return an attribute of any namespace; "" if the element or the attribute is missing."""
     if element is None:
         return ""
     return next((text for key, text in element.items() if key.rpartition("}")[2] == name), "")
 
 
 def relations(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
-    """By id: the last word of each relation's type and the part that it leads to."""
+    """Return the relations of a part by id: the last word of the type, and the target part."""
     folder, name = posixpath.split(part)
     root = archive.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
     found = {}
@@ -64,7 +62,7 @@ def relations(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
 
 
 def main_part(archive: Archive, usual: str) -> str:
-    """The part that holds the document itself."""
+    """Return the name of the part with the document itself."""
     kinds = dict(relations(archive, "").values())
     part = kinds.get("officeDocument", usual)
     if part not in archive.members:
@@ -73,12 +71,12 @@ def main_part(archive: Archive, usual: str) -> str:
 
 
 def properties(archive: Archive) -> dict[str, str]:
-    """Title, author, dates and the like."""
+    """Return the document properties: title, author, dates and the like."""
     part = dict(relations(archive, "").values()).get("core-properties", "docProps/core.xml")
     root = archive.xml(part)
-    told = {
+    metadata = {
         _PROPERTIES.get(local(child), ""): child.text or ""
         for child in (root if root is not None else ())
     }
-    told.pop("", None)
-    return told
+    metadata.pop("", None)
+    return metadata

@@ -1,6 +1,4 @@
-"""Org mode: headings, blocks of code, tables and links as Markdown; drawers and comments are left
-out.
-"""
+"""Org mode: headings, code, tables and links as Markdown, without drawers and comments."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.records import Parsed, Source
 
-TOLD = {
+METADATA_NAMES = {
     "author": "author",
     "date": "date",
     "description": "description",
@@ -32,28 +30,30 @@ _INLINE = (
 
 
 def parse(source: Source) -> Parsed:
-    """The text of an Org file, titled by its #+TITLE."""
-    reader = _Reader(
+    """Return the text of an Org file; the title is its #+TITLE or first heading."""
+    reader = _OrgReader(
         markdown_writer.clean(decode(source.raw, declared=charset(source.media_type))).split("\n")
     )
     text = markdown_writer.blocks(reader.read())
     title = markdown_writer.title(
-        source, reader.told.pop("title", ""), markdown_writer.first_heading(text)
+        source, reader.metadata.pop("title", ""), markdown_writer.first_heading(text)
     )
-    return markdown_writer.finish(source, [text], title=title, metadata=reader.told, paged=False)
+    return markdown_writer.finish(
+        source, [text], title=title, metadata=reader.metadata, paged=False
+    )
 
 
-class _Reader:
-    """Goes through the lines from the top."""
+class _OrgReader:
+    """Reads the lines from the top."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines[::-1]  # a stack: the next line is the last
-        self.told: dict[str, str] = {}
+        self.metadata: dict[str, str] = {}
         self.blocks: list[str] = []
         self.paragraph: list[str] = []
 
     def read(self) -> list[str]:
-        """All blocks."""
+        """Return all blocks."""
         while self.lines:
             self._line(self.lines.pop())
         self._end()
@@ -94,14 +94,14 @@ class _Reader:
 
     def _keyword(self, name: str, text: str) -> None:
         if name == "title":
-            self.told["title"] = " ".join(filter(None, [self.told.get("title", ""), text]))
-        elif name in TOLD:
-            self.told[TOLD[name]] = text
+            self.metadata["title"] = " ".join(filter(None, [self.metadata.get("title", ""), text]))
+        elif name in METADATA_NAMES:
+            self.metadata[METADATA_NAMES[name]] = text
         elif name == "caption":
             self.blocks.append(_inline(text))
 
     def _until(self, end: str) -> list[str]:
-        """The lines before one that matches, which is taken too."""
+        """Consume the lines up to a matching one, and return those before it."""
         taken: list[str] = []
         while self.lines and not re.match(end, self.lines[-1], re.IGNORECASE):
             taken.append(self.lines.pop())

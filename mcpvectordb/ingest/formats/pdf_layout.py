@@ -1,4 +1,14 @@
-"""From the positions of text on a page to blocks of text in the order in which people read them."""
+"""Group the text of a page into blocks and put these into reading order.
+
+The idea is that of the recursive XY-cut (Nagy and Seth, 1984), restricted to two levels. First the
+page is cut into bands where white space runs across its whole width. Successive bands form a group
+as long as the same vertical white space (the gutter) runs through all of them: paragraphs of two
+columns rarely end at the same height, but their gutter continues. Each group is then read column by
+column, left to right, and each column from top to bottom.
+
+A vertical gap is a gutter only if the text on both sides has lines of some length. Short lines are
+cells of a table without ruled lines, which is read row by row.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +19,15 @@ from typing import Any, NamedTuple
 
 MONOSPACED, BOLD = 8, 16
 GUTTER = 8.0
-"""Points of white space that separate two columns."""
+"""Least width in points of the white space between two columns."""
 COLUMN_CHARACTERS = 20
-"""How long lines of a column are at least; shorter ones are cells of a table, read row by row."""
+"""Least typical line length of a column; shorter lines are cells, which are read row by row."""
 MOST_BLOCKS = 1000
-"""Blocks on a page beyond which the order of the file is as good as any."""
+"""Number of blocks on a page above which the order of the file is kept."""
 
 
 class Box(NamedTuple):
-    """A rectangle in points, y downwards."""
+    """A rectangle in points; y grows downwards."""
 
     x0: float
     y0: float
@@ -25,12 +35,12 @@ class Box(NamedTuple):
     y1: float
 
     def holds(self, other: Box) -> bool:
-        """Whether the middle of the other lies inside."""
+        """Whether the centre of the other box is inside this one."""
         x, y = (other.x0 + other.x1) / 2, (other.y0 + other.y1) / 2
         return self.x0 <= x <= self.x1 and self.y0 <= y <= self.y1
 
     def around(self, other: Box) -> Box:
-        """The smallest box that holds both."""
+        """Return the smallest box that contains both."""
         return Box(
             min(self.x0, other.x0),
             min(self.y0, other.y0),
@@ -39,8 +49,8 @@ class Box(NamedTuple):
         )
 
 
-class Row(NamedTuple):
-    """One line of text in one style: what is not most of the line does not count."""
+class TextRow(NamedTuple):
+    """One line of text with the style of most of its characters."""
 
     box: Box
     text: str
@@ -50,32 +60,32 @@ class Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class Block:
-    """Rows that belong together, or a table that is already written as Markdown."""
+class TextBlock:
+    """Rows that belong together, or a table that is already Markdown."""
 
     box: Box
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TextRow] = field(default_factory=list)
     markdown: str = ""
 
     @property
     def text(self) -> str:
-        """The rows on one line."""
+        """All rows on one line."""
         return " ".join(row.text for row in self.rows).replace("\t", " ")
 
 
-def text_blocks(page: Any) -> list[Block]:
-    """The blocks of a pymupdf page in the order of the file, ligatures as letters."""
+def text_blocks(page: Any) -> list[TextBlock]:
+    """Return the blocks of a pymupdf page in the order of the file, ligatures as letters."""
     import pymupdf
 
     flags = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
     found = []
     for block in page.get_text("dict", flags=flags)["blocks"]:
         if rows := [row for line in block.get("lines", ()) if (row := _row(line))]:
-            found.append(Block(Box(*block["bbox"]), _joined(rows)))
+            found.append(TextBlock(Box(*block["bbox"]), _joined(rows)))
     return found
 
 
-def _row(line: dict[str, Any]) -> Row | None:
+def _row(line: dict[str, Any]) -> TextRow | None:
     text, size, longest, letters, mono, bold = "", 0.0, 0, 0, 0, 0
     for span in line["spans"]:
         text += span["text"]
@@ -88,7 +98,7 @@ def _row(line: dict[str, Any]) -> Row | None:
     if not letters:
         return None
     fixed = mono > 0.8 * letters
-    return Row(
+    return TextRow(
         Box(*line["bbox"]),
         text.rstrip() if fixed else text.strip(),
         round(size * 2) / 2,
@@ -97,10 +107,8 @@ def _row(line: dict[str, Any]) -> Row | None:
     )
 
 
-def _joined(rows: list[Row]) -> list[Row]:
-    """Pieces of one line that the file sets apart, as a section's number and its title, become one
-    row.
-    """
+def _joined(rows: list[TextRow]) -> list[TextRow]:
+    """The rows, with separate pieces of one line joined, such as a section's number and title."""
     joined = rows[:1]
     for row in rows[1:]:
         last = joined[-1]
@@ -114,10 +122,8 @@ def _joined(rows: list[Row]) -> list[Row]:
     return joined
 
 
-def _gap(left: Row, right: Row) -> str:
-    """White space between two pieces of a line: what it measures in code, a tab where it divides
-    cells.
-    """
+def _gap(left: TextRow, right: TextRow) -> str:
+    """The white space between two pieces: as many spaces as fit in code, a tab between cells."""
     gap = right.box.x0 - left.box.x1
     if left.mono and right.mono:
         return " " * max(1, round(gap / _width(left)))
@@ -129,24 +135,22 @@ def _same_line(left: Box, right: Box) -> bool:
     return right.x0 >= left.x1 - 1 and shared > 0.6 * min(left.y1 - left.y0, right.y1 - right.y0)
 
 
-def _width(row: Row) -> float:
+def _width(row: TextRow) -> float:
     return max((row.box.x1 - row.box.x0) / len(row.text), 1.0)
 
 
-def code_lines(rows: Sequence[Row]) -> str:
-    """Rows in a fixed-width font with the indentation that their positions tell."""
+def code_lines(rows: Sequence[TextRow]) -> str:
+    """Return rows in a fixed-width font with the indentation given by their positions."""
     left, width = min(row.box.x0 for row in rows), min(_width(row) for row in rows)
     return "\n".join(" " * round((row.box.x0 - left) / width) + row.text for row in rows)
 
 
-def reading_order(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks from top to bottom, column by column where white space runs down between columns of
-    text.
-    """
+def reading_order(blocks: Sequence[TextBlock]) -> list[TextBlock]:
+    """Return the blocks from top to bottom, and column by column where there are columns."""
     if len(blocks) > MOST_BLOCKS:
         return list(blocks)
-    ordered: list[Block] = []
-    group: list[Block] = []
+    ordered: list[TextBlock] = []
+    group: list[TextBlock] = []
     for band in _bands(blocks):
         if group and not _gutters([*group, *band]):
             ordered += _columns(group)
@@ -155,9 +159,9 @@ def reading_order(blocks: Sequence[Block]) -> list[Block]:
     return ordered + _columns(group)
 
 
-def _bands(blocks: Sequence[Block]) -> Iterable[list[Block]]:
-    """Groups of blocks between which white space runs across the whole page."""
-    band: list[Block] = []
+def _bands(blocks: Sequence[TextBlock]) -> Iterable[list[TextBlock]]:
+    """Groups of blocks that are separated by white space across the whole page."""
+    band: list[TextBlock] = []
     bottom = 0.0
     for block in sorted(blocks, key=lambda block: (block.box.y0, block.box.x0)):
         if band and block.box.y0 >= bottom - 1:
@@ -169,8 +173,9 @@ def _bands(blocks: Sequence[Block]) -> Iterable[list[Block]]:
         yield band
 
 
-def _gutters(blocks: Sequence[Block]) -> list[float]:
-    """Where white space runs from top to bottom between what are columns of text on both sides."""
+def _gutters(blocks: Sequence[TextBlock]) -> list[float]:
+    """The x positions of white space from top to bottom between columns of text."""
+    # A sweep from left to right: `right` is the furthest right edge of the boxes so far.
     edges: list[float] = []
     right = float("inf")
     for box in sorted(block.box for block in blocks):
@@ -180,7 +185,7 @@ def _gutters(blocks: Sequence[Block]) -> list[float]:
     return edges if edges and all(map(_is_column, _split(blocks, edges))) else []
 
 
-def _split(blocks: Sequence[Block], edges: Sequence[float]) -> list[list[Block]]:
+def _split(blocks: Sequence[TextBlock], edges: Sequence[float]) -> list[list[TextBlock]]:
     bounds = [float("-inf"), *edges, float("inf")]
     return [
         [block for block in blocks if left <= block.box.x0 < right]
@@ -188,14 +193,15 @@ def _split(blocks: Sequence[Block], edges: Sequence[float]) -> list[list[Block]]
     ]
 
 
-def _is_column(blocks: Sequence[Block]) -> bool:
+def _is_column(blocks: Sequence[TextBlock]) -> bool:
+    # The mean line length weighted by length: a few short last lines do not count for much.
     lengths = [len(row.text) for block in blocks for row in block.rows]
     return any(block.markdown for block in blocks) or (
         sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths)
     )
 
 
-def _columns(blocks: list[Block]) -> list[Block]:
+def _columns(blocks: list[TextBlock]) -> list[TextBlock]:
     columns = _split(blocks, _gutters(blocks))
     return [
         block

@@ -1,4 +1,17 @@
-"""Tables on a PDF page, from the lines that are drawn around and between their cells."""
+"""Find tables on a PDF page by the lines that are drawn around and between their cells.
+
+Two kinds of tables are found ("lattice" detection, as in Camelot and Tabula):
+
+- Grids: horizontal and vertical lines that touch form a connected component. The distinct x
+  positions of its vertical lines bound the columns, the y positions of its horizontal ones the
+  rows.
+- Stacks: three or more horizontal lines of equal width without vertical lines, as in printed books
+  (booktabs). The rows are the lines of text, the columns are found by the white space between the
+  words.
+
+Words are then put into cells by their centres. A table needs two rows and two columns with text;
+without vertical lines its cells must be short, or it is text between lines.
+"""
 
 from __future__ import annotations
 
@@ -9,64 +22,61 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest.formats.markdown_writer import table
-from mcpvectordb.ingest.formats.pdf_layout import Block, Box
+from mcpvectordb.ingest.formats.pdf_layout import Box, TextBlock
 
 FEWEST_PATHS, MOST_PATHS = 3, 10_000
-MOST_RULES = 2000
-"""Lines on a page beyond which it is a map or a plot, not a table."""
+MOST_LINES = 2000
+"""Number of lines on a page above which it is taken for a map or a plot."""
 NEAR = 3.0
+"""Distance in points within which two positions count as equal."""
 CELL_CHARACTERS = 30
-"""Longest average cell of a table without vertical lines; above it the columns are text."""
+"""Greatest mean cell length of a table without vertical lines; longer cells are columns of text."""
 
 _PATH = re.compile(rb"[\d\s](?:re|l)\s")
 _FORM = re.compile(rb"\sDo\s")
 
 
-class Rule(NamedTuple):
-    """A straight line: at `at` across its direction, from `start` to `end` along it."""
+class RuledLine(NamedTuple):
+    """A horizontal or vertical line: at y or x position `at`, from `start` to `end`."""
 
     at: float
     start: float
     end: float
 
 
-def find_tables(page: Any) -> list[Block]:
-    """The ruled tables of a pymupdf page, as blocks of Markdown."""
-    across, down = _rules(page)
+def find_tables(page: Any) -> list[TextBlock]:
+    """Return the ruled tables of a pymupdf page as blocks of Markdown."""
+    across, down = _ruled_lines(page)
     if not across:
         return []
     words = [(Box(*word[:4]), word[4]) for word in page.get_text("words")]
-    found: list[Block] = []
+    found: list[TextBlock] = []
     for area, columns, rows in [*_grids(across, down), *_stacks(across, down)]:
         inside = [word for word in words if area.holds(word[0])]
         cells = _cells(inside, columns or _white_columns(inside, area), rows or _lines(inside))
         if _tabular(cells, ruled=bool(columns)) and not any(
             other.box.holds(area) for other in found
         ):
-            found.append(Block(area, markdown=table(cells)))
+            found.append(TextBlock(area, markdown=table(cells)))
     return found
 
 
-def _rules(page: Any) -> tuple[set[Rule], set[Rule]]:
-    """The horizontal and the vertical lines of a page, an edge of a box being one; none where they
-    make no table.
-    """
-    across: set[Rule] = set()
-    down: set[Rule] = set()
+def _ruled_lines(page: Any) -> tuple[set[RuledLine], set[RuledLine]]:
+    """The horizontal and vertical lines of a page, including edges of boxes; none if too many."""
+    across: set[RuledLine] = set()
+    down: set[RuledLine] = set()
     if not _may_have_tables(page):
         return across, down
     for x0, y0, x1, y1 in _boxes(page.get_cdrawings()):
         if x1 - x0 > 2 * NEAR:
-            across |= {Rule(y0, x0, x1), Rule(y1, x0, x1)}
+            across |= {RuledLine(y0, x0, x1), RuledLine(y1, x0, x1)}
         if y1 - y0 > 2 * NEAR:
-            down |= {Rule(x0, y0, y1), Rule(x1, y0, y1)}
-    return (across, down) if len(across) + len(down) <= MOST_RULES else (set(), set())
+            down |= {RuledLine(x0, y0, y1), RuledLine(x1, y0, y1)}
+    return (across, down) if len(across) + len(down) <= MOST_LINES else (set(), set())
 
 
 def _may_have_tables(page: Any) -> bool:
-    """Whether a page draws a few lines or boxes, told by its operators, which is much faster than
-    to have it drawn.
-    """
+    """Whether a page draws some lines or boxes: counting its operators is faster than drawing."""
     operators = page.read_contents() if page.parent.is_pdf else b" Do "
     paths = len(_PATH.findall(operators))
     return FEWEST_PATHS <= paths <= MOST_PATHS or (
@@ -88,19 +98,21 @@ def _boxes(drawings: Iterable[dict[str, Any]]) -> Iterable[tuple[float, float, f
 Grid = tuple[Box, list[float], list[float]]
 
 
-def _grids(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
-    """Areas in which horizontal and vertical lines cross, with the places of those lines."""
+def _grids(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
+    """Areas in which horizontal and vertical lines cross, with the positions of these lines."""
     for rows, columns in _crossing(across, down):
-        xs, ys = _places(rule.at for rule in columns), _places(rule.at for rule in rows)
+        xs, ys = _distinct(rule.at for rule in columns), _distinct(rule.at for rule in rows)
         if len(xs) > 2 and len(ys) > 2:
             yield Box(xs[0], ys[0], xs[-1], ys[-1]), xs, ys
 
 
-def _crossing(across: set[Rule], down: set[Rule]) -> Iterable[tuple[set[Rule], set[Rule]]]:
-    """Groups of lines that touch each other."""
+def _crossing(
+    across: set[RuledLine], down: set[RuledLine]
+) -> Iterable[tuple[set[RuledLine], set[RuledLine]]]:
+    """The connected components of lines that touch, by breadth-first search."""
     waiting_across, waiting_down = set(across), set(down)
     while waiting_across and waiting_down:
-        rows, columns = {min(waiting_across)}, set[Rule]()
+        rows, columns = {min(waiting_across)}, set[RuledLine]()
         waiting_across -= rows
         fresh = rows
         while fresh:
@@ -115,34 +127,32 @@ def _crossing(across: set[Rule], down: set[Rule]) -> Iterable[tuple[set[Rule], s
         yield rows, columns
 
 
-def _touch(row: Rule, column: Rule) -> bool:
+def _touch(row: RuledLine, column: RuledLine) -> bool:
     return (row.start - NEAR <= column.at <= row.end + NEAR) and (
         column.start - NEAR <= row.at <= column.end + NEAR
     )
 
 
-def _places(values: Iterable[float]) -> list[float]:
-    """The values in order, near ones taken as one."""
-    places: list[float] = []
+def _distinct(values: Iterable[float]) -> list[float]:
+    """The sorted values, those near each other as one."""
+    distinct: list[float] = []
     for value in sorted(values):
-        if not places or value - places[-1] > NEAR:
-            places.append(value)
-    return places
+        if not distinct or value - distinct[-1] > NEAR:
+            distinct.append(value)
+    return distinct
 
 
 Words = Sequence[tuple[Box, str]]
 
 
-def _stacks(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
-    """Areas between three or more horizontal lines of one width with no vertical ones: a printer's
-    table.
-    """
-    widths: dict[tuple[int, int], list[Rule]] = {}
+def _stacks(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
+    """Areas between three or more horizontal lines of equal width, without vertical lines."""
+    widths: dict[tuple[int, int], list[RuledLine]] = {}
     for rule in sorted(across):
         if rule.end - rule.start > 60:
             widths.setdefault((round(rule.start / NEAR), round(rule.end / NEAR)), []).append(rule)
     for rules in widths.values():
-        ys = _places(rule.at for rule in rules)
+        ys = _distinct(rule.at for rule in rules)
         if len(ys) >= 3:
             area = Box(rules[0].start - NEAR, ys[0], rules[0].end + NEAR, ys[-1])
             if not any(area.holds(Box(each.at, each.start, each.at, each.end)) for each in down):
@@ -150,7 +160,7 @@ def _stacks(across: set[Rule], down: set[Rule]) -> Iterable[Grid]:
 
 
 def _lines(words: Words) -> list[float]:
-    """Where one line of words ends and the next begins."""
+    """The y positions that separate the lines of words."""
     bounds: list[float] = []
     bottom = float("-inf")
     for box, _ in sorted(words, key=lambda word: word[0].y0 + word[0].y1):
@@ -162,7 +172,7 @@ def _lines(words: Words) -> list[float]:
 
 
 def _white_columns(words: Words, area: Box) -> list[float]:
-    """Where white space runs down between the words."""
+    """The x positions of white space from top to bottom between the words."""
     edges, right = [area.x0], float("inf")
     for box, _ in sorted(words):
         if box.x0 - right > 2 * NEAR:
@@ -174,19 +184,17 @@ def _white_columns(words: Words, area: Box) -> list[float]:
 def _cells(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[list[str]]:
     cells: list[list[list[str]]] = [[[] for _ in pairwise(xs)] for _ in pairwise(ys)]
     for box, word in words:
-        column, row = _slot(xs, (box.x0 + box.x1) / 2), _slot(ys, (box.y0 + box.y1) / 2)
+        column, row = _interval(xs, (box.x0 + box.x1) / 2), _interval(ys, (box.y0 + box.y1) / 2)
         cells[row][column].append(word)
     return [[" ".join(cell) for cell in row] for row in cells]
 
 
-def _slot(bounds: Sequence[float], value: float) -> int:
+def _interval(bounds: Sequence[float], value: float) -> int:
     return min(max(bisect_right(bounds, value) - 1, 0), len(bounds) - 2)
 
 
 def _tabular(cells: Sequence[Sequence[str]], *, ruled: bool) -> bool:
-    """Whether there are two rows and two columns with text, and the text is short where only white
-    space divides it.
-    """
+    """Whether two rows and columns have text, which must be short without vertical lines."""
     rows = sum(any(row) for row in cells)
     columns = sum(any(column) for column in zip(*cells, strict=True))
     texts = [len(cell) for row in cells for cell in row if cell]

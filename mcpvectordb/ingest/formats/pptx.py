@@ -1,6 +1,4 @@
-"""PPTX: a slide is a page, its title a heading; bullets, tables, diagrams and the speaker's notes
-follow.
-"""
+"""PPTX: each slide is a page with its title as heading, bullets, tables, diagrams and notes."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ from mcpvectordb.ingest.formats.ooxml import (
 from mcpvectordb.records import Parsed, Source
 
 TITLES = ("title", "ctrTitle")
-FURNITURE = ("sldNum", "dt", "ftr", "hdr", "sldImg")
+DECORATION = ("sldNum", "dt", "ftr", "hdr", "sldImg")
 
 
 def parse(source: Source) -> Parsed:
-    """The text of a presentation, slide by slide."""
+    """Return the text of a presentation, slide by slide."""
     archive = Archive(source)
     part = main_part(archive, "ppt/presentation.xml")
     targets = {key: target for key, (_, target) in relations(archive, part).items()}
@@ -33,26 +31,22 @@ def parse(source: Source) -> Parsed:
         targets.get(_relation_id(slide), "") for slide in (order if order is not None else ())
     ]
     pages = [_slide(archive, slide) for slide in slides]
-    told = properties(archive)
-    title = told.pop("title", "")
-    if (
-        title.lower() == "powerpoint presentation"
-    ):  # what programs write into it when nobody says otherwise
+    metadata = properties(archive)
+    title = metadata.pop("title", "")
+    if title.lower() == "powerpoint presentation":  # the default title of some programs
         title = ""
     title = markdown_writer.title(source, title, *map(markdown_writer.first_heading, pages[:1]))
     return markdown_writer.finish(
         source,
         pages,
         title=title,
-        metadata={**told, "slides": len(pages)},
+        metadata={**metadata, "slides": len(pages)},
         nothing="its slides hold pictures only; supply the text directly",
     )
 
 
 def _relation_id(slide: Any) -> str:
-    """The id of the relation; the slide's own id is an attribute of the same name without
-    namespace.
-    """
+    """The id of the slide's relation (r:id); the attribute id without namespace is another one."""
     return next((text for key, text in slide.items() if key.endswith("}id")), "")
 
 
@@ -72,14 +66,14 @@ def _slide(archive: Archive, part: str) -> str:
 
 
 def _placeholder(shape: Any) -> str:
-    """The kind of placeholder that a shape is, "" for none."""
+    """The placeholder type of a shape, "" for other shapes."""
     mark = find(find(shape, "nvSpPr"), "nvPr", "ph")
     return (value(mark, "type") or "body") if mark is not None else ""
 
 
 def _shape(shape: Any) -> str:
     kind = _placeholder(shape)
-    if kind in FURNITURE:
+    if kind in DECORATION:
         return ""
     if kind in TITLES:
         return markdown_writer.heading(1, " ".join(text for _, text in _paragraphs(shape)))

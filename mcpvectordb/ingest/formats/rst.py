@@ -1,6 +1,4 @@
-"""reStructuredText: sections, lists, code and tables as Markdown; roles and directives keep what a
-reader would see.
-"""
+"""reStructuredText: sections, lists, code, tables and the visible text of roles and directives."""
 
 from __future__ import annotations
 
@@ -44,11 +42,11 @@ _TARGET = re.compile(r"\s*<[^<>]*>$")
 
 
 def parse(source: Source) -> Parsed:
-    """The text of a document as its readers see it."""
+    """Return the text of a document as Markdown."""
     text = markdown_writer.clean(
         decode(source.raw, declared=charset(source.media_type))
     ).expandtabs(8)
-    reader = _Reader(text.split("\n"))
+    reader = _RstReader(text.split("\n"))
     written = markdown_writer.blocks(reader.read())
     title = markdown_writer.title(source, markdown_writer.first_heading(written))
     return markdown_writer.finish(
@@ -56,10 +54,8 @@ def parse(source: Source) -> Parsed:
     )
 
 
-class _Reader:
-    """Goes through the lines from the top; the body of a directive is put in its place and read
-    on.
-    """
+class _RstReader:
+    """Reads the lines from the top; the body of a directive is put back and read as text."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines[::-1]  # a stack: the next line is the last
@@ -68,7 +64,7 @@ class _Reader:
         self.fields: dict[str, str] = {}
 
     def read(self) -> list[str]:
-        """All blocks."""
+        """Return all blocks."""
         while self.lines:
             if not self._next().strip():
                 self.lines.pop()
@@ -82,16 +78,14 @@ class _Reader:
                 self._paragraph()
         return self.blocks
 
-    def _next(self, embed_texts: int = 0) -> str:
-        return self.lines[-1 - embed_texts] if embed_texts < len(self.lines) else ""
+    def _next(self, ahead: int = 0) -> str:
+        return self.lines[-1 - ahead] if ahead < len(self.lines) else ""
 
     def _take(self, count: int) -> list[str]:
         return [self.lines.pop() for _ in range(min(count, len(self.lines)))]
 
     def _section(self) -> bool:
-        """A title with a line of marks below it, or below and above; a line of marks alone
-        divides.
-        """
+        """Read a title with an underline or overline, or a transition (such a line alone)."""
         above, title = self._next(), self._next(1)
         if (
             _is_adornment(above)
@@ -119,7 +113,7 @@ class _Reader:
         self.blocks.append(markdown_writer.heading(self.levels.index(style) + 1, _inline(title)))
 
     def _markup(self) -> bool:
-        """Directives, footnotes, targets and comments, which all begin with two dots."""
+        """Read a directive, footnote, target or comment, which all begin with two dots."""
         line = self._next()
         indent = len(line) - len(line.lstrip())
         line = line.strip()
@@ -134,7 +128,7 @@ class _Reader:
         return True
 
     def _indented(self, indent: int) -> list[str]:
-        """The following lines that are indented more than this, without their indentation."""
+        """Consume and return the lines that are indented more than this, without indentation."""
         body: list[str] = []
         while self.lines and (
             not self._next().strip() or len(self._next()) - len(self._next().lstrip()) > indent
@@ -159,7 +153,7 @@ class _Reader:
             self.lines += [*body[::-1], *([] if label and not shown else [""]), label + shown]
 
     def _table(self) -> bool:
-        """A table drawn with lines, or with columns of equals signs."""
+        """Read a grid table, or a simple table with columns of equals signs."""
         line = self._next().strip()
         if re.fullmatch(r"\+(?:[-=]+\+)+", line):
             self._grid()
@@ -210,9 +204,7 @@ class _Reader:
         return True
 
     def _field(self) -> bool:
-        """A line such as ":Author: Ann", which tells about the document where nothing but a title
-        stands before.
-        """
+        """Read a field such as ":Author: Ann"; directly after the title it becomes metadata."""
         field = _FIELD.match(self._next().strip())
         if not field:
             return False
@@ -225,9 +217,7 @@ class _Reader:
         return True
 
     def _paragraph(self) -> None:
-        """Lines up to a blank one; items of lists begin anew, and two colons at the end introduce
-        code.
-        """
+        """Read lines up to a blank one, splitting at list items; a final "::" introduces code."""
         parts: list[str] = []
         indent = len(self._next()) - len(self._next().lstrip())
         while (line := self._next()).strip():
@@ -268,11 +258,11 @@ def _underlines(line: str, title: str) -> bool:
 
 def _inline(text: str) -> str:
     """Text on one line without the markup of roles and links."""
-    return " ".join(_INLINE.sub(_shown, text).split())
+    return " ".join(_INLINE.sub(_visible, text).split())
 
 
-def _shown(found: re.Match[str]) -> str:
-    """What a reader sees of a piece of inline markup."""
+def _visible(found: re.Match[str]) -> str:
+    """The visible text of a piece of inline markup."""
     if role := found["role"]:
         text = _TARGET.sub("", found["named"].lstrip("~!"))
         if role in ("pep", "rfc"):

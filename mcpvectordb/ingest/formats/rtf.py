@@ -17,8 +17,8 @@ SILENT = frozenset(
     "xmlnstbl fldinst filetbl revtbl bkmkstart bkmkend nonshppict shpinst pntext listtext "
     "datafield objdata mmathPr userprops wgrffmtfilter private xe tc".split()
 )
-HEARD = frozenset(["fonttbl", "stylesheet", "title", "author", "subject", "keywords", "info"])
-"""Groups that are not shown but tell something."""
+RECORDED = frozenset(["fonttbl", "stylesheet", "title", "author", "subject", "keywords", "info"])
+"""Groups that are not text but have metadata, fonts or styles."""
 SIGNS = {
     "par": "\n",
     "sect": "\n",
@@ -67,18 +67,18 @@ _TOKEN = re.compile(
 
 
 @dataclass(slots=True)
-class _Group:
-    """What holds inside of braces."""
+class _RtfGroup:
+    """The state inside of one pair of braces."""
 
-    kind: str = ""  # "" is the text itself; "silent" or a word of HEARD is not shown
-    skip: int = 1  # characters after a Unicode one that stand in for it
+    kind: str = ""  # "" for visible text; "silent" or a word of RECORDED
+    skip: int = 1  # how many characters after a Unicode character are its replacement
     font: int = -1
     hidden: bool = False
 
 
 @dataclass(slots=True)
-class _Paragraph:
-    """What holds for a paragraph."""
+class _RtfParagraph:
+    """The properties of a paragraph."""
 
     level: int = 0
     item: bool = False
@@ -86,8 +86,8 @@ class _Paragraph:
 
 
 def parse(source: Source) -> Parsed:
-    """The text of an RTF document."""
-    reader = _Reader(source.name)
+    """Return the text of an RTF document."""
+    reader = _RtfReader(source.name)
     at = 0
     while found := _TOKEN.match(source.raw, at):
         at = found.end() + reader.take(*found.groups())
@@ -95,27 +95,29 @@ def parse(source: Source) -> Parsed:
         raise ParseFailed(f"{source.name} is damaged: it closes more groups than it opens")
     reader.end_paragraph()
     reader.end_table()
-    told = {
-        key: markdown_writer.line(reader.heard.get(key, ""))
+    metadata = {
+        key: markdown_writer.line(reader.recorded.get(key, ""))
         for key in ("title", "author", "subject", "keywords")
     }
     text = markdown_writer.blocks(reader.blocks)
-    title = markdown_writer.title(source, told.pop("title"), markdown_writer.first_heading(text))
-    return markdown_writer.finish(source, [text], title=title, metadata=told, paged=False)
+    title = markdown_writer.title(
+        source, metadata.pop("title"), markdown_writer.first_heading(text)
+    )
+    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
 
 
 @dataclass(slots=True)
-class _Reader:
-    """The state of a reader of control words."""
+class _RtfReader:
+    """The state while control words and text are read."""
 
     name: str
-    groups: list[_Group] = field(default_factory=lambda: [_Group()])
+    groups: list[_RtfGroup] = field(default_factory=lambda: [_RtfGroup()])
     codepage: str = "cp1252"
     fonts: dict[int, str] = field(default_factory=dict)
     styles: dict[int, int] = field(default_factory=dict)
-    heard: dict[str, str] = field(default_factory=dict)
+    recorded: dict[str, str] = field(default_factory=dict)
     style: int = 0
-    paragraph: _Paragraph = field(default_factory=_Paragraph)
+    paragraph: _RtfParagraph = field(default_factory=_RtfParagraph)
     words: list[str] = field(default_factory=list)
     pending: bytearray = field(default_factory=bytearray)
     to_skip: int = 0
@@ -132,7 +134,7 @@ class _Reader:
         brace: bytes | None,
         text: bytes | None,
     ) -> int:
-        """Take a token; returns how many bytes after it belong to it too."""
+        """Process a token; return how many of the following bytes belong to it."""
         if code is not None:
             self._add_byte(int(code, 16))
             return 0
@@ -154,21 +156,20 @@ class _Reader:
     def _open(self) -> None:
         if len(self.groups) > DEEPEST:
             raise ParseFailed(f"{self.name} has groups nested more than {DEEPEST} deep")
-        self.groups.append(replace(self.groups[-1]) if self.groups else _Group())
+        self.groups.append(replace(self.groups[-1]) if self.groups else _RtfGroup())
 
     def _close(self) -> None:
         group = self.groups.pop()
         if group.kind == "stylesheet" and (
-            named := re.search(r"heading (\d)", self.heard.get("stylesheet", ""), re.I)
+            named := re.search(r"heading (\d)", self.recorded.get("stylesheet", ""), re.I)
         ):
             self.styles[self.style] = int(named[1])
         if group.kind in ("stylesheet", "fonttbl"):
-            self.heard[group.kind] = ""
+            self.recorded[group.kind] = ""
             self.style = 0
         if not self.groups:
-            self.groups.append(
-                _Group(kind="silent")
-            )  # what follows the last brace is not part of the document
+            # What follows the last brace is not part of the document.
+            self.groups.append(_RtfGroup(kind="silent"))
 
     def _control(self, word: str, number: int | None) -> int:
         group = self.groups[-1]
@@ -177,7 +178,7 @@ class _Reader:
         if word in SILENT:
             self.paragraph.item = self.paragraph.item or word in ("listtext", "pntext")
             group.kind = "silent"
-        elif word in HEARD and group.kind in ("", "info", "silent"):
+        elif word in RECORDED and group.kind in ("", "info", "silent"):
             group.kind = word
         elif word == "u" and number is not None:
             self._show(chr(number % 65536))
@@ -188,7 +189,7 @@ class _Reader:
             self._set(word, number, group)
         return 0
 
-    def _set(self, word: str, number: int | None, group: _Group) -> None:
+    def _set(self, word: str, number: int | None, group: _RtfGroup) -> None:
         if word == "uc":
             group.skip = min(max(number or 0, 0), 8)
         elif word == "ansicpg" and _is_known(f"cp{number}"):
@@ -205,9 +206,9 @@ class _Reader:
             self._shape(word, number)
 
     def _shape(self, word: str, number: int | None) -> None:
-        """Control words about paragraphs and tables."""
+        """Process a control word about paragraphs and tables."""
         if word == "pard":
-            self.paragraph = _Paragraph()
+            self.paragraph = _RtfParagraph()
         elif word == "s":
             self.paragraph.level = self.styles.get(number or 0, 0)
         elif word == "outlinelevel" and number is not None and number < 9:
@@ -215,7 +216,7 @@ class _Reader:
         elif word == "intbl":
             self.paragraph.in_table = True
         elif word in ("cell", "nestcell"):
-            self.cells.append(self._taken())
+            self.cells.append(self._take_words())
         elif word in ("row", "nestrow"):
             self.rows.append(self.cells)
             self.cells = []
@@ -235,22 +236,22 @@ class _Reader:
             self._show(text)
 
     def _skipped(self, text: str) -> str:
-        """The text without what only stands in for a Unicode character before it."""
+        """The text without the replacement of a Unicode character before it."""
         skip, self.to_skip = min(self.to_skip, len(text)), max(self.to_skip - len(text), 0)
         return text[skip:]
 
     def _show(self, text: str) -> None:
         group = self.groups[-1]
-        if group.kind in HEARD:
-            self.heard[group.kind] = (self.heard.get(group.kind, "") + text)[-1000:]
+        if group.kind in RECORDED:
+            self.recorded[group.kind] = (self.recorded.get(group.kind, "") + text)[-1000:]
         elif group.kind == "" and not group.hidden:
             if text == "\n":
                 self.end_paragraph()
             else:
                 self.words.append(text)
 
-    def _taken(self) -> str:
-        """The words so far, with surrogate pairs joined."""
+    def _take_words(self) -> str:
+        """Return and clear the words so far, with surrogate pairs joined."""
         text = (
             "".join(self.words).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         )
@@ -262,7 +263,7 @@ class _Reader:
         if self.paragraph.in_table:
             self.words.append(" ")
             return
-        text = self._taken()
+        text = self._take_words()
         self.end_table()
         if text and self.paragraph.level:
             self.blocks.append(markdown_writer.heading(self.paragraph.level, text))

@@ -1,4 +1,4 @@
-"""SRT and WebVTT subtitles: what is said, in paragraphs that each begin with the time."""
+"""SRT and WebVTT subtitles: the spoken text in paragraphs that begin with their time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<\d[\d:.]*>|\{\\[^{}]{0,200}\}")
 
 
 class Cue(NamedTuple):
-    """A text and the seconds during which it is shown."""
+    """A text, and when it is shown and hidden, in seconds."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Cue(NamedTuple):
 
 
 def parse(source: Source) -> Parsed:
-    """The spoken text; titled by the file's name."""
+    """Return the spoken text; the title is the file's name."""
     text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
     cues = list(_cues(text))
     if not cues:
@@ -64,12 +64,11 @@ def _seconds(numbers: list[int]) -> int:
 
 
 def _paragraphs(cues: list[Cue]) -> Iterator[str]:
-    """Cues joined until half a minute has passed at the end of a sentence, or there is a pause."""
+    """Join cues until a pause, or until a sentence ends after half a minute."""
     start, said = cues[0].start, list[str]()
     for at, cue in enumerate(cues):
-        if cue.text and cue.text != (
-            said[-1] if said else ""
-        ):  # scrolling captions say the same twice
+        # Scrolling captions repeat the text of the cue before.
+        if cue.text and cue.text != (said[-1] if said else ""):
             said.append(cue.text)
         following = cues[at + 1].start if at + 1 < len(cues) else None
         if (

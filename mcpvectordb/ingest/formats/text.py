@@ -1,4 +1,4 @@
-"""Plain text: as it is."""
+"""Plain text, unchanged."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from mcpvectordb.records import Parsed, Source
 
 
 def parse(source: Source) -> Parsed:
-    """The decoded text, titled by the file's name."""
+    """Return the decoded text; the title is the file's name."""
     return Parsed(text=decode(source.raw, declared=charset(source.media_type)), title=source.name)

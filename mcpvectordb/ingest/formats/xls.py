@@ -1,6 +1,4 @@
-"""The binary Office formats of 1997 to 2003: workbooks are read, the others are told apart and
-refused with a way out.
-"""
+"""XLS workbooks; other binary Office files of 1997 to 2003 are refused with advice."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _OLD = {
 
 
 def parse(source: Source) -> Parsed:
-    """The sheets of an old workbook."""
+    """Return the sheets of a workbook; UnsupportedFormat for other Office files."""
     if _has(source, "EncryptedPackage"):
         raise ParseFailed(
             f"{source.name} is encrypted; save a copy without its password and add that"
@@ -31,5 +29,5 @@ def parse(source: Source) -> Parsed:
 
 
 def _has(source: Source, stream: str) -> bool:
-    """Whether the directory of the container names a stream."""
+    """Whether the container's directory lists a stream."""
     return stream.encode("utf-16-le") in source.raw

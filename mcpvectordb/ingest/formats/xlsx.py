@@ -1,4 +1,4 @@
-"""XLSX and XLSB workbooks: a sheet is a section, its rows are tables."""
+"""XLSX and XLSB workbooks: each sheet is a section with tables."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mcpvectordb.records import Parsed, Source
 
 
 def parse(source: Source) -> Parsed:
-    """The sheets of a workbook with their last calculated values."""
-    told = properties(Archive(source))
-    return workbook(source, told.pop("title", ""), told)
+    """Return the sheets of a workbook with their last calculated values."""
+    metadata = properties(Archive(source))
+    return workbook(source, metadata.pop("title", ""), metadata)
 
 
 def workbook(source: Source, title: str = "", metadata: dict[str, Any] | None = None) -> Parsed:
-    """The sheets of any workbook that the reader knows."""
+    """Return the sheets of a workbook in any format that calamine reads."""
     sheets = [
         markdown_writer.blocks([markdown_writer.heading(1, name), *tables])
         for name, tables in _sheets(source)
@@ -41,9 +41,7 @@ def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
         for name in book.sheet_names:
             sheet = book.get_sheet_by_name(name)
             yield name, _tables(sheet.iter_rows() if sheet.height else ())
-    except (
-        BaseException
-    ) as error:  # what the reader does not expect is a "panic", which is no Exception
+    except BaseException as error:  # a panic of the Rust library is not an Exception
         if not isinstance(error, CalamineError) and type(error).__name__ != "PanicException":
             raise
         raise ParseFailed(
@@ -52,7 +50,7 @@ def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
 
 
 def _tables(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Rows between empty rows are a table."""
+    """The tables of a sheet, which empty rows separate."""
     texts = ([_text(cell) for cell in row] for row in rows)
     return [
         table

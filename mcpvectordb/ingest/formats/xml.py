@@ -1,6 +1,4 @@
-"""XML: the text with its structure as "element: text" lines and headings; entities and their bombs
-are refused.
-"""
+"""XML: lines of "element: text" and headings; documents that declare entities are refused."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ TITLES = frozenset(["title", "name", "head", "heading", "headline", "subject"])
 
 
 def parse(source: Source) -> Parsed:
-    """The text of an XML document of any kind."""
-    reader = _Reader(source.name)
+    """Return the text of an XML document of any kind."""
+    reader = _XmlReader(source.name)
     parser = expat.ParserCreate(namespace_separator="}")
     parser.buffer_text = True
     parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
@@ -26,7 +24,7 @@ def parse(source: Source) -> Parsed:
     try:
         parser.Parse(source.raw, True)
     except expat.ExpatError as error:
-        raise ParseFailed(f"{source.name} is no well-formed XML: {error}") from None
+        raise ParseFailed(f"{source.name} is not well-formed XML: {error}") from None
     return markdown_writer.finish(
         source,
         [markdown_writer.blocks(reader.blocks)],
@@ -36,8 +34,8 @@ def parse(source: Source) -> Parsed:
 
 
 @dataclass(slots=True)
-class _Open:
-    """An element that is not closed yet: text of its own, and what its children have become."""
+class _OpenElement:
+    """An element that is not closed yet: its text and the blocks of its children."""
 
     name: str
     attributes: list[str]
@@ -47,20 +45,18 @@ class _Open:
     blocks: list[str] = field(default_factory=list)
 
 
-class _Reader:
-    """Builds blocks as elements close; an element with text between its children is one
-    paragraph.
-    """
+class _XmlReader:
+    """Makes blocks as elements close; an element with mixed content is one paragraph."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.title = ""
-        self.open: list[_Open] = []
+        self.open: list[_OpenElement] = []
         self.blocks: list[str] = []
 
     def refuse(self, *_: object) -> None:
         raise ParseFailed(
-            f"{self.name} declares XML entities, which can be made to swell or to read files; "
+            f"{self.name} declares XML entities, which can expand to gigabytes or read files; "
             "save it without a document type definition"
         )
 
@@ -70,13 +66,13 @@ class _Reader:
         if self.open:
             self.open[-1].leaf = False
         if self.open and self.open[0].name == "svg":
-            attributes = {}  # the shapes of a drawing; its words are text
+            attributes = {}  # they describe shapes; the words of a drawing are text
         plain = [
             f"{_local(key)}: {text}"
             for key, value in attributes.items()
             if (text := markdown_writer.line(value))
         ]
-        self.open.append(_Open(_local(tag), plain))
+        self.open.append(_OpenElement(_local(tag), plain))
 
     def text(self, text: str) -> None:
         self.open[-1].words.append(text)
@@ -94,7 +90,7 @@ class _Reader:
         else:
             parent.blocks += blocks
 
-    def _blocks(self, element: _Open, text: str) -> list[str]:
+    def _blocks(self, element: _OpenElement, text: str) -> list[str]:
         if element.leaf and text and element.name.lower() in TITLES:
             self.title = self.title or text
             return [markdown_writer.heading(len(self.open), text)]
@@ -103,11 +99,11 @@ class _Reader:
             return (
                 [markdown_writer.prose(f"{element.name}{about}: {text}")] if text or about else []
             )
-        return _gathered([*element.attributes, *element.blocks])
+        return _joined([*element.attributes, *element.blocks])
 
 
-def _gathered(blocks: list[str]) -> list[str]:
-    """A record of short lines becomes one block; longer content stays apart."""
+def _joined(blocks: list[str]) -> list[str]:
+    """Join the short lines of a record into one block; keep longer blocks separate."""
     if any(block.startswith("#") or "\n" in block or len(block) > 200 for block in blocks):
         return blocks
     return ["\n".join(blocks)] if blocks else []

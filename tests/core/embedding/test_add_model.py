@@ -41,7 +41,7 @@ def pooling_config(**modes: bool) -> dict[str, object]:
 
 
 def refused(directory: Path, folder: Path, message: str, **arguments: object) -> None:
-    """Adding fails with this message and leaves nothing behind."""
+    """Check that adding fails with this message and leaves no files."""
     before = sorted(folder.rglob("*")) if folder.exists() else []
     with pytest.raises(InvalidInput, match=message):
         add(directory, folder, **arguments)
@@ -75,7 +75,7 @@ def test_without_more_files_a_model_has_mean_pooling_no_prefixes_and_512_tokens(
     ) == ("mine", 6, "mean", "", "", 512, 0.5, "embedder")
 
 
-def test_what_sentence_transformers_wrote_beside_a_model_is_read(mine, folder):
+def test_the_settings_of_sentence_transformers_are_read(mine, folder):
     write(
         mine,
         "modules.json",
@@ -104,12 +104,12 @@ def test_what_sentence_transformers_wrote_beside_a_model_is_read(mine, folder):
 @pytest.mark.parametrize(
     ("length", "tokens"), [(100, 100), (8192, 2048), (10**30, 512), (None, 512)]
 )
-def test_the_longest_input_is_the_tokenizers_within_reason(mine, folder, length, tokens):
+def test_the_longest_input_is_that_of_the_tokenizer_within_limits(mine, folder, length, tokens):
     write(mine, "tokenizer_config.json", {"model_max_length": length})
     assert add(mine, folder).max_tokens == tokens
 
 
-def test_what_is_given_wins_over_what_is_written(mine, folder):
+def test_arguments_win_over_the_settings_in_the_folder(mine, folder):
     write(mine, "1_Pooling/config.json", pooling_config(max_tokens=True))
     write(
         mine,
@@ -142,7 +142,7 @@ def test_of_several_graphs_model_onnx_is_taken(mine, folder):
     assert add(mine, folder).files["model"].path == "model.onnx"
 
 
-def test_weights_beside_a_graph_come_along(mine, folder):
+def test_weights_outside_of_the_graph_are_copied(mine, folder):
     (mine / "model.onnx_data").write_bytes(b"weights")
     model = add(mine, folder)
     assert locate(model, folder)["data"].read_bytes() == b"weights"
@@ -151,7 +151,7 @@ def test_weights_beside_a_graph_come_along(mine, folder):
         OnnxEmbedder(model, locate(model, folder)).embed(["cat"])
 
 
-def test_a_graph_that_pools_itself_needs_no_pooling_we_know(tmp_path, folder):
+def test_a_graph_that_pools_itself_may_declare_an_unsupported_pooling(tmp_path, folder):
     mine = write_model(tmp_path / "mine", graph(ROWS, pooled=True))
     write(mine, "1_Pooling/config.json", pooling_config(max_tokens=True))
     assert add(mine, folder).dimension == 6
@@ -166,7 +166,7 @@ def test_a_graph_that_pools_itself_needs_no_pooling_we_know(tmp_path, folder):
         ({"pooling_mode": "max"}, "max"),
     ],
 )
-def test_a_pooling_we_do_not_have_is_refused(mine, folder, config, asked):
+def test_an_unsupported_pooling_is_refused(mine, folder, config, asked):
     write(mine, "1_Pooling/config.json", config)
     refused(mine, folder, f"asks for {asked} pooling; only mean and cls are supported")
 
@@ -182,7 +182,7 @@ def test_a_dense_layer_after_the_graph_is_refused(mine, folder, pooling):
     )
 
 
-def test_a_folder_that_holds_no_model_is_refused(tmp_path, folder):
+def test_a_folder_without_a_model_is_refused(tmp_path, folder):
     refused(tmp_path / "gone", folder, "gone is not a folder")
     (tmp_path / "empty").mkdir()
     refused(
@@ -231,7 +231,7 @@ def test_a_file_beside_the_model_that_is_not_json_is_refused(mine, folder):
 
 
 @pytest.mark.parametrize("name", ["../up", ".hidden", "a/b", "a b", "x" * 101])
-def test_a_name_that_is_no_folder_name_is_refused(mine, folder, name):
+def test_an_invalid_name_is_refused(mine, folder, name):
     refused(mine, folder, "a model's name is made of", name=name)
 
 
@@ -250,7 +250,7 @@ def test_an_unknown_pooling_is_refused(mine, folder):
     refused(mine, folder, "pooling must be mean or cls, not 'max'", pooling="max")
 
 
-def test_a_folder_that_cannot_be_written_is_told(mine, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(mine, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Unwritable, match="cannot fill the folder of models"):
         add(mine, tmp_path / "file")

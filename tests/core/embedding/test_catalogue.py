@@ -11,8 +11,8 @@ from mcpvectordb.embedding.tokenizer import SHIPPED
 from mcpvectordb.embedding.weights import sha256
 from mcpvectordb.errors import InvalidInput, ModelMissing
 
-# Written into database files: a digest that changes here makes every file of that model ask to be
-# embedded again.
+# Database files contain these digests: if one changes, all files with that model must be embedded
+# again.
 DIGESTS = {
     "all-MiniLM-L6-v2": "f8138b7485beaefe7e30a079c66eb893f28a810c5897da61c19fc002ddc0f32e",
     "bge-small-en-v1.5": "3d1894a7641a730f8a173926b45b6ce3e307c3a1c1fbc502a53d7e422f370490",
@@ -38,12 +38,12 @@ def test_the_digests_of_the_catalogue_never_change():
         {"files": CATALOGUE["bge-small-en-v1.5"].files},
     ],
 )
-def test_a_digest_depends_on_all_that_decides_a_vector(change):
+def test_a_digest_depends_on_everything_that_determines_a_vector(change):
     model = get("nomic-embed-text-v1.5")
     assert replace(model, **change).digest != model.digest
 
 
-def test_a_digest_does_not_depend_on_what_decides_no_vector():
+def test_a_digest_does_not_depend_on_other_fields():
     model = get("all-MiniLM-L6-v2")
     assert (
         replace(model, name="other", licence="", carrier=None, vector_weight=0.1).digest
@@ -68,7 +68,7 @@ def test_the_defaults_are_embedders_of_the_catalogue():
     assert [get(name).kind for name in DEFAULT] == ["embedder", "embedder"]
 
 
-def test_an_unknown_name_gets_the_nearest_one_and_all_the_known_ones():
+def test_the_error_for_an_unknown_name_has_the_nearest_and_all_names():
     with pytest.raises(
         ModelMissing, match=r"did you mean bge-small-en-v1\.5\?.*all-MiniLM-L6-v2.*nomic"
     ):
@@ -86,7 +86,7 @@ def test_an_unknown_name_gets_the_nearest_one_and_all_the_known_ones():
         ("nomic-embed-text-v1.5", "mcpvectordb model pull nomic-embed-text-v1.5"),
     ],
 )
-def test_each_model_says_what_brings_it_here(name, command):
+def test_each_model_has_the_command_that_installs_it(name, command):
     assert get(name).command == command
 
 

@@ -13,7 +13,7 @@ from mcpvectordb.errors import EmbeddingFailed
 
 @dataclass(frozen=True)
 class ModelRow:
-    """An embedder of a user's own, which gives what it was told to."""
+    """A user's embedder that returns the given vectors."""
 
     vectors: Any
     name: str = "mine"
@@ -33,11 +33,11 @@ def test_usable_vectors_come_back_as_contiguous_float32():
     )
 
 
-def test_lists_of_floats_are_taken_too():
+def test_lists_of_floats_are_accepted():
     assert checked(ModelRow([[3, 4]]), ["a"]).tolist() == [[3, 4]]
 
 
-def test_no_texts_give_no_rows_without_asking_the_embedder():
+def test_no_texts_give_no_rows_without_a_call_of_the_embedder():
     assert checked(ModelRow(None, dimension=7), []).shape == (0, 7)
 
 
@@ -59,7 +59,7 @@ def test_a_wrong_shape_is_refused_with_both_shapes(vectors):
 
 
 @pytest.mark.parametrize("vectors", [[[1.0], [1.0, 2.0]], [["a", "b"]], [[None, object()]]])
-def test_what_is_no_array_of_numbers_is_refused(vectors):
+def test_a_result_that_is_not_an_array_of_numbers_is_refused(vectors):
     with pytest.raises(EmbeddingFailed, match="mine gave no array of numbers"):
         checked(ModelRow(vectors), ["a"])
 
@@ -76,11 +76,11 @@ def test_a_vector_that_cannot_be_ranked_is_refused_with_its_text(bad):
 
 
 @pytest.mark.parametrize("good", [1e-6, 1e6, -1.0])
-def test_lengths_at_the_border_are_taken(good):
+def test_lengths_at_the_limits_are_accepted(good):
     assert checked(ModelRow([[good, 0.0]]), ["a"])[0, 0] == np.float32(good)
 
 
-def test_only_the_beginning_of_a_long_text_is_told():
+def test_the_error_has_only_the_beginning_of_a_long_text():
     with pytest.raises(EmbeddingFailed) as caught:
         checked(ModelRow([[0.0, 0.0]]), ["x" * 10_000])
     assert len(str(caught.value)) < 250 and "xxx…" in str(caught.value)

@@ -33,7 +33,7 @@ TEXTS = [
     "the cat\nsat",
     "x" * 300,
 ]
-# Runs in a process of its own, with the model as that process finds it.
+# Runs in a separate process, which locates the model itself.
 LOAD = """
 from pathlib import Path
 from mcpvectordb.embedding.catalogue import CATALOGUE
@@ -57,7 +57,7 @@ def alone(minilm):
 
 
 def tiny(directory: Path, content: bytes, **fields: object) -> OnnxEmbedder:
-    """An embedder on a graph of a few bytes."""
+    """An embedder with a tiny graph."""
     write_model(directory, content)
     paths = {"model": directory / "model.onnx", "tokenizer": directory / "tokenizer.json"}
     files = {
@@ -87,9 +87,14 @@ def test_a_text_has_the_same_bits_in_another_process(alone):
 
 
 def test_threads_that_start_together_load_one_session_and_agree(alone):
-    embedder = OnnxEmbedder(MINILM, locate(MINILM, NOWHERE))
-    loads, load = [], embedder._graph._make
-    embedder._graph._make = lambda: loads.append(1) or load()
+    loads = []
+
+    class CountingEmbedder(OnnxEmbedder):
+        def _load_graph(self):
+            loads.append(1)
+            return super()._load_graph()
+
+    embedder = CountingEmbedder(MINILM, locate(MINILM, NOWHERE))
     found = []
     threads = [
         threading.Thread(target=lambda: found.append(embedder.embed(TEXTS[:3]).tobytes()))
@@ -136,14 +141,14 @@ def test_a_text_that_a_model_cannot_see_at_once_is_the_mean_of_its_parts(tmp_pat
     )
 
 
-def test_what_is_said_late_in_a_long_text_is_not_lost(minilm):
+def test_the_end_of_a_long_text_is_part_of_its_vector(minilm):
     late = "Keys are rotated every ninety days. " * 30 + "The cat sat on the mat and purred. " * 25
     [asked] = minilm.embed(["a cat that purrs"])
     long, early = minilm.embed([late, late[:1000]])
     assert asked @ long > asked @ early + 0.1
 
 
-def test_bge_small_tells_a_question_from_a_passage():
+def test_bge_small_embeds_queries_and_passages_differently():
     model = CATALOGUE["bge-small-en-v1.5"]
     try:
         embedder = OnnxEmbedder(model, locate(model, NOWHERE))
@@ -200,7 +205,7 @@ def test_a_graph_is_fed_only_the_inputs_it_has(tmp_path, inputs):
     assert full.embed(["cat"]).tobytes() == partial.embed(["cat"]).tobytes()
 
 
-def test_a_graph_of_short_integers_is_fed_those(tmp_path):
+def test_a_graph_with_int32_inputs_is_fed_int32(tmp_path):
     full, short = (
         tiny(tmp_path / "a", graph(table(6))),
         tiny(tmp_path / "b", graph(table(6), kind=INT32)),
@@ -208,7 +213,7 @@ def test_a_graph_of_short_integers_is_fed_those(tmp_path):
     assert full.embed(["cat"]).tobytes() == short.embed(["cat"]).tobytes()
 
 
-def test_a_graph_that_pools_by_itself_is_taken_at_its_word(tmp_path):
+def test_the_output_of_a_graph_that_pools_itself_is_used(tmp_path):
     rows = table(6)
     total = rows[[WORDS.index(word) for word in ("[CLS]", "cat", "dog", "[SEP]")]].sum(axis=0)
     found = tiny(tmp_path, graph(rows, pooled=True), pooling="cls").embed(["cat dog"])[0]
@@ -236,7 +241,7 @@ def test_a_run_that_fails_names_the_model(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_file_with_the_right_digest_that_is_no_graph_is_refused(tmp_path, capfd):
+def test_a_file_with_the_right_digest_that_is_not_a_graph_is_refused(tmp_path, capfd):
     with pytest.raises(EmbeddingFailed, match=r"ONNX Runtime .* cannot load .*model\.onnx"):
         tiny(tmp_path, b"no graph").embed(["cat"])
     assert capfd.readouterr() == ("", "")
@@ -276,13 +281,14 @@ def test_no_thread_is_left_behind(minilm):
     before = len(list(TASKS.iterdir()))
     embedder = OnnxEmbedder(MINILM, locate(MINILM, NOWHERE))
     embedder.embed(TEXTS)
-    deadline = time.monotonic() + 5  # a thread that has been joined may take the kernel a moment
+    # The kernel may list a joined thread for a moment.
+    deadline = time.monotonic() + 5
     while len(list(TASKS.iterdir())) > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(list(TASKS.iterdir())) <= before
 
 
-def test_a_reranker_is_no_embedder():
+def test_a_reranker_is_refused_as_an_embedder():
     with pytest.raises(
         InvalidInput, match="ms-marco-MiniLM-L-12-v2 is a model of the kind reranker, not embedder"
     ):

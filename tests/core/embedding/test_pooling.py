@@ -75,14 +75,14 @@ def test_a_zero_vector_stays_zero_and_a_nan_stays_a_nan():
     assert np.isnan(pooling.vectors(output, pooling="mean")[1]).all()
 
 
-def test_half_precision_output_is_taken():
+def test_half_precision_output_is_accepted():
     assert pooling.vectors(np.array([[3, 4]], np.float16), pooling="mean")[
         0
     ].tolist() == pytest.approx([0.6, 0.8])
 
 
 @given(log_odds=st.floats(-1e4, 1e4))
-def test_a_probability_is_one_and_keeps_the_order(log_odds: float) -> None:
+def test_a_probability_is_between_0_and_1_and_keeps_the_order(log_odds: float) -> None:
     assert 0 <= sigmoid(log_odds) <= 1
     assert sigmoid(log_odds) <= sigmoid(log_odds + 1)
     assert sigmoid(log_odds) + sigmoid(-log_odds) == pytest.approx(1)

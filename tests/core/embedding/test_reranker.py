@@ -29,7 +29,7 @@ def reranker() -> Iterator[Reranker]:
     made.close()
 
 
-def test_the_example_of_the_model_card_comes_out(reranker: Reranker) -> None:
+def test_the_example_of_the_model_card_gives_its_published_scores(reranker: Reranker) -> None:
     assert reranker.logits(QUERY, PASSAGES) == pytest.approx([9.2, -4.1], abs=0.4)
 
 
@@ -39,7 +39,7 @@ def test_scores_are_between_0_and_1_in_the_order_of_the_passages(reranker: Reran
     assert reranker.scores(QUERY, PASSAGES[::-1]) == [bad, good]
 
 
-def test_a_score_does_not_depend_on_its_company(reranker: Reranker) -> None:
+def test_a_score_does_not_depend_on_the_other_passages(reranker: Reranker) -> None:
     together = reranker.logits(
         QUERY, [*PASSAGES, "short", "a much longer passage " * 30, PASSAGES[0]]
     )
@@ -54,14 +54,14 @@ def test_a_score_does_not_depend_on_its_company(reranker: Reranker) -> None:
 @pytest.mark.parametrize(
     ("query", "passage"), [("", ""), ("x", ""), ("", "y"), ("word " * 2000, "word " * 5000)]
 )
-def test_empty_and_endless_pairs_work(reranker: Reranker, query: str, passage: str) -> None:
+def test_empty_and_very_long_pairs_are_scored(reranker: Reranker, query: str, passage: str) -> None:
     assert len(reranker.scores(query, [passage])) == 1
 
 
-def test_no_passages_no_scores(reranker: Reranker) -> None:
+def test_no_passages_give_no_scores(reranker: Reranker) -> None:
     assert reranker.scores(QUERY, []) == []
 
 
-def test_an_embedder_is_no_reranker() -> None:
+def test_an_embedder_is_refused_as_a_reranker() -> None:
     with pytest.raises(InvalidInput, match="embedder"):
         Reranker(CATALOGUE["all-MiniLM-L6-v2"], {})

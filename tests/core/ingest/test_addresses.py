@@ -100,7 +100,9 @@ def test_every_address_of_a_listed_network_is_blocked(address: IPv4Address | IPv
 
 
 @given(st.ip_addresses())
-def test_what_python_calls_not_global_is_blocked(address: IPv4Address | IPv6Address) -> None:
+def test_addresses_that_python_does_not_call_global_are_blocked(
+    address: IPv4Address | IPv6Address,
+) -> None:
     if not address.is_global:
         assert blocked(str(address))
 
@@ -123,7 +125,7 @@ def test_what_python_calls_not_global_is_blocked(address: IPv4Address | IPv6Addr
         ("http://１.１.１.１/", ("http", "1.1.1.1", 80, "/")),
     ],
 )
-def test_a_url_is_taken_apart(url: str, place: tuple[str, str, int, str]) -> None:
+def test_a_url_is_parsed_into_its_parts(url: str, place: tuple[str, str, int, str]) -> None:
     assert parse_url(url) == place
 
 
@@ -136,7 +138,7 @@ def test_the_authority_writes_ipv6_in_brackets() -> None:
     st.text(max_size=60)
     | st.text(alphabet="htps:/.@[]%#?\\0123456789abcxé。 ", max_size=40).map("http://".__add__)
 )
-def test_any_text_is_a_place_or_refused(url: str) -> None:
+def test_arbitrary_text_is_parsed_or_refused(url: str) -> None:
     try:
         place = parse_url(url)
     except Refused:

@@ -45,7 +45,7 @@ def words(number: int) -> str:
     return " ".join(["word"] * number)
 
 
-# What holds for any text
+# Properties of the chunks of any text
 
 
 @given(
@@ -55,7 +55,7 @@ def words(number: int) -> str:
 @example(" \n\t ", "text", 5, 2, [0])
 @example("```", "markdown", 1, 1, [])
 @example("# A\n## B\n# C", "markdown", 2, 1, [4, 4])
-def test_tiles_follow_each_other_and_join_to_the_text(
+def test_tiles_join_to_the_text(
     text: str, kind: str, size: int, overlap: int, pages: list[int]
 ) -> None:
     spans = cut(text, size, overlap, kind, tuple(sorted(min(each, len(text)) for each in pages)))
@@ -84,7 +84,7 @@ def test_no_chunk_has_more_tokens_than_its_size(
 
 
 @given(st.text("a", min_size=1, max_size=300), st.integers(1, 10))
-def test_a_character_of_several_tokens_is_not_divided(text: str, size: int) -> None:
+def test_a_character_of_several_tokens_is_not_split(text: str, size: int) -> None:
     starts = [offset for offset in range(len(text)) for _ in range(3)]
     spans = split(text, starts=starts, size=size, overlap=size // 2)
     assert "".join(text[each.tile_start : each.tile_end] for each in spans) == text
@@ -161,7 +161,7 @@ def test_the_heading_path_is_the_one_in_force_where_the_chunk_begins(
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), max_size=10), st.integers(10, 60))
-def test_a_chunk_holds_one_section_or_whole_neighbours_under_one_parent(
+def test_a_chunk_has_one_section_or_several_complete_sections_of_one_parent(
     sections: list[tuple[int, int]], size: int
 ) -> None:
     text = "".join(f"{'#' * level} h\n\n{words(length)}\n\n" for level, length in sections)
@@ -189,7 +189,7 @@ def test_a_fence_that_fits_is_never_cut(
             assert any(each.start <= start and end <= each.end for each in spans)
 
 
-# What a reader would expect
+# Examples
 
 
 def test_a_short_text_is_one_chunk() -> None:
@@ -206,7 +206,7 @@ def test_empty_text_has_no_chunks_and_a_blank_one_an_empty_chunk() -> None:
     assert (span.start - span.end, span.tile_start, span.tile_end) == (0, 0, 3)
 
 
-def test_siblings_that_fit_together_share_a_chunk() -> None:
+def test_sections_of_one_parent_that_fit_together_share_a_chunk() -> None:
     assert pieces(f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}\n\n## C\n\n{words(9)}\n", 20) == [
         f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}",
         f"## C\n\n{words(9)}",
@@ -256,18 +256,18 @@ def test_a_heading_in_a_fence_is_code(fence: str) -> None:
     assert [each.headings for each in cut(text, 16)] == [("Real",), ("Real", "Next")]
 
 
-def test_a_fence_is_closed_by_marks_of_its_own_kind_and_length_only() -> None:
+def test_a_fence_is_closed_only_by_the_same_character_and_length() -> None:
     text = f"````\n# no\n```\n~~~~\n# no\n````\n\n# Yes\n\n{words(40)}"
     assert {each.headings for each in cut(text, 42)} == {(), ("Yes",)}
 
 
-def test_a_fence_that_is_never_closed_runs_to_the_end() -> None:
+def test_an_unclosed_fence_runs_to_the_end() -> None:
     assert {each.headings for each in cut(f"# Yes\n\n```\n# no\n{words(30)}\n# no", 10)} == {
         ("Yes",)
     }
 
 
-def test_a_fence_in_a_list_item_that_is_never_closed_ends_with_the_item() -> None:
+def test_an_unclosed_fence_in_a_list_item_ends_with_the_item() -> None:
     text = f"- item\n\n  ```\n  # no\n\n# Yes\n\n{words(30)}"
     assert {each.headings for each in cut(text, 12)} == {(), ("Yes",)}
 
@@ -283,22 +283,22 @@ def test_a_long_fence_is_cut_between_lines_and_not_after_its_first() -> None:
     assert all(re.match("name|```py", each) for each in chunks)
 
 
-def test_front_matter_is_no_heading_and_stays_whole() -> None:
+def test_front_matter_is_not_a_heading_and_is_not_split() -> None:
     text = f"---\ntitle: A\ntags: [b, c]\n---\n\n# Head\n\n{words(20)}"
     assert pieces(text, 30)[0] == "---\ntitle: A\ntags: [b, c]\n---"
     assert [each.headings for each in cut(text, 30)] == [(), ("Head",)]
 
 
-def test_front_matter_has_a_chunk_of_its_own_even_where_all_would_fit() -> None:
+def test_front_matter_is_always_a_separate_chunk() -> None:
     text = "---\ntitle: A\n---\n# Head\n\ntext"
     assert pieces(text, 100) == ["---\ntitle: A\n---", "# Head\n\ntext"]
 
 
-def test_a_rule_at_the_top_is_no_front_matter() -> None:
+def test_a_horizontal_rule_at_the_top_is_not_front_matter() -> None:
     assert cut("---\n\n# Head\n\n---\n\ntext", 5)[-1].headings == ("Head",)
 
 
-def test_a_byte_order_mark_is_outside_of_the_first_chunk_and_hides_no_heading() -> None:
+def test_a_byte_order_mark_is_not_in_the_first_chunk_and_hides_no_heading() -> None:
     text = "\ufeff# Head\n\ntext"
     [span] = cut(text, 100)
     assert (span.start, span.tile_start, span.headings) == (1, 0, ("Head",))
@@ -319,7 +319,7 @@ def test_a_sentence_that_was_wrapped_is_not_cut_at_the_line_end() -> None:
     assert pieces(text, 7, kind="text")[0] == "Alpha beta gamma."
 
 
-def test_sentences_are_cut_before_words_and_abbreviations_are_no_end() -> None:
+def test_sentences_are_cut_before_words_and_abbreviations_do_not_end_one() -> None:
     text = "One two three four five six. Seven, e.g. eight nine ten"
     assert pieces(text, 13, kind="text")[0] == "One two three four five six."
     text = "一二三四。五六七八九十"
@@ -333,12 +333,12 @@ def test_words_are_cut_before_characters() -> None:
     assert [text[each.start : each.end] for each in spans] == ["aaaa bbbb", "cccc"]
 
 
-def test_a_word_of_one_token_that_fills_a_book_is_divided() -> None:
+def test_a_very_long_word_of_one_token_is_split() -> None:
     spans = split("x" * 10_000, starts=[0], size=10, overlap=2)
     assert max(each.end - each.start for each in spans) <= 10 * LONGEST_TOKEN
 
 
-def test_white_space_costs_nothing() -> None:
+def test_white_space_does_not_count_as_tokens() -> None:
     text = f"a{' ' * 1000}b"
     assert pieces(text, 2) == [text]
 
@@ -409,7 +409,7 @@ def test_windows_line_ends_are_one_line_end() -> None:
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(0, 0), (10, -1)])
-def test_sizes_that_make_no_sense_are_refused(size: int, overlap: int) -> None:
+def test_invalid_sizes_are_refused(size: int, overlap: int) -> None:
     with pytest.raises(InvalidInput, match="size of at least 1"):
         cut("text", size, overlap)
 
@@ -419,5 +419,5 @@ def test_sizes_that_make_no_sense_are_refused(size: int, overlap: int) -> None:
     " " * 300_000 + "x", "\n".join("  " * i + "- x" for i in range(600)), "```\nx\n```\n" * 10_000, "[" * 100_000,
     "# " + "[a " * 50_000, "---\na: b\n" * 20_000,
 ])  # fmt: skip
-def test_hostile_texts_are_split_all_the_same(text: str) -> None:
+def test_hostile_texts_are_split_without_loss(text: str) -> None:
     assert "".join(text[each.tile_start : each.tile_end] for each in cut(text, 50, 10)) == text

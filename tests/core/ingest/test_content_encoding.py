@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb.ingest.content_encoding import PIECE, unpacked
+from mcpvectordb.ingest.content_encoding import PIECE, decompressed
 
 PACKERS = {"": bytes, "identity": bytes, "gzip": gzip.compress, "br": brotli.compress}
 
@@ -25,37 +25,35 @@ def cut(packed: bytes, size: int) -> Iterator[bytes]:
     st.sampled_from(sorted(PACKERS)),
     st.integers(1, 400),
 )
-def test_what_was_packed_comes_out_however_it_arrives(
+def test_a_body_is_decompressed_from_pieces_of_any_size(
     part: bytes, times: int, encoding: str, size: int
 ) -> None:
     body = part * times
-    assert b"".join(unpacked(cut(PACKERS[encoding](body), size), encoding)) == body
+    assert b"".join(decompressed(cut(PACKERS[encoding](body), size), encoding)) == body
 
 
 @given(st.binary(max_size=300), st.sampled_from(["gzip", "br"]))
-def test_any_bytes_unpack_or_are_refused(junk: bytes, encoding: str) -> None:
+def test_arbitrary_bytes_are_decompressed_or_refused(junk: bytes, encoding: str) -> None:
     with suppress(HTTPException):
-        b"".join(unpacked(iter([junk]), encoding))
+        b"".join(decompressed(iter([junk]), encoding))
 
 
 @given(st.binary(min_size=1, max_size=300), st.sampled_from(["gzip", "br"]), st.data())
-def test_a_body_that_is_cut_short_is_noticed(
-    body: bytes, encoding: str, data: st.DataObject
-) -> None:
+def test_a_truncated_body_is_an_error(body: bytes, encoding: str, data: st.DataObject) -> None:
     packed = PACKERS[encoding](body)
     kept = data.draw(st.integers(0, len(packed) - 1))
     with pytest.raises(HTTPException):
-        b"".join(unpacked(iter([packed[:kept]]), encoding))
+        b"".join(decompressed(iter([packed[:kept]]), encoding))
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br"])
-def test_a_bomb_comes_out_in_small_pieces(encoding: str) -> None:
+def test_a_decompression_bomb_is_decompressed_in_small_pieces(encoding: str) -> None:
     packed = PACKERS[encoding](bytes(20_000_000))
-    pieces = unpacked(iter([packed]), encoding)
+    pieces = decompressed(iter([packed]), encoding)
     assert all(len(next(pieces)) <= 2 * PIECE for _ in range(20))
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "zstd", "gzip, gzip", "compress"])
-def test_an_encoding_that_was_not_asked_for_is_named(encoding: str) -> None:
+def test_an_encoding_that_was_not_requested_is_reported(encoding: str) -> None:
     with pytest.raises(HTTPException, match=encoding):
-        unpacked(iter([b"x"]), encoding)
+        decompressed(iter([b"x"]), encoding)

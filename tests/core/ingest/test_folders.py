@@ -47,12 +47,12 @@ def test_files_come_in_the_order_of_their_paths_with_their_stats(tmp_path: Path)
         ("nothing", []),
     ],
 )
-def test_a_pattern_chooses(tmp_path: Path, pattern: str, expected: list[str]) -> None:
+def test_a_pattern_selects_files(tmp_path: Path, pattern: str, expected: list[str]) -> None:
     grow(tmp_path, "a.md", "b.txt", "d/c.md", "d/e/f.rst")
     assert walked(tmp_path, pattern=pattern) == expected
 
 
-def test_what_is_passed_over_is_counted_by_reason(tmp_path: Path) -> None:
+def test_skipped_entries_are_counted_by_reason(tmp_path: Path) -> None:
     root = tmp_path / "root"
     grow(tmp_path, "outside/secret.md")
     grow(
@@ -92,7 +92,7 @@ def test_what_is_passed_over_is_counted_by_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names are Unicode there")
-def test_a_name_that_is_no_unicode_is_passed_over(tmp_path: Path) -> None:
+def test_a_name_that_is_not_unicode_is_skipped(tmp_path: Path) -> None:
     try:
         for name in (b"a\xff.md", b"d\xff"):
             Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).mkdir()
@@ -102,13 +102,13 @@ def test_a_name_that_is_no_unicode_is_passed_over(tmp_path: Path) -> None:
     assert not list(walk) and walk.skipped == {"name is not Unicode": 2}
 
 
-def test_ignore_files_count_for_their_folder_and_below(tmp_path: Path) -> None:
+def test_ignore_files_apply_to_their_folder_and_below(tmp_path: Path) -> None:
     grow(tmp_path, "a.txt", "b.txt", "d/a.txt", "d/b.txt", "d/e/a.txt", "d/e/b.txt")
     (tmp_path / "d" / ".gitignore").write_text("a.txt\n/b.txt\n")
     assert walked(tmp_path) == ["a.txt", "b.txt", "d/e/b.txt"]
 
 
-def test_a_deeper_ignore_file_has_the_better_word(tmp_path: Path) -> None:
+def test_a_deeper_ignore_file_wins(tmp_path: Path) -> None:
     grow(tmp_path, "a.log", "d/a.log", "d/e/a.log")
     (tmp_path / ".gitignore").write_text("*.log\n")
     (tmp_path / "d" / ".gitignore").write_text("!*.log\n")
@@ -123,7 +123,7 @@ def test_an_ignored_folder_is_never_entered(tmp_path: Path) -> None:
     assert walked(tmp_path) == ["a.md"]
 
 
-def test_our_own_ignore_file_has_the_better_word_and_the_given_patterns_the_last(
+def test_our_ignore_file_wins_over_gitignore_and_given_patterns_over_both(
     tmp_path: Path,
 ) -> None:
     grow(tmp_path, "a.log", "b.log", "c.md", "d/e.md")
@@ -135,7 +135,7 @@ def test_our_own_ignore_file_has_the_better_word_and_the_given_patterns_the_last
         Walk(tmp_path, limit=LIMIT, ignore=["[a"])
 
 
-def test_an_ignore_file_that_cannot_be_used_makes_its_folder_unknown(tmp_path: Path) -> None:
+def test_a_folder_with_an_unusable_ignore_file_is_a_failure(tmp_path: Path) -> None:
     grow(tmp_path, "a.md", "d/b.md", "e/c.md")
     (tmp_path / "d" / ".gitignore").write_text("x" * (LARGEST_IGNORE_FILE + 1))
     walk = Walk(tmp_path, limit=LIMIT)
@@ -149,7 +149,9 @@ def test_an_ignore_file_that_cannot_be_used_makes_its_folder_unknown(tmp_path: P
 @pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root"
 )
-def test_a_folder_without_permission_is_told_and_does_not_stop_the_walk(tmp_path: Path) -> None:
+def test_a_folder_without_permission_is_a_failure_and_does_not_stop_the_walk(
+    tmp_path: Path,
+) -> None:
     grow(tmp_path, "a.md", "d/b.md", "e/c.md")
     (tmp_path / "d").chmod(0)
     walk = Walk(tmp_path, limit=LIMIT)
@@ -159,7 +161,7 @@ def test_a_folder_without_permission_is_told_and_does_not_stop_the_walk(tmp_path
 
 
 @pytest.mark.parametrize("name", ["missing", "file"])
-def test_a_root_that_is_no_folder_is_an_error(tmp_path: Path, name: str) -> None:
+def test_a_root_that_is_not_a_folder_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Unreadable, match=name):
         list(Walk(tmp_path / name, limit=LIMIT))
@@ -262,7 +264,7 @@ def line(chance: random.Random) -> str:
     os.name != "posix" or shutil.which("git") is None,
     reason="git is not installed, or names are not free",
 )
-def test_ignore_files_mean_what_git_says(tmp_path: Path) -> None:
+def test_ignore_files_have_the_same_meaning_as_for_git(tmp_path: Path) -> None:
     for seed in range(40):
         root = tmp_path / str(seed)
         jungle(random.Random(seed), root, 3)

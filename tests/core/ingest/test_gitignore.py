@@ -53,13 +53,13 @@ def ignored(lines: str, path: str) -> bool | None:
         ("a\x0cb", "a\x0cb", True),
     ],
 )
-def test_a_line_ignores_what_it_ignores_for_git(
+def test_a_line_ignores_the_same_paths_as_for_git(
     lines: str, path: str, expected: bool | None
 ) -> None:
     assert ignored(lines, path) is expected
 
 
-def test_the_last_pattern_that_fits_decides() -> None:
+def test_the_last_matching_pattern_decides() -> None:
     lines = "*\n!*.md\n!*/\nsecret.md\n"
     assert [ignored(lines, path) for path in ("a.txt", "a.md", "d/", "secret.md")] == [
         True,
@@ -69,7 +69,7 @@ def test_the_last_pattern_that_fits_decides() -> None:
     ]
 
 
-def test_a_persons_patterns_have_braces_and_are_checked() -> None:
+def test_given_patterns_may_have_braces_and_are_validated() -> None:
     rules = of_patterns(["*.{tmp,bak}", "/out/"])
     assert rules.ignores("d/a.bak", "a.bak", folder=False) and rules.ignores(
         "out", "out", folder=True

@@ -58,7 +58,7 @@ def test_a_relative_path_and_a_tilde_become_absolute(
 
 
 @POSIX
-def test_a_link_is_read_under_the_name_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_is_read_under_the_path_of_its_target(tmp_path: Path) -> None:
     target = make(tmp_path / "real" / "note.txt")
     (tmp_path / "folder").symlink_to(tmp_path / "real")
     (tmp_path / "link").symlink_to("folder/note.txt")
@@ -78,7 +78,7 @@ def test_a_link_is_read_under_the_name_it_leads_to(tmp_path: Path) -> None:
         "~nobody_at_all/x",
     ],
 )
-def test_what_cannot_be_read_names_the_path_and_the_working_folder(
+def test_the_error_for_an_unreadable_file_has_the_path_and_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     make(tmp_path / "note.txt")
@@ -89,7 +89,7 @@ def test_what_cannot_be_read_names_the_path_and_the_working_folder(
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_folder_is_called_a_folder(tmp_path: Path) -> None:
+def test_the_error_for_a_folder_says_that_it_is_one(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="it is a folder"):
         read_path(tmp_path, config=CONFIG)
     with pytest.raises(Unreadable, match="it is a folder"):
@@ -97,7 +97,7 @@ def test_a_folder_is_called_a_folder(tmp_path: Path) -> None:
 
 
 @POSIX
-def test_a_loop_of_links_ends_in_an_error(tmp_path: Path) -> None:
+def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(Unreadable):
@@ -107,7 +107,7 @@ def test_a_loop_of_links_ends_in_an_error(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root"
 )
-def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
+def test_the_error_for_a_file_without_permission_says_so(tmp_path: Path) -> None:
     path = make(tmp_path / "closed.txt")
     path.chmod(0)
     with pytest.raises(Unreadable, match="Permission denied"):
@@ -115,7 +115,7 @@ def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
 
 
 @POSIX
-def test_a_vanished_working_folder_does_not_break_the_error(
+def test_the_error_is_complete_without_a_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gone").mkdir()
@@ -125,7 +125,7 @@ def test_a_vanished_working_folder_does_not_break_the_error(
         read_path("x.txt", config=CONFIG)
 
 
-def test_a_file_above_the_limit_names_both_sizes(tmp_path: Path) -> None:
+def test_the_error_for_a_large_file_has_its_size_and_the_limit(tmp_path: Path) -> None:
     path = make(tmp_path / "big.txt", b"x" * 11)
     with pytest.raises(TooLarge, match=r"11 bytes.*limit of 10 "):
         read_path(path, config=Config(max_source_bytes=10))
@@ -149,7 +149,7 @@ def test_a_file_above_the_limit_names_both_sizes(tmp_path: Path) -> None:
         "/proc/self/root/etc/hostname",
     ],
 )
-def test_devices_and_the_kernels_views_are_refused_even_to_a_person(path: str) -> None:
+def test_devices_and_kernel_files_are_refused_even_without_guard(path: str) -> None:
     if not os.path.lexists(path):
         pytest.skip(f"no {path} here")
     with pytest.raises((Refused, Unreadable)):
@@ -173,7 +173,7 @@ def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_an_agent_may_not_read_a_secret_that_a_person_may(tmp_path: Path, name: str) -> None:
+def test_a_secret_is_refused_with_guard_and_read_without(tmp_path: Path, name: str) -> None:
     path = make(tmp_path / name)
     with pytest.raises(Refused, match="secrets"):
         read_path(path, config=CONFIG, guard=True)
@@ -181,14 +181,12 @@ def test_an_agent_may_not_read_a_secret_that_a_person_may(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_an_agent_may_read_what_only_looks_a_little_like_a_secret(
-    tmp_path: Path, name: str
-) -> None:
+def test_names_that_resemble_secrets_are_read_with_guard(tmp_path: Path, name: str) -> None:
     assert read_path(make(tmp_path / name), config=CONFIG, guard=True).raw == b"content"
 
 
 @POSIX
-def test_a_secret_is_refused_behind_links_in_both_directions(tmp_path: Path) -> None:
+def test_a_secret_is_refused_as_link_and_as_target_of_a_link(tmp_path: Path) -> None:
     make(tmp_path / ".ssh" / "notes.txt")
     (tmp_path / "innocent.txt").symlink_to(tmp_path / ".ssh" / "notes.txt")
     make(tmp_path / "vault" / "key.txt")
@@ -203,13 +201,13 @@ def test_a_secret_is_refused_behind_links_in_both_directions(tmp_path: Path) -> 
     "head",
     KEYS,
 )
-def test_an_agent_may_not_read_a_private_key_under_any_name(tmp_path: Path, head: bytes) -> None:
+def test_a_private_key_is_refused_with_guard_under_any_name(tmp_path: Path, head: bytes) -> None:
     path = make(tmp_path / "notes.txt", head + b"abc")
     with pytest.raises(Refused, match="private key"):
         read_path(path, config=CONFIG, guard=True)
 
 
-def test_an_agent_may_read_a_certificate_and_a_text_about_keys(tmp_path: Path) -> None:
+def test_a_certificate_and_a_text_about_keys_are_read_with_guard(tmp_path: Path) -> None:
     for content in (
         b"-----BEGIN CERTIFICATE-----\nabc",
         b"# Keys\nA file starts with -----BEGIN RSA PRIVATE KEY-----",
@@ -232,7 +230,7 @@ def test_an_agent_may_read_a_certificate_and_a_text_about_keys(tmp_path: Path) -
         "inside/dangling",
     ],
 )
-def test_what_lies_outside_of_the_roots_is_refused_whether_it_exists_or_not(
+def test_paths_outside_of_the_roots_are_refused_whether_they_exist_or_not(
     tmp_path: Path, path: str
 ) -> None:
     make(tmp_path / "outside.txt")
@@ -246,7 +244,7 @@ def test_what_lies_outside_of_the_roots_is_refused_whether_it_exists_or_not(
 
 
 @POSIX
-def test_what_lies_inside_of_a_root_is_read_even_if_the_root_is_a_link(tmp_path: Path) -> None:
+def test_files_in_a_root_that_is_a_link_are_read(tmp_path: Path) -> None:
     make(tmp_path / "a" / "x.txt")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     for path in ("a/x.txt", "b/x.txt"):
@@ -257,7 +255,7 @@ def test_what_lies_inside_of_a_root_is_read_even_if_the_root_is_a_link(tmp_path:
 
 
 @POSIX
-def test_the_database_is_refused_under_each_of_its_names(tmp_path: Path) -> None:
+def test_the_database_is_refused_under_every_name(tmp_path: Path) -> None:
     database = make(tmp_path / "notes.db")
     make(tmp_path / "notes.db-wal")
     make(tmp_path / "notes.db-shm")
@@ -286,20 +284,20 @@ def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(
 ) -> None:
     make(tmp_path / "inside" / "sub" / "x.txt", b"public")
     make(tmp_path / "outside" / "x.txt", b"secret")
-    judge = sources._judge
+    check = sources._check_path
 
-    def judge_then_swap(*arguments: object) -> None:
-        judge(*arguments)  # type: ignore[arg-type]
+    def check_then_swap(*arguments: object) -> None:
+        check(*arguments)  # type: ignore[arg-type]
         (tmp_path / "inside" / "sub").rename(tmp_path / "inside" / "old")
         (tmp_path / "inside" / "sub").symlink_to(tmp_path / "outside")
 
-    monkeypatch.setattr(sources, "_judge", judge_then_swap)
+    monkeypatch.setattr(sources, "_check_path", check_then_swap)
     with pytest.raises(Unreadable):
         read_path(tmp_path / "inside" / "sub" / "x.txt", config=CONFIG, roots=[tmp_path / "inside"])
 
 
 @POSIX
-def test_a_race_of_links_never_reads_what_is_outside(tmp_path: Path) -> None:
+def test_swapping_links_concurrently_never_reads_outside_of_the_roots(tmp_path: Path) -> None:
     inside, over = tmp_path / "inside", threading.Event()
     make(inside / "sub" / "x.txt", b"public")
     make(tmp_path / "outside" / "x.txt", b"secret")
@@ -328,7 +326,7 @@ def test_a_race_of_links_never_reads_what_is_outside(tmp_path: Path) -> None:
 
 
 @POSIX
-def test_a_file_replaced_between_check_and_open_is_noticed(
+def test_a_file_replaced_between_check_and_open_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, other = make(tmp_path / "x.txt"), make(tmp_path / "y.txt", b"other")
@@ -346,7 +344,7 @@ def test_a_file_replaced_between_check_and_open_is_noticed(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts handles in /proc")
-def test_no_handle_is_left_open_by_success_or_failure(tmp_path: Path) -> None:
+def test_no_file_descriptor_is_left_open(tmp_path: Path) -> None:
     path = make(tmp_path / "a" / "x.txt", b"12345")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
@@ -364,7 +362,7 @@ def test_no_handle_is_left_open_by_success_or_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source", ["http://x", "HTTPS://x", "ftp://x", "file:///etc/passwd", "gopher://x", "s3+x://y"]
 )
-def test_what_looks_like_a_url_is_treated_as_one(source: str) -> None:
+def test_text_with_a_scheme_is_a_url(source: str) -> None:
     assert is_url(source)
     with pytest.raises(Refused):
         read(source, config=Config(allow_urls=False))
@@ -373,11 +371,11 @@ def test_what_looks_like_a_url_is_treated_as_one(source: str) -> None:
 @pytest.mark.parametrize(
     "source", ["notes.txt", "C:\\notes.txt", "a/http://x", "http:x", "/http://x", Path("http:/x")]
 )
-def test_all_else_is_a_path(source: str | Path) -> None:
+def test_other_text_is_a_path(source: str | Path) -> None:
     assert not is_url(source)
 
 
-def test_read_reads_a_path_with_all_the_rules(tmp_path: Path) -> None:
+def test_read_applies_all_rules_to_a_path(tmp_path: Path) -> None:
     path = make(tmp_path / ".env")
     assert read(str(path), config=CONFIG).raw == read(path, config=CONFIG).raw == b"content"
     for rule in ({"guard": True}, {"roots": [tmp_path / "x"]}, {"forbidden": [path]}):

@@ -41,11 +41,11 @@ def test_a_heading_has_a_level_and_a_text(line: str, level: int, text: str) -> N
     "#tag", "####### seven", "    # indented code", r"\# escaped", "> # quoted", "- # item", "```\n# code\n```", "a\nb\n---",
     "- item\n---", "1. item\n---", "| table\n---", "a | b\n---|---", "text\n\n---", "text\n-", "text\n    ---",
 ])  # fmt: skip
-def test_what_only_looks_like_a_heading_is_none(line: str) -> None:
+def test_lines_that_resemble_headings_are_not_headings(line: str) -> None:
     assert markdown(f"{line}\n\nbody") == []
 
 
-def test_a_path_leads_from_the_outermost_heading_and_forgets_closed_ones() -> None:
+def test_a_heading_path_has_the_open_headings_from_the_outermost_on() -> None:
     assert [path for _, path in markdown("# A\n### B\n## C\n### D\n# E\n")] == [
         ("A",),
         ("A", "B"),
@@ -61,7 +61,7 @@ def test_a_path_leads_from_the_outermost_heading_and_forgets_closed_ones() -> No
     ("Anchor {#id}", "Anchor"), ("<a name='x'></a>Tag", "Tag"), (r"5 \* 3", "5 * 3"), ("a < b", "a < b"),
     ("  two\nlines ", "two lines"), ("x" * 300, "x" * 200),
 ])  # fmt: skip
-def test_inline_markup_is_taken_out_of_a_heading(heading: str, text: str) -> None:
+def test_inline_markup_is_removed_from_a_heading(heading: str, text: str) -> None:
     assert plain(heading) == text
 
 
@@ -69,19 +69,19 @@ def test_inline_markup_is_taken_out_of_a_heading(heading: str, text: str) -> Non
     "```\na\n```", "~~~\n```\n~~~", "````\n```\n````", "```py x=1\na\n``````", "```\na", "> ```\n> a\n> ```",
     "- ```\n  a\n  ```", "```\n```py\n```", "```\n- ```\n```",
 ])  # fmt: skip
-def test_a_fence_ends_with_marks_like_its_own_or_with_the_text(fence: str) -> None:
+def test_a_fence_ends_with_matching_marks_or_with_the_text(fence: str) -> None:
     assert blocks(f"before\n\n{fence}") == [fence]
 
 
-def test_inline_code_is_no_fence() -> None:
+def test_inline_code_is_not_a_fence() -> None:
     assert blocks("```not a fence```\n\ntext") == []
 
 
-def test_several_fences_are_told_apart() -> None:
+def test_several_fences_are_separate_blocks() -> None:
     assert blocks("```\na\n```\ntext\n~~~\nb\n~~~\n") == ["```\na\n```", "~~~\nb\n~~~"]
 
 
-def test_front_matter_is_yaml_between_dashes_at_the_very_top() -> None:
+def test_front_matter_is_yaml_between_dashes_at_the_top() -> None:
     assert front_matter("---\na: 1\n\nb: 2\n---\n# Head") == ("a: 1\n\nb: 2\n", 18)
     assert front_matter("\ufeff---\r\na: 1\r\n...\r\n") == ("a: 1\r\n", 16)
     assert front_matter("---\n---\n") == ("", 7)
@@ -91,17 +91,17 @@ def test_front_matter_is_yaml_between_dashes_at_the_very_top() -> None:
     "text",
     ["---\n\na: 1\n---\n", "---\na: 1\n", "---\n# Head\n---\n", "\n---\na: 1\n---\n", "--- a: 1"],
 )
-def test_other_dashes_are_no_front_matter(text: str) -> None:
+def test_other_dashes_are_not_front_matter(text: str) -> None:
     assert front_matter(text) == ("", 0)
 
 
-def test_lines_under_headings_and_stacked_headings_are_bad_places_to_cut() -> None:
+def test_cuts_below_a_heading_are_the_weakest() -> None:
     text = "# A\n## B\nbody\n\n## C\n\n```\nx\n```\n"
     assert outline(text, "markdown").strengths == [HEADING + 5, STACKED, BODY, HEADING + 4, BODY]
     assert outline("# A\nB\n---\nbody", "markdown").strengths == [HEADING + 5, STACKED, BODY]
 
 
-def test_in_prose_a_blank_line_is_better_than_an_item_and_an_item_than_a_line() -> None:
+def test_in_prose_a_blank_line_is_stronger_than_an_item_and_an_item_than_a_line() -> None:
     text = "first\nSecond\n  - inner\n- outer\n\nlast"
     found = strengths(
         outline(text, "text"), text.replace("- inner", "inner   ").replace("- outer", "outer  ")
@@ -109,11 +109,11 @@ def test_in_prose_a_blank_line_is_better_than_an_item_and_an_item_than_a_line() 
     assert found["last"] > found["outer"] > found["inner"] > found["Second"]
 
 
-def test_a_line_that_goes_on_with_a_sentence_is_no_place_to_cut() -> None:
+def test_a_line_that_continues_a_sentence_is_not_a_cut() -> None:
     assert outline("One two\nthree four.\nfive", "text").cuts == [0, 20]
 
 
-def test_in_code_definitions_are_better_than_dedents_and_closing_brackets_are_worst() -> None:
+def test_in_code_definitions_are_stronger_than_dedents_and_closing_brackets_weakest() -> None:
     text = "first {\n  inner\n  }\nafter\n\n  indented\n\nsecond"
     found = strengths(outline(text, "code"), text)
     assert found["second"] > found["indented"] > found["after"] > found["inner"] > found["}"]
@@ -122,7 +122,7 @@ def test_in_code_definitions_are_better_than_dedents_and_closing_brackets_are_wo
     assert found["five"] > found["three"]
 
 
-def test_lines_of_a_block_are_given_only_where_it_does_not_fit() -> None:
+def test_lines_of_a_block_are_cuts_only_if_it_does_not_fit() -> None:
     text = "```\na\nb\n```\n"
     assert outline(text, "markdown", lambda start, end: end - start < 20).cuts == [0]
     assert outline(text, "markdown", lambda start, end: end - start < 5).cuts == [0, 4, 6, 8]

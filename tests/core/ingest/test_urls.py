@@ -67,7 +67,6 @@ def no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- the guard
-# -------------------------------------------------------------------------------------------------------
 
 
 def test_the_table_of_hostile_urls_is_long_enough() -> None:
@@ -83,7 +82,7 @@ def test_a_hostile_url_is_refused_before_any_connection(url: str) -> None:
 
 
 @pytest.mark.usefixtures("no_connections")
-def test_the_switch_turns_all_urls_off() -> None:
+def test_all_urls_are_refused_without_allow_urls() -> None:
     with pytest.raises(Refused, match="allow_urls"):
         fetch("https://example.com/", config=replace(STRICT, allow_urls=False))
 
@@ -100,17 +99,17 @@ def test_the_switch_turns_all_urls_off() -> None:
         "http://u@127.0.0.1/",
     ],
 )
-def test_some_are_refused_even_where_private_ones_are_allowed(url: str) -> None:
+def test_some_urls_are_refused_even_if_private_ones_are_allowed(url: str) -> None:
     with pytest.raises(Refused):
         fetch(url, config=OPEN, resolve=lambda host, port: ["169.254.169.254"])
 
 
-def test_a_refusal_says_how_private_addresses_are_allowed() -> None:
+def test_the_refusal_of_a_private_address_names_the_setting() -> None:
     with pytest.raises(Refused, match=r"10\.0\.0\.1.*private network.*allow_private_urls"):
         fetch("http://10.0.0.1/", config=STRICT)
 
 
-def test_a_private_page_is_read_where_the_configuration_allows_it(site: Site) -> None:
+def test_a_private_page_is_read_with_allow_private_urls(site: Site) -> None:
     site.pages["/"] = page()
     assert got(site.url("/")).raw == b"hello"
     assert got(site.url("/", "localhost"), resolve=lambda host, port: ["127.0.0.1"]).raw == b"hello"
@@ -119,9 +118,7 @@ def test_a_private_page_is_read_where_the_configuration_allows_it(site: Site) ->
 def test_a_redirect_to_a_private_address_is_refused(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first hop is allowed by pretending that loopback is public; the second leads to a private
-    network.
-    """
+    """The first hop is allowed by treating loopback as public; the second is a private address."""
     monkeypatch.setattr(
         urls, "blocked", lambda address, **_: "private" if address == "10.0.0.1" else ""
     )
@@ -142,10 +139,10 @@ def test_a_redirect_to_a_private_address_is_refused(
     assert {path for path, _ in site.seen} == {"/"}
 
 
-def test_every_hop_is_resolved_and_judged_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that was public for the first request and is private for the second one gains
-    nothing.
-    """
+def test_every_hop_is_resolved_and_checked_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name resolves to a public address at the first hop and to a private one at the second."""
     monkeypatch.setattr(
         urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
     )
@@ -159,7 +156,7 @@ def test_every_hop_is_resolved_and_judged_anew(site: Site, monkeypatch: pytest.M
     assert [path for path, _ in site.seen] == ["/"]
 
 
-def test_the_connection_goes_to_the_address_that_was_judged(
+def test_the_connection_goes_to_the_address_that_was_checked(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name is resolved once: a resolver that changes its answer is not asked again."""
@@ -169,17 +166,17 @@ def test_the_connection_goes_to_the_address_that_was_judged(
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
 
-    dial = socket.create_connection
-    dialled = []
+    connect = socket.create_connection
+    connected = []
 
     def recording(address: tuple[str, int], timeout: float) -> socket.socket:
-        dialled.append(address)
-        return dial(address, timeout)
+        connected.append(address)
+        return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", recording)
     site.pages["/"] = page()
     assert got(site.url("/", "name.test"), resolve=resolver).raw == b"hello"
-    assert (asked, dialled) == (["name.test"], [("127.0.0.1", site.port)])
+    assert (asked, connected) == (["name.test"], [("127.0.0.1", site.port)])
     assert site.seen[0][1]["host"] == f"name.test:{site.port}"
 
 
@@ -203,11 +200,10 @@ def test_neither_proxies_nor_netrc_are_taken_from_the_environment(
     assert "authorization" not in site.seen[0][1]
 
 
-# --- the answer
-# ------------------------------------------------------------------------------------------------------
+# --- the response
 
 
-def test_a_page_comes_with_type_time_and_version(site: Site) -> None:
+def test_a_page_has_media_type_modification_time_and_etag(site: Site) -> None:
     site.pages["/docs/My%20page.html"] = page(
         b"<p>hi",
         Content_Type="text/html; charset=latin-1",
@@ -238,7 +234,7 @@ def test_a_page_without_headers_has_empty_fields_and_the_hosts_name(site: Site) 
     )
 
 
-def test_we_introduce_ourselves(site: Site) -> None:
+def test_the_request_has_our_user_agent(site: Site) -> None:
     site.pages["/"] = page()
     got(site.url("/"))
     headers = site.seen[0][1]
@@ -247,7 +243,7 @@ def test_we_introduce_ourselves(site: Site) -> None:
     assert "if-none-match" not in headers and "if-modified-since" not in headers
 
 
-def test_an_unchanged_page_is_none(site: Site) -> None:
+def test_an_unchanged_page_returns_none(site: Site) -> None:
     site.pages["/"] = lambda handler: handler.answer(
         status=304
         if handler.headers["If-None-Match"] == '"v1"' or handler.headers["If-Modified-Since"]
@@ -259,14 +255,14 @@ def test_an_unchanged_page_is_none(site: Site) -> None:
     assert site.seen[1][1]["if-modified-since"] == "Fri, 02 Jan 2026 03:04:05 GMT"
 
 
-def test_a_304_that_nobody_asked_for_is_a_failure(site: Site) -> None:
+def test_a_304_without_a_conditional_request_is_a_failure(site: Site) -> None:
     site.pages["/"] = page(b"", 304)
     with pytest.raises(FetchFailed, match="304"):
         fetch(site.url("/"), config=OPEN)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 500, 503, 302])
-def test_a_status_that_is_not_success_is_named(site: Site, status: int) -> None:
+def test_a_status_that_is_not_success_is_reported(site: Site, status: int) -> None:
     site.pages["/"] = page(status=status)
     with pytest.raises(FetchFailed, match=f"answered {status}"):
         fetch(site.url("/"), config=OPEN)
@@ -303,7 +299,7 @@ def test_the_sixth_redirect_is_not_followed(site: Site) -> None:
         ("identity", bytes),
     ],
 )
-def test_a_packed_page_is_unpacked(
+def test_a_compressed_page_is_decompressed(
     site: Site, encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
     body = b"".join(b"line %d\n" % number for number in range(30_000))
@@ -320,8 +316,8 @@ def test_several_gzip_members_are_one_page(site: Site) -> None:
     ("encoding", "body"),
     [
         ("gzip", b"not gzip"),
-        ("gzip", gzip.compress(b"x" * 999)[:-9]),
-        ("gzip", gzip.compress(b"x") + b"junk"),
+        ("gzip", gzip.compress(b"x" * 999, mtime=0)[:-9]),
+        ("gzip", gzip.compress(b"x", mtime=0) + b"junk"),
         ("br", b"\xff\xff\xff\xff not brotli"),
         ("br", brotli.compress(b"x" * 999)[:-3]),
         ("br", brotli.compress(b"x") + b"junk"),
@@ -330,7 +326,7 @@ def test_several_gzip_members_are_one_page(site: Site) -> None:
         ("zstd", b"x"),
     ],
 )
-def test_a_page_that_cannot_be_unpacked_is_a_failure(
+def test_a_page_that_cannot_be_decompressed_is_a_failure(
     site: Site, encoding: str, body: bytes
 ) -> None:
     site.pages["/"] = page(body, Content_Encoding=encoding)
@@ -340,7 +336,7 @@ def test_a_page_that_cannot_be_unpacked_is_a_failure(
         fetch(site.url("/"), config=OPEN)
 
 
-def test_progress_counts_what_arrives(site: Site) -> None:
+def test_progress_counts_received_bytes(site: Site) -> None:
     steps: list[Progress] = []
     site.pages["/"] = page(b"x" * 200_000)
     got(site.url("/"), progress=steps.append)
@@ -349,10 +345,9 @@ def test_progress_counts_what_arrives(site: Site) -> None:
 
 
 # --- limits
-# ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_page_that_announces_too_much_is_not_read(site: Site) -> None:
+def test_a_page_with_a_content_length_above_the_limit_is_not_read(site: Site) -> None:
     site.pages["/"] = page(b"x" * 1001)
     with pytest.raises(TooLarge, match=r"1001 bytes.*limit of 1000 "):
         fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1000))
@@ -389,7 +384,7 @@ def test_an_endless_chunked_page_is_cut_at_the_limit(site: Site) -> None:
         ("br", lambda raw: brotli.compress(raw, quality=1)),
     ],
 )
-def test_a_bomb_is_cut_at_the_limit(
+def test_a_decompression_bomb_is_cut_at_the_limit(
     site: Site, encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
     bomb = pack(bytes(50_000_000))
@@ -402,12 +397,10 @@ def test_a_bomb_is_cut_at_the_limit(
 @pytest.mark.parametrize(
     "slow", [slow_body, slow_open_body, slow_status, slow_headers, endless_continue, silence]
 )
-def test_a_page_that_drips_is_cut_at_the_deadline(site: Site, slow: Page) -> None:
+def test_a_slow_page_is_cut_at_the_deadline(site: Site, slow: Page) -> None:
     site.pages["/"] = slow
-    start = time.monotonic()
     with pytest.raises(FetchFailed, match=r"127\.0\.0\.1.*longer than 0\.25 seconds"):
         fetch(site.url("/"), config=replace(OPEN, fetch_timeout=0.25))
-    assert time.monotonic() - start < 2
 
 
 def test_the_deadline_covers_all_redirects_together(site: Site) -> None:
@@ -433,10 +426,9 @@ def test_the_deadline_covers_a_resolver_that_hangs() -> None:
 
 
 # --- failures
-# --------------------------------------------------------------------------------------------------------
 
 
-def test_a_name_that_does_not_resolve_is_named() -> None:
+def test_a_name_that_does_not_resolve_is_reported() -> None:
     def unknown(host: str, port: int) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -446,7 +438,7 @@ def test_a_name_that_does_not_resolve_is_named() -> None:
         fetch("http://empty.test/", config=STRICT, resolve=lambda host, port: [])
 
 
-def test_a_closed_port_is_named() -> None:
+def test_a_closed_port_is_reported() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         with pytest.raises(FetchFailed, match=r"127\.0\.0\.1.*refused"):
@@ -461,7 +453,6 @@ def test_a_server_that_breaks_the_protocol_is_a_failure(site: Site, broken: Page
 
 
 # --- TLS
-# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -549,7 +540,7 @@ def test_a_tls_handshake_that_hangs_is_cut_at_the_deadline() -> None:
         fetch(f"https://127.0.0.1:{mute.getsockname()[1]}/", config=impatient)
 
 
-def test_tls_that_drips_is_cut_at_the_deadline(secure_site: Site) -> None:
+def test_a_slow_page_over_tls_is_cut_at_the_deadline(secure_site: Site) -> None:
     secure_site.pages["/"] = slow_body
     with pytest.raises(FetchFailed, match=r"longer than 0\.6 seconds"):
         fetch(
@@ -560,7 +551,6 @@ def test_tls_that_drips_is_cut_at_the_deadline(secure_site: Site) -> None:
 
 
 # --- a proxy
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_configured_proxy_is_asked_with_its_password_and_the_whole_url(site: Site) -> None:
@@ -573,7 +563,7 @@ def test_a_configured_proxy_is_asked_with_its_password_and_the_whole_url(site: S
 
 
 @pytest.mark.usefixtures("no_connections")
-def test_the_guard_also_judges_what_goes_through_a_proxy() -> None:
+def test_addresses_are_also_checked_for_requests_through_a_proxy() -> None:
     config = replace(STRICT, proxy="http://127.0.0.1:9")
     for url in ("http://10.0.0.1/", "http://to-loopback.test/", "https://localhost/"):
         with pytest.raises(Refused):
@@ -626,7 +616,7 @@ def test_https_goes_through_a_tunnel_of_the_proxy_with_the_certificate_checked(
     assert b"\r\nProxy-Authorization: Basic " in tunnel.asked
 
 
-def test_a_proxy_that_refuses_the_tunnel_is_named(site: Site) -> None:
+def test_a_proxy_that_refuses_the_tunnel_is_reported(site: Site) -> None:
     tunnel = Tunnel(site.port, b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
     config = replace(OPEN, proxy=f"http://127.0.0.1:{tunnel.listener.getsockname()[1]}")
     with pytest.raises(FetchFailed, match=r"the proxy answered .*407"):
@@ -634,11 +624,10 @@ def test_a_proxy_that_refuses_the_tunnel_is_named(site: Site) -> None:
     tunnel.join(5)
 
 
-# --- manners
-# ---------------------------------------------------------------------------------------------------------
+# --- the pause between two fetches
 
 
-def test_pages_of_one_host_keep_their_distance_from_the_second_on(
+def test_pages_of_one_host_are_fetched_with_pauses_from_the_second_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []

@@ -18,33 +18,35 @@ import pytest
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.worker import Worker
+from mcpvectordb.ingest.worker import TimerFactory, Worker
 from mcpvectordb.records import Parsed, Source
+from tests.support_formats import StoppedClock
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX processes")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
 CONFIG = Config(parse_timeout=5, parse_memory=300_000_000, parse_output_bytes=1_000_000)
 ROOT = Path(__file__).parents[3]
 
-# A parser that does what its file says; the first byte makes the file foreign.
-OBEDIENT = """
+# A parser that evaluates its file as an expression; the first byte keeps it from being UTF-8.
+EVALUATING = """
 import ctypes, os, re, sys, time
 from mcpvectordb import errors
 from mcpvectordb.ingest import worker
 from mcpvectordb.records import Parsed
 
-def parse(source):
-    answer = eval(source.raw[1:].decode(), globals(), {"source": source})
+def parse(source, found):
+    code = source.raw.removeprefix(b"\\xff").removeprefix(b"PK").decode()
+    answer = eval(code, globals(), {"source": source, "found": found})
     return answer if isinstance(answer, Parsed) else Parsed(text=str(answer), title=source.name)
 
 def fail(error):
     raise error
 
-worker.serve(parse, memory=%d, output=%d, seconds=%r)
+worker.serve(parse, worker.ProcessLimits(*%r))
 """
-# A process that a hostile file has taken over: it sends back what the file says, as parts of an
-# answer or raw.
-TAKEN_OVER = """
+# A process that a hostile file has compromised: it sends back what the file says, as the parts of
+# an answer or as raw bytes.
+COMPROMISED = """
 import struct, sys
 def send(*parts):
     for part in parts:
@@ -60,43 +62,49 @@ while True:
 """
 
 
-def obedient(config: Config = CONFIG) -> Worker:
-    code = OBEDIENT % (config.parse_memory, config.parse_output_bytes, config.parse_timeout)
-    return Worker(config, command=[sys.executable, "-P", "-c", code])
+def evaluating(
+    config: Config = CONFIG, *, grace_seconds: float = 5, timer: TimerFactory = threading.Timer
+) -> Worker:
+    limits = (config.parse_memory, config.parse_output_bytes, config.parse_timeout, grace_seconds)
+    return Worker(config, command=[sys.executable, "-P", "-c", EVALUATING % (limits,)], timer=timer)
 
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    """One worker for all these tests: none may leave it in a state that the next one minds."""
-    with obedient() as made:
+    """One worker for all these tests: each must leave it usable for the next."""
+    with evaluating() as made:
         yield made
 
 
-def told(expression: str) -> Source:
+def asking(expression: str) -> Source:
     return Source(source="/x/file", name="file", raw=b"\xff" + expression.encode(), file_type="x")
 
 
 def works(worker: Worker) -> bool:
-    return worker.parse(told("'fine'")) == Parsed(text="fine", title="file")
+    return worker.parse(asking("'fine'")) == Parsed(text="fine", title="file")
 
 
 # --- the normal case
-# -------------------------------------------------------------------------------------------------
 
 
-def test_foreign_bytes_are_parsed_in_another_process_that_is_reused(worker: Worker) -> None:
-    first, second = worker.parse(told("os.getpid()")).text, worker.parse(told("os.getpid()")).text
+def test_binary_files_are_parsed_in_one_other_process(worker: Worker) -> None:
+    first, second = (
+        worker.parse(asking("os.getpid()")).text,
+        worker.parse(asking("os.getpid()")).text,
+    )
     assert first == second != str(os.getpid())
 
 
-def test_all_of_a_source_goes_there_and_all_that_was_parsed_comes_back(worker: Worker) -> None:
+def test_every_field_of_a_source_is_sent_and_every_field_of_the_result_received(
+    worker: Worker,
+) -> None:
     fields = {
         "modified": "2026",
         "media_type": "text/html; charset=x",
         "etag": '"v\u00e9"',
         "name": "n\udcff\u4e2d.bin",
     }
-    source = replace(told("source"), **fields)  # type: ignore[arg-type]
+    source = replace(asking("source"), **fields)  # type: ignore[arg-type]
     assert eval(worker.parse(source).text) == source
     answer = Parsed(
         text="Zürich 中文 \U0001f600",
@@ -105,10 +113,10 @@ def test_all_of_a_source_goes_there_and_all_that_was_parsed_comes_back(worker: W
         pages=(0, 3, 3),
         metadata={"a": [1, {"b": None}], "c": 1.5},
     )
-    assert worker.parse(told(repr(answer))) == answer
+    assert worker.parse(asking(repr(answer))) == answer
 
 
-def test_real_bytes_go_through_the_real_formats_in_silence(
+def test_a_real_file_is_parsed_by_its_format_without_any_output(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     raw = "Die Straße führt über die Brücke nach Köln, wo schöne Häuser stehen.".encode("latin-1")
@@ -119,7 +127,7 @@ def test_real_bytes_go_through_the_real_formats_in_silence(
     assert capfd.readouterr() == ("", "")
 
 
-def test_no_text_is_told_apart_from_a_failure() -> None:
+def test_a_source_without_text_raises_no_text() -> None:
     with Worker(CONFIG) as worker, pytest.raises(NoText):
         worker.parse(
             Source(source="/x/a.txt", name="a.txt", raw=b"\xff\xfe \0\n\0", file_type="txt")
@@ -134,10 +142,21 @@ def test_plain_text_and_unknown_types_start_no_process() -> None:
         worker.parse(replace(text, name="a.xyzzy"))
 
 
-def test_errors_of_ours_come_back_as_what_they_were(worker: Worker) -> None:
+def test_the_parent_detects_the_format_and_the_process_uses_its_decision(worker: Worker) -> None:
+    page = replace(asking("found.name"), media_type="text/html")
+    assert worker.parse(page).text == "HTML"
+    assert worker.parse(asking("found.name")).text == "plain text"
+
+
+def test_the_format_of_an_archive_is_left_to_the_process(worker: Worker) -> None:
+    archive = replace(asking("found"), raw=b"PKfound", name="a.zip")
+    assert worker.parse(archive).text == "None"
+
+
+def test_an_ingest_error_keeps_its_class_and_message(worker: Worker) -> None:
     for kind in IngestError.__subclasses__():
         with pytest.raises(kind, match=r"^because of ünicode$"):
-            worker.parse(told(f"fail(errors.{kind.__name__}('because of ünicode'))"))
+            worker.parse(asking(f"fail(errors.{kind.__name__}('because of ünicode'))"))
     assert works(worker)
 
 
@@ -151,20 +170,20 @@ def test_errors_of_ours_come_back_as_what_they_were(worker: Worker) -> None:
         "Parsed(text='x', title='x', metadata={'a': {1, 2}})",
     ],
 )
-def test_errors_of_others_are_a_parse_failed_that_names_file_and_kind(
+def test_any_other_error_is_a_parse_failed_that_names_file_and_class(
     worker: Worker, failure: str
 ) -> None:
-    before = worker.parse(told("os.getpid()"))
+    before = worker.parse(asking("os.getpid()"))
     with pytest.raises(ParseFailed, match=r"^file cannot be parsed: [A-Za-z]+Error"):
-        worker.parse(told(failure))
-    assert worker.parse(told("os.getpid()")) == before
+        worker.parse(asking(failure))
+    assert worker.parse(asking("os.getpid()")) == before
 
 
-def test_threads_take_turns(worker: Worker) -> None:
+def test_threads_that_share_a_worker_each_get_their_own_result(worker: Worker) -> None:
     answers: dict[int, str] = {}
 
     def ask(number: int) -> None:
-        answers[number] = worker.parse(told(f"time.sleep(0.01) or {number}")).text
+        answers[number] = worker.parse(asking(f"time.sleep(0.01) or {number}")).text
 
     threads = [threading.Thread(target=ask, args=[number]) for number in range(12)]
     for thread in threads:
@@ -174,18 +193,20 @@ def test_threads_take_turns(worker: Worker) -> None:
     assert answers == {number: str(number) for number in range(12)}
 
 
-def test_what_a_parser_prints_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
-    with obedient() as worker:
-        assert worker.parse(told("print('noise', flush=True) or os.write(1, b'more')")).text == "4"
-        assert worker.parse(told("sys.stdin.read() + str(os.read(0, 9))")).text == "b''"
+def test_the_output_of_a_parser_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    with evaluating() as worker:
+        assert (
+            worker.parse(asking("print('noise', flush=True) or os.write(1, b'more')")).text == "4"
+        )
+        assert worker.parse(asking("sys.stdin.read() + str(os.read(0, 9))")).text == "b''"
     assert capfd.readouterr() == ("", "noise\nmore")
 
 
-def test_secrets_in_the_environment_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_the_environment_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     monkeypatch.setenv("MCPVECTORDB_PROXY", "http://me:secret@proxy:1")
-    with obedient() as worker:
-        assert "secret" not in worker.parse(told("dict(os.environ)")).text
+    with evaluating() as worker:
+        assert "secret" not in worker.parse(asking("dict(os.environ)")).text
 
 
 def test_modules_in_the_working_folder_are_not_loaded(
@@ -195,24 +216,27 @@ def test_modules_in_the_working_folder_are_not_loaded(
         (tmp_path / f"{name}.py").write_text("raise SystemExit('hostile module')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(ROOT), *(entry for entry in sys.path if entry)])
-    with obedient() as worker:
+    with evaluating() as worker:
         assert works(worker)
 
 
 # --- limits
-# ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hang", ["time.sleep(60)", "re.match('(a+)+$', 'a' * 60 + 'b')"])
-def test_a_parser_that_hangs_is_ended_by_the_clock_and_the_next_file_works(hang: str) -> None:
-    with obedient(replace(CONFIG, parse_timeout=0.5)) as worker:
+@pytest.mark.parametrize("hang", ["time.sleep(600)", "re.match('(a+)+$', 'a' * 60 + 'b')"])
+def test_a_parser_that_hangs_is_killed_at_the_time_limit_and_the_next_file_is_read(
+    hang: str,
+) -> None:
+    clock = StoppedClock(0.5)
+    with evaluating(replace(CONFIG, parse_timeout=123), timer=clock) as worker:
         assert works(worker)
-        start = time.monotonic()
-        with pytest.raises(
-            ParseFailed, match=r"^file cannot be parsed: it took longer than 0\.5 seconds"
+        with (
+            clock.running(),
+            pytest.raises(
+                ParseFailed, match=r"^file cannot be parsed: it took longer than 123 seconds"
+            ),
         ):
-            worker.parse(told(hang))
-        assert time.monotonic() - start < 3
+            worker.parse(asking(hang))
         assert works(worker)
 
 
@@ -227,11 +251,11 @@ def test_a_parser_that_hangs_is_ended_by_the_clock_and_the_next_file_works(hang:
         ("os.kill(os.getpid(), 9)", "SIGKILL"),
     ],
 )
-def test_a_parser_that_crashes_is_replaced_and_the_next_file_works(
+def test_a_parser_that_crashes_is_replaced_and_the_next_file_is_read(
     worker: Worker, crash: str, name: str
 ) -> None:
     with pytest.raises(ParseFailed, match=f"^file cannot be parsed: its parser crashed .*{name}"):
-        worker.parse(told(crash))
+        worker.parse(asking(crash))
     assert works(worker)
 
 
@@ -245,27 +269,27 @@ def test_a_parser_that_crashes_is_replaced_and_the_next_file_works(
         "fail(errors.ParseFailed('code=2: calloc (4104 x 1 bytes) failed'))",
     ],
 )
-def test_a_parser_that_swells_is_ended_by_the_memory_limit_and_the_next_file_works(
+def test_a_parser_that_exceeds_the_memory_limit_is_ended_and_the_next_file_is_read(
     worker: Worker, swell: str
 ) -> None:
     with pytest.raises(ParseFailed, match="needs more than 300000000 bytes of memory"):
-        worker.parse(told(swell))
+        worker.parse(asking(swell))
     assert works(worker)
 
 
 @LINUX
-def test_a_source_that_is_larger_than_the_memory_limit_says_so_too() -> None:
-    with obedient(replace(CONFIG, parse_memory=150_000_000)) as worker:
+def test_a_source_larger_than_the_memory_limit_reports_that_limit() -> None:
+    with evaluating(replace(CONFIG, parse_memory=150_000_000)) as worker:
         with pytest.raises(ParseFailed, match="needs more than 150000000 bytes of memory"):
-            worker.parse(told("'x'" + " " * 200_000_000))
+            worker.parse(asking("'x'" + " " * 200_000_000))
         assert works(worker)
 
 
 @LINUX
-def test_a_process_that_has_once_grown_large_retires(worker: Worker) -> None:
-    before = worker.parse(told("os.getpid()"))
-    assert worker.parse(told("len(bytes(200_000_000))")).text == "200000000"
-    assert worker.parse(told("os.getpid()")) != before
+def test_a_process_that_has_used_half_of_its_memory_is_replaced(worker: Worker) -> None:
+    before = worker.parse(asking("os.getpid()"))
+    assert worker.parse(asking("len(bytes(200_000_000))")).text == "200000000"
+    assert worker.parse(asking("os.getpid()")) != before
 
 
 @pytest.mark.parametrize(
@@ -279,12 +303,12 @@ def test_a_process_that_has_once_grown_large_retires(worker: Worker) -> None:
         ),
     ],
 )
-def test_a_parser_that_floods_is_stopped_by_the_output_limit_and_the_next_file_works(
+def test_a_result_above_the_output_limit_is_refused_and_the_next_file_is_read(
     worker: Worker, flood: str, message: str
 ) -> None:
     with pytest.raises(ParseFailed, match=message):
-        worker.parse(told(flood))
-    assert len(worker.parse(told("'x' * 1_000_000")).text) == 1_000_000
+        worker.parse(asking(flood))
+    assert len(worker.parse(asking("'x' * 1_000_000")).text) == 1_000_000
 
 
 @POSIX
@@ -292,12 +316,11 @@ def test_an_interrupted_parse_leaves_no_answer_behind_for_the_next(worker: Worke
     assert works(worker)
     threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
-        worker.parse(told("time.sleep(3) or 'late'"))
+        worker.parse(asking("time.sleep(3) or 'late'"))
     assert works(worker)
 
 
 # --- real hostile files
-# ----------------------------------------------------------------------------------------------
 
 FONT = b"/Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>"
 
@@ -345,23 +368,24 @@ def pdf_that_swells() -> Source:
     return pdf(stream(zlib.compress(words, 9), b"/Filter /FlateDecode"))
 
 
-def test_a_pdf_that_hangs_ends_by_the_clock_and_the_next_one_is_read() -> None:
-    with Worker(Config(parse_timeout=4)) as worker:
-        with pytest.raises(ParseFailed, match="took longer than 4 seconds"):
+def test_a_pdf_that_hangs_is_stopped_at_the_time_limit_and_the_next_one_is_read() -> None:
+    clock = StoppedClock(2)
+    with Worker(Config(parse_timeout=123), timer=clock) as worker:
+        assert "Hello pages" in worker.parse(harmless_pdf()).text
+        with clock.running(), pytest.raises(ParseFailed, match="took longer than 123 seconds"):
             worker.parse(pdf_that_hangs())
         assert "Hello pages" in worker.parse(harmless_pdf()).text
 
 
 @LINUX
-def test_a_pdf_that_swells_ends_by_the_memory_limit_and_the_next_one_is_read() -> None:
-    with Worker(Config(parse_memory=450_000_000)) as worker:
+def test_a_pdf_that_needs_too_much_memory_is_stopped_and_the_next_one_is_read() -> None:
+    with Worker(Config(parse_memory=450_000_000), timer=StoppedClock(0)) as worker:
         with pytest.raises(ParseFailed, match="needs more than 450000000 bytes of memory"):
             worker.parse(pdf_that_swells())
         assert "Hello pages" in worker.parse(harmless_pdf()).text
 
 
-# --- a process that was taken over
-# -----------------------------------------------------------------------------------
+# --- a compromised process
 
 
 def head(**changes: object) -> bytes:
@@ -370,13 +394,13 @@ def head(**changes: object) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def taken_over() -> Iterator[Worker]:
-    with Worker(CONFIG, command=[sys.executable, "-c", TAKEN_OVER]) as made:
+def compromised() -> Iterator[Worker]:
+    with Worker(CONFIG, command=[sys.executable, "-c", COMPROMISED]) as made:
         yield made
 
 
-def test_the_hostile_process_of_these_tests_can_give_a_sound_answer(taken_over: Worker) -> None:
-    assert taken_over.parse(told(repr([head(), b"text"]))) == Parsed(
+def test_a_valid_answer_of_a_compromised_process_is_accepted(compromised: Worker) -> None:
+    assert compromised.parse(asking(repr([head(), b"text"]))) == Parsed(
         text="text", title="t", pages=(0,)
     )
 
@@ -408,35 +432,36 @@ def test_the_hostile_process_of_these_tests_can_give_a_sound_answer(taken_over: 
         [head(), b"x" * 1_000_001],
     ],
 )
-def test_a_process_that_lies_is_not_believed(
-    taken_over: Worker, answer: bytes | list[bytes]
+def test_an_invalid_answer_of_a_compromised_process_is_rejected(
+    compromised: Worker, answer: bytes | list[bytes]
 ) -> None:
-    with pytest.raises(ParseFailed, match=r"^file cannot be parsed: its parser answers nonsense"):
-        taken_over.parse(told(repr(answer)))
+    with pytest.raises(
+        ParseFailed, match=r"^file cannot be parsed: its parser gave an invalid answer"
+    ):
+        compromised.parse(asking(repr(answer)))
 
 
 def test_an_error_of_an_unknown_kind_is_a_parse_failed_of_bounded_length(
-    taken_over: Worker,
+    compromised: Worker,
 ) -> None:
     answer = [json.dumps({"error": "__class__", "message": "x" * 1_000_000}).encode(), b""]
     with pytest.raises(ParseFailed) as caught:
-        taken_over.parse(told(repr(answer)))
+        compromised.parse(asking(repr(answer)))
     assert len(str(caught.value)) == 2000
 
 
 # --- start and end
-# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('hello')"])
-def test_a_process_that_does_not_start_says_which(code: str) -> None:
+def test_a_process_that_exits_at_its_start_is_reported_with_its_command(code: str) -> None:
     with pytest.raises(ParseFailed, match=r"does not start: .*python"):
-        Worker(CONFIG, command=[sys.executable, "-c", code]).parse(told("1"))
+        Worker(CONFIG, command=[sys.executable, "-c", code]).parse(asking("1"))
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
+def test_a_missing_program_is_reported_with_its_command() -> None:
     with pytest.raises(ParseFailed, match=r"does not start: /nonexistent/program"):
-        Worker(CONFIG, command=["/nonexistent/program"]).parse(told("1"))
+        Worker(CONFIG, command=["/nonexistent/program"]).parse(asking("1"))
 
 
 def alive(pid: int) -> bool:
@@ -457,7 +482,7 @@ def gone(pid: int, seconds: float = 5) -> bool:
 
 @POSIX
 def test_closing_ends_the_process_and_a_later_file_starts_another(worker: Worker) -> None:
-    pid = int(worker.parse(told("os.getpid()")).text)
+    pid = int(worker.parse(asking("os.getpid()")).text)
     worker.close()
     worker.close()
     assert gone(pid)
@@ -465,21 +490,21 @@ def test_closing_ends_the_process_and_a_later_file_starts_another(worker: Worker
 
 
 @POSIX
-def test_a_forgotten_worker_ends_its_process() -> None:
-    worker = obedient()
-    pid = int(worker.parse(told("os.getpid()")).text)
+def test_a_worker_that_is_garbage_collected_ends_its_process() -> None:
+    worker = evaluating()
+    pid = int(worker.parse(asking("os.getpid()")).text)
     del worker
     gc.collect()
     assert gone(pid)
 
 
 def parent(script: str) -> subprocess.Popen[str]:
-    """Another Python that uses the worker `worker` and the function `told` of this file."""
+    """Another Python that uses the worker `worker` and the function `asking` of this file."""
     setting = f"""
         import os, sys, time
         sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
         from test_worker import *
-        worker = obedient(replace(CONFIG, parse_timeout=20))
+        worker = evaluating(replace(CONFIG, parse_timeout=20))
     """
     code = textwrap.dedent(setting) + textwrap.dedent(script)
     return subprocess.Popen(
@@ -488,9 +513,9 @@ def parent(script: str) -> subprocess.Popen[str]:
 
 
 @POSIX
-def test_a_program_given_on_the_command_line_keeps_its_stdin_and_stdout_to_itself() -> None:
+def test_the_process_does_not_use_the_stdin_and_stdout_of_its_parent() -> None:
     process = parent("""
-        print(worker.parse(told("print('noise') or 'fine'")).text, input())
+        print(worker.parse(asking("print('noise') or 'fine'")).text, input())
         worker.close()
     """)
     assert process.communicate("typed\n", timeout=30)[0] == "fine typed\n"
@@ -499,12 +524,12 @@ def test_a_program_given_on_the_command_line_keeps_its_stdin_and_stdout_to_itsel
 @POSIX
 @pytest.mark.parametrize("state", ["idle", "busy"])
 def test_the_process_does_not_outlive_a_parent_that_is_killed(state: str) -> None:
+    # The alarm rings one second after the file arrived.
     process = parent(f"""
-        import threading
-        worker.parse(told("setattr(worker, 'GRACE_SECONDS', -19)"))  # the alarm rings a second after the file came
-        print(worker.parse(told("os.getpid()")).text, flush=True)
+        worker = evaluating(replace(CONFIG, parse_timeout=20), grace_seconds=-19)
+        print(worker.parse(asking("os.getpid()")).text, flush=True)
         if {state == "busy"}:
-            worker.parse(told("re.match('(a+)+$', 'a' * 60 + 'b')"))
+            worker.parse(asking("re.match('(a+)+$', 'a' * 60 + 'b')"))
         time.sleep(60)
     """)
     assert process.stdout
@@ -519,12 +544,12 @@ def test_the_process_does_not_outlive_a_parent_that_is_killed(state: str) -> Non
 @POSIX
 def test_a_fork_of_the_program_starts_a_process_of_its_own() -> None:
     process = parent("""
-        first = worker.parse(told("os.getpid()")).text
+        first = worker.parse(asking("os.getpid()")).text
         if (forked := os.fork()) == 0:
-            other = worker.parse(told("os.getpid()")).text
+            other = worker.parse(asking("os.getpid()")).text
             worker.close()
             os._exit(0 if other != first else 1)
-        print(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]), worker.parse(told("os.getpid()")).text == first)
+        print(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]), worker.parse(asking("os.getpid()")).text == first)
         worker.close()
     """)
     assert process.communicate(timeout=30)[0] == "0 True\n"

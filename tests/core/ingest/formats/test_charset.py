@@ -15,21 +15,20 @@ JAPANESE = "日本語のテキストです。\n"
 
 
 @given(st.text())
-def test_utf_8_comes_back_byte_for_byte(text: str) -> None:
+def test_utf_8_is_decoded_without_loss(text: str) -> None:
     assert decode(text.encode()) == text
 
 
 @given(st.text(), st.sampled_from(["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"]))
-def test_a_byte_order_mark_names_the_encoding_and_stays(text: str, encoding: str) -> None:
+def test_a_byte_order_mark_selects_the_encoding_and_is_kept(text: str, encoding: str) -> None:
     raw = f"\ufeff{text}".encode(encoding)
-    if encoding != "utf-16-le" or not text.startswith(
-        "\0"
-    ):  # such a text is UTF-32 by its first four bytes
+    # A mark followed by a null character looks like the mark of UTF-32.
+    if encoding != "utf-16-le" or not text.startswith("\0"):
         assert decode(raw) == f"\ufeff{text}"
 
 
 @pytest.mark.parametrize("text", ["a\r\nb", "a\rb", "a\nb\n\n", " \ta ", "a\x0bb\x0cc", "\ufeffa"])
-def test_line_ends_white_space_and_marks_stay(text: str) -> None:
+def test_line_ends_white_space_and_marks_are_kept(text: str) -> None:
     assert decode(text.encode()) == text
 
 
@@ -55,7 +54,7 @@ def test_utf_8_wins_over_a_declaration_that_also_fits() -> None:
 @pytest.mark.parametrize(
     "declared", ["", "ascii", "no-such-charset", "hex", "zip", "undefined", "idna", "a\0b"]
 )
-def test_a_declaration_that_does_not_fit_is_passed_over(declared: str) -> None:
+def test_a_declared_charset_that_does_not_fit_is_ignored(declared: str) -> None:
     assert decode((GERMAN * 3).encode("cp1252"), declared=declared) == GERMAN * 3
 
 
@@ -63,7 +62,7 @@ def test_a_declaration_that_does_not_fit_is_passed_over(declared: str) -> None:
     "raw",
     [b"\xff\xfe\x00", b"\xff\xfe\x00\xd8", b"\xef\xbb\xbf\xff", b"\0\0\xfe\xff\xff\xff\xff\xff"],
 )
-def test_bytes_that_break_the_encoding_they_name_are_an_error(raw: bytes) -> None:
+def test_bytes_that_contradict_their_byte_order_mark_are_an_error(raw: bytes) -> None:
     with pytest.raises(ParseFailed, match=r"not valid utf.*save it as UTF-8"):
         decode(raw)
 
@@ -73,7 +72,7 @@ def test_bytes_that_no_encoding_fits_are_an_error() -> None:
         decode(bytes(range(128, 256)) * 4 + bytes(range(32)))
 
 
-def test_a_declared_codec_that_unpacks_is_never_run() -> None:
+def test_a_declared_codec_that_is_not_a_charset_is_not_used() -> None:
     with pytest.raises(ParseFailed):
         decode(zlib.compress(b"bomb" * 1000), declared="zlib")
 

@@ -23,7 +23,7 @@ def test_code_is_kept_as_it_is_and_titled_by_its_file() -> None:
 
 
 @pytest.mark.parametrize("extension", LANGUAGES.split())
-def test_common_languages_are_known_by_their_extension(extension: str) -> None:
+def test_common_languages_are_recognised_by_their_extension(extension: str) -> None:
     assert detect(source(f"name.{extension}", b"code")).module == "code"
 
 

@@ -14,7 +14,7 @@ from tests.support_formats import read, source
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
-def test_each_row_tells_the_names_of_its_columns(mark: str) -> None:
+def test_each_row_has_the_names_of_its_columns(mark: str) -> None:
     raw = (
         f'Sort{mark}Price{mark}Note\nBoskoop{mark}1.20{mark}\nPear{mark}3{mark}"soft, sweet; '
         f'good"\n'
@@ -34,7 +34,7 @@ def test_a_table_without_a_header_gets_names() -> None:
     )
 
 
-def test_an_index_without_a_name_does_not_hide_the_header() -> None:
+def test_a_header_with_an_unnamed_first_column_is_recognised() -> None:
     assert (
         read(",name\n0,Ann\n1,Bob\n", "a.csv").text
         == "column 1: 0\nname: Ann\n\ncolumn 1: 1\nname: Bob\n"
@@ -54,11 +54,11 @@ def test_other_encodings_are_read() -> None:
     assert read("a\tb\nx\ty\n".encode("utf-16"), "a.tsv").text == "a: x\nb: y\n"
 
 
-def test_a_name_that_looks_like_a_heading_is_none() -> None:
+def test_a_column_name_that_looks_like_a_heading_is_escaped() -> None:
     assert read("# id,name\n1,Ann\n", "a.csv").text == "\\# id: 1\nname: Ann\n"
 
 
-def test_a_table_is_known_by_its_media_type() -> None:
+def test_a_table_is_recognised_by_its_media_type() -> None:
     assert read("a,b\nx,y\n", "export", "text/csv").text == "a: x\nb: y\n"
 
 
@@ -76,7 +76,7 @@ def test_an_empty_table_has_no_text(raw: str) -> None:
     ),
     st.sampled_from(",;\t|"),
 )
-def test_every_written_cell_is_found(rows: list[list[str]], mark: str) -> None:
+def test_every_cell_is_in_the_text(rows: list[list[str]], mark: str) -> None:
     out = StringIO()
     csv.writer(out, delimiter=mark, quoting=csv.QUOTE_ALL).writerows(
         [["one", "two", "three"], *rows]
@@ -91,6 +91,6 @@ def test_every_written_cell_is_found(rows: list[list[str]], mark: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_nothing_else_than_an_ingest_error_comes_of_foreign_bytes(raw: bytes) -> None:
+def test_arbitrary_bytes_give_text_or_an_ingest_error(raw: bytes) -> None:
     with suppress(IngestError):
         parse(source(raw, "a.csv"))

@@ -68,7 +68,7 @@ def test_without_properties_the_title_paragraph_is_the_title() -> None:
     assert read(saved(document), "a.docx").title == "Fruit of the year"
 
 
-def test_numbered_lists_count_for_themselves() -> None:
+def test_each_numbered_list_has_its_own_numbers() -> None:
     document = docx.Document()
     for text in ("one", "two"):
         document.add_paragraph(text, style="List Number")
@@ -79,7 +79,7 @@ def test_numbered_lists_count_for_themselves() -> None:
     assert read(saved(document), "a.docx").text == "1. one\n2. two\n\nthree\n"
 
 
-def test_what_was_deleted_is_left_out_and_what_was_inserted_is_kept() -> None:
+def test_of_tracked_changes_deletions_are_left_out_and_insertions_kept() -> None:
     document = docx.Document()
     paragraph = document.add_paragraph("Pay ")._p
     paragraph.append(
@@ -113,7 +113,7 @@ def test_a_table_in_a_cell_becomes_the_text_of_the_cell() -> None:
     assert read(saved(document), "a.docx").text == "| a | b |\n| --- | --- |\n| c | d x, y |\n"
 
 
-def test_footnotes_stand_at_the_end() -> None:
+def test_footnotes_are_at_the_end() -> None:
     raw = saved(docx.Document())
     body = with_body(
         '<w:p><w:r><w:t>Text</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
@@ -145,11 +145,11 @@ def test_a_truncated_document_fails_clearly(kept: int) -> None:
         read(saved(report())[:kept], "a.docx")
 
 
-def test_a_document_is_known_under_any_name() -> None:
+def test_a_document_is_recognised_under_any_name() -> None:
     assert "Apples are red." in read(saved(report()), "report.pdf").text
 
 
-def test_entities_do_not_swell() -> None:
+def test_entities_are_not_expanded() -> None:
     lol = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
     body = with_body(
         "<w:p><w:r><w:t>a&l9;</w:t></w:r></w:p>", f'<!DOCTYPE x [<!ENTITY l0 "lol">{lol}]>'
@@ -174,7 +174,7 @@ def test_thousands_of_nested_elements_fail_clearly() -> None:
         read(with_member(saved(docx.Document()), "word/document.xml", body), "a.docx")
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     with pytest.raises(ParseFailed, match=r"a\.docx would unpack to more than 256 MB"):
         read(bomb(), "a.docx")
 

@@ -35,9 +35,7 @@ def epub(*chapters: str, title: str = "A Book") -> bytes:
 
 
 def mobi(html: str) -> bytes:
-    """A book of the older kind without compression: header of the database, one record about the
-    text, one of text.
-    """
+    """An uncompressed MOBI file: the database header, a record with metadata and one with text."""
     text = html.encode()
     about = (
         struct.pack(">HHIHHHH", 1, 0, len(text), 1, 4096, 0, 0)
@@ -72,7 +70,7 @@ def test_a_long_chapter_is_one_page() -> None:
     assert page(parsed, 2) == "# Two\n\nEnd."
 
 
-def test_what_chapters_have_in_common_is_not_taken_for_a_running_title() -> None:
+def test_text_that_several_chapters_share_is_not_a_running_title() -> None:
     parsed = read(epub(*["<p>Refrain of the song</p><p>Other text.</p>"] * 5), "a.epub")
     assert parsed.text.count("Refrain") == 5
 
@@ -110,7 +108,7 @@ def test_mobi_is_read() -> None:
 
 
 def xps(*pages: str) -> bytes:
-    """A fixed document of one line of text per page, with a font that pymupdf brings along."""
+    """A fixed document of one line of text per page, with a font that is part of pymupdf."""
     numbers = range(1, len(pages) + 1)
     space = "http://schemas.microsoft.com/xps/2005/06"
     relations = "http://schemas.openxmlformats.org/package/2006/relationships"
@@ -147,13 +145,13 @@ def test_the_pages_of_xps_are_pages() -> None:
     assert [page(parsed, 1), page(parsed, 2)] == ["Hello there", "Good bye"]
 
 
-def test_a_protected_book_says_so() -> None:
+def test_a_book_with_drm_is_reported_as_encrypted() -> None:
     raw = with_member(epub("<p>x</p>"), "META-INF/rights.xml", b"<rights/>")
     with pytest.raises(ParseFailed, match=r"a\.epub is encrypted \(DRM\)"):
         read(raw, "a.epub")
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     with pytest.raises(ParseFailed, match=r"a\.epub would unpack to more than 256 MB"):
         read(bomb(), "a.epub")
 

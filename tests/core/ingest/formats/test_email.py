@@ -28,7 +28,7 @@ def message(
     return mail
 
 
-def test_a_message_tells_who_wrote_what_to_whom() -> None:
+def test_a_message_has_sender_recipients_date_and_text() -> None:
     parsed = read(message().as_bytes(), "a.eml")
     assert parsed.text == (
         "# Apples\n\nFrom: Ann Author <ann@example.org>\nTo: bob@example.org\n"
@@ -80,7 +80,7 @@ def test_encoded_headers_and_bodies_are_decoded() -> None:
     )
 
 
-def test_a_mail_in_a_mail_does_not_hide_the_outer_one() -> None:
+def test_a_message_with_an_attached_message_keeps_its_own_text() -> None:
     mail = message(body="See below.")
     mail.add_attachment(message("Inner", "Inner words."))
     assert "See below." in read(mail.as_bytes(), "a.eml").text
@@ -101,7 +101,7 @@ def test_the_messages_of_a_mailbox_are_pages() -> None:
     assert page(parsed, 2).startswith("# Two") and page(parsed, 2).endswith("Second.")
 
 
-def test_mail_is_known_by_its_header_and_a_note_is_none() -> None:
+def test_mail_is_recognised_by_its_header_and_a_note_is_not_mail() -> None:
     assert read(message().as_bytes(), "saved.txt").title == "Apples"
     assert read(mailbox(message()), "saved").title == "Apples"
     assert read("From: me\nTo: you\nSubject: lunch\n\nAt noon?\n", "note.txt").title == "note.txt"
@@ -120,7 +120,7 @@ def test_mail_is_known_by_its_header_and_a_note_is_none() -> None:
         "Date: 99999999999999",
     ],
 )
-def test_broken_headers_do_not_lose_the_mail(header: str) -> None:
+def test_a_message_with_invalid_headers_is_read(header: str) -> None:
     raw = (header + "\nMessage-ID: <1@a>\n\nThe words.\n").encode("utf-8", "surrogateescape")
     assert "The words." in read(raw, "a.eml").text
 
@@ -137,12 +137,12 @@ def test_deeply_nested_parts_fail_clearly() -> None:
         read(raw, "a.eml")
 
 
-def test_what_is_no_mail_fails_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.eml is no mail: it has no header lines"):
+def test_text_without_mail_headers_fails_clearly() -> None:
+    with pytest.raises(ParseFailed, match=r"a\.eml is not a mail: it has no header lines"):
         read("\njust words\n", "a.eml")
 
 
 @given(st.text('From: Content-Typeubjcmaxd/;="<>@\n -1', max_size=200))
-def test_nothing_else_than_an_ingest_error_comes_of_foreign_text(text: str) -> None:
+def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
     with suppress(IngestError):
         parse(source(text, "a.eml"))

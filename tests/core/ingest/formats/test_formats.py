@@ -8,7 +8,7 @@ import pytest
 
 from mcpvectordb.errors import NoText, ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest import formats
-from mcpvectordb.ingest.formats import FORMATS, detect, parse
+from mcpvectordb.ingest.formats import FORMATS, TEXT, detect, parse
 from mcpvectordb.records import Parsed, Source
 from tests.support import python
 
@@ -23,16 +23,16 @@ def archive(*members: str) -> bytes:
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         for each in members:
-            file.writestr(each, "x")
+            file.writestr(zipfile.ZipInfo(each), "x")  # always the same time stamp
     return buffer.getvalue()
 
 
 @pytest.mark.parametrize("each", FORMATS, ids=lambda each: each.name)
-def test_every_line_of_the_table_leads_to_a_reader(each: formats.Format) -> None:
+def test_every_format_has_a_parser(each: formats.Format) -> None:
     assert callable(import_module(f"mcpvectordb.ingest.formats.{each.module}").parse)
 
 
-def test_no_name_extension_or_media_type_stands_twice_in_the_table() -> None:
+def test_names_extensions_and_media_types_of_formats_are_unique() -> None:
     for words in (
         [each.name for each in FORMATS],
         [word for each in FORMATS for word in each.extensions.split()],
@@ -42,7 +42,7 @@ def test_no_name_extension_or_media_type_stands_twice_in_the_table() -> None:
         assert all(word == word.lower() for word in words[len(FORMATS) :])
 
 
-def test_readers_and_their_libraries_are_loaded_when_they_are_needed() -> None:
+def test_parsers_and_their_libraries_are_imported_on_first_use() -> None:
     done = python("import sys, mcpvectordb.ingest.formats; print(*sys.modules)")
     loaded = set(done.stdout.split())
     assert "mcpvectordb.ingest.formats" in loaded, done.stderr
@@ -61,7 +61,7 @@ def test_readers_and_their_libraries_are_loaded_when_they_are_needed() -> None:
     ("CMakeLists.txt", "source code"), ("Dockerfile", "source code"),
     ("a.html", "HTML"), ("a.csv", "CSV"), ("notes without extension", "plain text"),
 ])  # fmt: skip
-def test_text_goes_by_its_name(name: str, format_name: str) -> None:
+def test_the_format_of_text_is_detected_by_its_name(name: str, format_name: str) -> None:
     assert detect(source(name)).name == format_name
 
 
@@ -73,7 +73,7 @@ def test_text_goes_by_its_name(name: str, format_name: str) -> None:
     ("a.md", "<!doctype html>".encode("utf-16"), "HTML"), ("a.txt", b"\xef\xbb\xbf<!doctype html>", "HTML"),
     ("a.pdf", b"really only text", "plain text"), ("a.docx", b"really only text", "plain text"),
 ])  # fmt: skip
-def test_a_lying_extension_loses_against_the_bytes(name: str, raw: bytes, format_name: str) -> None:
+def test_content_wins_over_a_wrong_extension(name: str, raw: bytes, format_name: str) -> None:
     assert detect(source(name, raw)).name == format_name
 
 
@@ -87,7 +87,7 @@ def test_source_code_may_begin_with_markup(name: str) -> None:
     ("README.md", "text/html", "HTML"), ("raw.xyz", "text/plain", "plain text"), ("raw.xyz", "text/x-unheard-of", "plain text"),
     ("a.py", "application/octet-stream", "source code"), ("a", "application/octet-stream", "plain text"),
 ])  # fmt: skip
-def test_a_media_type_beats_the_extension_unless_it_says_nothing(
+def test_a_specific_media_type_wins_over_the_extension(
     name: str, media_type: str, format_name: str
 ) -> None:
     assert detect(source(name, media_type=media_type)).name == format_name
@@ -100,7 +100,7 @@ def test_a_media_type_beats_the_extension_unless_it_says_nothing(
     (b"\x7fELF\2", "a program"), (b"\0asm\1", "a program"), (b"SQLite format 3\0", "an SQLite database"),
     (b"some\0thing", "binary data"),
 ])  # fmt: skip
-def test_what_cannot_be_read_is_named_whatever_its_extension(raw: bytes, what: str) -> None:
+def test_an_unsupported_format_is_named_with_any_extension(raw: bytes, what: str) -> None:
     for name in ("a.md", "a.xyz", "a"):
         with pytest.raises(
             UnsupportedFormat,
@@ -129,30 +129,34 @@ def test_words_that_begin_like_a_magic_number_are_text() -> None:
         assert detect(source("a.txt", text)).name == "plain text"
 
 
-def test_a_damaged_file_goes_to_the_reader_of_its_extension() -> None:
+def test_a_damaged_file_has_the_format_of_its_extension() -> None:
     assert detect(source("a.docx", archive("word/document.xml")[:40])).name == "DOCX"
     assert detect(source("a.pdf", b"\0\0\0\0")).name == "PDF"
 
 
-def test_an_archive_that_claims_to_be_something_else_is_not_believed() -> None:
+def test_an_image_with_the_extension_of_a_document_is_refused() -> None:
     with pytest.raises(UnsupportedFormat, match="a PNG image"):
         detect(source("a.pdf", b"\x89PNG\r\n\x1a\n"))
 
 
 @pytest.mark.parametrize("raw", [b"", b" \r\n\t", "\ufeff\n".encode(), " \u3000".encode()])
-def test_nothing_but_white_space_is_no_text(raw: bytes) -> None:
+def test_a_source_of_white_space_has_no_text(raw: bytes) -> None:
     with pytest.raises(NoText, match=r"No text found in a\.md; .*supply the text directly"):
         parse(source("a.md", raw))
 
 
-def test_parse_reads_with_the_reader_of_the_format() -> None:
+def test_a_source_is_parsed_by_its_format() -> None:
     assert parse(source("a.md", b"# Head\n\ntext")) == Parsed(
         text="# Head\n\ntext", title="Head", kind="markdown"
     )
     assert parse(source("a.py", b"# Head\n")) == Parsed(text="# Head\n", title="a.py", kind="code")
 
 
-def test_any_failure_of_a_reader_is_a_failure_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_that_the_caller_has_detected_is_not_detected_again() -> None:
+    assert parse(source("a.md", b"# Head\n"), TEXT) == Parsed(text="# Head\n", title="a.md")
+
+
+def test_any_error_of_a_parser_is_a_parse_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     from mcpvectordb.ingest.formats import text
 
     def broken(source: Source) -> Parsed:
@@ -163,6 +167,6 @@ def test_any_failure_of_a_reader_is_a_failure_to_parse(monkeypatch: pytest.Monke
         parse(source("a.txt"))
 
 
-def test_errors_of_our_own_pass_as_they_are() -> None:
+def test_an_ingest_error_of_a_parser_is_not_changed() -> None:
     with pytest.raises(ParseFailed, match="not valid utf-16"):
         parse(source("a.txt", b"\xff\xfe\x00"))

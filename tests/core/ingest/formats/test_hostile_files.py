@@ -1,6 +1,4 @@
-"""Files of every kind cut off, damaged and mislabelled: each gives its text or a clear error, and
-soon.
-"""
+"""Truncated, damaged and mislabelled files of every format give their text or a clear error."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.worker import Worker
-from tests.support_formats import read, source, zipped
+from tests.support_formats import StoppedClock, read, source, zipped
 
 WORDS = "Some words about apples and pears. "
 
@@ -131,12 +129,12 @@ def attempt(raw: bytes, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_a_sound_file_gives_its_words(kind: str) -> None:
+def test_an_intact_file_gives_its_words(kind: str) -> None:
     assert WORDS.strip() in read(SAMPLES[kind](), f"a.{kind}").text
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_a_file_cut_off_anywhere_gives_text_or_a_clear_error(kind: str) -> None:
+def test_a_truncated_file_gives_text_or_a_clear_error(kind: str) -> None:
     raw = SAMPLES[kind]()
     for kept in random.Random(kind).sample(range(len(raw)), min(25, len(raw))):
         attempt(raw[:kept], f"a.{kind}")
@@ -154,9 +152,9 @@ def test_a_damaged_file_gives_text_or_a_clear_error(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SAMPLES)
 @pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx", "a.bin", "a"])
-def test_a_lying_name_hides_no_file_that_its_bytes_betray(kind: str, name: str) -> None:
+def test_a_file_with_a_wrong_name_is_recognised_by_its_bytes(kind: str, name: str) -> None:
     raw = SAMPLES[kind]()
-    betrayed = kind in (
+    recognisable = kind in (
         "pdf",
         "docx",
         "pptx",
@@ -176,21 +174,19 @@ def test_a_lying_name_hides_no_file_that_its_bytes_betray(kind: str, name: str) 
         found = formats.detect(source(raw, name)).module
     except UnsupportedFormat:
         found = ""
-    assert not betrayed or found == formats.detect(source(raw, f"a.{kind}")).module
+    assert not recognisable or found == formats.detect(source(raw, f"a.{kind}")).module
 
 
 @pytest.mark.parametrize(
     "kind", [*SAMPLES, "mobi", "xps", "xlsb", "ods", "odp", "mbox", "vtt", "tsv", "jsonl"]
 )
-def test_an_empty_file_says_that_it_has_no_text(kind: str) -> None:
+def test_an_empty_file_is_an_error_with_its_name(kind: str) -> None:
     with pytest.raises((NoText, ParseFailed), match=rf"a\.{kind}"):
         read(b"", f"a.{kind}")
 
 
 def endless_pdf() -> bytes:
-    """A page that shows a form ten times, which shows another ten times, and so on: a page of ten
-    billion words.
-    """
+    """Ten billion words: a page draws a form ten times, which draws another ten times, and so on."""
     objects = [
         "<</Type/Catalog/Pages 2 0 R>>",
         "<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -212,24 +208,28 @@ def endless_pdf() -> bytes:
 
 
 def sparse_xlsx() -> bytes:
-    """Two cells in the far corners of a sheet, between which the reader makes room for all the
-    others.
-    """
+    """Two cells in opposite corners of a sheet: the reader allocates all the cells between them."""
     book = openpyxl.Workbook()
     book.active["A1"], book.active["XFD1048576"] = "near", "far"
     return saved(book)
 
 
-def test_parsers_that_hang_or_die_end_in_clear_errors_and_the_next_file_is_read() -> None:
-    with Worker(Config(parse_timeout=3)) as worker:
-        with pytest.raises(ParseFailed, match=r"endless\.pdf"):
-            worker.parse(source(endless_pdf(), "endless.pdf"))
-        with pytest.raises(ParseFailed, match=r"sparse\.xlsx"):
-            worker.parse(source(sparse_xlsx(), "sparse.xlsx"))
+def test_parsers_that_hang_or_run_out_of_memory_give_clear_errors_and_the_next_file_is_read() -> (
+    None
+):
+    clock = StoppedClock(3)
+    with Worker(Config(parse_timeout=123), timer=clock) as worker:
+        with clock.running():
+            with pytest.raises(
+                ParseFailed, match=r"endless\.pdf .*\((parse_timeout|parse_memory)\)"
+            ):
+                worker.parse(source(endless_pdf(), "endless.pdf"))
+            with pytest.raises(ParseFailed, match=r"sparse\.xlsx"):
+                worker.parse(source(sparse_xlsx(), "sparse.xlsx"))
         assert worker.parse(source(a_docx(), "a.docx")).title == "Fruit"
 
 
-def test_every_module_in_the_table_is_there_and_every_extension_is_listed_once() -> None:
+def test_every_format_has_a_module_and_no_extension_belongs_to_two() -> None:
     assert all(
         callable(import_module(f"mcpvectordb.ingest.formats.{each.module}").parse)
         for each in formats.FORMATS

@@ -25,7 +25,7 @@ NEWS = f"""<!doctype html><html lang="en-GB"><head><title>Quiet harbour — The 
 <footer>© 2024 The Gazette. Imprint. Privacy.</footer><script>track("everything")</script></body></html>"""
 
 
-def test_the_content_is_kept_and_the_furniture_is_not() -> None:
+def test_the_content_is_kept_and_boilerplate_left_out() -> None:
     text = read(NEWS, "a.html").text
     assert text == (
         f"# Quiet harbour\n\nBy Ann Author\n\n{WORDS.strip()}\n\n## The boats\n\n{WORDS}"
@@ -33,7 +33,7 @@ def test_the_content_is_kept_and_the_furniture_is_not() -> None:
     )
 
 
-def test_a_page_tells_about_itself() -> None:
+def test_metadata_comes_from_the_head_of_the_page() -> None:
     parsed = read(NEWS, "a.html")
     assert parsed.title == "Quiet harbour — The Gazette"
     assert parsed.metadata == {
@@ -45,7 +45,7 @@ def test_a_page_tells_about_itself() -> None:
     }
 
 
-def test_a_page_that_does_not_say_what_is_main_is_read_whole() -> None:
+def test_a_page_without_marked_content_is_read_completely() -> None:
     html = f"<html><body><div><h1>Head</h1><div>{WORDS}</div><table><tr><td>{WORDS}</td></tr></table></div></body></html>"
     text = read(html, "a.html").text
     assert text.count("The harbour was quiet") == 2 and text.startswith("# Head")
@@ -65,13 +65,13 @@ def test_a_page_that_does_not_say_what_is_main_is_read_whole() -> None:
         '<div aria-hidden="true">',
     ],
 )
-def test_what_holds_most_of_the_text_is_never_furniture(wrapper: str) -> None:
+def test_an_element_with_most_of_the_text_is_never_boilerplate(wrapper: str) -> None:
     tag = wrapper[1:].split()[0].strip(">")
     html = f"<html><body><p>Short.</p>{wrapper}<p>{WORDS * 3}</p></{tag}></body></html>"
     assert WORDS * 2 in read(html, "a.html").text
 
 
-def test_a_section_about_cookies_is_no_cookie_banner() -> None:
+def test_a_section_about_cookies_is_not_a_cookie_banner() -> None:
     html = (
         f'<html><body><h1 id="menu">Menus</h1><p>{WORDS * 4}</p><section id="cookies"><h2 '
         f'id="cookies">Cookies</h2>'
@@ -86,7 +86,7 @@ def test_a_section_about_cookies_is_no_cookie_banner() -> None:
     )
 
 
-def test_menus_without_the_markup_of_menus_are_left_out() -> None:
+def test_lists_of_links_are_left_out_like_menus() -> None:
     menu = "<ul>" + "".join(f'<li><a href="/{n}">Section {n}</a></li>' for n in range(8)) + "</ul>"
     text = read(f"<html><body>{menu}<p>{WORDS * 5}</p></body></html>", "a.html").text
     assert "Section" not in text and text.startswith("The harbour")
@@ -100,7 +100,7 @@ def test_a_page_that_is_a_list_of_links_keeps_them() -> None:
     )
 
 
-def test_the_headline_is_kept_if_it_stands_outside_of_the_content() -> None:
+def test_a_headline_outside_of_the_content_is_kept() -> None:
     html = (
         "<html><body><header><h1>Head "
         f"<i>line</i></h1></header><main><p>{WORDS}</p></main></body></html>"
@@ -120,7 +120,7 @@ def test_tables_become_markdown_with_spans_filled() -> None:
     )
 
 
-def test_a_table_that_only_places_things_is_no_table() -> None:
+def test_a_layout_table_is_not_written_as_a_table() -> None:
     html = (
         f"<html><body><table><tr><td><h1>Head</h1><p>{WORDS}</p></td><td><table><tr><td>a</td><td>b</td></tr>"
         "<tr><td>c</td><td>d</td></tr></table></td></tr></table></body></html>"
@@ -148,7 +148,7 @@ def test_quotations_line_breaks_and_numbered_lists() -> None:
     assert read(html, "a.html").text == "> To be\n\n> W. S.\n\na\nb\n\n3. c\n4. d\n"
 
 
-def test_text_that_looks_like_markdown_is_no_heading() -> None:
+def test_text_that_looks_like_a_markdown_heading_is_escaped() -> None:
     assert (
         read("<html><body><p># not a heading</p></body></html>", "a.html").text
         == "\\# not a heading\n"
@@ -181,7 +181,7 @@ def test_the_charset_comes_from_bytes_header_or_page(raw: bytes, media_type: str
     assert "Größe und Maß" in read(raw, "a.html", media_type).text
 
 
-def test_a_page_is_known_by_its_bytes_and_by_its_media_type() -> None:
+def test_a_page_is_recognised_by_its_content_and_by_its_media_type() -> None:
     assert read("<!DOCTYPE html><title>T</title><p>text", "page.pdf").title == "T"
     assert read("<p>text</p>", "page", "text/html; charset=utf-8").text == "text\n"
 
@@ -193,12 +193,12 @@ def test_thousands_of_nested_elements_fail_clearly() -> None:
         read("<html><body>" + "<div>" * 100_000 + "deep" + "</div>" * 100_000, "a.html")
 
 
-def test_hundreds_of_nested_elements_are_fine() -> None:
+def test_hundreds_of_nested_elements_are_read() -> None:
     for tag in ("div", "ul><li", "blockquote", "b", "table><tr><td"):
         assert "deep" in read("<html><body><p>text</p>" + f"<{tag}>" * 300 + "deep", "a.html").text
 
 
-def test_a_large_table_comes_out_whole() -> None:
+def test_a_large_table_is_read_completely() -> None:
     rows = "".join(
         f"<tr><td>row {n}</td><td>value {n}</td><td><a href='/{n}'>link</a></td></tr>"
         for n in range(20_000)
@@ -220,11 +220,11 @@ def test_external_entities_are_not_read() -> None:
 @pytest.mark.parametrize(
     "raw", ["<html></html>", "<html><body><script>x()</script></body></html>", "<!doctype html>"]
 )
-def test_a_page_without_text_says_so(raw: str) -> None:
+def test_a_page_without_text_raises_no_text(raw: str) -> None:
     with pytest.raises(NoText, match=r"^No text found in a\.html"):
         read(raw, "a.html")
 
 
-def test_a_truncated_page_keeps_what_there_is() -> None:
+def test_a_truncated_page_keeps_its_text() -> None:
     text = read(NEWS[: NEWS.index("<ul><li>one boat")], "a.html").text
     assert "how nets are mended" in text

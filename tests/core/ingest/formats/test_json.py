@@ -17,7 +17,7 @@ VALUES = st.recursive(
 )
 
 
-def test_plain_values_come_first_and_the_others_under_headings() -> None:
+def test_plain_values_come_first_and_nested_ones_under_headings() -> None:
     value = {
         "title": "Config",
         "server": {"host": "localhost", "ports": [80, 443], "tls": {"on": True}},
@@ -40,7 +40,7 @@ def test_plain_values_come_first_and_the_others_under_headings() -> None:
     assert parsed.title == "Config"
 
 
-def test_the_records_of_a_list_stand_apart() -> None:
+def test_the_records_of_a_list_are_separate_blocks() -> None:
     value = [
         {"name": "Ann", "address": {"city": "Oslo"}},
         {"name": "Bob", "pets": [{"kind": "cat"}]},
@@ -51,33 +51,33 @@ def test_the_records_of_a_list_stand_apart() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.json"])
-def test_a_document_per_line_is_a_record_per_line(name: str) -> None:
+def test_each_line_of_json_lines_is_a_record(name: str) -> None:
     assert read('{"n": 1}\n\n{"n": 2}\n', name).text == "n: 1\n\nn: 2\n"
 
 
-def test_a_broken_line_is_named() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.jsonl is no valid JSON: line 2"):
+def test_an_invalid_line_is_reported_with_its_number() -> None:
+    with pytest.raises(ParseFailed, match=r"a\.jsonl is not valid JSON: line 2"):
         read('{"n": 1}\n{"n": \n', "a.jsonl")
 
 
 @pytest.mark.parametrize("raw", ['{"a": ', "{'a': 1}", '{"a": 1,\n "b": }\n'])
-def test_a_broken_document_fails_clearly(raw: str) -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.json is no valid JSON: Expecting"):
+def test_an_invalid_document_fails_clearly(raw: str) -> None:
+    with pytest.raises(ParseFailed, match=r"^a\.json is not valid JSON: Expecting"):
         read(raw, "a.json")
 
 
 @pytest.mark.parametrize("raw", ["[" * 200_000, '{"a":' * 200_000, "[" * 100_000 + "]" * 100_000])
 def test_deep_nesting_fails_clearly(raw: str) -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.json is (nested too deeply|no valid JSON)"):
+    with pytest.raises(ParseFailed, match=r"^a\.json is (nested too deeply|not valid JSON)"):
         read(raw, "a.json")
 
 
-def test_lone_surrogates_and_control_characters_go() -> None:
+def test_lone_surrogates_and_control_characters_are_removed() -> None:
     assert read('{"a": "x\\ud800y\\u0000z", "\\ud800": 1}', "a.json").text == "a: xyz\n: 1\n"
 
 
 @pytest.mark.parametrize("raw", ["{}", "[]", '""', "  "])
-def test_a_document_without_values_says_so(raw: str) -> None:
+def test_a_document_without_values_raises_no_text(raw: str) -> None:
     with pytest.raises((NoText, ParseFailed), match=r"a\.json"):
         read(raw, "a.json")
 

@@ -60,7 +60,7 @@ never read
 """
 
 
-def test_a_paper_reads_like_markdown() -> None:
+def test_a_paper_becomes_markdown() -> None:
     assert (
         read(PAPER, "paper.tex").text
         == r"""We look at apples — 50% of them.
@@ -108,35 +108,35 @@ def test_title_authors_and_date_are_taken() -> None:
     assert parsed.metadata == {"author": "Ann Author , Bob Müller", "date": "May 2024"}
 
 
-def test_chapters_stand_above_sections() -> None:
+def test_chapters_have_a_higher_level_than_sections() -> None:
     assert read(
         "\\chapter{One}\n\\section*{Two}\n\\subsection[short]{Three $x$}\ntext", "a.tex"
     ).text == ("# One\n\n## Two\n\n### Three $x$\n\ntext\n")
 
 
-def test_unknown_commands_leave_their_text() -> None:
+def test_unknown_commands_keep_their_text() -> None:
     assert (
         read(r"A \mycommand{word} \small here\\and \LaTeX{} there.", "a.tex").text
         == "A word here and LaTeX there.\n"
     )
 
 
-def test_latex_is_known_by_its_first_command() -> None:
+def test_latex_is_recognised_by_its_first_command() -> None:
     assert read(PAPER, "paper.unknown").title == "On Apples"
 
 
-def test_a_truncated_file_keeps_what_there_is() -> None:
+def test_a_truncated_file_keeps_its_text() -> None:
     text = read(PAPER[: PAPER.index("Pear")], "paper.tex").text
     assert "Apples are red" in text
 
 
 @given(st.text("\\{}[]$%&~_ abegindtmsc\n", max_size=80))
-def test_any_text_comes_out_or_is_an_ingest_error(text: str) -> None:
+def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
     with suppress(IngestError):
         parse(source(text, "a.tex"))
 
 
-def test_long_hostile_files_end_soon() -> None:
+def test_long_hostile_files_are_parsed_in_little_time() -> None:
     for part in (
         "{",
         "}",

@@ -27,11 +27,13 @@ def read(text: str) -> Parsed:
     ("---\ntitle: [a]\n---\n# Head\n", "Head"), ("---\ntitle: yes\n---\n# Head\n", "Head"), ("---\ntags: a\n---\n", "notes.md"),
     ("# Notes\n\n# Other\n\n## Meeting\n", "Meeting"), ("# 📝 Notes\n## Meeting\n", "Meeting"), ("# Notes\n\ntext\n", "Notes"),
 ])  # fmt: skip
-def test_the_title_is_given_or_the_first_heading_or_the_file_name(text: str, title: str) -> None:
+def test_the_title_is_that_of_the_front_matter_or_the_first_heading_or_the_file_name(
+    text: str, title: str
+) -> None:
     assert read(text).title == title
 
 
-def test_the_text_stays_as_it_is_with_its_front_matter() -> None:
+def test_the_text_is_unchanged_and_includes_its_front_matter() -> None:
     text = "\ufeff---\r\ntitle: A\r\n---\r\n\r\n# B  \r\n"
     assert (read(text).text, read(text).kind, read(text).pages) == (text, "markdown", ())
 
@@ -43,9 +45,7 @@ def test_the_text_stays_as_it_is_with_its_front_matter() -> None:
     ("author:\n  name: Å\n  2: two\n", {"author": {"name": "Å", "2": "two"}}),
     ("text: |\n  two\n  lines\n", {"text": "two\nlines\n"}),
 ])  # fmt: skip
-def test_front_matter_becomes_metadata_that_json_can_hold(
-    yaml: str, metadata: dict[str, Any]
-) -> None:
+def test_front_matter_becomes_metadata_of_json_values(yaml: str, metadata: dict[str, Any]) -> None:
     assert read(f"---\n{yaml}---\n\ntext").metadata == metadata
     assert read(f"---\n{yaml}---\n\ntext".replace("\n", "\r\n")).metadata == metadata
 
@@ -56,11 +56,11 @@ def test_front_matter_becomes_metadata_that_json_can_hold(
     "a: !!binary aGk=\n", "a: &x [1]\nb: *x\n", "a: " + "[" * 30_000 + "\n", "a: " + "[" * 40 + "]" * 40 + "\n",
     f"a: {'x' * 40_000}\n", "a: \x07\n", "'text': \"\n", "a: 1\n---x\n--- b\n",
 ])  # fmt: skip
-def test_front_matter_that_cannot_be_kept_is_only_text(yaml: str) -> None:
+def test_invalid_front_matter_is_only_text(yaml: str) -> None:
     text = f"---\n{yaml}---\n\n# Head\n"
     assert (read(text).metadata, read(text).title, read(text).text) == ({}, "Head", text)
 
 
 @given(st.text("ab:-[]{}&*!|>'\"#\n 0.,?%@`\t~=<", max_size=80))
-def test_any_front_matter_is_read_or_left(yaml: str) -> None:
+def test_arbitrary_front_matter_gives_storable_metadata(yaml: str) -> None:
     encode(read(f"---\na: {yaml}\n---\n\ntext").metadata)

@@ -24,7 +24,7 @@ def test_prose_is_never_taken_for_a_heading_or_a_fence(text: str) -> None:
     assert not structure.headings and not structure.blocks
 
 
-def test_a_fence_is_longer_than_any_inside() -> None:
+def test_a_fence_is_longer_than_any_fence_inside() -> None:
     assert markdown_writer.fence("````\nx") == "`````\n````\nx\n`````"
     assert markdown_writer.fence(" \n") == ""
 
@@ -47,13 +47,13 @@ def test_a_long_table_repeats_its_header() -> None:
     assert table.count("| row ") == 50
 
 
-def test_a_single_row_or_column_is_no_table() -> None:
+def test_a_single_row_or_column_is_written_as_plain_lines() -> None:
     assert markdown_writer.table([["a", "b"]]) == "a, b"
     assert markdown_writer.table([["a"], ["b"]]) == "a\nb"
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=6))
-def test_pages_begin_where_their_offsets_say(pages: list[str]) -> None:
+def test_the_offsets_of_pages_are_where_their_text_begins(pages: list[str]) -> None:
     given_pages = [markdown_writer.clean(page).strip("\n").rstrip() for page in pages]
     if not any(given_pages):
         with pytest.raises(NoText):
@@ -74,7 +74,7 @@ def test_metadata_is_short_and_without_empty_values() -> None:
     )
     assert (
         set(parsed.metadata) == {"b", "c"}
-        and len(parsed.metadata["b"]) <= markdown_writer.LONGEST_NOTE
+        and len(parsed.metadata["b"]) <= markdown_writer.LONGEST_METADATA_TEXT
     )
 
 

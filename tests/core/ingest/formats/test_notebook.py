@@ -83,12 +83,12 @@ def test_notebooks_of_version_3_are_read() -> None:
 @pytest.mark.parametrize(
     "raw", ['{"a": 1}', "[]", "3", '{"cells": "none"}', '{"cells": [1, null]}']
 )
-def test_what_is_no_notebook_fails_clearly(raw: str) -> None:
-    with pytest.raises(ParseFailed, match=r"a\.ipynb is no notebook: it has no cells"):
+def test_json_that_is_not_a_notebook_fails_clearly(raw: str) -> None:
+    with pytest.raises(ParseFailed, match=r"a\.ipynb is not a notebook: it has no cells"):
         read(raw, "a.ipynb")
 
 
-def test_strange_cells_do_no_harm() -> None:
+def test_invalid_cells_are_ignored() -> None:
     raw = notebook(
         {"cell_type": 5, "source": {"a": 1}},
         {"source": [1, "words", None]},
@@ -98,7 +98,7 @@ def test_strange_cells_do_no_harm() -> None:
 
 
 def test_truncated_and_empty_notebooks_fail_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.ipynb is no valid JSON"):
+    with pytest.raises(ParseFailed, match=r"a\.ipynb is not valid JSON"):
         read(notebook(text("words"))[:40], "a.ipynb")
     with pytest.raises(NoText, match=r"a\.ipynb"):
         read(notebook(text("")), "a.ipynb")

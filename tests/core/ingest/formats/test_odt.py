@@ -79,7 +79,7 @@ def test_the_sheets_of_a_workbook_are_sections() -> None:
     assert parsed.title == "stock.ods"
 
 
-def test_an_encrypted_document_says_so() -> None:
+def test_an_encrypted_document_is_reported_as_such() -> None:
     with pytest.raises(ParseFailed, match=r"a\.odt is encrypted"):
         read(odf("text", LETTER, manifest="<manifest:encryption-data/>"), "a.odt")
 
@@ -99,7 +99,7 @@ def test_an_empty_document_has_no_text() -> None:
         read(odf("text", "<office:text/>"), "a.odt")
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     with pytest.raises(ParseFailed, match=r"a\.odt would unpack to more than 256 MB"):
         read(bomb(), "a.odt")
 

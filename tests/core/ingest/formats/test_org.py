@@ -46,7 +46,7 @@ hidden
 """
 
 
-def test_notes_read_like_markdown() -> None:
+def test_an_org_file_becomes_markdown() -> None:
     assert (
         read(NOTES, "a.org").text
         == """\
@@ -79,16 +79,16 @@ def test_keywords_give_title_and_metadata() -> None:
     assert parsed.metadata == {"author": "Ann Author", "tags": ":fruit:garden:"}
 
 
-def test_without_a_title_the_first_heading_is_it() -> None:
+def test_without_a_title_the_first_heading_is_the_title() -> None:
     assert read("* One\ntext\n", "a.org").title == "One"
     assert read("text\n", "a.org").title == "a.org"
 
 
-def test_an_open_block_at_the_end_keeps_its_text() -> None:
+def test_an_unclosed_block_keeps_its_text() -> None:
     assert read("#+begin_src sh\nls\n", "a.org").text == "```sh\nls\n```\n"
 
 
 @given(st.text("*#+:|-[]=~ abBEGIN_src\n", max_size=80))
-def test_any_text_comes_out_or_is_an_ingest_error(text: str) -> None:
+def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
     with suppress(IngestError):
         parse(source(text, "a.org"))

@@ -49,7 +49,7 @@ def test_the_title_comes_from_the_metadata() -> None:
 
 
 @pytest.mark.parametrize("useless", ["untitled", "Microsoft Word - report.doc", "thesis.dvi"])
-def test_a_title_that_a_program_made_up_is_passed_over_for_the_first_heading(useless: str) -> None:
+def test_the_first_heading_wins_over_a_generated_title(useless: str) -> None:
     assert (
         read(pdf(f"<h1>A heading</h1><p>{LOREM}</p>", title=useless), "a.pdf").title == "A heading"
     )
@@ -59,7 +59,7 @@ def test_without_title_and_heading_the_file_name_is_the_title() -> None:
     assert read(pdf(f"<p>{LOREM}</p>"), "report.pdf").title == "report.pdf"
 
 
-def test_larger_type_makes_headings_of_the_right_level() -> None:
+def test_larger_fonts_make_headings_of_the_right_level() -> None:
     html = f"<h1>Fruit</h1><p>{LOREM}</p><h2>Apples</h2><p>{LOREM}</p><h2>Pears</h2><p>{LOREM}</p>"
     lines = read(pdf(html), "a.pdf").text.split("\n")
     assert [line for line in lines if line.startswith("#")] == ["# Fruit", "## Apples", "## Pears"]
@@ -76,7 +76,7 @@ def test_lines_of_a_paragraph_are_joined() -> None:
     assert LOREM.strip() in read(pdf(f"<p>{LOREM}</p>"), "a.pdf").text
 
 
-def test_a_word_broken_at_the_end_of_a_line_is_made_whole() -> None:
+def test_a_hyphenated_word_is_joined() -> None:
     document = pymupdf.open()
     document.new_page().insert_text(
         (72, 100), ["The compu-", "ter is slow and well-", "Known for it."]
@@ -117,7 +117,7 @@ def two_columns(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_columns_are_read_one_after_the_other_whatever_the_order_in_the_file(seed: int) -> None:
+def test_columns_are_read_one_after_the_other_in_any_order_of_the_file(seed: int) -> None:
     text = read(two_columns(random.Random(seed)), "a.pdf").text
     assert text.startswith("# Title over both columns")
     places = [text.index(f"P{number} The") for number in range(8)]
@@ -149,7 +149,7 @@ def test_a_ruled_table_becomes_a_markdown_table_in_its_place(vertical: bool) -> 
     )
 
 
-def test_a_frame_around_text_is_no_table() -> None:
+def test_a_frame_around_text_is_not_a_table() -> None:
     document = pymupdf.open()
     sheet = document.new_page()
     sheet.draw_rect((60, 80, 300, 160))
@@ -158,7 +158,7 @@ def test_a_frame_around_text_is_no_table() -> None:
     assert read(document.tobytes(), "a.pdf").text == "A framed remark in two lines\n"
 
 
-def test_page_numbers_go_and_a_running_title_stays_once() -> None:
+def test_page_numbers_are_removed_and_a_running_title_is_kept_once() -> None:
     document = pymupdf.open()
     for number in range(1, 7):
         sheet = document.new_page(width=A4[0], height=A4[1])
@@ -173,7 +173,7 @@ def test_page_numbers_go_and_a_running_title_stays_once() -> None:
     assert len(parsed.pages) == 6
 
 
-def test_the_outline_gives_levels_to_headings_that_only_are_bold() -> None:
+def test_the_outline_gives_levels_to_bold_headings() -> None:
     document = pymupdf.open()
     document.new_page().insert_htmlbox(
         (60, 80, 535, 780), f"<p><b>Fruit</b></p><p>{LOREM}</p><p><b>Apples</b></p><p>{LOREM}</p>"
@@ -183,7 +183,7 @@ def test_the_outline_gives_levels_to_headings_that_only_are_bold() -> None:
     assert "# Fruit\n" in text and "\n## Apples\n" in text
 
 
-def test_an_encrypted_file_says_so() -> None:
+def test_an_encrypted_file_is_reported_as_such() -> None:
     raw = pdf(
         "<p>secret</p>", encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="user", owner_pw="owner"
     )
@@ -198,7 +198,7 @@ def test_a_file_that_only_restricts_printing_is_read() -> None:
     assert read(raw, "a.pdf").text == "open\n"
 
 
-def test_a_scan_names_the_way_out() -> None:
+def test_the_error_for_a_scan_recommends_ocr() -> None:
     picture = pymupdf.Pixmap(pymupdf.csGRAY, (0, 0, 50, 50), False)
     picture.clear_with(128)
     document = pymupdf.open()
@@ -215,5 +215,5 @@ def test_a_truncated_file_fails_clearly(kept: int) -> None:
         read(pdf("<p>" + LOREM * 20 + "</p>")[:kept], "a.pdf")
 
 
-def test_a_pdf_is_known_under_any_name() -> None:
+def test_a_pdf_is_recognised_under_any_name() -> None:
     assert read(pdf("<p>some text</p>"), "notes.docx").text == "some text\n"

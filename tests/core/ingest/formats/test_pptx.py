@@ -50,7 +50,7 @@ def test_a_slide_is_a_page_with_its_title_as_heading() -> None:
     )
 
 
-def test_the_title_is_that_of_the_first_slide_unless_the_properties_tell_it() -> None:
+def test_the_title_is_that_of_the_properties_or_of_the_first_slide() -> None:
     presentation = talk()
     assert read(saved(presentation), "a.pptx").title == "Fruit"
     presentation.core_properties.title = "Fruit for Beginners"
@@ -91,10 +91,10 @@ def test_a_truncated_presentation_fails_clearly() -> None:
         read(saved(talk())[:5000], "a.pptx")
 
 
-def test_a_presentation_is_known_under_any_name() -> None:
+def test_a_presentation_is_recognised_under_any_name() -> None:
     assert read(saved(talk()), "talk.zip").title == "Fruit"
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     with pytest.raises(ParseFailed, match=r"a\.pptx would unpack to more than 256 MB"):
         read(bomb(), "a.pptx")

@@ -81,7 +81,7 @@ Pear   0.80
 """
 
 
-def test_a_manual_reads_like_markdown() -> None:
+def test_a_manual_becomes_markdown() -> None:
     assert (
         read(MANUAL, "guide.rst").text
         == """\
@@ -144,7 +144,7 @@ def test_title_and_fields_are_taken() -> None:
     assert parsed.metadata == {"author": "Ann Author", "date": "2024-05-01"}
 
 
-def test_levels_follow_the_order_in_which_marks_appear() -> None:
+def test_heading_levels_follow_the_order_of_the_underline_characters() -> None:
     raw = "One\n~~~\n\nTwo\n^^^\n\nThree\n~~~~~\n\ntext\n"
     assert read(raw, "a.rst").text == "# One\n\n## Two\n\n# Three\n\ntext\n"
 
@@ -165,12 +165,12 @@ def test_a_file_without_title_is_named_after_itself() -> None:
 
 
 @given(st.text(":.`=-*| >ab\n+_[]", max_size=80))
-def test_any_text_comes_out_or_is_an_ingest_error(text: str) -> None:
+def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
     with suppress(IngestError):
         parse(source(text, "a.rst"))
 
 
-def test_a_long_hostile_file_ends_soon() -> None:
+def test_a_long_hostile_file_is_parsed_in_little_time() -> None:
     for part in (
         ".. note::\n",
         ".. a::\n   :b:\n",

@@ -29,7 +29,7 @@ def test_paragraphs_headings_and_metadata() -> None:
     assert parsed.title == "The Letter" and parsed.metadata == {"author": "Ann Author"}
 
 
-def test_letters_of_all_kinds_are_read() -> None:
+def test_characters_of_all_encodings_are_read() -> None:
     raw = HEAD + (
         r"\pard Gr\'f6\'dfe \u8364? 5\endash 6 \ldblquote so\rdblquote \uc2\u20013\'96\'7b {\f1 "
         r"\'cc\'e8\'f0} "
@@ -61,11 +61,11 @@ def test_pictures_hidden_text_headers_and_fields_are_left_out() -> None:
     )
 
 
-def test_rtf_is_known_under_any_name() -> None:
+def test_rtf_is_recognised_under_any_name() -> None:
     assert read(HEAD + r"\pard Hello\par}", "letter.doc").text == "Hello\n"
 
 
-def test_a_truncated_file_keeps_what_there_is() -> None:
+def test_a_truncated_file_keeps_its_text() -> None:
     assert read(HEAD + r"\pard Hello there", "a.rtf").text == "Hello there\n"
 
 
@@ -80,6 +80,6 @@ def test_deep_nesting_fails_clearly() -> None:
 
 
 @given(st.text("\\{}'*u-19 abcfstyleheading\n", max_size=80))
-def test_nothing_else_than_an_ingest_error_comes_of_foreign_text(text: str) -> None:
+def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
     with suppress(IngestError):
         parse(source("{\\rtf1 " + text, "a.rtf"))

@@ -19,13 +19,13 @@ last night?
 """
 
 
-def test_what_is_said_stands_in_paragraphs_with_their_time() -> None:
+def test_spoken_text_is_in_paragraphs_with_their_time() -> None:
     parsed = read(SRT, "film.srt")
     assert parsed.text == "[00:00:01] Where were you last night?\n\n[00:01:10] At home.\n"
     assert parsed.title == "film.srt" and parsed.metadata == {"duration": "00:01:12"}
 
 
-def test_webvtt_names_who_speaks_and_leaves_notes_and_styles_out() -> None:
+def test_webvtt_keeps_speakers_and_leaves_notes_and_styles_out() -> None:
     raw = """WEBVTT - A talk
 
 NOTE nobody reads this
@@ -46,7 +46,7 @@ Good &amp; early.
     )
 
 
-def test_a_long_speech_is_divided_at_the_ends_of_sentences() -> None:
+def test_a_long_speech_is_split_at_the_ends_of_sentences() -> None:
     cue = "{0}\n00:{1:02}:{2:02},000 --> 00:{1:02}:{2:02},900\nSentence {0}{3}\n"
     raw = "\n".join(
         cue.format(n, n // 60, n % 60, "." if n % 10 == 0 else "") for n in range(1, 200)
@@ -55,7 +55,7 @@ def test_a_long_speech_is_divided_at_the_ends_of_sentences() -> None:
     assert 5 <= len(paragraphs) <= 8 and all(each.endswith(".") for each in paragraphs[:-1])
 
 
-def test_captions_that_scroll_are_not_repeated() -> None:
+def test_scrolling_captions_are_not_repeated() -> None:
     raw = "1\n00:00:01,000 --> 00:00:02,000\nHello\n\n2\n00:00:02,000 --> 00:00:03,000\nHello\n"
     assert read(raw, "a.srt").text == "[00:00:01] Hello\n"
 
@@ -69,11 +69,11 @@ def test_windows_line_ends_and_other_encodings_are_read() -> None:
     assert "schön über dem Fluß" in read(raw, "a.srt").text
 
 
-def test_subtitles_are_known_by_their_first_lines() -> None:
+def test_subtitles_are_recognised_by_their_first_lines() -> None:
     assert read(SRT, "subtitles.bin").text.startswith("[00:00:01]")
 
 
-def test_what_has_no_times_fails_clearly() -> None:
+def test_a_file_without_times_fails_clearly() -> None:
     with pytest.raises(
         ParseFailed, match=r"^a\.srt has no lines such as 00:00:01,000 --> 00:00:02,000"
     ):

@@ -21,7 +21,7 @@ def workbook() -> bytes:
 
 
 def container(*streams: str) -> bytes:
-    """What the old Office formats have in common, with streams of these names."""
+    """A container of the binary Office formats with streams of these names."""
     directory = b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in streams)
     return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + directory
 
@@ -43,14 +43,14 @@ def test_an_old_workbook_is_read() -> None:
         ),
     ],
 )
-def test_other_old_formats_are_told_apart_and_name_the_way_out(
+def test_other_binary_office_formats_are_named_with_the_format_to_save_as(
     stream: str, name: str, message: str
 ) -> None:
     with pytest.raises(UnsupportedFormat, match=rf"^Unsupported format of {name}: {message}$"):
         read(container(stream), name)
 
 
-def test_an_encrypted_office_file_says_so() -> None:
+def test_an_encrypted_office_file_is_reported_as_such() -> None:
     with pytest.raises(
         ParseFailed, match=r"^a\.docx is encrypted; save a copy without its password"
     ):

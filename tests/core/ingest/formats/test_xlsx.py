@@ -54,7 +54,7 @@ def test_without_a_title_the_file_name_is_the_title() -> None:
     assert read(saved(book), "stock.xlsx").title == "stock.xlsx"
 
 
-def test_a_cell_far_below_costs_nothing() -> None:
+def test_empty_rows_before_a_distant_cell_are_left_out() -> None:
     book = openpyxl.Workbook()
     book.active["A1"], book.active["A1048576"] = "top", "bottom"
     assert read(saved(book), "a.xlsx").text == "# Sheet\n\ntop\n\nbottom\n"
@@ -84,10 +84,10 @@ def test_a_workbook_with_a_broken_sheet_fails_clearly() -> None:
         read(zipped({"xl/workbook.xml": "<nonsense"}), "a.xlsx")
 
 
-def test_a_workbook_is_known_under_any_name() -> None:
+def test_a_workbook_is_recognised_under_any_name() -> None:
     assert read(saved(stock()), "stock.csv").title == "Stock list"
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     with pytest.raises(ParseFailed, match=r"a\.xlsx would unpack to more than 256 MB"):
         read(bomb(), "a.xlsx")

@@ -50,7 +50,7 @@ def test_the_items_of_a_feed_are_sections() -> None:
     )
 
 
-def test_text_between_elements_makes_a_paragraph() -> None:
+def test_mixed_content_becomes_a_paragraph() -> None:
     assert (
         read(HEAD + "<p>one <i>two</i> <b>three</b> four</p>", "a.xml").text
         == "p: one two three four\n"
@@ -63,12 +63,12 @@ def test_namespaces_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
-def test_the_declared_encoding_counts(encoding: str) -> None:
+def test_the_declared_encoding_is_used(encoding: str) -> None:
     raw = f'<?xml version="1.0" encoding="{encoding}"?><a>Größe</a>'.encode(encoding)
     assert read(raw, "a.xml").text == "a: Größe\n"
 
 
-def test_xml_is_known_under_any_name() -> None:
+def test_xml_is_recognised_under_any_name() -> None:
     assert read(HEAD + "<a>text</a>", "a.pdf").text == "a: text\n"
 
 
@@ -108,17 +108,17 @@ def test_deep_nesting_fails_clearly() -> None:
 @pytest.mark.parametrize(
     "raw", [HEAD + "<a><b>text</a>", HEAD + "<a>text", HEAD + "<a>&unknown;</a>", "plain"]
 )
-def test_what_is_not_well_formed_fails_clearly(raw: str) -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.xml is no well-formed XML"):
+def test_xml_that_is_not_well_formed_fails_clearly(raw: str) -> None:
+    with pytest.raises(ParseFailed, match=r"^a\.xml is not well-formed XML"):
         read(raw, "a.xml")
 
 
-def test_a_document_without_text_says_so() -> None:
+def test_a_document_without_text_raises_no_text() -> None:
     with pytest.raises(NoText, match=r"a\.xml"):
         read(HEAD + "<a><b/></a>", "a.xml")
 
 
 @given(st.text("<>/ab =\"'&;[]!", max_size=60))
-def test_nothing_else_than_an_ingest_error_comes_of_foreign_text(text: str) -> None:
+def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
     with suppress(IngestError):
         parse(source(text, "a.xml"))
