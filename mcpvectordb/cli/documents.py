@@ -177,7 +177,7 @@ def _place(db: Database, name: str) -> Place:
     here = Path(name).expanduser()
     for each in (str(here.resolve()), name) if here.exists() else (name,):
         try:
-            return db.documents.find(each)
+            return db.documents.lookup(each)
         except NotFound:
             continue
     similar = db.documents.similar(name)

@@ -116,8 +116,9 @@ def query(
     """Find documents, as well as it can be done; in text mode those that have all words."""
     with opened(context) as db:
         text, chosen = " ".join(words), _chosen(options)
-        results = db.documents.query(
+        results = db.documents.search(
             text,
+            unit="document",
             where=conditions_from(conditions),
             expand=not no_expand,
             rerank=not no_rerank,

@@ -25,7 +25,7 @@ _LINES = (
 _HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
 
 
-def find(sql: apsw.Connection, name: str) -> Place:
+def lookup(sql: apsw.Connection, name: str) -> Place:
     """The document that a name means, and the lines of it; a name that something has as it stands
     has no lines.
     """

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
@@ -17,7 +17,7 @@ from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentSearch, Question
 from mcpvectordb.documents.sync import check_root, ingest_folder, sync
 from mcpvectordb.documents.write import DocumentWriter
-from mcpvectordb.errors import ModelError, NoText, TooLarge
+from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -321,6 +321,7 @@ class Documents:
         query: str,
         *,
         mode: str = "hybrid",
+        unit: Literal["passage", "document"] = "passage",
         library: str | None = None,
         where: Where | None = None,
         limit: int = 5,
@@ -328,93 +329,60 @@ class Documents:
         min_score: float = 0.0,
         min_relevance: float = 0.0,
         plain: bool = False,
+        expand: bool = False,
         rerank: bool = False,
     ) -> Results[Chunk]:
-        """The chunks that answer a query best, by words, by meaning, or (hybrid) by both.
+        """The passages (chunks) or documents that answer a query best.
 
         Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
-        says that quotes and hyphens mean nothing. Conditions apply before the cut to `limit`. A
-        score is 0 to 1: in hybrid mode relative to the best candidates of this query, in text and
-        vector mode comparable between queries. With `rerank` a cross-encoder reads the best twenty
-        again, which takes seconds and helps with short questions about prose. The results say which
-        legs ran, and why one did not.
+        turns these operators off. `mode` is text (by words), vector (by meaning) or hybrid (by
+        both). Conditions apply before the cut to `limit`. The results name the legs that ran, and
+        the reasons why others did not.
 
-        A hit's `relevance` is the chance that a judge would call it relevant, which compares
-        between queries in every mode; results below `min_relevance` are left out of the page, those
-        of which it is not known (None) are not. When all are weak, or none is left, the results'
-        `verdict` says so in a sentence.
+        A score is 0 to 1 and comparable between queries in text and vector mode; in hybrid mode it
+        is relative to the best candidates of this query. `relevance` is the probability that a
+        judge would call a hit relevant; it is comparable between queries in every mode. Hits below
+        `min_relevance` are left out; hits of unknown relevance (None) stay. `verdict` is a sentence
+        when nothing relevant was found.
+
+        `rerank` scores the best twenty passages (thirty documents) again with a cross-encoder. This
+        takes seconds and helps with short questions about prose.
+
+        With `unit="document"` each document is returned once, by its best passage. In text mode
+        every word of the query must then occur, at least as the beginning of a word, in the text,
+        title or path of the document. In hybrid mode the score is made of ranks (1/rank without a
+        reranker), and `expand` also searches for terms that the first results have in common
+        (pseudo-relevance feedback), unless the words alone point at one document. `expand` and
+        `rerank` have no effect on documents in text and vector mode.
         """
         checked_window(limit, offset)
+        _check_unit(unit, expand)
         checked, text = checked_mode(mode), storable(query, "query")
-        query_embedding = (
-            self._encoder.query_embedding(text, wait=mode == "vector") if mode != "text" else ""
+        whole, hybrid = unit == "document", checked == "hybrid"
+        question = Question(
+            text=without_operators(text) if plain else text,
+            mode=checked,
+            query_embedding=""
+            if checked == "text"
+            else self._encoder.query_embedding(text, wait=whole or checked == "vector"),
+            chosen=rows.chosen(library, where, chunks=not whole),
+            limit=limit,
+            offset=offset,
+            min_score=min_score,
+            min_relevance=relevance.checked(min_relevance),
+            expand=expand and hybrid,
+            rerank=rerank and (hybrid or not whole),
         )
-        return self._searching.chunks(
-            Question(
-                text=without_operators(text) if plain else text,
-                mode=checked,
-                query_embedding=query_embedding,
-                chosen=rows.chosen(library, where, chunks=True),
-                limit=limit,
-                offset=offset,
-                min_score=min_score,
-                min_relevance=relevance.checked(min_relevance),
-                rerank=rerank,
-            )
-        )
+        return self._searching.whole(question) if whole else self._searching.chunks(question)
 
-    def query(
-        self,
-        query: str,
-        *,
-        mode: str = "hybrid",
-        library: str | None = None,
-        where: Where | None = None,
-        limit: int = 10,
-        offset: int = 0,
-        min_score: float = 0.0,
-        expand: bool = True,
-        rerank: bool = True,
-    ) -> Results[Chunk]:
-        """The documents that answer a query best, each by its best chunk.
+    def lookup(self, name: str) -> Place:
+        """The document with this path (or end of a path), file, id or #hash; raises NotFound.
 
-        In text mode a document must have all words of the query (each may be the beginning of one),
-        anywhere in its text, title or path; in vector mode it is as near as its nearest chunk. Both
-        have scores of 0 to 1 that compare between queries. Hybrid mode takes its time: it also
-        looks for what the first results have in common (`expand`), unless words alone point at one
-        document, and has a cross-encoder read the best chunks (`rerank`); its score is made of
-        ranks, 1/rank without a reranker. What it found out is kept in the file for the next time.
-        The results say which steps were taken ("text", "vector", "expansion", "rerank"), and why
-        one was not.
-        """
-        checked_window(limit, offset)
-        checked, text = checked_mode(mode), storable(query, "query")
-        hybrid = checked == "hybrid"
-        return self._searching.whole(
-            Question(
-                text=text,
-                mode=checked,
-                query_embedding=""
-                if checked == "text"
-                else self._encoder.query_embedding(text, wait=True),
-                chosen=rows.chosen(library, where),
-                limit=limit,
-                offset=offset,
-                min_score=min_score,
-                expand=expand and hybrid,
-                rerank=rerank and hybrid,
-            )
-        )
-
-    def find(self, name: str) -> Place:
-        """The document that is meant by its path in listings or an end of it, its file, its id, or
-        #hash (6 digits or more).
-
-        A name may say from which line on, and how many: notes/tea.md:120, notes/tea.md:120:20.
-        Raises NotFound.
+        A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
+        may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20.
         """
         with self._file.reading() as sql:
-            return paths.find(sql, name)
+            return paths.lookup(sql, name)
 
     def similar(self, name: str) -> list[str]:
         """The paths of up to five documents that may have been meant by a name that none has, best
@@ -533,6 +501,13 @@ def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:
     if not text.lstrip("\ufeff").strip():
         raise NoText(f"No text found in {source.name}")
     return Parsed(text=text, title=source.name)
+
+
+def _check_unit(unit: str, expand: bool) -> None:
+    if unit not in ("passage", "document"):
+        raise InvalidInput(f"unit must be passage or document, not {unit!r}")
+    if expand and unit == "passage":
+        raise InvalidInput("expand applies to documents only; pass unit='document' with it")
 
 
 def _check(library: str, given: Mapping[str, Any] | None) -> None:

@@ -35,7 +35,7 @@ def notes(db: Database, tmp_path: Path) -> Path:
 
 
 def path(db: Database, name: str) -> str:
-    return db.documents.find(name).document.path
+    return db.documents.lookup(name).document.path
 
 
 def test_a_path_is_the_library_and_the_place_in_its_folder(db: Database, notes: Path) -> None:
@@ -86,12 +86,12 @@ def test_a_document_has_many_names(db: Database, notes: Path, name: str, expecte
 def test_it_can_be_named_by_file_id_and_hash(
     db: Database, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document = db.documents.find("notes/tea.md").document
+    document = db.documents.lookup("notes/tea.md").document
     digest = hashlib.sha256((notes / "tea.md").read_bytes()).hexdigest()
     monkeypatch.setenv("HOME", str(notes))
     by_hash = (f"#{digest[:6]}", digest[:6].upper(), f'"#{digest[:9]}"', digest)
     for name in (str(notes / "tea.md"), "~/tea.md", document.id, *by_hash):
-        assert db.documents.find(name).document == document
+        assert db.documents.lookup(name).document == document
 
 
 @pytest.mark.parametrize(
@@ -116,24 +116,24 @@ def test_it_can_be_named_by_file_id_and_hash(
 )
 def test_what_nothing_is_called_is_not_found(db: Database, notes: Path, name: str) -> None:
     with pytest.raises(NotFound):
-        db.documents.find(name)
+        db.documents.lookup(name)
 
 
 def test_lines_may_follow_a_name(db: Database, notes: Path) -> None:
-    place = db.documents.find("tea.md:120")
+    place = db.documents.lookup("tea.md:120")
     assert (place.document.path, place.line, place.lines) == ("notes/tea.md", 120, None)
-    place = db.documents.find("notes/tea.md:120:20")
+    place = db.documents.lookup("notes/tea.md:120:20")
     assert (place.line, place.lines) == (120, 20)
     digest = place.document.hash[:6]
-    assert db.documents.find(f"#{digest}:7").line == 7
-    assert db.documents.find("notes/odd:12").line is None
-    assert db.documents.find("notes/odd:12:3").line == 3
+    assert db.documents.lookup(f"#{digest}:7").line == 7
+    assert db.documents.lookup("notes/odd:12").line is None
+    assert db.documents.lookup("notes/odd:12:3").line == 3
 
 
 def test_two_files_alike_share_a_hash_and_the_first_is_meant(db: Database, notes: Path) -> None:
     first = db.documents.ingest_text("same", source="one.md", embed=False).document
     db.documents.ingest_text("same", source="two.md", embed=False)
-    assert db.documents.find(f"#{first.hash[:6]}").document == first
+    assert db.documents.lookup(f"#{first.hash[:6]}").document == first
 
 
 def test_of_two_with_the_same_path_the_newest_is_meant(db: Database, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_of_two_with_the_same_path_the_newest_is_meant(db: Database, tmp_path: P
     file.write_text("text\n")
     db.documents.ingest(file, embed=False)
     newest = db.documents.ingest(file, embed=False, duplicate=True).document
-    assert db.documents.find(newest.path).document == newest
+    assert db.documents.lookup(newest.path).document == newest
 
 
 def test_similar_names_are_suggested_and_all_of_them_can_be_found(
@@ -191,7 +191,7 @@ def test_every_document_is_found_by_its_path(library: str, source: str) -> None:
         document = db.documents.ingest_text(
             "x", source=source, library=library, embed=False
         ).document
-        assert db.documents.find(document.path).document == document
+        assert db.documents.lookup(document.path).document == document
 
 
 def test_a_path_is_relative_only_inside_of_the_folder() -> None:

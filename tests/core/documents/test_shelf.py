@@ -490,3 +490,34 @@ def test_an_index_that_names_passages_that_are_not_there_is_told(path: Path) -> 
         with pytest.raises(Damaged, match="passage 2, which is not there"):
             db.documents.search("apple")
         assert db.check()
+
+
+def test_a_search_returns_passages_or_each_document_once(db: Database) -> None:
+    for name in ("one.md", "two.md"):
+        text = "\n\n".join(f"# Part {number}\n\n" + "apple " * 300 for number in range(3))
+        db.documents.ingest_text(text, source=name)
+    passages = db.documents.search("apple", mode="text", limit=100)
+    documents = db.documents.search("apple", mode="text", unit="document", limit=100)
+    assert len(passages) > 2
+    assert sorted(hit.item.document.source for hit in documents) == ["one.md", "two.md"]
+
+
+def test_expand_is_refused_for_passages(db: Database) -> None:
+    with pytest.raises(InvalidInput, match="expand applies to documents only"):
+        db.documents.search("x", expand=True)
+
+
+def test_an_unknown_unit_is_refused(db: Database) -> None:
+    with pytest.raises(InvalidInput, match="unit must be passage or document, not 'page'"):
+        db.documents.search("x", unit="page")  # type: ignore[arg-type]
+
+
+def test_documents_can_be_searched_without_operators(db: Database) -> None:
+    db.documents.ingest_text("green tea and red apples", source="a")
+    query = '"red tea"'
+    for mode in ("text", "hybrid"):
+        found, plain = (
+            texts(db.documents.search(query, mode=mode, unit="document", plain=each))
+            for each in (False, True)
+        )
+        assert (found, plain) == ([], ["green tea and red apples"]), mode

@@ -11,7 +11,7 @@ from mcpvectordb.index import Allowed, keyword
 from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.search import hybrid
 from mcpvectordb.text.query import parse_query
-from tests.support import Letters
+from tests.support import Letters, search_documents
 
 EVERYTHING = Allowed()
 
@@ -127,7 +127,7 @@ def test_a_search_says_which_words_it_passed_over(
     assert db.documents.search("seldom single", mode="text").reasons == {}
     for found in (
         db.documents.search("common seldom", mode="text"),
-        db.documents.query("common seldom", expand=False),
+        search_documents(db, "common seldom", expand=False),
     ):
         assert (
             found.reasons["common words"]
