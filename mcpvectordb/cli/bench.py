@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.ingest import json_option, library_option
 from mcpvectordb.cli.main import configured, database_path
+from mcpvectordb.cli.options import json_option, library_option
 from mcpvectordb.cli.output import bar, print_json
 
 if TYPE_CHECKING:

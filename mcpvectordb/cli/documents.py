@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.ingest import conditions_from, json_option, where_option
 from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.options import conditions_from, json_option, where_option
 from mcpvectordb.cli.output import complain, fail, print_json
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.records import Condition

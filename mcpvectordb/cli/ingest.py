@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
@@ -12,37 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.options import metadata_pair, no_embed_option
 from mcpvectordb.cli.output import bar, complain, counted, embedded_in
-from mcpvectordb.errors import IngestError, InvalidInput
+from mcpvectordb.errors import IngestError
 from mcpvectordb.ingest.formats.charset import decode
-from mcpvectordb.records import Condition, Embedded, Progress
+from mcpvectordb.records import Embedded, Progress
 
 if TYPE_CHECKING:
     from mcpvectordb import Database
-
-# Longest first: ">=" must not be read as ">".
-_SIGNS = {
-    "!=": "ne",
-    ">=": "gte",
-    "<=": "lte",
-    "^=": "starts_with",
-    "*=": "contains",
-    "=": "eq",
-    ">": "gt",
-    "<": "lt",
-}
-
-library_option = click.option("--library", "-l", metavar="NAME", help="Only this library.")
-where_option = click.option(
-    "--where",
-    "-w",
-    "conditions",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="A condition on a field or metadata.KEY: = != > >= < <= *= (contains) ^= (starts with). "
-    "Repeatable.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command()
@@ -62,7 +38,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
     metavar="KEY=VALUE",
     help="Metadata of the documents. Repeatable.",
 )
-@click.option("--no-embed", is_flag=True, help="Store without embeddings; run `embed` later.")
+@no_embed_option
 @click.option("--source", "name", metavar="NAME", help="The source name of standard input (-).")
 @click.pass_context
 def ingest(
@@ -74,7 +50,7 @@ def ingest(
     name: str | None,
 ) -> None:
     """Put files, folders, web pages or standard input into the database."""
-    kept = dict(_pair(each) for each in metadata)
+    kept = dict(metadata_pair(each) for each in metadata)
     done = _Outcomes()
     with opened(context, make=True) as db:
         for source in sources:
@@ -183,35 +159,3 @@ def _ingest_source(
         done.counts["unchanged" if stored.status == "skipped" else stored.status] += 1
     except IngestError as error:
         done.failed(error)
-
-
-def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:
-    """The conditions that `--where` options express."""
-    return [_condition(each) for each in conditions]
-
-
-def _condition(text: str) -> Condition:
-    for position in range(len(text)):
-        for sign, operator in _SIGNS.items():
-            if text.startswith(sign, position) and position:
-                return Condition(
-                    text[:position].strip(), operator, _value(text[position + len(sign) :])
-                )
-    raise InvalidInput(
-        f"{text!r} is not a condition; write FIELD=VALUE, for example metadata.year>=2024"
-    )
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise InvalidInput(f"{text!r} is not metadata; write KEY=VALUE, for example year=2026")
-    return key, _value(value)
-
-
-def _value(text: str) -> Any:
-    """The value of a JSON text (numbers, true, lists), otherwise the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text.strip()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.ingest import embed_pending, json_option
+from mcpvectordb.cli.ingest import embed_pending
 from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.options import json_option, no_embed_option
 from mcpvectordb.cli.output import (
     bar,
     complain,
@@ -123,7 +124,7 @@ def remove(context: click.Context, name: str, keep_documents: bool) -> None:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--no-embed", is_flag=True, help="Store without embeddings; run `embed` later.")
+@no_embed_option
 @click.pass_context
 def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
     """Update one library, or all that follow a folder, from its folder; safe to interrupt."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from mcpvectordb.cli.ingest import json_option
 from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import busy, library_line, plain, print_json
 
 

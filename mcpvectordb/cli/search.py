@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from mcpvectordb.cli.ingest import conditions_from, json_option, library_option, where_option
 from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.options import conditions_from, json_option, library_option, where_option
 from mcpvectordb.cli.output import complain, print_json
 from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
 
