@@ -129,9 +129,8 @@ def configured(**changes: Any) -> Config:
     from dataclasses import replace
 
     from mcpvectordb.config import Config
-    from mcpvectordb_server.options import VARIABLES
 
-    config = Config.from_env(also=VARIABLES)
+    config = Config.from_env()
     return replace(config, **{name: value for name, value in changes.items() if value})
 
 

@@ -6,6 +6,7 @@ import click
 import pytest
 
 from mcpvectordb.cli.main import COMMANDS, program
+from tests.support import python
 from tests.support_cli import Commands, Shell
 
 
@@ -86,3 +87,21 @@ def test_help_names_every_command(shell: Shell) -> None:
 def test_the_help_shows_how_the_help_of_each_command_begins(name: str) -> None:
     command = program.get_command(click.Context(program), name)
     assert command and (command.help or "").startswith(COMMANDS[name][1])
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["library", "list"], ["setup", "--help"]])
+def test_no_module_of_the_server_is_loaded_before_serve_and_setup_run(
+    notes: Commands, arguments: list[str]
+) -> None:
+    done = python(
+        """
+import sys
+from mcpvectordb.cli.main import program
+program(sys.argv[1:], standalone_mode=False)
+print([name for name in sys.modules if name.startswith(("mcpvectordb_server", "mcp."))])
+""",
+        "--db",
+        str(notes.db),
+        *arguments,
+    )
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "[]", done.stderr
