@@ -26,7 +26,7 @@ SERVER_VARIABLES = frozenset(
         "TOKEN",
     )
 )
-"""Variables that the server reads beside those of Config; the command line reads the first."""
+"""Variables that the server reads beside those of Config; the command line reads MCPVECTORDB_DB."""
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _DAY = 86_400

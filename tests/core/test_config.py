@@ -27,7 +27,7 @@ def test_fields_come_from_the_environment_by_their_names() -> None:
     )
 
 
-def test_a_weight_is_a_number_or_what_suits_the_model() -> None:
+def test_a_vector_weight_is_a_number_or_the_default_of_the_model() -> None:
     assert Config.from_env({"MCPVECTORDB_VECTOR_WEIGHT": "0.4"}).vector_weight == 0.4
     assert Config().vector_weight is None
 
@@ -56,7 +56,7 @@ def test_the_library_does_not_read_the_environment_by_itself(
         ("MCPVECTORDB_MAX_SOURCE_BYTES", "0", "must be positive"),
     ],
 )
-def test_a_misspelt_name_or_a_bad_value_is_one_clear_error(
+def test_a_misspelt_name_or_an_invalid_value_is_an_error(
     name: str, value: str, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -85,6 +85,6 @@ def test_the_server_reads_exactly_the_variables_that_the_configuration_leaves_to
     assert environment.read == SERVER_VARIABLES
 
 
-def test_models_live_where_the_configuration_says() -> None:
+def test_the_folder_of_models_can_be_configured() -> None:
     assert Config(models_dir="~/m").models_folder() == Path.home() / "m"
     assert Config().models_folder().name == "models"

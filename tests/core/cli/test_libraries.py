@@ -106,7 +106,7 @@ def test_all_libraries_are_listed_with_their_counts(program: Program) -> None:
     ]
 
 
-def test_a_part_is_described(program: Program) -> None:
+def test_a_part_of_a_library_is_described(program: Program) -> None:
     program("library", "add", "fruit", "notes")
     assert program("library", "describe", "fruit", "sweet", "What is sweet") == ""
     program("library", "describe", "fruit", "/", "All of it")
@@ -130,7 +130,7 @@ def test_a_library_is_removed_with_or_without_its_documents(program: Program) ->
     assert "there is no library 'fruit'" in program.err
 
 
-def test_each_failure_is_one_line_and_the_code_is_1(program: Program) -> None:
+def test_each_file_that_fails_is_one_line_and_the_exit_code_is_1(program: Program) -> None:
     (program.notes / "good.md").write_text("good")
     (program.notes / "bad.pdf").write_bytes(b"%PDF-1.7\nnot really")
     program("library", "add", "fruit", "notes")
@@ -162,7 +162,7 @@ def test_a_missing_folder_does_not_keep_other_libraries_from_being_synced(progra
         (["library", "nonsense"], 2, "No such command"),
     ],
 )
-def test_errors_are_one_clear_line(
+def test_an_error_is_one_line(
     program: Program, arguments: list[str], code: int, message: str
 ) -> None:
     Database(program.db).close()
@@ -190,7 +190,7 @@ def watching(program: Program) -> Iterator[tuple[subprocess.Popen[str], IO[str],
         timer.cancel()
 
 
-def test_watch_follows_until_it_is_killed(program: Program) -> None:
+def test_watch_syncs_every_change_until_it_is_killed(program: Program) -> None:
     (program.notes / "a.md").write_text("apple")
     program("library", "add", "fruit", "notes")
     with watching(program) as (_, out, err):
@@ -211,7 +211,7 @@ def test_watch_follows_until_it_is_killed(program: Program) -> None:
         ] and db.check() == []
 
 
-def test_watch_is_quiet_about_a_database_in_its_own_folder_and_ends_by_ctrl_c(
+def test_watch_ignores_a_database_in_its_folder_and_ends_by_ctrl_c(
     program: Program,
 ) -> None:
     program.db = program.notes / "own.db"

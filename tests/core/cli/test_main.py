@@ -37,9 +37,7 @@ def test_every_reading_command_can_print_json(filled: Shell) -> None:
         (["search", "x", "--limit", "-1"], 2, "-1"),
     ],
 )
-def test_errors_are_one_clear_line(
-    shell: Shell, arguments: list[str], code: int, message: str
-) -> None:
+def test_an_error_is_one_line(shell: Shell, arguments: list[str], code: int, message: str) -> None:
     shell.run(*arguments, code=code)
     lines = [line for line in shell.err.splitlines() if line.strip()]
     assert message in lines[-1] and lines[-1].startswith("mcpvectordb: ")
