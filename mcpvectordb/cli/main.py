@@ -142,7 +142,7 @@ def main() -> None:
     except click.ClickException as error:
         fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        fail("interrupted; the file is sound, and the same command goes on where it stopped", 130)
+        fail("interrupted; the file is sound, and the same command continues where it stopped", 130)
     except BrokenPipeError:
         # The reader of our output is gone, which is no error.
         sys.stderr.close()

@@ -186,21 +186,21 @@ def test_a_callback_that_raises_ends_the_ingest_and_reported_files_are_stored(
         pass
 
     write(folder, 150)
-    told = []
+    reported = []
 
     def stop(progress: Progress) -> None:
-        told.append(progress.done)
+        reported.append(progress.done)
         if progress.done >= 64:
             raise Enough
 
     with Database(path, embedder=Recorder(0.01)) as db:
         with pytest.raises(Enough):
             db.documents.ingest_folder(folder, progress=stop)
-        assert not at_work() and db.documents.count() == told[-1] < 150 and db.check() == []
+        assert not at_work() and db.documents.count() == reported[-1] < 150 and db.check() == []
         done = db.documents.ingest_folder(folder)
         assert (done.unchanged, done.indexed, db.stats().pending) == (
-            told[-1],
-            150 - told[-1],
+            reported[-1],
+            150 - reported[-1],
             0,
         ) and db.check() == []
 
