@@ -1,8 +1,8 @@
 """How well searches find what people judged relevant: `python -m benchmarks quality --data DIR`.
 
 Each entry of a collection is ingested as a document. A query ranks documents by their best chunk.
-Modes: text, vector and hybrid; rerank is hybrid with the cross-encoder's second look, query is what
-`Documents.query` makes of all there is.
+Modes: text, vector and hybrid; rerank is hybrid with the cross-encoder's second look, query is a
+hybrid search for documents with expansion and the cross-encoder.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def sample(queries: dict[str, str], wanted: int | None) -> dict[str, str]:
 def searches(db: Database, mode: str) -> Callable[..., Results[Chunk]]:
     """The search that a mode means."""
     if mode == "query":
-        return db.documents.query
+        return partial(db.documents.search, unit="document", expand=True, rerank=True)
     return partial(
         db.documents.search, mode="hybrid" if mode == "rerank" else mode, rerank=mode == "rerank"
     )

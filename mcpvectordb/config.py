@@ -1,6 +1,4 @@
-"""The one configuration object; the library never reads the environment unless `from_env` is
-called.
-"""
+"""The configuration; the library reads the environment only where `Config.from_env` is called."""
 
 from __future__ import annotations
 
@@ -14,44 +12,58 @@ from typing import Any, Self
 from mcpvectordb.errors import InvalidInput
 
 PREFIX = "MCPVECTORDB_"
+SERVER_VARIABLES = frozenset(
+    PREFIX + name
+    for name in (
+        "DB",
+        "SURFACE",
+        "TRANSPORT",
+        "HOST",
+        "PORT",
+        "ROOT",
+        "DISABLE_TOOL",
+        "ALLOW_HOST",
+        "TOKEN",
+    )
+)
+"""Variables that the server reads beside those of Config; the command line reads MCPVECTORDB_DB."""
+
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+_DAY = 86_400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """How a Database behaves. What a file was made with (model, chunk sizes) is kept in the file
-    and wins over this.
+    """How a Database behaves; the model and chunk sizes stored in a file take precedence over this.
 
-    model            name of the embedding model for a new file; "" takes the best one installed
-    chunk_size       tokens per chunk in a new file; 0 takes what suits the model
-    chunk_overlap    tokens that a chunk repeats from the one before it
-    vector_weight    how much meaning counts against words in hybrid searches for passages, 0 to 1;
-        None takes what suits the
-                     model, and `mcpvectordb bench` tells whether another one would find more
-    read_only        open for reading; nothing is written, not even a lock file on read-only media
-    busy_timeout     seconds to wait for another process's write
-    resident_bytes   memory that a process may spend on keeping words and codes of embeddings at
-        hand; 0 keeps none
-    max_source_bytes largest file or download that is ingested
-    allow_urls       False refuses every http and https source
-    allow_private_urls  True lets URLs lead to this machine and its private networks
-    fetch_timeout    seconds for a download from its first packet to its last, redirects included
-    host_interval    seconds between two downloads from one host; 0 does not wait
-    proxy            http://[user:password@]host:port that downloads go through; "" connects
-        directly
-    parse_timeout    seconds a file may take to be parsed
-    parse_memory     bytes of address space a parser may use, where the system can limit it
-    parse_output_bytes  most text, in bytes, that a file may turn into
-    language         of the words in contexts: english finds words by their stems, any other as they
-        are spelled
-    indexed_metadata comma-separated keys of contexts' metadata that a new file indexes, so that
-        filters on them are quick
-    max_image_bytes  largest image of a context
-    max_image_bytes_total  most that all images of a context may have together
-    rerank_contexts  False keeps the MCP tools that search contexts from asking the cross-encoder,
-        where it is installed
-    models_dir       where pulled and added models live; "" is the platform's data folder
-    model_hub        where `model pull` fetches from
+    model               the embedding model of a new file; "" is the best one installed
+    chunk_size          tokens per chunk in a new file; 0 is the default of the model
+    chunk_overlap       tokens that a chunk repeats from the one before it
+    vector_weight       weight of the vector leg in hybrid searches for passages, 0 to 1; None is
+                        the default of the model; `mcpvectordb bench` measures others
+    read_only           open for reading; nothing is written, not even a lock file on read-only
+                        media
+    busy_timeout        seconds to wait for another process's write
+    resident_bytes      memory for postings and codes of embeddings kept per process; 0 keeps none
+    max_source_bytes    largest file or download that is ingested
+    allow_urls          False refuses every http and https source
+    allow_private_urls  True allows URLs of this machine and of private networks
+    fetch_timeout       seconds for a whole download, redirects included
+    host_interval       seconds between two downloads from one host; 0 does not wait
+    proxy               http://[user:password@]host:port for downloads; "" connects directly
+    parse_timeout       seconds that parsing a file may take
+    parse_memory        bytes of address space of the parser, where the system can limit it
+    parse_output_bytes  largest text, in bytes, that a file may be parsed into
+    language            language of contexts: english searches words by their stems, any other as
+                        they are spelled
+    indexed_metadata    comma-separated metadata keys of contexts that a new file indexes for
+                        filters
+    max_image_bytes     largest image of a context
+    max_image_bytes_total  largest sum of all images of a context
+    rerank_contexts     False keeps the MCP tools that search contexts from using the
+                        cross-encoder, where it is installed
+    models_dir          folder of pulled and added models; "" is one in the platform's data folder
+    model_hub           URL that `model pull` downloads from
     """
 
     model: str = ""
@@ -104,11 +116,11 @@ class Config:
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be positive, not {getattr(self, name)}")
         for name in ("fetch_timeout", "parse_timeout"):
-            if not 0 < getattr(self, name) <= 86_400:
+            if not 0 < getattr(self, name) <= _DAY:
                 raise InvalidInput(
                     f"{name} must be above 0 and at most 86400 seconds, not {getattr(self, name)}"
                 )
-        if not 0 <= self.host_interval <= 86_400:
+        if not 0 <= self.host_interval <= _DAY:
             raise InvalidInput(
                 f"host_interval must be 0 to 86400 seconds, not {self.host_interval}"
             )
@@ -116,23 +128,21 @@ class Config:
             raise InvalidInput(f"proxy must look like http://host:port, not {self.proxy!r}")
 
     @classmethod
-    def from_env(
-        cls, environ: Mapping[str, str] | None = None, *, also: frozenset[str] = frozenset()
-    ) -> Self:
-        """Read MCPVECTORDB_<FIELD> variables; a misspelt one is an error. `also` names further ones
-        that are known.
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """The configuration from variables MCPVECTORDB_<FIELD>; an unknown one is an error.
+
+        Variables of the server (`SERVER_VARIABLES`) are known and ignored.
         """
         environ = os.environ if environ is None else environ
-        kinds = {PREFIX + each.name.upper(): each for each in fields(cls)}
+        known = {PREFIX + each.name.upper(): each for each in fields(cls)}
         values: dict[str, Any] = {}
         for name, text in environ.items():
-            if not name.startswith(PREFIX) or name in also:
+            if not name.startswith(PREFIX) or name in SERVER_VARIABLES:
                 continue
-            if name not in kinds:
-                raise InvalidInput(
-                    f"unknown environment variable {name}{_did_you_mean(name, [*kinds, *also])}"
-                )
-            values[kinds[name].name] = _parse(name, text, _kind(kinds[name].default))
+            if name not in known:
+                hint = _did_you_mean(name, [*known, *SERVER_VARIABLES])
+                raise InvalidInput(f"unknown environment variable {name}{hint}")
+            values[known[name].name] = _parse(name, text, _type_of(known[name].default))
         return cls(**values)
 
     def models_folder(self) -> Path:
@@ -143,7 +153,7 @@ class Config:
 
 
 def data_folder() -> Path:
-    """The platform's folder for this user's data."""
+    """The platform's data folder of the current user."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("mcpvectordb", appauthor=False))
@@ -154,19 +164,19 @@ def _did_you_mean(name: str, known: list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
 
 
-def _kind(default: object) -> type:
-    """What a field with this default holds; None stands for a number that depends."""
+def _type_of(default: object) -> type:
+    """The type of a field with this default; None is the default of an optional number."""
     return float if default is None else type(default)
 
 
-def _parse(name: str, text: str, kind: type) -> Any:
+def _parse(name: str, text: str, type_: type) -> Any:
     try:
-        if kind is bool:
+        if type_ is bool:
             word = text.strip().lower()
             if word not in _TRUE | _FALSE:
                 raise ValueError
             return word in _TRUE
-        return kind(text)
+        return type_(text)
     except ValueError:
-        wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}[type_]
         raise InvalidInput(f"{name} must be {wanted}, not {text!r}") from None

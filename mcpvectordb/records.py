@@ -24,8 +24,8 @@ Metric = Literal["cosine", "dot", "euclidean"]
 class Document(Record):
     """One ingested source. `hash` is the SHA-256 of its raw bytes; `modified` is "" where unknown.
 
-    `path` is its name in listings, which `Documents.find` takes: its library, then where it lies in
-    the library's folder, or its source.
+    `path` is its name in listings, which `Documents.lookup` takes: its library, then where it lies
+    in the library's folder, or its source.
     """
 
     id: str

@@ -18,21 +18,6 @@ from mcpvectordb.config import PREFIX, data_folder
 from mcpvectordb_server.surfaces import NAMES
 
 TRANSPORTS = ("stdio", "streamable-http", "sse")
-VARIABLES = frozenset(
-    PREFIX + name
-    for name in (
-        "DB",
-        "SURFACE",
-        "TRANSPORT",
-        "HOST",
-        "PORT",
-        "ROOT",
-        "DISABLE_TOOL",
-        "ALLOW_HOST",
-        "TOKEN",
-    )
-)
-"""The variables of the server, beside those of Config."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +61,7 @@ def parse(
     """
     environ = os.environ if environ is None else environ
     flags = _parser(prog).parse_args(arguments)
-    config = Config.from_env(environ, also=VARIABLES)
+    config = Config.from_env(environ)
     if flags.read_only:
         config = replace(config, read_only=True)
 

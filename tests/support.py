@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mcpvectordb import Chunk, Database, Results
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,3 +45,9 @@ def python(program: str, *arguments: str, timeout: float = 120) -> subprocess.Co
         timeout=timeout,
         check=False,
     )
+
+
+def search_documents(db: Database, query: str, **options: Any) -> Results[Chunk]:
+    """Search for whole documents with every step that the options do not turn off."""
+    every_step = {"limit": 10, "expand": True, "rerank": True}
+    return db.documents.search(query, unit="document", **{**every_step, **options})

@@ -261,7 +261,7 @@ class _Bench:
             ):
                 current = query_embedding.weight
                 for weight in {*WEIGHTS, current}:
-                    results = self._db.documents._searching.chunks(
+                    results = self._db.documents._search.chunks(
                         DocumentQuery(
                             text=item.query,
                             mode="hybrid",

@@ -1,3 +1,1 @@
-"""What a person types: commands that are thin over the library. Nothing here is imported by the
-library.
-"""
+"""The command line: thin commands over the library, which never imports them."""

@@ -1,6 +1,4 @@
-"""`mcpvectordb bench`: how well the passages of a file are found again, and which settings would
-find more.
-"""
+"""The command bench: how well a file's passages are found, and which settings find more."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.ingest import json_option, library_option
 from mcpvectordb.cli.main import configured, database_path
+from mcpvectordb.cli.options import json_option, library_option
 from mcpvectordb.cli.output import bar, print_json
 
 if TYPE_CHECKING:
@@ -33,14 +31,14 @@ _NAMES = {
     default=100,
     show_default=True,
     metavar="N",
-    help="How many queries to make and ask.",
+    help="How many queries to generate and run.",
     type=click.IntRange(min=4),
 )
 @click.option(
-    "--seed", default=0, show_default=True, metavar="N", help="Another seed takes other passages."
+    "--seed", default=0, show_default=True, metavar="N", help="The seed of the sample of passages."
 )
 @click.option(
-    "--no-chunking", is_flag=True, help="Do not try other chunk sizes, which takes longest."
+    "--no-chunking", is_flag=True, help="Do not try other chunk sizes (the longest step)."
 )
 @json_option
 @click.pass_context
@@ -53,9 +51,7 @@ def bench(
     no_chunking: bool,
     as_json: bool,
 ) -> None:
-    """Measure searches on FILE (or --db) with queries made from its own passages; nothing in it
-    changes.
-    """
+    """Measure searches on FILE (or --db) with queries made from its passages; it is not changed."""
     from mcpvectordb.bench.run import bench
 
     with bar("", "done") as move:
@@ -106,7 +102,7 @@ def _table(report: Report) -> list[str]:
 
 
 def _settings(report: Report) -> list[str]:
-    """What was tried, with what each value gains against the one in force."""
+    """The values that were tried, each with its gain over the one in force."""
     lines = []
     for each in report.comparisons:
         tried = ", ".join(

@@ -1,4 +1,4 @@
-"""`mcpvectordb demo`: what this is, shown in a minute on text that ships with the package."""
+"""The command demo: ingest and search of a few pages that ship with the package."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ import time
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcpvectordb.cli.output import bar, complain, out
 from mcpvectordb.records import Progress
 
+if TYPE_CHECKING:
+    from mcpvectordb import Database
+
 
 @dataclass(frozen=True)
-class Question:
-    """What the demo asks, and what it shows by that."""
+class DemoQuery:
+    """A query of the demo, and the feature that it shows."""
 
     shows: str
     text: str
     where: dict[str, Any] = field(default_factory=dict)
 
 
-QUESTIONS = (
-    Question("by an exact word", "E-4021"),
-    Question(
+QUERIES = (
+    DemoQuery("by an exact word", "E-4021"),
+    DemoQuery(
         "by a paraphrase that shares no word with its answer", "how do I avoid getting seasick?"
     ),
-    Question(
+    DemoQuery(
         "filtered by metadata: year = 2025",
         "how often is the lens cleaned?",
         {"metadata.year": 2025},
@@ -39,7 +42,7 @@ QUESTIONS = (
 
 @click.command()
 def demo() -> None:
-    """Ingest a few pages into a temporary database and ask it three questions."""
+    """Ingest a few pages into a temporary database and run three queries."""
     from mcpvectordb import Database
     from mcpvectordb.cli.main import configured
 
@@ -66,17 +69,17 @@ def demo() -> None:
             f"{stats.documents} pages in {stats.chunks} chunks, embedded with {stats.model}, "
             f"in {time.perf_counter() - began:.1f} s: one file of {stats.bytes / 1e6:.1f} MB.\n"
         )
-        for question in QUESTIONS:
-            _ask(db, question)
+        for query in QUERIES:
+            _search(db, query)
     console.print(_NEXT, markup=False)
 
 
-def _ask(db: Any, question: Question) -> None:
+def _search(db: Database, query: DemoQuery) -> None:
     began = time.perf_counter()
-    results = db.documents.search(question.text, where=question.where, limit=1)
+    results = db.documents.search(query.text, where=query.where, limit=1)
     milliseconds = 1000 * (time.perf_counter() - began)
     console = out()
-    console.print(f"? {question.text}   [{question.shows}]", style="bold", markup=False)
+    console.print(f"? {query.text}   [{query.shows}]", style="bold", markup=False)
     for hit in results:
         console.print(hit.item.text, markup=False)
         how = f"{milliseconds:.0f} ms, by {' and '.join(results.legs)}"
@@ -86,7 +89,7 @@ def _ask(db: Any, question: Question) -> None:
 
 
 _NEXT = """Next:
-  mcpvectordb ingest ~/Documents          put a folder in
+  mcpvectordb ingest ~/Documents          ingest a folder
   mcpvectordb search "what did we decide about the budget?"
-  mcpvectordb --help                      everything else
-  mcpvectordb-server --help               offer the file to Claude, Cursor and other MCP hosts"""
+  mcpvectordb --help                      all commands
+  mcpvectordb-server --help               serve the file to Claude, Cursor and other MCP hosts"""

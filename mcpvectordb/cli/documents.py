@@ -1,31 +1,61 @@
-"""Commands that read: get, multi-get, ls, status."""
+"""Commands about stored documents: list, get, multi-get, delete."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.ingest import json_option
 from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.options import conditions_from, json_option, where_option
 from mcpvectordb.cli.output import complain, fail, print_json
-from mcpvectordb.errors import NotFound
+from mcpvectordb.errors import InvalidInput, NotFound
+from mcpvectordb.records import Condition
 
 if TYPE_CHECKING:
     from mcpvectordb import Database, Document, Place
 
 lines_option = click.option(
-    "--lines", type=click.IntRange(min=0), metavar="N", help="At most so many lines."
+    "--lines", type=click.IntRange(min=0), metavar="N", help="Print at most N lines."
 )
-numbers_option = click.option(
-    "--line-numbers", is_flag=True, help="Put its number before every line."
-)
+numbers_option = click.option("--line-numbers", is_flag=True, help="Print line numbers.")
+
+
+@click.command("list")
+@click.argument("name", default="", metavar="[LIBRARY|PATH]")
+@where_option
+@click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(min=0))
+@click.option("--offset", default=0, type=click.IntRange(min=0))
+@json_option
+@click.pass_context
+def list_(
+    context: click.Context,
+    name: str,
+    conditions: tuple[str, ...],
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
+    """List documents, newest first: all, or those of a library or of a folder in one."""
+    with opened(context) as db:
+        library, within = _scope(db, name) if name.strip("/") else (None, [])
+        where = [*conditions_from(conditions), *within]
+        documents = db.documents.browse(library=library, where=where, limit=limit, offset=offset)
+        total = db.documents.count(library=library, where=where)
+    if as_json:
+        print_json({"documents": documents, "total": total})
+        return
+    for each in documents:
+        modified = each.modified[:16] or "-"
+        click.echo(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
+    click.echo(f"{len(documents)} of {total} documents", err=True)
 
 
 @click.command()
-@click.argument("name", metavar="ID|PATH[:LINE]")
+@click.argument("name", metavar="NAME[:LINE]")
 @lines_option
 @numbers_option
 @json_option
@@ -33,13 +63,14 @@ numbers_option = click.option(
 def get(
     context: click.Context, name: str, lines: int | None, line_numbers: bool, as_json: bool
 ) -> None:
-    """Print a document's text: by its path or the end of it, its id, or #hash; PATH:LINE starts at
-    that line.
+    """Print a document's text.
+
+    NAME is its path or the end of it, its id, or #hash; NAME:LINE starts at that line.
     """
     with opened(context) as db:
-        place = _place(db, name)
-        most = lines if lines is not None else place.lines
-        text = _part(db.documents.text(place.document.id), place.line, most, line_numbers)
+        place = _lookup(db, name)
+        limit = lines if lines is not None else place.lines
+        text = _excerpt(db.documents.text(place.document.id), place.line, limit, line_numbers)
     if as_json:
         print_json({"document": place.document, "text": text})
     else:
@@ -47,14 +78,14 @@ def get(
 
 
 @click.command("multi-get")
-@click.argument("pattern")
+@click.argument("pattern", metavar="PATTERN|NAME,NAME...")
 @lines_option
 @click.option(
     "--max-bytes",
     default=10240,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Leave larger ones out.",
+    help="Leave out documents whose text is larger.",
 )
 @numbers_option
 @json_option
@@ -67,22 +98,18 @@ def multi_get(
     line_numbers: bool,
     as_json: bool,
 ) -> None:
-    """Print several documents: those that fit a pattern ('notes/**/*.md'), or a list with
-    commas.
-    """
+    """Print several documents: those that match a pattern ('notes/**/*.md'), or a list of names."""
     with opened(context) as db:
-        documents = _several(db, pattern)
-        large = [each for each in documents if db.documents.text_bytes(each.id) > max_bytes]
-        for each in large:
-            complain(
-                f"{each.path} is left out: it has more than {max_bytes} bytes; get it by itself, "
-                "or raise --max-bytes"
-            )
-        texts = {
-            each.path: _part(db.documents.text(each.id), None, lines, line_numbers)
-            for each in documents
-            if each not in large
-        }
+        texts = {}
+        for each in _matching(db, pattern):
+            if db.documents.text_bytes(each.id) > max_bytes:
+                complain(
+                    f"{each.path} is left out: it has more than {max_bytes} bytes; get it by "
+                    "itself, or raise --max-bytes"
+                )
+            else:
+                text = db.documents.text(each.id)
+                texts[each.path] = _excerpt(text, None, lines, line_numbers)
     if as_json:
         print_json({"documents": [{"path": path, "text": text} for path, text in texts.items()]})
     else:
@@ -90,94 +117,56 @@ def multi_get(
 
 
 @click.command()
-@click.argument("path", default="")
-@json_option
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.pass_context
-def ls(context: click.Context, path: str, as_json: bool) -> None:
-    """List the libraries, or the documents of a library or of a folder in one."""
+def delete(context: click.Context, names: tuple[str, ...]) -> None:
+    """Remove documents, by path, id or #hash; an unknown name removes nothing at all."""
     with opened(context) as db:
-        if not path.strip("/"):
-            found = db.documents.libraries()
-            lines = [f"{each.name}/  {each.documents} documents" for each in found]
-            as_data: object = {"libraries": found}
-        else:
-            inside = re.sub(r"([*?\[\]{}\\])", r"\\\1", path.strip("/"))
-            documents = db.documents.matching(f"{inside}/**") or db.documents.matching(inside)
-            lines = [
-                f"{each.size:>10,}  {each.modified[:16] or '-':<16}  {each.path}"
-                for each in documents
-            ]
-            as_data = {"documents": documents}
-    if as_json:
-        print_json(as_data)
-    elif lines:
-        click.echo("\n".join(lines))
-    else:
-        fail(f"nothing is in {path!r}; `mcpvectordb ls` lists the libraries")
+        places = [_lookup(db, name) for name in names]
+        for name, place in zip(names, places, strict=True):
+            if place.line is not None:
+                raise InvalidInput(f"{name} names a line; a document is only removed as a whole")
+        for each in _unique(place.document for place in places):
+            chunks = db.documents.delete(each.id)
+            click.echo(f"deleted {each.path} ({each.id}) with {chunks} chunks")
 
 
-@click.command()
-@json_option
-@click.pass_context
-def status(context: click.Context, as_json: bool) -> None:
-    """Show the libraries, and how much of them is found by meaning."""
-    with opened(context) as db:
-        libraries, coverage = db.documents.libraries(), db.documents.coverage()
-    if as_json:
-        print_json(
-            {
-                "documents": sum(each.documents for each in libraries),
-                "embedded": coverage.embedded,
-                "waiting": coverage.waiting,
-                "libraries": libraries,
-            }
-        )
-        return
-    click.echo(
-        f"{sum(each.documents for each in libraries)} documents in {len(libraries)} libraries; "
-        f"found by meaning: {coverage.embedded}, waiting for it: {coverage.waiting}"
-    )
-    for each in libraries:
-        click.echo(
-            "  ".join(
-                filter(
-                    None,
-                    [
-                        f"  {each.name}",
-                        f"{each.documents} documents",
-                        each.root,
-                        each.pattern,
-                        each.description,
-                    ],
-                )
-            )
-        )
+def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
+    """The library or the condition that selects what NAME stands for; raises NotFound."""
+    inside = name.strip("/")
+    for library in db.documents.libraries():
+        if library.name in (name, inside):
+            return library.name, []
+    escaped = re.sub(r"([*?\[\]{}\\])", r"\\\1", inside)
+    below = db.documents.matching(f"{escaped}/**") or [_lookup(db, name).document]
+    return None, [Condition("id", "in", [each.id for each in below])]
 
 
-def _several(db: Database, pattern: str) -> list[Document]:
+def _matching(db: Database, pattern: str) -> list[Document]:
+    """The documents that match a pattern, or those of a list of names; ends the program if none."""
     if any(sign in pattern for sign in "*?[{"):
         documents = db.documents.matching(pattern)
     else:
-        documents = list(
-            {
-                (document := _place(db, name.strip()).document).id: document
-                for name in pattern.split(",")
-                if name.strip()
-            }.values()
-        )
+        names = filter(None, map(str.strip, pattern.split(",")))
+        documents = _unique(_lookup(db, name).document for name in names)
     if not documents:
-        fail(f"no document fits {pattern!r}; `mcpvectordb ls` shows what there is")
+        fail(f"no document matches {pattern!r}; `mcpvectordb list` shows what there is")
     return documents
 
 
-def _place(db: Database, name: str) -> Place:
-    """A document by name; a file that is here is meant before one elsewhere whose path ends like
-    that.
+def _unique(documents: Iterable[Document]) -> list[Document]:
+    return list({each.id: each for each in documents}.values())
+
+
+def _lookup(db: Database, name: str) -> Place:
+    """The document with this name; raises NotFound with similar names.
+
+    A file that exists below the working folder comes before one whose path only ends like NAME.
     """
     here = Path(name).expanduser()
     for each in (str(here.resolve()), name) if here.exists() else (name,):
         try:
-            return db.documents.find(each)
+            return db.documents.lookup(each)
         except NotFound:
             continue
     similar = db.documents.similar(name)
@@ -186,15 +175,15 @@ def _place(db: Database, name: str) -> Place:
         if similar
         else "`mcpvectordb list` shows what there is"
     )
-    raise NotFound(f"no document has the id or path {name}; {hint}")
+    raise NotFound(f"no document has the path, id or hash {name}; {hint}")
 
 
-def _part(text: str, line: int | None, most: int | None, numbers: bool) -> str:
-    """A text from a line on, up to so many lines, each with its end."""
-    if line is None and most is None and not numbers:
+def _excerpt(text: str, line: int | None, limit: int | None, numbers: bool) -> str:
+    """At most `limit` lines of a text from a line on, with their line ends."""
+    if line is None and limit is None and not numbers:
         return text
     first = max(1, line or 1)
-    chosen = re.findall(r"[^\n]*\n|[^\n]+", text)[first - 1 :][:most]
+    chosen = re.findall(r"[^\n]*\n|[^\n]+", text)[first - 1 :][:limit]
     return "".join(
         f"{number}: {each}" if numbers else each for number, each in enumerate(chosen, first)
     )

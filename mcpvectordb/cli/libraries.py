@@ -1,4 +1,4 @@
-"""Commands about libraries that follow a folder: library, sync, watch."""
+"""Commands about libraries and the folders that they follow: library, sync, watch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.ingest import embed_waiting, json_option
+from mcpvectordb.cli.ingest import embed_pending
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.output import bar, complain, counted, embedded_in, fail, print_json
+from mcpvectordb.cli.options import json_option, no_embed_option
+from mcpvectordb.cli.output import (
+    bar,
+    complain,
+    counted,
+    embedded_in,
+    fail,
+    library_line,
+    print_json,
+)
 from mcpvectordb.errors import MCPVectorDBError, Unreadable
 from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
 
@@ -20,16 +29,15 @@ if TYPE_CHECKING:
 
     from mcpvectordb import Database, Synced
 
-QUIET_MS, LONGEST_MS = (
-    500,
-    5_000,
-)  # how long a folder must be quiet before it is synced, and after which time it is anyway
-REGULARLY = 300.0  # seconds; systems may lose some news of changes
+# A folder is synced when nothing changed in it for QUIET_MS, or after LONGEST_MS of changes.
+QUIET_MS, LONGEST_MS = 500, 5_000
+# Seconds between two syncs without a change: the system may drop change events.
+FULL_SYNC_INTERVAL = 300.0
 
 
 @click.group()
 def library() -> None:
-    """Let libraries follow folders: add, describe, list, remove."""
+    """List libraries, and let them follow folders."""
 
 
 @library.command()
@@ -40,15 +48,15 @@ def library() -> None:
     default=EVERYTHING,
     show_default=True,
     metavar="GLOB",
-    help="Which files: * stays in its folder, **/ crosses folders, {md,txt} is one of both.",
+    help="Which files: * matches within a folder, **/ any folders, {md,txt} one of both.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="GLOB",
-    help="What to leave out, as in a .gitignore. Repeatable.",
+    help="Files to leave out, as in a .gitignore. Repeatable.",
 )
-@click.option("--description", default="", metavar="TEXT", help="What it is about.")
+@click.option("--description", default="", metavar="TEXT", help="What the library is about.")
 @click.pass_context
 def add(
     context: click.Context,
@@ -58,8 +66,9 @@ def add(
     ignore: tuple[str, ...],
     description: str,
 ) -> None:
-    """Let a library follow a folder; .gitignore and .mcpvectordbignore in it are obeyed. Again, to
-    change the options.
+    """Let a library follow a folder.
+
+    .gitignore and .mcpvectordbignore files in it are obeyed. Run it again to change the options.
     """
     with opened(context, make=True) as db:
         db.documents.add_library(
@@ -75,9 +84,7 @@ def add(
 @click.argument("text")
 @click.pass_context
 def describe(context: click.Context, name: str, path: str, text: str) -> None:
-    """Say what a part of a library is about (SUBPATH / is all of it); an empty text takes it
-    back.
-    """
+    """Describe a part of a library (SUBPATH / is all of it); an empty text removes it."""
     with opened(context) as db:
         db.documents.describe(name, path, text)
 
@@ -86,16 +93,14 @@ def describe(context: click.Context, name: str, path: str, text: str) -> None:
 @json_option
 @click.pass_context
 def list_(context: click.Context, as_json: bool) -> None:
-    """Show which libraries follow which folders."""
+    """List all libraries with their counts, and the folders that they follow."""
     with opened(context) as db:
-        found = [each for each in db.documents.libraries() if each.root]
+        found = db.documents.libraries()
     if as_json:
         print_json({"libraries": found})
         return
     for each in found:
-        facts = [each.name, f"{each.documents} documents", each.root, each.pattern]
-        facts += [f"without {' '.join(each.ignore)}"] if each.ignore else []
-        click.echo("  ".join([*facts, each.description]).rstrip())
+        click.echo(library_line(each))
 
 
 @library.command()
@@ -103,7 +108,7 @@ def list_(context: click.Context, as_json: bool) -> None:
 @click.option(
     "--keep-documents",
     is_flag=True,
-    help="Keep what is in it; only the folder is followed no more.",
+    help="Keep the documents; only stop following the folder.",
 )
 @click.pass_context
 def remove(context: click.Context, name: str, keep_documents: bool) -> None:
@@ -113,20 +118,20 @@ def remove(context: click.Context, name: str, keep_documents: bool) -> None:
     click.echo(
         f"removed {name} with {removed} documents"
         if not keep_documents
-        else f"{name} follows no folder any more"
+        else f"{name} no longer follows a folder"
     )
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--no-embed", is_flag=True, help="Store now, found by words; run `embed` later.")
+@no_embed_option
 @click.pass_context
 def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
-    """Bring one library, or all that follow a folder, in line with it; safe to stop."""
+    """Update one library, or all that follow a folder, from its folder; safe to interrupt."""
     with opened(context) as db:
         failed = [each for each in _roots(db, name) if not _sync(db, each, embed=not no_embed)]
         if not no_embed:
-            embed_waiting(db)
+            embed_pending(db)
     if failed:
         raise SystemExit(1)
 
@@ -135,70 +140,67 @@ def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
 @click.argument("name", required=False)
 @click.pass_context
 def watch(context: click.Context, name: str | None) -> None:
-    """Sync now, and again whenever something changes in the folders; safe to stop at any time."""
+    """Sync now, and again whenever something changes in the folders; safe to interrupt."""
     with opened(context) as db:
         roots = _roots(db, name)
         for changed in _changes(roots, db.path):
             try:
                 for each in changed:
                     _sync(db, each, embed=True)
-                embed_waiting(db)
+                embed_pending(db)
             except MCPVectorDBError as error:
-                complain(f"{error}; watching on")
+                complain(f"{error}; the watch continues")
 
 
 def _roots(db: Database, name: str | None) -> dict[str, Path]:
-    """The folders that are followed, by the library's name."""
+    """The folders that libraries follow, by the name of the library."""
     roots = {each.name: Path(each.root) for each in db.documents.libraries() if each.root}
     if name is not None and name not in roots:
         fail(
             f"no library {name!r} follows a folder; `mcpvectordb library list` shows those that do"
         )
     if not roots:
-        fail(
-            "no library follows a folder yet: let one do so with `mcpvectordb library add NAME DIR`"
-        )
+        fail("no library follows a folder yet: add one with `mcpvectordb library add NAME DIR`")
     return roots if name is None else {name: roots[name]}
 
 
 def _sync(db: Database, name: str, *, embed: bool) -> bool:
-    """Sync a library and say what was done in one line, then what failed; whether nothing did."""
+    """Sync a library, print one line and one per failure; False if anything failed."""
     try:
         with bar(f"syncing {name}", "files") as move:
             [done] = db.documents.sync(name, embed=embed, progress=move)
     except Unreadable as error:
         complain(error)
         return False
-    click.echo(_told(done))
+    click.echo(_summary(done))
     for path, message in done.failures:
         complain(message if path in message else f"{path}: {message}")
     return not done.failures
 
 
-def _told(done: Synced) -> str:
+def _summary(done: Synced) -> str:
     counts = {
         what: getattr(done, what)
         for what in ("indexed", "replaced", "moved", "removed", "unchanged")
     }
     files = counted({**counts, "failed": len(done.failures)}) or "no files"
-    skipped = f"passed over: {counted(done.skipped)}" if done.skipped else ""
+    skipped = f"skipped: {counted(done.skipped)}" if done.skipped else ""
     return (
         f"{done.library}: {'; '.join(filter(None, [files, skipped, embedded_in(done.embedded)]))}"
     )
 
 
 def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:
-    """The libraries to sync: all at first and now and then, else those in whose folders something
-    has changed.
-    """
+    """Lists of libraries to sync: those whose folders changed; all at first and at intervals."""
     from watchfiles import watch as watched
 
     click.echo(f"watching {', '.join(map(str, roots.values()))}; stop it with Ctrl-C")
-    due = 0.0  # the first sync comes when the watch is on, so that no change falls between the two
+    # Due at once, but only after the watch has started: no change can fall between the two.
+    due = 0.0
     try:
         for changes in watched(
             *roots.values(),
-            watch_filter=_matters(roots, database),
+            watch_filter=_change_filter(roots, database),
             debounce=LONGEST_MS,
             step=QUIET_MS,
             rust_timeout=QUIET_MS,
@@ -212,19 +214,17 @@ def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:
                     if any(Path(path).is_relative_to(root) for _, path in changes)
                 ]
             elif time.monotonic() >= due:
-                due = time.monotonic() + REGULARLY
+                due = time.monotonic() + FULL_SYNC_INTERVAL
                 yield list(roots)
     except (OSError, RuntimeError) as error:
         fail(
-            f"the folders cannot be watched: {error}; run `sync` now and then, or set "
+            f"the folders cannot be watched: {error}; run `sync` regularly, or set "
             f"WATCHFILES_FORCE_POLLING=1"
         )
 
 
-def _matters(roots: dict[str, Path], database: Path) -> Callable[[Change, str], bool]:
-    """A filter for changes: not of hidden files, and not those that a sync itself makes in the
-    database.
-    """
+def _change_filter(roots: dict[str, Path], database: Path) -> Callable[[Change, str], bool]:
+    """A filter that drops changes of hidden files and of the database itself."""
 
     def matters(change: Change, path: str) -> bool:
         inside = [

@@ -1,4 +1,4 @@
-"""The program: which commands there are, which file they work on, and how errors end."""
+"""The program `mcpvectordb`: its table of commands, the database they open, and errors."""
 
 from __future__ import annotations
 
@@ -19,32 +19,27 @@ if TYPE_CHECKING:
 
 DB_VARIABLE = "MCPVECTORDB_DB"
 
-# The module in which each command lives, and how its own help begins: --help then loads none of
-# them.
+# Each command's module and the beginning of its help: `--help` need not load the modules.
 COMMANDS = {
     "ingest": ("ingest", "Put files, folders, web pages or standard input into the database"),
-    "search": ("search", "Find passages"),
-    "query": ("search", "Find documents, as well as it can be done"),
+    "search": ("search", "Find passages or documents"),
+    "list": ("documents", "List documents, newest first"),
     "get": ("documents", "Print a document's text"),
     "multi-get": ("documents", "Print several documents"),
-    "ls": ("documents", "List the libraries, or the documents of a library"),
-    "list": ("ingest", "List documents, newest first"),
-    "libraries": ("ingest", "List the libraries with their counts"),
-    "delete": ("ingest", "Remove documents, by id or path"),
-    "embed": ("ingest", "Embed what is not yet found by meaning"),
-    "status": ("documents", "Show the libraries, and how much of them is found by meaning"),
-    "library": ("libraries", "Let libraries follow folders"),
-    "sync": ("libraries", "Bring one library, or all that follow a folder, in line with it"),
+    "delete": ("documents", "Remove documents, by path, id or #hash"),
+    "embed": ("ingest", "Embed the chunks that have no embedding yet"),
+    "library": ("libraries", "List libraries, and let them follow folders"),
+    "sync": ("libraries", "Update one library, or all that follow a folder, from its folder"),
     "watch": ("libraries", "Sync now, and again whenever something changes in the folders"),
-    "stats": ("maintenance", "Show counts, sizes and what the file was made with"),
+    "status": ("maintenance", "Show counts, sizes, the model, and what is not embedded yet"),
     "check": ("maintenance", "Verify the whole file"),
-    "rebuild": ("maintenance", "Make the indexes again from the stored texts and embeddings"),
-    "compact": ("maintenance", "Give unused space back to the disk"),
+    "rebuild": ("maintenance", "Rebuild the indexes from the stored texts and embeddings"),
+    "compact": ("maintenance", "Return unused space to the disk"),
     "copy": ("maintenance", "Write a complete copy as one file"),
-    "salvage": ("maintenance", "Save what can still be read of a damaged FILE"),
+    "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
     "bench": ("bench", "Measure searches on FILE (or --db)"),
-    "model": ("models", "See, fetch, add and change embedding models"),
-    "serve": ("server", "Offer the database to MCP hosts"),
+    "model": ("models", "List, fetch, add and change embedding models"),
+    "serve": ("server", "Serve the database to MCP hosts"),
     "setup": ("server", "Enter the server into the settings of a host"),
     "demo": ("demo", "Ingest a few pages into a temporary database"),
 }
@@ -54,11 +49,11 @@ class Program(click.Group):
     """Loads a command's module when the command is used."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Every command, in the order of the table."""
+        """The names of all commands, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """The command, from its module."""
+        """The command with this name, loaded from its module."""
         from importlib import import_module
 
         if name not in COMMANDS:
@@ -69,8 +64,19 @@ class Program(click.Group):
         )
         return command
 
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; an unknown name fails with similar ones."""
+        from difflib import get_close_matches
+
+        name = arguments[0]
+        if name not in COMMANDS and (near := get_close_matches(name, COMMANDS)):
+            context.fail(f"No such command {name!r}. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(context, arguments)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table's lines."""
+        """Write the lines of the table."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
@@ -95,15 +101,14 @@ def program(context: click.Context, path: Path | None) -> None:
 def opened(
     context: click.Context, *, make: bool = False, read_only: bool = False
 ) -> Iterator[Database]:
-    """The database the user means; only commands that `make` one create it."""
+    """Open the database that the options name; it is created only with `make`."""
     from mcpvectordb import Database
 
     path = database_path(context)
     if not path.expanduser().exists() and str(path) != ":memory:":
         if not make:
             fail(
-                f"there is no database {path}: put something in with `mcpvectordb --db {path} "
-                f"ingest PATH`"
+                f"there is no database {path}: create it with `mcpvectordb --db {path} ingest PATH`"
             )
         if context.find_root().obj is None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +117,7 @@ def opened(
 
 
 def database_path(context: click.Context) -> Path:
-    """Where the database is that the user means."""
+    """The path of the database that the options name."""
     from mcpvectordb.config import data_folder
 
     path: Path = context.find_root().obj or data_folder() / "notes.db"
@@ -120,27 +125,27 @@ def database_path(context: click.Context) -> Path:
 
 
 def configured(**changes: Any) -> Config:
-    """The configuration from the environment."""
+    """The configuration from the environment, with changes that are not empty."""
     from dataclasses import replace
 
     from mcpvectordb.config import Config
-    from mcpvectordb_server.options import VARIABLES
 
-    config = Config.from_env(also=VARIABLES)
+    config = Config.from_env()
     return replace(config, **{name: value for name, value in changes.items() if value})
 
 
 def main() -> None:
-    """Run the program; whatever goes wrong is one line on stderr."""
+    """Run the program; every error is one line on stderr."""
     try:
         code = program.main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        fail("interrupted; the file is sound, and the same command goes on where it stopped", 130)
+        fail("interrupted; the file is sound, and the same command continues where it stopped", 130)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output went away, which is no error
+        # The reader of our output is gone, which is no error.
+        sys.stderr.close()
         sys.exit(0)
     except MCPVectorDBError as error:
         fail(error)

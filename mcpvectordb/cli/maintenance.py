@@ -1,4 +1,4 @@
-"""Commands about the file itself: stats, check, rebuild, compact, copy, salvage."""
+"""Commands about the file as a whole: status, check, rebuild, compact, copy, salvage."""
 
 from __future__ import annotations
 
@@ -6,25 +6,36 @@ from pathlib import Path
 
 import click
 
-from mcpvectordb.cli.ingest import json_option
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.output import busy, plain, print_json
+from mcpvectordb.cli.options import json_option
+from mcpvectordb.cli.output import busy, library_line, plain, print_json
 
 
 @click.command()
 @json_option
 @click.pass_context
-def stats(context: click.Context, as_json: bool) -> None:
-    """Show counts, sizes and what the file was made with."""
+def status(context: click.Context, as_json: bool) -> None:
+    """Show counts, sizes, the model, and what is not embedded yet, for the file and per library."""
     with opened(context) as db:
-        found = db.stats()
+        stats, coverage, libraries = db.stats(), db.documents.coverage(), db.documents.libraries()
+        not_embedded = {"pending": {"gt": 0}}
+        waiting = {
+            each.name: db.documents.count(library=each.name, where=not_embedded)
+            if stats.pending
+            else 0
+            for each in libraries
+        }
+    facts = {**plain(stats), **plain(coverage)}
     if as_json:
-        print_json(found)
+        per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
+        print_json({**facts, "libraries": per_library})
         return
-    for name, value in plain(found).items():
+    for name, value in facts.items():
         click.echo(
             f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value or '-'}"
         )
+    for each in libraries:
+        click.echo(f"  {library_line(each, waiting[each.name])}")
 
 
 @click.command()
@@ -45,7 +56,7 @@ def check(context: click.Context, as_json: bool) -> None:
 @click.command()
 @click.pass_context
 def rebuild(context: click.Context) -> None:
-    """Make the indexes again from the stored texts and embeddings."""
+    """Rebuild the indexes from the stored texts and embeddings."""
     with opened(context) as db, busy("rebuilding"):
         db.rebuild()
     click.echo("rebuilt")
@@ -54,7 +65,7 @@ def rebuild(context: click.Context) -> None:
 @click.command()
 @click.pass_context
 def compact(context: click.Context) -> None:
-    """Give unused space back to the disk."""
+    """Return unused space to the disk."""
     with opened(context) as db, busy("compacting"):
         freed = db.compact()
     click.echo(f"{freed:,} bytes freed")
@@ -64,8 +75,9 @@ def compact(context: click.Context) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_context
 def copy(context: click.Context, target: Path) -> None:
-    """Write a complete copy as one file; safe while others use the database (never use cp on an
-    open one).
+    """Write a complete copy as one file.
+
+    Safe while other processes use the database; cp is not.
     """
     with opened(context) as db, busy("copying"):
         written = db.copy_to(target)
@@ -77,10 +89,10 @@ def copy(context: click.Context, target: Path) -> None:
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @json_option
 def salvage(damaged: Path, target: Path, as_json: bool) -> None:
-    """Save what can still be read of a damaged FILE into the new file OUT; FILE stays as it is."""
+    """Save what is still readable of a damaged FILE into the new file OUT; FILE is not changed."""
     from mcpvectordb.recovery.salvage import salvage
 
-    with busy("saving what is left"):
+    with busy("salvaging"):
         done = salvage(damaged, target)
     if as_json:
         print_json(done)
@@ -89,10 +101,9 @@ def salvage(damaged: Path, target: Path, as_json: bool) -> None:
         f"{count:,} {name.replace('_', ' ')}" for name, count in done.rows.items() if count
     )
     click.echo(f"saved into {done.path}: {saved or 'nothing'}")
-    for line in (
-        *(f"lost: {each}" for each in done.lost),
-        *(f"not sure to be whole: {each}" for each in done.incomplete),
-    ):
-        click.echo(line)
+    for each in done.lost:
+        click.echo(f"lost: {each}")
+    for each in done.incomplete:
+        click.echo(f"not sure to be whole: {each}")
     if done.incomplete:
         click.echo("ingest those again to make them whole")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.ingest import json_option
 from mcpvectordb.cli.main import configured, opened
+from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import bar, print_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def model() -> None:
-    """See, fetch, add and change embedding models."""
+    """List, fetch, add and change embedding models."""
 
 
 @model.command("list")
@@ -54,7 +54,7 @@ def list_(as_json: bool) -> None:
 @model.command()
 @click.argument("name")
 def pull(name: str) -> None:
-    """Download a model of the catalogue; a cut download is resumed."""
+    """Download a model of the catalogue; an interrupted download is resumed."""
     from mcpvectordb.embedding import weights
 
     config = configured()
@@ -68,7 +68,7 @@ def pull(name: str) -> None:
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--name", help="What to call it [default: the folder's name].")
 @click.option("--pooling", type=click.Choice(["mean", "cls"]), help="How token vectors become one.")
-@click.option("--query-prefix", help="Text put in front of questions.")
+@click.option("--query-prefix", help="Text put in front of queries.")
 @click.option("--document-prefix", help="Text put in front of passages.")
 def add(
     directory: Path,
@@ -98,9 +98,7 @@ def add(
 @click.argument("name")
 @click.pass_context
 def use(context: click.Context, name: str) -> None:
-    """Embed the whole file again with another model; searches go on with the old one until it is
-    done.
-    """
+    """Embed the whole file again with another model; until then searches use the old one."""
     with opened(context) as db, bar(f"embedding with {name}", "chunks") as move:
         db.use_model(name, progress=move)
     click.echo(f"the file now uses {name}")

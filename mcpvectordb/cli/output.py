@@ -1,4 +1,4 @@
-"""How the command line speaks: results on stdout, progress and errors on stderr."""
+"""Output of the commands: results on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcpvectordb.records import Embedded, Progress, ProgressCallback
+    from mcpvectordb.records import Embedded, Library, Progress, ProgressCallback
 
 
 def out() -> Console:
-    """The console for results: as wide as the terminal, unbroken lines where there is none."""
+    """The console for results, as wide as the terminal; lines are not wrapped without one."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def complain(message: object) -> None:
-    """One line on stderr."""
+    """Print a message as one line on stderr."""
     click.echo(f"mcpvectordb: {' '.join(str(message).split())}", err=True)
 
 
 def fail(message: object, code: int = 1) -> NoReturn:
-    """One line on stderr, then the end."""
+    """Print a message as one line on stderr and end the program."""
     complain(message)
     raise SystemExit(code)
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """What there is how many of, without what there is none of: "2 indexed, 1 failed"."""
+    """The counts that are not 0, as text: "2 indexed, 1 failed"."""
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
 def print_json(value: object) -> None:
-    """A result for programs."""
+    """Print a value as JSON."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
 
 
 def plain(value: object) -> Any:
-    """Records as objects, tuples as lists."""
+    """A value in JSON's types: records become objects, tuples become lists."""
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, dict):
@@ -57,10 +57,10 @@ def plain(value: object) -> Any:
 
 @contextlib.contextmanager
 def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
-    """A progress bar on stderr with rate and time left; the callback moves it. Without a label it
-    tells the step.
+    """A progress bar on stderr with rate and time left; yields the callback that moves it.
 
-    When files are in and only the model is still at work, it goes on with chunks.
+    Without a label it shows the name of the step. While only the model is still working, it counts
+    chunks.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -78,27 +78,27 @@ def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
         task = bars.add_task(label, total=None, unit=unit, pace="")
 
         def move(progress: Progress) -> None:
-            name, counted = (
+            name, counts = (
                 ("embedding", "chunks")
                 if progress.step == "embed"
                 else (label or progress.step, unit)
             )
             bars.update(
-                task, completed=progress.done, total=progress.total, description=name, unit=counted
+                task, completed=progress.done, total=progress.total, description=name, unit=counts
             )
             speed, left = bars.tasks[0].speed, bars.tasks[0].time_remaining
-            guessed = (
+            estimate = (
                 f"{speed:,.1f}/s, {timedelta(seconds=int(left))} left"
                 if speed and left is not None
                 else ""
             )
-            bars.update(task, pace=progress.pace or guessed)
+            bars.update(task, pace=progress.pace or estimate)
 
         yield move
 
 
 def embedded_in(done: Embedded) -> str:
-    """What went through the model; "" when nothing did."""
+    """How much was embedded, as text; "" for nothing."""
     return (
         f"{done.chunks:,} chunks embedded ({done.tokens:,} tokens, {done.tokens_per_second:,.0f}/s)"
         if done.chunks
@@ -106,9 +106,24 @@ def embedded_in(done: Embedded) -> str:
     )
 
 
+def library_line(library: Library, waiting: int = 0) -> str:
+    """A library with its counts and, where it follows a folder, what it takes in from there."""
+    facts = [
+        library.name,
+        f"{library.documents} documents",
+        f"{library.chunks} chunks",
+        f"{waiting} documents not yet embedded" if waiting else "",
+        library.root,
+        library.pattern,
+        f"without {' '.join(library.ignore)}" if library.ignore else "",
+        library.description,
+    ]
+    return "  ".join(filter(None, facts))
+
+
 @contextlib.contextmanager
 def busy(label: str) -> Iterator[None]:
-    """A moving sign on stderr while something runs that cannot say how far it is."""
+    """A spinner on stderr while something of unknown length runs."""
     from rich.console import Console
 
     with Console(stderr=True).status(label):

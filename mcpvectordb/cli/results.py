@@ -1,4 +1,4 @@
-"""Results of a search in the formats that people and programs ask for."""
+"""Search results in the output formats: text, files, Markdown, CSV, XML."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
 from mcpvectordb.cli.output import complain, out
@@ -18,8 +18,8 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What the formats say of a hit; `docid` and `file` are names that `get` takes."""
+class ResultRow:
+    """A hit in the output formats; `docid` and `file` are names that `get` takes."""
 
     docid: str
     score: float
@@ -30,15 +30,15 @@ class Shown:
     snippet: str
 
 
-def shown(db: Database, results: Results[Chunk], query: str) -> list[Shown]:
-    """The hits as they are written in files, Markdown, CSV and XML."""
-    return [_shown(db, hit, query) for hit in results]
+def rows_of(db: Database, results: Results[Chunk], query: str) -> list[ResultRow]:
+    """The hits as rows for the formats files, Markdown, CSV and XML."""
+    return [_row(db, hit, query) for hit in results]
 
 
-def _shown(db: Database, hit: Hit[Chunk], query: str) -> Shown:
+def _row(db: Database, hit: Hit[Chunk], query: str) -> ResultRow:
     document = hit.item.document
     context = "\n\n".join(db.documents.descriptions(document.library, document.source))
-    return Shown(
+    return ResultRow(
         f"#{document.hash[:6]}",
         round(hit.score, 4),
         document.path,
@@ -49,35 +49,34 @@ def _shown(db: Database, hit: Hit[Chunk], query: str) -> Shown:
     )
 
 
-def files(found: list[Shown]) -> str:
-    """One line per document: docid, score, path, context."""
-    best = {each.file: each for each in reversed(found)}
+def files(rows: list[ResultRow]) -> str:
+    """One CSV line per document: docid, score, path, context."""
+    best = {each.file: each for each in reversed(rows)}
     return _csv(
         [[each.docid, each.score, each.file, each.context] for each in reversed(best.values())]
     )
 
 
-def markdown(found: list[Shown]) -> str:
-    """A section per hit; what it says is quoted."""
+def markdown(rows: list[ResultRow]) -> str:
+    """Markdown: a section per hit with its lines as a quotation."""
     return "\n".join(
         f"## {each.file}:{each.line}\n\n**{each.title}** ({each.docid}, {each.score:.2f})\n\n"
         + (f"*{each.context}*\n\n" if each.context else "")
         + "".join(f"> {line}\n" for line in each.snippet.split("\n"))
-        for each in found
+        for each in rows
     )
 
 
-def table(found: list[Shown]) -> str:
+def table(rows: list[ResultRow]) -> str:
     """CSV with a header."""
-    rows = [asdict(each) for each in found]
-    return _csv([list(Shown.__dataclass_fields__), *(list(row.values()) for row in rows)])
+    return _csv([[each.name for each in fields(ResultRow)], *(list(astuple(row)) for row in rows)])
 
 
-def xml(found: list[Shown]) -> str:
-    """An element per hit."""
+def xml(rows: list[ResultRow]) -> str:
+    """XML with one element per hit."""
     from xml.sax.saxutils import escape, quoteattr
 
-    def attributes(each: Shown) -> str:
+    def attributes(each: ResultRow) -> str:
         named = {name: value for name, value in asdict(each).items() if name != "snippet"}
         return " ".join(
             f"{name}={quoteattr(_NOT_XML.sub('�', str(value)))}" for name, value in named.items()
@@ -85,12 +84,12 @@ def xml(found: list[Shown]) -> str:
 
     elements = [
         f"  <file {attributes(each)}>{escape(_NOT_XML.sub('�', each.snippet))}</file>\n"
-        for each in found
+        for each in rows
     ]
     return f"<results>\n{''.join(elements)}</results>\n"
 
 
-FORMATS: Mapping[str, Callable[[list[Shown]], str]] = {
+FORMATS: Mapping[str, Callable[[list[ResultRow]], str]] = {
     "files": files,
     "md": markdown,
     "csv": table,
@@ -98,8 +97,8 @@ FORMATS: Mapping[str, Callable[[list[Shown]], str]] = {
 }
 
 
-def for_people(results: Results[Chunk], offset: int = 0, *, explain: bool = False) -> None:
-    """Hits for a person: where each stands, then what it says; then which legs ran."""
+def print_results(results: Results[Chunk], offset: int = 0, *, explain: bool = False) -> None:
+    """Print hits as text: the citation and the passage of each, then which legs ran."""
     console = out()
     for number, hit in enumerate(results, offset + 1):
         console.print(f"{number}. {hit.score:.2f}  {hit.item.citation}", style="bold", markup=False)
@@ -112,12 +111,12 @@ def for_people(results: Results[Chunk], offset: int = 0, *, explain: bool = Fals
     console.print(
         f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim", markup=False
     )
-    for remark in left_undone(results):
+    for remark in omissions(results):
         complain(remark)
 
 
-def left_undone(results: Results[Chunk]) -> list[str]:
-    """What was asked for and could not be done, and why."""
+def omissions(results: Results[Chunk]) -> list[str]:
+    """The steps of a search that did not run, each with its reason."""
     return [
         f"{'relevance is not known' if leg == 'relevance' else f'not searched by {leg}'}: {reason}"
         for leg, reason in results.reasons.items()
@@ -125,7 +124,7 @@ def left_undone(results: Results[Chunk]) -> list[str]:
 
 
 def _explained(hit: Hit[Chunk]) -> str:
-    """What each leg said of a hit."""
+    """The scores that each leg gave a hit, in one line."""
     scores = hit.scores
     parts = [
         ("BM25", scores.text, scores.text_rank),
@@ -134,12 +133,12 @@ def _explained(hit: Hit[Chunk]) -> str:
         ("reranker", scores.rerank, None),
         ("relevance", hit.relevance, None),
     ]
-    told = [
+    named = [
         f"{name} {figure:.4f}" + (f" (rank {rank})" if rank else "")
         for name, figure, rank in parts
         if figure is not None
     ]
-    return "   " + ", ".join(told)
+    return "   " + ", ".join(named)
 
 
 def _extract(hit: Hit[Chunk]) -> str:

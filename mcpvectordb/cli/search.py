@@ -1,148 +1,90 @@
-"""Commands that find: search for passages, query for documents."""
+"""The command search, for passages and for documents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from mcpvectordb.cli.ingest import conditions_from, json_option, library_option, where_option
 from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.options import conditions_from, json_option, library_option, where_option
 from mcpvectordb.cli.output import complain, print_json
-from mcpvectordb.cli.results import FORMATS, for_people, left_undone, shown
+from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
 
 if TYPE_CHECKING:
-    from mcpvectordb import Chunk, Database, Results
-
-Command = Callable[..., None]
-
-_PRINTED = {
-    "files": "docid, score, path and context of each document",
-    "md": "Markdown",
-    "csv": "CSV",
-    "xml": "XML",
-}
-
-
-def _looking(limit: int) -> Callable[[Command], Command]:
-    """The options of both commands."""
-
-    def decorate(command: Command) -> Command:
-        options = [
-            click.argument("words", nargs=-1, required=True, metavar="QUERY"),
-            click.option(
-                "--mode",
-                type=click.Choice(["hybrid", "text", "vector"]),
-                default="hybrid",
-                show_default=True,
-                help="By words, by meaning, or by both.",
-            ),
-            library_option,
-            where_option,
-            click.option(
-                "--limit", "-n", default=limit, show_default=True, type=click.IntRange(min=0)
-            ),
-            click.option("--offset", default=0, type=click.IntRange(min=0)),
-            click.option("--min-score", default=0.0, type=click.FloatRange(0, 1)),
-            json_option,
-            *(
-                click.option(f"--{name}", "form", flag_value=name, help=f"Print {what}.")
-                for name, what in _PRINTED.items()
-            ),
-            click.option("--explain", is_flag=True, help="Show what each leg said."),
-        ]
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    pass
 
 
 @click.command()
-@_looking(5)
+@click.argument("words", nargs=-1, required=True, metavar="QUERY")
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "text", "vector"]),
+    default="hybrid",
+    show_default=True,
+    help="By words (text), by meaning (vector), or by both.",
+)
+@click.option(
+    "--unit",
+    type=click.Choice(["passage", "document"]),
+    default="passage",
+    show_default=True,
+    help="What to return; each document is returned once, by its best passage.",
+)
+@library_option
+@where_option
+@click.option("--limit", "-n", default=5, show_default=True, type=click.IntRange(min=0))
+@click.option("--offset", default=0, type=click.IntRange(min=0))
+@click.option("--min-score", default=0.0, type=click.FloatRange(0, 1))
 @click.option(
     "--min-relevance",
     default=0.0,
     type=click.FloatRange(0, 1),
-    help="Leave out what is less likely to be relevant.",
+    help="Leave out results that are less likely to be relevant.",
 )
 @click.option(
-    "--rerank", is_flag=True, help="Let a cross-encoder read the best twenty again (takes seconds)."
+    "--expand",
+    is_flag=True,
+    help="Also search for terms that the first results have in common (--unit document).",
 )
+@click.option(
+    "--rerank", is_flag=True, help="Score the best results with a cross-encoder (takes seconds)."
+)
+@json_option
+@click.option(
+    "--files",
+    "form",
+    flag_value="files",
+    help="Print docid, score, path and context of each document.",
+)
+@click.option("--md", "form", flag_value="md", help="Print Markdown.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV.")
+@click.option("--xml", "form", flag_value="xml", help="Print XML.")
+@click.option("--explain", is_flag=True, help="Show the scores of each leg.")
 @click.pass_context
 def search(
     context: click.Context,
     /,
     words: tuple[str, ...],
     conditions: tuple[str, ...],
-    rerank: bool,
-    min_relevance: float,
+    as_json: bool,
+    form: Literal["files", "md", "csv", "xml"] | None,
+    explain: bool,
     **options: Any,
 ) -> None:
-    """Find passages. "Quoted phrases" must occur, -words must not (write -- before a query that
-    begins with one).
+    """Find passages or documents.
+
+    "Quoted phrases" must occur, -words must not. Write -- before a query that begins with one.
     """
+    query = " ".join(words)
     with opened(context) as db:
-        query, chosen = " ".join(words), _chosen(options)
-        results = db.documents.search(
-            query,
-            where=conditions_from(conditions),
-            rerank=rerank,
-            min_relevance=min_relevance,
-            **chosen,
-        )
-        _print(db, results, query, options)
-
-
-@click.command()
-@_looking(10)
-@click.option(
-    "--no-expand", is_flag=True, help="Do not look for what the first results have in common."
-)
-@click.option(
-    "--no-rerank", is_flag=True, help="Do not let a cross-encoder read the best ones again."
-)
-@click.pass_context
-def query(
-    context: click.Context,
-    /,
-    words: tuple[str, ...],
-    conditions: tuple[str, ...],
-    no_expand: bool,
-    no_rerank: bool,
-    **options: Any,
-) -> None:
-    """Find documents, as well as it can be done; in text mode those that have all words."""
-    with opened(context) as db:
-        text, chosen = " ".join(words), _chosen(options)
-        results = db.documents.query(
-            text,
-            where=conditions_from(conditions),
-            expand=not no_expand,
-            rerank=not no_rerank,
-            **chosen,
-        )
-        _print(db, results, text, options)
-
-
-def _chosen(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("mode", "library", "limit", "offset", "min_score")}
-
-
-def _print(db: Database, results: Results[Chunk], query: str, options: dict[str, Any]) -> None:
-    if options["as_json"]:
-        print_json(
-            {
-                "hits": results.hits,
-                "legs": results.legs,
-                "reasons": results.reasons,
-                "verdict": results.verdict,
-            }
-        )
-    elif options["form"]:
-        click.echo(FORMATS[options["form"]](shown(db, results, query)), nl=False)
-        for remark in filter(None, (results.verdict, *left_undone(results))):
-            complain(remark)
-    else:
-        for_people(results, options["offset"], explain=options["explain"])
+        results = db.documents.search(query, where=conditions_from(conditions), **options)
+        if as_json:
+            fields = ("hits", "legs", "reasons", "verdict")
+            print_json({name: getattr(results, name) for name in fields})
+        elif form:
+            click.echo(FORMATS[form](rows_of(db, results, query)), nl=False)
+            for remark in filter(None, (results.verdict, *omissions(results))):
+                complain(remark)
+        else:
+            print_results(results, options["offset"], explain=explain)

@@ -11,7 +11,7 @@ import click
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
-    """Offer the database to MCP hosts; the same as mcpvectordb-server (see `serve --help`)."""
+    """Serve the database to MCP hosts; the same as mcpvectordb-server (see `serve --help`)."""
     from mcpvectordb_server.__main__ import main
 
     db = context.find_root().obj
@@ -22,15 +22,16 @@ def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("host", metavar="HOST")
-@click.option("--remove", is_flag=True, help="Take the entry out again.")
+@click.option("--remove", is_flag=True, help="Remove the entry.")
 @click.option("--dry-run", is_flag=True, help="Show the change without making it.")
 @click.argument("arguments", nargs=-1, metavar="[-- SERVER OPTIONS]")
 @click.pass_context
 def setup(
     context: click.Context, host: str, remove: bool, dry_run: bool, arguments: tuple[str, ...]
 ) -> None:
-    """Enter the server into the settings of a host: claude-desktop, claude-code, cursor, vscode,
-    windsurf or zed.
+    """Enter the server into the settings of a host.
+
+    HOST is claude-desktop, claude-code, cursor, vscode, windsurf or zed.
     """
     from mcpvectordb_server.options import default_db
     from mcpvectordb_server.setup import set_up

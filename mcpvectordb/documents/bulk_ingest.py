@@ -1,10 +1,10 @@
-"""Many files on their way into one library: parsing, writing and embedding go on at the same time.
+"""Ingest many files into one library; parsing, writing and embedding overlap.
 
-The caller's thread reads, parses (foreign formats in the parser's process) and writes, a few
-documents in one short transaction. A second thread has the model work on what is written. The queue
-between the two is the one in the file, so memory does not grow with the folder, a kill loses
-nothing that was told to be done, and several processes can share the work. What the second thread
-leaves, also because it failed, is for `Encoder.embed` to finish or to tell.
+The caller's thread reads, parses (some formats in the parser's process) and writes several
+documents in one short transaction. A second thread embeds what is written. The queue between the
+two is the table of pending chunks in the file: memory does not grow with the folder, a kill loses
+nothing that was reported as done, and several processes can share the work. What the second thread
+leaves over, also because it failed, is embedded or reported by `Encoder.embed`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
@@ -23,22 +24,46 @@ from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.records import Embedded, Progress, Source
 from mcpvectordb.storage.file import File
 
-# A transaction has no more than this; it then keeps others from writing for some tens of
-# milliseconds.
-DOCUMENTS, CHUNKS, SECONDS = 32, 64, 0.5
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FolderTuning:
+    """Sizes of transactions and pages when folders are ingested, and clock ticks of file systems.
+
+    With the defaults a transaction keeps other writers waiting for some tens of milliseconds.
+
+    documents_per_write, chunks_per_write, seconds_per_write
+                          a batch of new documents is written when it reaches one of these
+    removals_per_write    documents that are removed in one transaction
+    notes_per_write       small updates that are written in one transaction
+    rows_per_page         stored rows that are read at once
+    mtime_tick_ns         two changes within this time may get the same modification time
+    coarse_mtime_tick_ns  the same on file systems that store whole seconds
+    """
+
+    documents_per_write: int = 32
+    chunks_per_write: int = 64
+    seconds_per_write: float = 0.5
+    removals_per_write: int = 50
+    notes_per_write: int = 500
+    rows_per_page: int = 1000
+    mtime_tick_ns: int = 20_000_000
+    coarse_mtime_tick_ns: int = 2_000_000_000
+
+
+DEFAULT_TUNING = FolderTuning()
 
 
 class BulkIngest:
-    """`bring` files; leave the `with` block when all were brought.
+    """A context manager that stores files in batches; `add` them inside of its `with` block.
 
-    `counts` says what became of those that are written, by status, and "moved". With `embed`, the
-    model is at work until the block ends, and `embedded` tells how much it has done.
+    `counts` has the number of written files by status, with "moved" as one more status. With
+    `embed`, a thread embeds what is written until the block ends; `embedded` is what it has done.
     """
 
     def __init__(
         self,
         file: File,
-        storing: DocumentWriter,
+        writer: DocumentWriter,
         encoder: Encoder,
         index: ChunkIndex,
         worker: Worker,
@@ -46,16 +71,12 @@ class BulkIngest:
         library: str,
         metadata: Mapping[str, Any] | None = None,
         embed: bool = True,
+        tuning: FolderTuning,
     ) -> None:
-        self._file, self._storing, self._encoder, self._index, self._worker = (
-            file,
-            storing,
-            encoder,
-            index,
-            worker,
-        )
-        self._library, self._metadata = library, metadata
-        self._beside = _Beside(encoder, index) if embed else None
+        self._file, self._writer, self._encoder = file, writer, encoder
+        self._index, self._worker = index, worker
+        self._library, self._metadata, self._tuning = library, metadata, tuning
+        self._embedding = _EmbeddingThread(encoder, index) if embed else None
         self._waiting: list[PreparedDocument] = []
         self._first = self._began = time.monotonic()
         self._chunks = 0
@@ -63,19 +84,20 @@ class BulkIngest:
 
     @property
     def waiting(self) -> int:
-        """How many files were brought and are not written yet."""
+        """How many files were added and are not written yet."""
         return len(self._waiting)
 
     @property
     def embedded(self) -> Embedded:
-        """What the model has done so far."""
-        return self._beside.done if self._beside else Embedded()
+        """What has been embedded so far."""
+        return self._embedding.done if self._embedding else Embedded()
 
-    def bring(self, source: Source, hash: str, moved: int | None = None) -> None:
-        """Parse a file and write it, now or with the next ones; `moved` is the document whose
-        identity it takes over.
+    def add(self, source: Source, hash: str, moved: int | None = None) -> None:
+        """Parse a file and write it, now or with the next batch.
+
+        `moved` is the key of a document whose id, creation time and metadata it takes over.
         """
-        ready = self._storing.ready(
+        prepared = self._writer.prepare(
             source,
             self._worker.parse(source),
             hash=hash,
@@ -85,46 +107,48 @@ class BulkIngest:
         )
         if not self._waiting:
             self._first = time.monotonic()
-        self._waiting.append(ready)
+        self._waiting.append(prepared)
         if (
-            len(self._waiting) >= DOCUMENTS
-            or sum(len(each.spans) for each in self._waiting) >= CHUNKS
-            or time.monotonic() - self._first > SECONDS
+            len(self._waiting) >= self._tuning.documents_per_write
+            or sum(len(each.spans) for each in self._waiting) >= self._tuning.chunks_per_write
+            or time.monotonic() - self._first > self._tuning.seconds_per_write
         ):
             self.write()
 
     def write(self) -> None:
-        """Write what waits for that."""
+        """Write the files that were added and are not written yet, in one transaction."""
         if not self._waiting:
             return
         with self._file.writing() as sql:
-            done = [self._storing.write(each) for each in self._waiting]
+            done = [self._writer.write(each) for each in self._waiting]
             self._chunks += self._encoder.count_pending(sql, self._index, [key for _, key in done])
-        for ready, (status, _) in zip(self._waiting, done, strict=True):
-            self.counts["moved" if ready.moved is not None and status != "skipped" else status] += 1
+        for prepared, (status, _) in zip(self._waiting, done, strict=True):
+            moved = prepared.moved is not None and status != "skipped"
+            self.counts["moved" if moved else status] += 1
         self._waiting.clear()
-        if self._beside:
-            self._beside.more()
+        if self._embedding:
+            self._embedding.notify()
 
     def progress(self, step: str, done: int, total: int) -> Progress:
-        """How far it is when so many files of all are written."""
+        """The progress when `done` of `total` files are written."""
         embedded = self.embedded
         return Progress(
             step=step,
             done=done,
             total=total,
             chunks=embedded.chunks,
-            chunks_known=max(self._chunks, embedded.chunks),  # some may have waited from before
+            # Chunks of earlier ingests may be embedded too.
+            chunks_known=max(self._chunks, embedded.chunks),
             tokens=embedded.tokens,
             tokens_per_second=embedded.tokens_per_second,
-            seconds_left=self._left(done, total, embedded),
+            seconds_left=self._seconds_left(done, total, embedded),
         )
 
-    def _left(self, done: int, total: int, embedded: Embedded) -> float | None:
-        """The seconds that are left, if the other files are like those that are written."""
-        if not done or (self._beside and not embedded.chunks):
+    def _seconds_left(self, done: int, total: int, embedded: Embedded) -> float | None:
+        """An estimate of the seconds left, as if the other files were like the written ones."""
+        if not done or (self._embedding and not embedded.chunks):
             return None
-        if not self._beside:
+        if not self._embedding:
             return (total - done) * (time.monotonic() - self._began) / done
         expected = self._chunks * total / done
         return max(0.0, expected - embedded.chunks) * embedded.seconds / embedded.chunks
@@ -133,39 +157,37 @@ class BulkIngest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._beside:
-            self._beside.stop()
+        if self._embedding:
+            self._embedding.stop()
 
 
-class _Beside:
-    """A thread that embeds what is written, from the first `more` until `stop`, which waits for the
-    batch being worked on.
-    """
+class _EmbeddingThread:
+    """A thread that embeds pending chunks, from the first `notify` until `stop`."""
 
     def __init__(self, encoder: Encoder, index: ChunkIndex) -> None:
         self._encoder, self._index = encoder, index
         self._thread: threading.Thread | None = None
-        self._news, self._stopped = threading.Event(), False
+        self._notified, self._stopped = threading.Event(), False
         self.done = Embedded()
 
-    def more(self) -> None:
-        """Say that there is more to embed."""
+    def notify(self) -> None:
+        """Start the thread, or wake it up, because there is more to embed."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="mcpvectordb-embed")
             self._thread.start()
-        self._news.set()
+        self._notified.set()
 
     def stop(self) -> None:
+        """End the thread after the batch that it is working on."""
         self._stopped = True
-        self._news.set()
+        self._notified.set()
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # it happens again, and is told, when the rest is embedded
-            while self._news.wait() and not self._stopped:
-                self._news.clear()
+        # The error occurs again, and is reported, when the caller embeds what is left.
+        with contextlib.suppress(Exception):
+            while self._notified.wait() and not self._stopped:
+                self._notified.clear()
                 while not self._stopped and (some := self._encoder.embed_some(self._index)).chunks:
                     self.done += some

@@ -1,6 +1,4 @@
-"""Libraries that follow a folder: which there are, what they take in, and what their parts are
-about.
-"""
+"""Libraries: their names, the folders that they follow, and the descriptions of their parts."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from mcpvectordb.storage.file import File
 
 
 class FollowedLibrary(NamedTuple):
-    """A library with its folder, `root`; `inode` is the folder's as last seen."""
+    """A library with its folder `root`; `inode` is the inode of the folder at the last sync."""
 
     name: str
     root: str
@@ -32,7 +30,7 @@ class FollowedLibrary(NamedTuple):
 
 
 def checked_name(library: str) -> str:
-    """A library's name, if it is one."""
+    """`library` if it is a valid name of a library; raises InvalidInput."""
     if len(storable(library, "library", blank=False)) > 200:
         raise InvalidInput(f"library is {len(library)} characters long; a name has at most 200")
     return library
@@ -46,9 +44,7 @@ def add(
     ignore: Sequence[str],
     description: str,
 ) -> None:
-    """Enter a library, or give the one with this name and folder another pattern, ignore list and
-    description.
-    """
+    """Add a library that follows a folder, or change the options of the one with this folder."""
     checked_name(name)
     storable(description, "description")
     _check_pattern(pattern)
@@ -58,7 +54,7 @@ def add(
         known = sql.execute("SELECT root FROM libraries WHERE name = ?", (name,)).fetchone()
         if known and known[0] != folder:
             raise InvalidInput(
-                f"the library {name!r} follows {known[0]} already; remove it first, or take "
+                f"the library {name!r} already follows {known[0]}; remove it first, or choose "
                 "another name"
             )
         sql.execute(
@@ -78,8 +74,8 @@ def add(
         )
 
 
-def forget(file: File, name: str) -> None:
-    """Let a library follow its folder no more; its descriptions go too, its documents stay."""
+def unfollow(file: File, name: str) -> None:
+    """Stop following the folder of a library; its descriptions are removed, its documents stay."""
     with file.writing() as sql:
         if not sql.execute(
             "SELECT EXISTS (SELECT 1 FROM libraries WHERE name = ?1) "
@@ -91,14 +87,12 @@ def forget(file: File, name: str) -> None:
 
 
 def describe(file: File, name: str, path: str, text: str) -> None:
-    """Say what a library (path "") or a part of it is about; a blank text takes the description
-    back.
-    """
+    """Set the description of a library (path "") or of a part of it; a blank text removes it."""
     storable(text, "text")
     with file.writing() as sql:
-        parts = _parts(_rooted(sql, name)[0].root, storable(path, "path"))
+        parts = _parts(_followed(sql, name)[0].root, storable(path, "path"))
         if ".." in parts:
-            raise InvalidInput(f"{path!r} leads out of the library; name a path inside of it")
+            raise InvalidInput(f"{path!r} is outside of the library; name a path inside of it")
         if not parts:
             sql.execute("UPDATE libraries SET description = ? WHERE name = ?", (text, name))
         elif text.strip():
@@ -113,9 +107,7 @@ def describe(file: File, name: str, path: str, text: str) -> None:
 
 
 def descriptions(file: File, name: str, path: str) -> list[str]:
-    """What is known about a path, general to specific: the library's description, then the notes on
-    its way down.
-    """
+    """The descriptions of a library and of the folders down to a path, general to specific."""
     with file.reading() as sql:
         found = sql.execute(
             "SELECT root, description FROM libraries WHERE name = ?", (storable(name, "library"),)
@@ -124,24 +116,24 @@ def descriptions(file: File, name: str, path: str) -> list[str]:
     if not found:
         return []
     parts = _parts(found[0], storable(path, "path"))
-    on_the_way = (notes.get("/".join(parts[:length]), "") for length in range(1, len(parts) + 1))
-    return [text for text in (found[1], *on_the_way) if text.strip()]
+    of_parts = (notes.get("/".join(parts[:length]), "") for length in range(1, len(parts) + 1))
+    return [text for text in (found[1], *of_parts) if text.strip()]
 
 
-def unfollowed(name: str, root: str | os.PathLike[str], pattern: str) -> FollowedLibrary:
-    """A folder whose files come into a library once."""
+def one_time(name: str, root: str | os.PathLike[str], pattern: str) -> FollowedLibrary:
+    """A library with a folder that is ingested once, without an entry in the database."""
     folder, inode = _folder(root)
     return FollowedLibrary(checked_name(name), folder, inode, pattern, ())
 
 
-def rooted(file: File, name: str | None = None) -> list[FollowedLibrary]:
-    """The libraries that follow a folder, by name, or the one with this name."""
+def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
+    """The libraries that follow a folder, sorted by name, or only the one with this name."""
     with file.reading() as sql:
-        return _rooted(sql, name)
+        return _followed(sql, name)
 
 
-def everything(file: File) -> list[Library]:
-    """The libraries that have documents or a folder, by name."""
+def all_libraries(file: File) -> list[Library]:
+    """The libraries that have documents or follow a folder, sorted by name."""
     with file.reading() as sql:
         rows = sql.execute(
             "SELECT n.name, count(DISTINCT d.key), count(c.id), root, pattern, ignore, "
@@ -165,7 +157,7 @@ def everything(file: File) -> list[Library]:
         ]
 
 
-def _rooted(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
+def _followed(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
     rows = sql.execute(
         "SELECT name, root, inode, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
         "ORDER BY name",
@@ -192,7 +184,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _folder(root: str | os.PathLike[str]) -> tuple[str, str]:
-    """The absolute path of a folder without links, and its inode."""
+    """The absolute path of a folder with links resolved, and its inode; raises Unreadable."""
     try:
         folder = Path(root).expanduser().resolve(strict=True)
         info = folder.stat()
@@ -208,9 +200,7 @@ def _folder(root: str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def _parts(root: str, path: str) -> list[str]:
-    """The parts of a path inside a library, which may be absolute, or relative with or without a
-    slash in front.
-    """
+    """The parts of a path inside a library; it may be absolute, or relative to the folder."""
     native = Path(path)
     if native.is_absolute() and native.is_relative_to(root):
         path = native.relative_to(root).as_posix()

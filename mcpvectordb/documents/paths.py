@@ -1,6 +1,4 @@
-"""Documents by name: by their path in listings or any end of it, their file, their id, or the
-beginning of their hash.
-"""
+"""Look documents up by name: a path in listings or the end of one, a file, an id, or a hash."""
 
 from __future__ import annotations
 
@@ -25,46 +23,46 @@ _LINES = (
 _HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
 
 
-def find(sql: apsw.Connection, name: str) -> Place:
-    """The document that a name means, and the lines of it; a name that something has as it stands
-    has no lines.
+def lookup(sql: apsw.Connection, name: str) -> Place:
+    """The document with this name, and the lines that `name:LINE:COUNT` selects; raises NotFound.
+
+    A document whose own name ends like `:LINE` is found first.
     """
     given = storable(name, "name")
-    bare = given.strip().strip("\"'").strip()
+    bare = _unquoted(given)
     for each in dict.fromkeys((given, bare)):
         for key in _keys(sql, each):
             return Place(document=_document(sql, key))
-    for lines in filter(None, (expression.fullmatch(bare) for expression in _LINES)):
-        for key in _keys(sql, lines[1]):
-            line, *count = map(int, lines.groups()[1:])
+    for match in filter(None, (expression.fullmatch(bare) for expression in _LINES)):
+        for key in _keys(sql, match[1]):
+            line, *count = map(int, match.groups()[1:])
             return Place(document=_document(sql, key), line=line, lines=count[0] if count else None)
     raise NotFound(f"there is no document {name!r}")
 
 
 def similar(sql: apsw.Connection, name: str) -> list[str]:
-    """The paths of documents that may be meant by a name that nothing has; none for an unknown
-    hash.
-    """
-    bare = storable(name, "name").strip().strip("\"'").strip()
+    """The paths of documents that are similar to an unknown name, best first; none for a hash."""
+    bare = _unquoted(storable(name, "name"))
     if bare.startswith("#"):
         return []
     return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
 
 
 def matching(sql: apsw.Connection, pattern: str) -> list[Document]:
-    """The documents whose path, with or without the library in front, fits a pattern; by path."""
-    fits = compile_glob(storable(pattern, "pattern", blank=False)).fullmatch
+    """The documents whose path, with or without its library, matches a pattern; sorted by path."""
+    matches = compile_glob(storable(pattern, "pattern", blank=False)).fullmatch
     found = sorted(
         (shown, key)
         for shown, library, key in _paths(sql)
-        if fits(shown) or fits(shown[len(library) + 1 :])
+        if matches(shown) or matches(shown[len(library) + 1 :])
     )
     return [_document(sql, key) for _, key in found]
 
 
 def _keys(sql: apsw.Connection, name: str) -> Iterator[int]:
-    """Documents that a name may mean, best first. Most are found without looking at every path
-    there is.
+    """The keys of documents that a name may mean, best first.
+
+    Only the last step, the end of a path, reads all paths; the caller mostly stops before it.
     """
     yield from _column(sql, "SELECT key FROM documents WHERE id = ?", name)
     libraries = list(
@@ -94,10 +92,9 @@ def _keys(sql: apsw.Connection, name: str) -> Iterator[int]:
 
 
 def _at(sql: apsw.Connection, library: str, root: str | None, inside: str) -> Iterator[int]:
-    """The documents of a library that came from a place in its folder, or from a file or source of
-    that name.
-    """
-    sources = [inside, f"/{inside}", os.path.expanduser(inside)]  # noqa: PTH111 - Path raises where there is no home
+    """The keys of a library's documents whose source is this path, in its folder or elsewhere."""
+    # Not Path.expanduser, which raises where there is no home folder.
+    sources = [inside, f"/{inside}", os.path.expanduser(inside)]  # noqa: PTH111
     if root and not os.path.isabs(inside):  # noqa: PTH117
         sources.append(os.path.normpath(str(Path(root, *inside.split("/")))))
     for source in dict.fromkeys(sources):
@@ -110,7 +107,7 @@ def _at(sql: apsw.Connection, library: str, root: str | None, inside: str) -> It
 
 
 def _paths(sql: apsw.Connection, ending: str = "") -> Iterator[tuple[str, str, int]]:
-    """(path, library, key) of all documents, or of those whose source ends so."""
+    """(path, library, key) of all documents, or of those whose source has this ending."""
     narrowed = " WHERE substr(d.source, ?) = ?" if ending else ""
     for key, library, source, root in sql.execute(
         f"SELECT d.key, d.library, d.source, l.root FROM documents d LEFT JOIN libraries l ON "
@@ -118,6 +115,10 @@ def _paths(sql: apsw.Connection, ending: str = "") -> Iterator[tuple[str, str, i
         (-len(ending), ending) if ending else (),
     ):
         yield path(library, source, root or ""), library, key
+
+
+def _unquoted(name: str) -> str:
+    return name.strip().strip("\"'").strip()
 
 
 def _column(sql: apsw.Connection, statement: str, *bindings: str) -> list[int]:

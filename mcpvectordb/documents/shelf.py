@@ -1,4 +1,4 @@
-"""The documents shelf: ingest sources, browse them, and search their chunks."""
+"""The documents shelf: ingest sources, list documents, and search them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, paths, rows
-from mcpvectordb.documents.bulk_ingest import BulkIngest
+from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
 from mcpvectordb.documents.sync import check_root, ingest_folder, sync
 from mcpvectordb.documents.write import DocumentWriter
-from mcpvectordb.errors import ModelError, NoText, TooLarge
+from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -48,7 +48,10 @@ from mcpvectordb.text.query import without_operators
 
 
 class Documents:
-    """`Database.documents`."""
+    """`Database.documents`: ingest, list and search documents; let libraries follow folders.
+
+    `tuning` has the sizes of transactions when folders are ingested.
+    """
 
     def __init__(
         self,
@@ -56,11 +59,13 @@ class Documents:
         config: Config,
         encoder: Encoder,
         index: ChunkIndex,
-        searching: DocumentSearch,
+        search: DocumentSearch,
+        tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
+        self.tuning = tuning
         self._file, self._config, self._encoder, self._index = file, config, encoder, index
-        self._searching = searching
-        self._storing, self._worker = DocumentWriter(file, encoder, index), Worker(config)
+        self._search = search
+        self._writer, self._worker = DocumentWriter(file, encoder, index), Worker(config)
 
     def ingest(
         self,
@@ -77,23 +82,22 @@ class Documents:
         duplicate: bool = False,
         reader: Callable[[Source], str] | None = None,
     ) -> Ingested:
-        """Bring in a file or an http(s) URL.
+        """Ingest a file or an http(s) URL.
 
-        The same source in the same library is skipped while its bytes are the same and replaced
-        when they are not; the old document stays until the new one is stored. With `embed=False` it
-        is found by words at once, and by meaning after `Database.embed_pending()`. `guard` refuses
-        files that hold secrets, `roots` all files outside of these folders: set them when somebody
-        else names the path.
+        A source that is in the library already is skipped if its bytes are unchanged, and replaced
+        otherwise; the old document stays until the new one is stored. With `embed=False` it is
+        found by words at once, and by meaning after `Database.embed_pending()`. `guard` refuses
+        files that hold secrets, `roots` refuses files outside of these folders: set both when the
+        path comes from somebody else.
 
-        `chunk_size` and `chunk_overlap` are for this document alone, in place of the file's own.
-        With `duplicate` it is stored beside what is there of the same source. `reader` makes the
-        text out of what was read, in place of the reader of its format; what it raises ends the
-        ingest.
+        `chunk_size` and `chunk_overlap` apply to this document only, instead of those of the
+        database. With `duplicate` it is stored beside documents of the same source. `reader`
+        returns the text of what was read, instead of the parser of its format; an exception that it
+        raises ends the ingest.
         """
         _check(library, metadata)
-        Config(
-            chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0
-        )  # refuses what is no size
+        # Refuses invalid sizes before anything is read.
+        Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
         own = () if self._file.memory else (self._file.path,)
         known, etag, modified = (None, "", "") if duplicate else self._fetched(source, library)
         read = sources.read(
@@ -106,25 +110,23 @@ class Documents:
             modified=modified,
             progress=progress,
         )
+        hash = ""
         if read is not None:
             hash = hashlib.sha256(read.raw).hexdigest()
-            known = None if duplicate else self._storing.known(read.source, library, hash)
-            if known is None:
-                parsed = _parsed(read, reader) if reader else self._worker.parse(read)
-                ready = self._storing.ready(
-                    read,
-                    parsed,
-                    hash=hash,
-                    library=library,
-                    given=metadata,
-                    chunk_size=chunk_size,
-                    chunk_overlap=chunk_overlap,
-                )
-                return self._finished(
-                    *self._storing.write(ready, duplicate=duplicate), embed, progress
-                )
-        assert known is not None, "only a page that is known can be fetched in vain"  # noqa: S101
-        return self._finished("skipped", known, embed, progress)
+            known = None if duplicate else self._writer.known(read.source, library, hash)
+        if known is not None:
+            return self._finish("skipped", known, embed, progress)
+        assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
+        prepared = self._writer.prepare(
+            read,
+            _parsed(read, reader) if reader else self._worker.parse(read),
+            hash=hash,
+            library=library,
+            given=metadata,
+            chunk_size=chunk_size,
+            chunk_overlap=chunk_overlap,
+        )
+        return self._finish(*self._writer.write(prepared, duplicate=duplicate), embed, progress)
 
     def ingest_text(
         self,
@@ -137,13 +139,11 @@ class Documents:
         embed: bool = True,
         progress: ProgressCallback | None = None,
     ) -> Ingested:
-        """Bring in a text under a name of your own; Markdown structure in it is understood. See
-        `ingest`.
-        """
+        """Ingest a text under a source name of your own, as Markdown or code; see `ingest`."""
         storable(text, "text")
         storable(source, "source", blank=False)
         if not text.strip():
-            raise NoText(f"the text of {source!r} is blank: there is nothing to find in it")
+            raise NoText(f"the text of {source!r} is blank: there is nothing to search in it")
         raw = text.encode()
         if len(raw) > self._config.max_source_bytes:
             raise TooLarge(
@@ -152,8 +152,8 @@ class Documents:
             )
         _check(library, metadata)
         hash = hashlib.sha256(raw).hexdigest()
-        if (known := self._storing.known(source, library, hash)) is not None:
-            return self._finished("skipped", known, embed, progress)
+        if (known := self._writer.known(source, library, hash)) is not None:
+            return self._finish("skipped", known, embed, progress)
         name = PurePosixPath(source).name or source
         given = Source(
             source=source,
@@ -165,8 +165,8 @@ class Documents:
         parsed = (code if written_in and written_in.module == "code" else markdown).parse(given)
         if title is not None:
             parsed = replace(parsed, title=storable(title, "title", blank=False))
-        ready = self._storing.ready(given, parsed, hash=hash, library=library, given=metadata)
-        return self._finished(*self._storing.write(ready), embed, progress)
+        prepared = self._writer.prepare(given, parsed, hash=hash, library=library, given=metadata)
+        return self._finish(*self._writer.write(prepared), embed, progress)
 
     def ingest_folder(
         self,
@@ -177,18 +177,16 @@ class Documents:
         embed: bool = True,
         progress: ProgressCallback | None = None,
     ) -> Synced:
-        """Bring in the files of a folder and of those in it, as `sync` does, but once: the folder
-        is not followed.
+        """Ingest the files of a folder and its subfolders once; the folder is not followed.
 
-        Nothing is removed. A file that is known under its size and time is not opened again; one
-        that cannot be read is told in `failures`. Killed, it goes on where it was when it is called
-        again.
+        Nothing is removed. A file whose size and time are unchanged is not opened again; one that
+        cannot be read is reported in `failures`. After a kill, the next call continues.
         """
         _check(library, metadata)
-        rooted = libraries.unfollowed(library, folder, EVERYTHING)
-        with self._intake(library, embed, metadata) as intake:
-            done = ingest_folder(self._file, self._config, rooted, intake, progress)
-        return self._with_rest(replace(done, embedded=intake.embedded), embed, progress)
+        once = libraries.one_time(library, folder, EVERYTHING)
+        with self._bulk_ingest(library, embed, metadata) as intake:
+            done = ingest_folder(self._file, self._config, once, intake, self.tuning, progress)
+        return self._embed_rest(replace(done, embedded=intake.embedded), embed, progress)
 
     def get(self, id: str) -> Document:
         """The document with this id; raises NotFound."""
@@ -196,7 +194,7 @@ class Documents:
             return rows.document(rows.row(sql, id))
 
     def text(self, id: str) -> str:
-        """The whole text of a document, exactly as it came in."""
+        """The whole text of a document, exactly as it was ingested; raises NotFound."""
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
             return "".join(
@@ -214,8 +212,9 @@ class Documents:
         limit: int = 20,
         offset: int = 0,
     ) -> list[Document]:
-        """Documents that fulfil all conditions, newest first; `pending` counts a document's chunks
-        without an embedding.
+        """The documents that match all conditions, newest first.
+
+        The field `pending` is the number of a document's chunks that are not embedded yet.
         """
         checked_page(limit, offset)
         chosen = rows.document_filter(library, where)
@@ -229,7 +228,7 @@ class Documents:
             ]
 
     def count(self, *, library: str | None = None, where: Where | None = None) -> int:
-        """How many documents fulfil all conditions."""
+        """The number of documents that match all conditions."""
         chosen = rows.document_filter(library, where)
         with self._file.reading() as sql:
             return int(
@@ -239,8 +238,8 @@ class Documents:
             )
 
     def libraries(self) -> list[Library]:
-        """The libraries that have documents or follow a folder, by name."""
-        return libraries.everything(self._file)
+        """The libraries that have documents or follow a folder, sorted by name."""
+        return libraries.all_libraries(self._file)
 
     def add_library(
         self,
@@ -251,35 +250,35 @@ class Documents:
         ignore: Sequence[str] = (),
         description: str = "",
     ) -> None:
-        """Let a library follow a folder; `sync` brings its files in.
+        """Let a library follow a folder; `sync` ingests its files.
 
-        `pattern` says which files are meant, relative to the folder: `*` stays in its folder, `**/`
-        crosses folders, `{md,txt}` is one of both. `ignore` has patterns as in a .gitignore;
-        .gitignore and .mcpvectordbignore files in the folder count too. Added again with the same
-        folder, these are changed.
+        `pattern` selects files relative to the folder: `*` matches within one folder, `**/` any
+        folders, `{md,txt}` one of both. `ignore` has patterns as in a .gitignore; .gitignore and
+        .mcpvectordbignore files in the folder apply too. To change these options, add the library
+        again with the same folder.
         """
         libraries.add(self._file, name, root, pattern, ignore, description)
 
     def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
-        """Let a library follow its folder no more and remove its documents; how many. The folder is
-        not touched.
+        """Remove a library with its documents, or stop following its folder with `keep_documents`.
+
+        Returns the number of removed documents. The folder is not touched.
         """
-        libraries.forget(self._file, name)
+        libraries.unfollow(self._file, name)
         removed = 0
         while not keep_documents and (some := self._remove_some(name)):
             removed += some
         return removed
 
     def describe(self, name: str, path: str, text: str) -> None:
-        """Say what a path of a library that follows a folder is about; "" is the whole library, a
-        blank text takes it back.
+        """Describe a path of a library that follows a folder, or with "" the whole library.
+
+        A blank text removes the description.
         """
         libraries.describe(self._file, name, path, text)
 
     def descriptions(self, library: str, path: str) -> list[str]:
-        """What `add_library` and `describe` say about a path (a document's source), general to
-        specific.
-        """
+        """The descriptions of a library down to a document's source, general to specific."""
         return libraries.descriptions(self._file, library, path)
 
     def sync(
@@ -289,38 +288,45 @@ class Documents:
         embed: bool = True,
         progress: ProgressCallback | None = None,
     ) -> list[Synced]:
-        """Bring all libraries that follow a folder in line with it, or the one with this name.
+        """Update the library with this name, or all that follow a folder, from their folders.
 
-        New and changed files come in, vanished ones go, moved ones keep their id. A file that
-        cannot be read is told in `failures`, and what is stored of it stays. A folder that is not
-        there is an error, and nothing is removed. Killed, it goes on where it was; several at once
-        do no harm.
+        New and changed files are ingested, documents of vanished files are removed, moved files
+        keep their id. A file that cannot be read is reported in `failures`, and its document stays.
+        A missing folder is an error, and nothing is removed. After a kill, the next call continues;
+        several calls at once are safe.
         """
-        followed = libraries.rooted(self._file, name)
+        followed = libraries.followed(self._file, name)
         for library in followed:
             check_root(self._file, library)
         done = []
         for library in followed:
-            with self._intake(library.name, embed) as intake:
+            with self._bulk_ingest(library.name, embed) as intake:
                 synced = sync(
-                    self._file, self._config, library, intake, self._storing.remove, progress
+                    self._file,
+                    self._config,
+                    library,
+                    intake,
+                    self.tuning,
+                    self._writer.remove,
+                    progress,
                 )
             done.append(replace(synced, embedded=intake.embedded))
-        return [*done[:-1], self._with_rest(done[-1], embed, progress)] if done else []
+        return [*done[:-1], self._embed_rest(done[-1], embed, progress)] if done else []
 
     def delete(self, id: str) -> int:
-        """Remove a document; how many chunks went with it. An unknown id removes nothing."""
+        """Remove a document; the number of its chunks, 0 for an unknown id."""
         with self._file.writing() as sql:
             row = sql.execute(
                 "SELECT key FROM documents WHERE id = ?", (storable(id, "id"),)
             ).fetchone()
-            return self._storing.remove(sql, row[0]) if row else 0
+            return self._writer.remove(sql, row[0]) if row else 0
 
     def search(
         self,
         query: str,
         *,
         mode: str = "hybrid",
+        unit: Literal["passage", "document"] = "passage",
         library: str | None = None,
         where: Where | None = None,
         limit: int = 5,
@@ -328,110 +334,76 @@ class Documents:
         min_score: float = 0.0,
         min_relevance: float = 0.0,
         plain: bool = False,
+        expand: bool = False,
         rerank: bool = False,
     ) -> Results[Chunk]:
-        """The chunks that answer a query best, by words, by meaning, or (hybrid) by both.
+        """The passages (chunks) or documents that answer a query best.
 
         Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
-        says that quotes and hyphens mean nothing. Conditions apply before the cut to `limit`. A
-        score is 0 to 1: in hybrid mode relative to the best candidates of this query, in text and
-        vector mode comparable between queries. With `rerank` a cross-encoder reads the best twenty
-        again, which takes seconds and helps with short questions about prose. The results say which
-        legs ran, and why one did not.
+        turns these operators off. `mode` is text (by words), vector (by meaning) or hybrid (by
+        both). Conditions apply before the cut to `limit`. The results name the legs that ran, and
+        the reasons why others did not.
 
-        A hit's `relevance` is the chance that a judge would call it relevant, which compares
-        between queries in every mode; results below `min_relevance` are left out of the page, those
-        of which it is not known (None) are not. When all are weak, or none is left, the results'
-        `verdict` says so in a sentence.
+        A score is 0 to 1 and comparable between queries in text and vector mode; in hybrid mode it
+        is relative to the best candidates of this query. `relevance` is the probability that a
+        judge would call a hit relevant; it is comparable between queries in every mode. Hits below
+        `min_relevance` are left out; hits of unknown relevance (None) stay. `verdict` is a sentence
+        when nothing relevant was found.
+
+        `rerank` scores the best twenty passages (thirty documents) again with a cross-encoder. This
+        takes seconds and helps with short questions about prose.
+
+        With `unit="document"` each document is returned once, by its best passage. In text mode
+        every word of the query must then occur, at least as the beginning of a word, in the text,
+        title or path of the document. In hybrid mode the score is made of ranks (1/rank without a
+        reranker), and `expand` also searches for terms that the first results have in common
+        (pseudo-relevance feedback), unless the words alone point at one document. `expand` and
+        `rerank` have no effect on documents in text and vector mode.
         """
         checked_window(limit, offset)
+        _check_unit(unit, expand)
         checked, text = checked_mode(mode), storable(query, "query")
-        query_embedding = (
-            self._encoder.query_embedding(text, wait=mode == "vector") if mode != "text" else ""
+        whole, hybrid = unit == "document", checked == "hybrid"
+        question = DocumentQuery(
+            text=without_operators(text) if plain else text,
+            mode=checked,
+            query_embedding=""
+            if checked == "text"
+            else self._encoder.query_embedding(text, wait=whole or checked == "vector"),
+            filter=rows.document_filter(library, where, chunks=not whole),
+            limit=limit,
+            offset=offset,
+            min_score=min_score,
+            min_relevance=relevance.checked(min_relevance),
+            expand=expand and hybrid,
+            rerank=rerank and (hybrid or not whole),
         )
-        return self._searching.chunks(
-            DocumentQuery(
-                text=without_operators(text) if plain else text,
-                mode=checked,
-                query_embedding=query_embedding,
-                filter=rows.document_filter(library, where, chunks=True),
-                limit=limit,
-                offset=offset,
-                min_score=min_score,
-                min_relevance=relevance.checked(min_relevance),
-                rerank=rerank,
-            )
-        )
+        return self._search.whole(question) if whole else self._search.chunks(question)
 
-    def query(
-        self,
-        query: str,
-        *,
-        mode: str = "hybrid",
-        library: str | None = None,
-        where: Where | None = None,
-        limit: int = 10,
-        offset: int = 0,
-        min_score: float = 0.0,
-        expand: bool = True,
-        rerank: bool = True,
-    ) -> Results[Chunk]:
-        """The documents that answer a query best, each by its best chunk.
+    def lookup(self, name: str) -> Place:
+        """The document with this path (or end of a path), file, id or #hash; raises NotFound.
 
-        In text mode a document must have all words of the query (each may be the beginning of one),
-        anywhere in its text, title or path; in vector mode it is as near as its nearest chunk. Both
-        have scores of 0 to 1 that compare between queries. Hybrid mode takes its time: it also
-        looks for what the first results have in common (`expand`), unless words alone point at one
-        document, and has a cross-encoder read the best chunks (`rerank`); its score is made of
-        ranks, 1/rank without a reranker. What it found out is kept in the file for the next time.
-        The results say which steps were taken ("text", "vector", "expansion", "rerank"), and why
-        one was not.
-        """
-        checked_window(limit, offset)
-        checked, text = checked_mode(mode), storable(query, "query")
-        hybrid = checked == "hybrid"
-        return self._searching.whole(
-            DocumentQuery(
-                text=text,
-                mode=checked,
-                query_embedding=""
-                if checked == "text"
-                else self._encoder.query_embedding(text, wait=True),
-                filter=rows.document_filter(library, where),
-                limit=limit,
-                offset=offset,
-                min_score=min_score,
-                expand=expand and hybrid,
-                rerank=rerank and hybrid,
-            )
-        )
-
-    def find(self, name: str) -> Place:
-        """The document that is meant by its path in listings or an end of it, its file, its id, or
-        #hash (6 digits or more).
-
-        A name may say from which line on, and how many: notes/tea.md:120, notes/tea.md:120:20.
-        Raises NotFound.
+        A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
+        may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20.
         """
         with self._file.reading() as sql:
-            return paths.find(sql, name)
+            return paths.lookup(sql, name)
 
     def similar(self, name: str) -> list[str]:
-        """The paths of up to five documents that may have been meant by a name that none has, best
-        first.
-        """
+        """The paths of up to five documents that are similar to an unknown name, best first."""
         with self._file.reading() as sql:
             return paths.similar(sql, name)
 
     def matching(self, pattern: str) -> list[Document]:
-        """The documents whose path, with or without the library in front, fits a pattern (see
-        `add_library`); by path.
+        """The documents whose path, with or without its library, matches a pattern; by path.
+
+        For patterns see `add_library`.
         """
         with self._file.reading() as sql:
             return paths.matching(sql, pattern)
 
     def text_bytes(self, id: str) -> int:
-        """How many bytes the text of a document has in UTF-8; it is not read for that."""
+        """The size of a document's text in bytes of UTF-8; the text itself is not read."""
         with self._file.reading() as sql:
             return int(
                 sql.execute(
@@ -442,25 +414,24 @@ class Documents:
             )
 
     def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
-        """The line of a chunk (or of its `whole` document) that has most words of a query, and its
-        neighbours, numbered.
+        """The line of a chunk that has most words of a query, with its neighbours, numbered.
+
+        With `whole` it is a line of the whole document.
         """
         lines = (1, None) if whole else (chunk.first_line, chunk.last_line)
         return snippets.snippet(self.text(chunk.document.id), query, *lines)
 
     def coverage(self) -> Coverage:
-        """How much of the documents is found by meaning."""
+        """How many contents of documents are embedded, and how many are not yet."""
         with self._file.reading() as sql:
             return rows.coverage(sql)
 
     def close(self) -> None:
-        """End the parser's process."""
+        """End the process of the parser."""
         self._worker.close()
 
     def _fetched(self, source: str | os.PathLike[str], library: str) -> tuple[int | None, str, str]:
-        """The key of the document that a URL gave the last time, with its server's marks of that
-        version.
-        """
+        """The key, ETag and modification time of a URL's document, to fetch it only if changed."""
         if not sources.is_url(source):
             return None, "", ""
         with self._file.reading() as sql:
@@ -470,26 +441,25 @@ class Documents:
                 (library, storable(source, "source")),
             ).fetchone() or (None, "", "")
 
-    def _intake(
+    def _bulk_ingest(
         self, library: str, embed: bool, metadata: Mapping[str, Any] | None = None
     ) -> BulkIngest:
         return BulkIngest(
             self._file,
-            self._storing,
+            self._writer,
             self._encoder,
             self._index,
             self._worker,
             library=library,
             metadata=metadata,
             embed=embed,
+            tuning=self.tuning,
         )
 
-    def _finished(
+    def _finish(
         self, status: Status, key: int, embed: bool, progress: ProgressCallback | None
     ) -> Ingested:
-        """Embed what waits of a stored document (also of a known one, whose first ingest may have
-        been cut short).
-        """
+        """Embed a stored document, also a known one: its first ingest may have been interrupted."""
         with self._file.reading() as sql:
             document = rows.by_key(sql, key)
         embedded, note = self._embed(key, progress) if embed else (Embedded(), "")
@@ -499,15 +469,13 @@ class Documents:
             status=status, document=document, pending=pending, note=note, embedded=embedded
         )
 
-    def _with_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
-        """Embed what waits of all documents."""
+    def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
+        """Embed the pending chunks of all documents, and add that to the result of a sync."""
         embedded, note = self._embed(None, progress) if embed else (Embedded(), "")
         return replace(done, note=note, embedded=done.embedded + embedded)
 
     def _embed(self, key: int | None, progress: ProgressCallback | None) -> tuple[Embedded, str]:
-        """Embed a document's chunks, or all; the reason when that cannot be done: the text is
-        stored all the same.
-        """
+        """Embed a document, or all with None; the note says why it failed, with the text stored."""
         try:
             return self._encoder.embed(
                 index=self._index, owners=None if key is None else [key], progress=progress
@@ -516,15 +484,17 @@ class Documents:
             return Embedded(), f"stored and found by words, but not yet by meaning: {error}"
 
     def _remove_some(self, library: str) -> int:
+        """Remove some documents of a library in one short transaction; how many."""
         with self._file.writing() as sql:
             keys = [
                 key
                 for (key,) in sql.execute(
-                    "SELECT key FROM documents WHERE library = ? LIMIT 50", (library,)
+                    "SELECT key FROM documents WHERE library = ? LIMIT ?",
+                    (library, self.tuning.removals_per_write),
                 )
             ]
             for key in keys:
-                self._storing.remove(sql, key)
+                self._writer.remove(sql, key)
         return len(keys)
 
 
@@ -535,7 +505,14 @@ def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:
     return Parsed(text=text, title=source.name)
 
 
+def _check_unit(unit: str, expand: bool) -> None:
+    if unit not in ("passage", "document"):
+        raise InvalidInput(f"unit must be passage or document, not {unit!r}")
+    if expand and unit == "passage":
+        raise InvalidInput("expand applies to documents only; pass unit='document' with it")
+
+
 def _check(library: str, given: Mapping[str, Any] | None) -> None:
-    """Refuse what could not be stored before anything is read or fetched."""
+    """Refuse an invalid library or metadata before anything is read or fetched."""
     checked_name(library)
     metadata.encode(given)

@@ -1,15 +1,16 @@
-"""Bringing a library in line with its folder.
+"""Synchronize a library with the folder that it follows.
 
-The folder is walked in the order of paths, and so are the rows of the file that belong to it, so
-the two are compared like two sorted lists, however long they are. A first look counts what is to be
-read and learns what has vanished; only if there is something to read, a second look does it,
-because a file that is new here may be one that vanished there. Every step is a transaction that
-leaves the file sound, and whatever is interrupted is found again by the next sync.
+The walk through the folder and the stored rows below it are both sorted by path, so they are
+compared by a merge of two sorted lists, in constant memory. A first pass counts the files to read
+and collects the documents whose files have vanished. Only if there is something to read, a second
+pass reads it: a file that is new at one path may be one that vanished at another, so all vanished
+files must be known before the first new one is stored. Every step is a transaction that leaves the
+file consistent; the next sync finds what an interrupted one did not do.
 
-A file whose size and modification time are as they were is not opened. One that could not be read
-as a document is remembered by them too, until it or this program changes. A document leaves only
-when its file is no longer among those that the library takes in; a new version that cannot be read
-leaves the old one in place, and is told.
+A file whose size and modification time are unchanged is not opened. A file that could not be read
+as a document is recorded with both, too, and is tried again when it or this program changes. A
+document is removed only when its file is no longer among those that the library takes in; when a
+new version cannot be read, the old one stays and the failure is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import apsw
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
-from mcpvectordb.documents.bulk_ingest import BulkIngest
+from mcpvectordb.documents.bulk_ingest import BulkIngest, FolderTuning
 from mcpvectordb.documents.libraries import FollowedLibrary
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, Unreadable, UnsupportedFormat
 from mcpvectordb.ingest import sources
@@ -36,17 +37,11 @@ from mcpvectordb.ingest.folders import Walk
 from mcpvectordb.records import ProgressCallback, Source, Synced
 from mcpvectordb.storage.file import File
 
-PAGE = 1000  # rows that are read at once
-BATCH = 50  # documents that leave in one transaction
-NOTES = 500  # small notes that are written in one transaction
-TICK = 20_000_000  # nanoseconds; within one, file systems may not tell two changes apart
-COARSE_TICK = 2_000_000_000  # on file systems that keep whole seconds
-
 Remove = Callable[[apsw.Connection, int], int]
 
 
-class _Row(NamedTuple):
-    """A path that the file knows: a document (key), or one that was skipped (reason)."""
+class StoredFile(NamedTuple):
+    """A path that the database knows: of a document (`key`) or of a skipped file (`reason`)."""
 
     path: str
     size: int
@@ -55,10 +50,8 @@ class _Row(NamedTuple):
     reason: str
 
 
-Difference = tuple[_Row | None, tuple[str, os.stat_result] | None]
-"""What is known of a path, if anything, and the file that must be read there; None when it has
-vanished.
-"""
+Difference = tuple[StoredFile | None, tuple[str, os.stat_result] | None]
+"""What is stored of a path, if anything, and the file to read there; None if it has vanished."""
 
 
 def sync(
@@ -66,13 +59,15 @@ def sync(
     config: Config,
     library: FollowedLibrary,
     intake: BulkIngest,
+    tuning: FolderTuning,
     remove: Remove,
     progress: ProgressCallback | None = None,
 ) -> Synced:
-    """Take in what is new or changed in a library's folder, and let go what has vanished from it;
-    see `check_root`.
+    """Ingest new and changed files of a library's folder, and remove documents of vanished files.
+
+    Call `check_root` before.
     """
-    return _Sync(file, config, library, intake, remove, progress).run()
+    return _Sync(file, config, library, intake, tuning, remove, progress).run()
 
 
 def ingest_folder(
@@ -80,15 +75,17 @@ def ingest_folder(
     config: Config,
     library: FollowedLibrary,
     intake: BulkIngest,
+    tuning: FolderTuning,
     progress: ProgressCallback | None = None,
 ) -> Synced:
-    """Take in what is new or changed in a folder; what has vanished from it stays."""
-    return _Sync(file, config, library, intake, None, progress).run()
+    """Ingest new and changed files of a folder; documents of vanished files stay."""
+    return _Sync(file, config, library, intake, tuning, None, progress).run()
 
 
 def check_root(file: File, library: FollowedLibrary) -> None:
-    """Refuse a folder that is not there: nothing in it was deleted, its disk is not mounted, or it
-    was moved.
+    """Refuse a folder that is missing or replaced by an empty one, and record its inode.
+
+    Its files were not deleted then: its disk is not mounted, or it was moved.
     """
     try:
         inode = str(os.stat(library.root).st_ino)  # noqa: PTH116 - a path as it is kept in the file
@@ -104,7 +101,7 @@ def check_root(file: File, library: FollowedLibrary) -> None:
     if empty:
         raise Unreadable(
             f"the folder {library.root} of the library {library.name!r} is empty and not the one "
-            "it was, as if its disk was not mounted; nothing was removed. Mount it, or remove the "
+            "it was, as if its disk were not mounted; nothing was removed. Mount it, or remove the "
             "library"
         )
     with file.writing() as sql:
@@ -112,7 +109,7 @@ def check_root(file: File, library: FollowedLibrary) -> None:
 
 
 class _Sync:
-    """One run over one library."""
+    """One sync of one library; without `remove`, documents of vanished files stay."""
 
     def __init__(
         self,
@@ -120,11 +117,12 @@ class _Sync:
         config: Config,
         library: FollowedLibrary,
         intake: BulkIngest,
+        tuning: FolderTuning,
         remove: Remove | None,
         progress: ProgressCallback | None,
     ) -> None:
         self._file, self._config, self._library = file, config, library
-        self._intake, self._remove = intake, remove
+        self._intake, self._tuning, self._remove = intake, tuning, remove
         self._progress, self._step = progress, "sync" if remove else "ingest"
         self._own = () if file.memory else (file.path,)
         self._notes: list[tuple[str, tuple[object, ...]]] = []
@@ -133,71 +131,72 @@ class _Sync:
         self._failures: list[tuple[str, str]] = []
 
     def run(self) -> Synced:
-        look, vanished, waiting = self._first_look()
-        if waiting:
-            look, vanished = self._second_look(vanished, waiting)
+        """Compare the folder with the stored rows and apply the differences."""
+        comparison, vanished, to_read = self._first_pass()
+        if to_read:
+            comparison, vanished = self._second_pass(vanished, to_read)
         if self._remove:
-            check_root(
-                self._file, self._library
-            )  # nothing may leave because the folder was taken away meanwhile
-            self._let_go(vanished, self._remove)
+            # The folder may have been taken away during the walk: then nothing has vanished.
+            check_root(self._file, self._library)
+            self._remove_vanished(vanished, self._remove)
         self._write_notes()
-        return self._told(look)
+        return self._result(comparison)
 
-    def _told(self, look: _Look) -> Synced:
-        counts, skipped = (
-            self._counts + self._intake.counts,
-            look.skipped + look.walk.skipped + self._skipped,
-        )
+    def _result(self, comparison: _FolderDiff) -> Synced:
+        counts = self._counts + self._intake.counts
+        skipped = comparison.skipped + comparison.walk.skipped + self._skipped
+        failures = (*comparison.walk.failures.items(), *comparison.failures, *self._failures)
         return Synced(
             library=self._library.name,
             indexed=counts["indexed"],
             replaced=counts["replaced"],
             moved=counts["moved"],
             removed=counts["removed"],
-            unchanged=counts["unchanged"] + counts["skipped"] + look.unchanged,
+            unchanged=counts["unchanged"] + counts["skipped"] + comparison.unchanged,
             skipped=dict(sorted(skipped.items())),
-            failures=(*look.walk.failures.items(), *look.failures, *self._failures),
+            failures=failures,
         )
 
-    def _first_look(self) -> tuple[_Look, dict[int, str], int]:
-        """Documents that have vanished (key and path), and how many files are to be read."""
-        look, waiting = self._look(), 0
+    def _first_pass(self) -> tuple[_FolderDiff, dict[int, str], int]:
+        """The documents of vanished files (key and path), and how many files must be read."""
+        comparison, to_read = self._compare(), 0
         vanished: dict[int, str] = {}
-        for row, found in look:
+        for stored, found in comparison:
             if found:
-                waiting += 1
-            elif row and self._remove:
-                self._miss(row, vanished)
-        return look, vanished, waiting
+                to_read += 1
+            elif stored and self._remove:
+                self._vanish(stored, vanished)
+        return comparison, vanished, to_read
 
-    def _second_look(self, vanished: dict[int, str], waiting: int) -> tuple[_Look, dict[int, str]]:
-        """Read what is to be read; documents that have vanished by now."""
-        look, done = self._look(), 0
-        gone: dict[int, str] = {}
-        for row, found in look:
+    def _second_pass(
+        self, vanished: dict[int, str], to_read: int
+    ) -> tuple[_FolderDiff, dict[int, str]]:
+        """Read new and changed files; the documents of files that have vanished by now."""
+        comparison, done = self._compare(), 0
+        vanished_now: dict[int, str] = {}
+        for stored, found in comparison:
             if found:
-                self._tell(done, waiting)
-                self._take_in(row, *found, vanished)
+                self._report(done, to_read)
+                self._ingest(stored, *found, vanished)
                 done += 1
-            elif row and self._remove:
-                self._miss(row, gone)
+            elif stored and self._remove:
+                self._vanish(stored, vanished_now)
         self._intake.write()
-        self._tell(waiting, waiting)
+        self._report(to_read, to_read)
         self._note(
             "DELETE FROM library_skipped WHERE library = ? AND version <> ?",
             self._library.name,
             __version__,
         )
-        return look, gone
+        return comparison, vanished_now
 
-    def _tell(self, done: int, total: int) -> None:
+    def _report(self, done: int, total: int) -> None:
         if self._progress:
             self._progress(
                 self._intake.progress(self._step, min(done, total) - self._intake.waiting, total)
             )
 
-    def _look(self) -> _Look:
+    def _compare(self) -> _FolderDiff:
         walk = Walk(
             self._library.root,
             pattern=self._library.pattern,
@@ -205,49 +204,45 @@ class _Sync:
             limit=self._config.max_source_bytes,
             databases=self._own,
         )
-        return _Look(walk, _rows(self._file, self._library))
+        stored = stored_files(self._file, self._library, self._tuning.rows_per_page)
+        return _FolderDiff(walk, stored)
 
-    def _miss(self, row: _Row, vanished: dict[int, str]) -> None:
-        if row.key is None:
-            self._forget_skipped(row.path)
+    def _vanish(self, stored: StoredFile, vanished: dict[int, str]) -> None:
+        if stored.key is None:
+            self._forget_skipped(stored.path)
         else:
-            vanished[row.key] = row.path
+            vanished[stored.key] = stored.path
 
-    # Files that are new or look changed.
+    # New and changed files
 
-    def _take_in(
-        self, row: _Row | None, path: str, info: os.stat_result, vanished: dict[int, str]
+    def _ingest(
+        self, stored: StoredFile | None, path: str, info: os.stat_result, vanished: dict[int, str]
     ) -> None:
-        known = row is not None and row.key is not None
+        """Read and store a file; if that fails, record it as skipped or as a failure."""
+        known = stored is not None and stored.key is not None
         try:
             self._store(self._read(path, info), vanished)
         except (IngestError, InvalidInput) as error:
             if not known and isinstance(error, UnsupportedFormat | NoText):
-                self._skip(
-                    path,
-                    info,
-                    "without text" if isinstance(error, NoText) else "of no readable type",
-                )
+                reason = "without text" if isinstance(error, NoText) else "of no readable type"
+                self._skip(path, info, reason)
             elif os.path.lexists(path):
-                self._failures.append(
-                    (path, f"{error}; the version from before is kept" if known else str(error))
-                )
+                message = f"{error}; the previous version is kept" if known else str(error)
+                self._failures.append((path, message))
         else:
-            if row is not None and row.key is None:
+            if stored is not None and stored.key is None:
                 self._forget_skipped(path)
 
     def _read(self, path: str, info: os.stat_result) -> Source:
-        """The file's bytes; no later change hides behind the size and time that were seen before
-        they were read.
-        """
-        _settle(info.st_mtime_ns)
+        """The file's bytes, read when every later change must get another modification time."""
+        self._wait_for_tick(info.st_mtime_ns)
         read = sources.read_path(
             path, config=self._config, roots=[Path(self._library.root)], forbidden=self._own
         )
         return replace(read, source=path, mtime_ns=info.st_mtime_ns)
 
     def _store(self, source: Source, vanished: dict[int, str]) -> None:
-        """Store a file, unless it is known already or has only moved."""
+        """Store a file, unless it is stored already or has only moved."""
         hash = hashlib.sha256(source.raw).hexdigest()
         if (key := self._find(source.source, hash)) is not None:
             self._note(
@@ -258,17 +253,15 @@ class _Sync:
             )
             self._counts["unchanged"] += 1
             return
-        old = (
-            next((key for key in self._copies(hash) if key in vanished), None) if vanished else None
-        )
+        copies = self._copies(hash) if vanished else []
+        old = next((key for key in copies if key in vanished), None)
         if old is not None and self._remove:
             before = vanished.pop(old)
-            if Path(before).name == source.name and self._moved(old, before, source, self._remove):
+            if Path(before).name == source.name and self._move(old, before, source, self._remove):
                 self._counts["moved"] += 1
                 return
-        # Under another name it is read again: its title, and the way it is read, may depend on the
-        # name.
-        self._intake.bring(source, hash, old)
+        # A file with a new name is parsed again: its title and its format may depend on the name.
+        self._intake.add(source, hash, old)
 
     def _find(self, path: str, hash: str) -> int | None:
         with self._file.reading() as sql:
@@ -288,10 +281,8 @@ class _Sync:
                 )
             ]
 
-    def _moved(self, key: int, before: str, source: Source, remove: Remove) -> bool:
-        """Give a document its new path, in place of what was there; False if another process was
-        faster.
-        """
+    def _move(self, key: int, before: str, source: Source, remove: Remove) -> bool:
+        """Give a document its new path and remove others there; False if it is not there now."""
         with self._file.writing() as sql:
             if not sql.execute(
                 "SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, before)
@@ -313,10 +304,9 @@ class _Sync:
     def _skip(self, path: str, info: os.stat_result, reason: str) -> None:
         self._skipped[reason] += 1
         self._note(
+            # Another process may have removed the library, which the SELECT then does not find.
             "INSERT OR REPLACE INTO library_skipped (library, path, size, mtime_ns, reason, "
-            "version) "
-            # it may have been removed meanwhile
-            "SELECT name, ?, ?, ?, ?, ? FROM libraries WHERE name = ?",
+            "version) SELECT name, ?, ?, ?, ?, ? FROM libraries WHERE name = ?",
             path,
             info.st_size,
             info.st_mtime_ns,
@@ -330,11 +320,11 @@ class _Sync:
             "DELETE FROM library_skipped WHERE library = ? AND path = ?", self._library.name, path
         )
 
-    # What spares work next time is written now and then: what a kill loses is only looked at again.
+    # Notes only save work for the next sync: they are written in batches, and a kill may lose some.
 
     def _note(self, statement: str, *bindings: object) -> None:
         self._notes.append((statement, bindings))
-        if len(self._notes) >= NOTES:
+        if len(self._notes) >= self._tuning.notes_per_write:
             self._write_notes()
 
     def _write_notes(self) -> None:
@@ -344,11 +334,9 @@ class _Sync:
                     sql.execute(statement, bindings)
             self._notes.clear()
 
-    # Files that have vanished.
-
-    def _let_go(self, vanished: dict[int, str], remove: Remove) -> None:
-        leaving = iter(vanished.items())
-        while batch := list(islice(leaving, BATCH)):
+    def _remove_vanished(self, vanished: dict[int, str], remove: Remove) -> None:
+        remaining = iter(vanished.items())
+        while batch := list(islice(remaining, self._tuning.removals_per_write)):
             with self._file.writing() as sql:
                 for key, path in batch:
                     if sql.execute(
@@ -357,92 +345,88 @@ class _Sync:
                         remove(sql, key)
                         self._counts["removed"] += 1
 
+    def _wait_for_tick(self, mtime_ns: int) -> None:
+        """Wait until a later change would get another modification time than this one."""
+        whole_second = mtime_ns % 1_000_000_000 == 0
+        tick = self._tuning.coarse_mtime_tick_ns if whole_second else self._tuning.mtime_tick_ns
+        left = mtime_ns + tick - time.time_ns()
+        if 0 < left <= tick:
+            time.sleep(left / 1e9)
 
-class _Look:
-    """A walk compared with the rows that the file has; iterate it once for the differences, then
-    read the counts.
-    """
 
-    def __init__(self, walk: Walk, rows: Iterator[_Row]) -> None:
-        self.walk, self._rows = walk, rows
+class _FolderDiff:
+    """A walk merged with the stored rows; iterate it once for the differences, then read counts."""
+
+    def __init__(self, walk: Walk, stored: Iterator[StoredFile]) -> None:
+        self.walk, self._stored = walk, stored
         self.unchanged = 0
         self.skipped: Counter[str] = Counter()
         self.failures: list[tuple[str, str]] = []
 
     def __iter__(self) -> Iterator[Difference]:
-        rows = self._rows
-        row = next(rows, None)
+        stored = next(self._stored, None)
         for path, info in self.walk:
-            while row is not None and row[0] < path:
-                yield from self._missing(row)
-                row = next(rows, None)
-            if row is None or row[0] != path:
+            while stored is not None and stored.path < path:
+                yield from self._missing(stored)
+                stored = next(self._stored, None)
+            if stored is None or stored.path != path:
                 yield None, (path, info)
                 continue
-            if row[1] != info.st_size or row[2] != info.st_mtime_ns:
-                yield row, (path, info)
-            elif row[3] is not None:
+            if (stored.size, stored.mtime_ns) != (info.st_size, info.st_mtime_ns):
+                yield stored, (path, info)
+            elif stored.key is not None:
                 self.unchanged += 1
             else:
-                self.skipped[row[4]] += 1
-            while row is not None and row[0] == path:  # a path may have several documents
-                row = next(rows, None)
-        while row is not None:
-            yield from self._missing(row)
-            row = next(rows, None)
+                self.skipped[stored.reason] += 1
+            # Several documents may have the same path.
+            while stored is not None and stored.path == path:
+                stored = next(self._stored, None)
+        while stored is not None:
+            yield from self._missing(stored)
+            stored = next(self._stored, None)
 
-    def _missing(self, row: _Row) -> Iterator[Difference]:
-        """A row whose path the walk did not bring up: it has vanished, if the walk could look
-        there.
+    def _missing(self, stored: StoredFile) -> Iterator[Difference]:
+        """The difference for a stored path that the walk did not return, if it has vanished.
+
+        It has not if the walk failed there, or if the file is too large now.
         """
-        if row.path in self.walk.too_large and row.key is not None:
-            size = self.walk.too_large[row.path]
-            self.walk.skipped["too large"] -= 1  # it is told as a failure
-            self.failures.append(
-                (
-                    row.path,
-                    f"{row.path} has {size} bytes now, more than the limit (max_source_bytes); "
-                    "the version from before is kept",
-                )
+        if stored.path in self.walk.too_large and stored.key is not None:
+            size = self.walk.too_large[stored.path]
+            # It is reported as a failure instead.
+            self.walk.skipped["too large"] -= 1
+            message = (
+                f"{stored.path} has {size} bytes now, more than the limit (max_source_bytes); the "
+                "previous version is kept"
             )
-        elif not self.walk.failures or not self._unknown(row.path):
-            yield row, None
+            self.failures.append((stored.path, message))
+        elif not self.walk.failures or not self._unreadable(stored.path):
+            yield stored, None
 
-    def _unknown(self, path: str) -> bool:
+    def _unreadable(self, path: str) -> bool:
         return path in self.walk.failures or any(
             str(folder) in self.walk.failures for folder in Path(path).parents
         )
 
 
-def _rows(file: File, library: FollowedLibrary) -> Iterator[_Row]:
-    """What the file knows below a library's folder, by path; page by page, so that nothing is kept
-    waiting.
+def stored_files(file: File, library: FollowedLibrary, rows_per_page: int) -> Iterator[StoredFile]:
+    """The documents and skipped files below a library's folder, by path.
+
+    They are read in pages (keyset pagination), so that no read transaction stays open.
     """
     prefix = os.path.join(library.root, "")  # noqa: PTH118 - the slash at the end is wanted
     last, end = prefix, prefix[:-1] + chr(ord(os.sep) + 1)
     while True:
         with file.reading() as sql:
-            page = list(
-                map(
-                    _Row._make,
-                    sql.execute(
-                        "SELECT source, size, mtime_ns, key, '' FROM documents WHERE library = "
-                        "?1 AND source > ?2 AND source < ?3 UNION ALL SELECT path, size, "
-                        "mtime_ns, NULL, reason FROM library_skipped WHERE library = ?1 AND path "
-                        "> ?2 AND path < ?3 AND version = ?4 ORDER BY 1 LIMIT ?5",
-                        (library.name, last, end, __version__, PAGE),
-                    ),
-                )
+            rows = sql.execute(
+                "SELECT source, size, mtime_ns, key, '' FROM documents "
+                "WHERE library = ?1 AND source > ?2 AND source < ?3 "
+                "UNION ALL SELECT path, size, mtime_ns, NULL, reason FROM library_skipped "
+                "WHERE library = ?1 AND path > ?2 AND path < ?3 AND version = ?4 "
+                "ORDER BY 1 LIMIT ?5",
+                (library.name, last, end, __version__, rows_per_page),
             )
+            page = [StoredFile._make(row) for row in rows]
         yield from page
-        if len(page) < PAGE:
+        if len(page) < rows_per_page:
             return
         last = page[-1].path
-
-
-def _settle(mtime_ns: int) -> None:
-    """Wait until a change after now would get another modification time than this one."""
-    tick = TICK if mtime_ns % 1_000_000_000 else COARSE_TICK
-    left = mtime_ns + tick - time.time_ns()
-    if 0 < left <= tick:
-        time.sleep(left / 1e9)

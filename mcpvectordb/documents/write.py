@@ -1,6 +1,4 @@
-"""How a document gets into the file: made ready outside of any transaction, then written with all
-its chunks in one.
-"""
+"""Write documents: prepared outside of any transaction, then written with all chunks in one."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ from mcpvectordb.storage.file import File
 
 
 class PreparedDocument(NamedTuple):
-    """A document that has only to be written; `moved` is the key of the one whose identity it takes
-    over.
+    """A document that is ready to be written.
+
+    `moved` is the key of a document whose id, creation time and metadata it takes over.
     """
 
     library: str
@@ -37,12 +36,12 @@ class PreparedDocument(NamedTuple):
 
 
 class DocumentWriter:
-    """Writes documents, and takes them out again."""
+    """Writes and removes documents."""
 
     def __init__(self, file: File, encoder: Encoder, index: ChunkIndex) -> None:
         self._file, self._encoder, self._index = file, encoder, index
 
-    def ready(
+    def prepare(
         self,
         source: Source,
         parsed: Parsed,
@@ -54,64 +53,57 @@ class DocumentWriter:
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
     ) -> PreparedDocument:
-        """All that can be done before anything is written: metadata checked, text cut into chunks,
-        raw bytes let go.
-        """
-        kept = metadata.encode({**parsed.metadata, **(given or {})})
-        size, overlap = self._encoder.ensure_model()
+        """The document for `write`: metadata checked, text split into chunks, raw bytes dropped."""
+        encoded = metadata.encode({**parsed.metadata, **(given or {})})
+        default_size, default_overlap = self._encoder.ensure_model()
         starts = self._encoder.tokens().token_starts(parsed.text)
-        if chunk_overlap is not None:
-            overlap = chunk_overlap
         spans = chunking.split(
             parsed.text,
             starts=starts.tolist(),
-            size=chunk_size or size,
-            overlap=overlap,
+            size=chunk_size or default_size,
+            overlap=default_overlap if chunk_overlap is None else chunk_overlap,
             kind=parsed.kind,
             pages=parsed.pages,
         )
         return PreparedDocument(
-            library,
-            replace(source, raw=b""),
-            len(source.raw),
-            hash,
-            parsed.title,
-            parsed.text,
-            spans,
-            kept,
-            moved,
+            library=library,
+            source=replace(source, raw=b""),
+            size=len(source.raw),
+            hash=hash,
+            title=parsed.title,
+            text=parsed.text,
+            spans=spans,
+            metadata=encoded,
+            moved=moved,
         )
 
-    def write(self, ready: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:
-        """Write a document in place of what is there of its source; what was done, and its key."""
+    def write(self, prepared: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:
+        """Write a document in place of those with its source; its status and key.
+
+        With `duplicate` those with its source stay.
+        """
+        source = prepared.source.source
         with self._file.writing() as sql:
-            if (
-                not duplicate
-                and (known := self.known(ready.source.source, ready.library, ready.hash))
-                is not None
-            ):
-                return "skipped", known  # another process was faster
-            old = (
-                []
-                if duplicate
-                else [
-                    int(key)
-                    for (key,) in sql.execute(
-                        "SELECT key FROM documents WHERE library = ? AND source = ?",
-                        (ready.library, ready.source.source),
-                    )
-                ]
-            )
-            key = _insert(sql, ready)
-            self._index.put(sql, key, ready.title, ready.text, ready.spans)
-            for each in old:
+            replaced: list[int] = []
+            if not duplicate:
+                # Another process may have written it meanwhile.
+                if (known := self.known(source, prepared.library, prepared.hash)) is not None:
+                    return "skipped", known
+                rows = sql.execute(
+                    "SELECT key FROM documents WHERE library = ? AND source = ?",
+                    (prepared.library, source),
+                )
+                replaced = [key for (key,) in rows]
+            key = _insert(sql, prepared)
+            self._index.put(sql, key, prepared.title, prepared.text, prepared.spans)
+            for each in replaced:
                 self.remove(sql, each)
-            if ready.moved is not None:
-                self._inherit(sql, key, ready.moved)
-        return "replaced" if old else "indexed", key
+            if prepared.moved is not None:
+                self._take_over(sql, key, prepared.moved)
+        return "replaced" if replaced else "indexed", key
 
     def known(self, source: str, library: str, hash: str) -> int | None:
-        """The key of a library's document that has this source and content."""
+        """The key of the document with this source and content in a library; None without one."""
         with self._file.reading() as sql:
             row = sql.execute(
                 "SELECT key FROM documents WHERE library = ? AND source = ? AND hash = ? ORDER BY "
@@ -121,15 +113,13 @@ class DocumentWriter:
         return row[0] if row else None
 
     def remove(self, sql: apsw.Connection, key: int) -> int:
-        """Take a document out; how many chunks went with it."""
+        """Remove a document with its chunks; the number of chunks."""
         removed = self._index.remove(sql, key)
         sql.execute("DELETE FROM documents WHERE key = ?", (key,))
         return removed
 
-    def _inherit(self, sql: apsw.Connection, key: int, moved: int) -> None:
-        """Let a document take the place of another one that has its content, unless that one is
-        gone.
-        """
+    def _take_over(self, sql: apsw.Connection, key: int, moved: int) -> None:
+        """Remove the document `moved`, if it is still there, and give its identity to another."""
         identity = sql.execute(
             "SELECT id, created_at, metadata FROM documents WHERE key = ?", (moved,)
         ).fetchone()
@@ -141,23 +131,23 @@ class DocumentWriter:
             )
 
 
-def _insert(sql: apsw.Connection, ready: PreparedDocument) -> int:
-    source = ready.source
+def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
+    source = prepared.source
     sql.execute(
         "INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, "
         "etag, created_at, metadata, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             str(uuid.uuid4()),
-            ready.library,
+            prepared.library,
             source.source,
-            ready.title,
-            ready.hash,
+            prepared.title,
+            prepared.hash,
             source.file_type,
-            ready.size,
+            prepared.size,
             source.modified,
             source.etag,
             datetime.now(UTC).isoformat(timespec="microseconds"),
-            ready.metadata,
+            prepared.metadata,
             source.mtime_ns,
         ),
     )

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Config, InvalidInput
+from mcpvectordb.config import SERVER_VARIABLES
+from mcpvectordb_server import options
 
 
 def test_fields_come_from_the_environment_by_their_names() -> None:
@@ -25,7 +27,7 @@ def test_fields_come_from_the_environment_by_their_names() -> None:
     )
 
 
-def test_a_weight_is_a_number_or_what_suits_the_model() -> None:
+def test_a_vector_weight_is_a_number_or_the_default_of_the_model() -> None:
     assert Config.from_env({"MCPVECTORDB_VECTOR_WEIGHT": "0.4"}).vector_weight == 0.4
     assert Config().vector_weight is None
 
@@ -54,17 +56,35 @@ def test_the_library_does_not_read_the_environment_by_itself(
         ("MCPVECTORDB_MAX_SOURCE_BYTES", "0", "must be positive"),
     ],
 )
-def test_a_misspelt_name_or_a_bad_value_is_one_clear_error(
+def test_a_misspelt_name_or_an_invalid_value_is_an_error(
     name: str, value: str, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         Config.from_env({name: value})
 
 
-def test_names_that_others_own_are_left_alone() -> None:
-    Config.from_env({"MCPVECTORDB_DB": "x"}, also=frozenset({"MCPVECTORDB_DB"}))
+def test_variables_of_the_server_are_known_and_ignored() -> None:
+    assert Config.from_env(dict.fromkeys(SERVER_VARIABLES, "x")) == Config()
+    with pytest.raises(InvalidInput, match="did you mean MCPVECTORDB_SURFACE"):
+        Config.from_env({"MCPVECTORDB_SURFACES": "x"})
 
 
-def test_models_live_where_the_configuration_says() -> None:
+def test_the_server_reads_exactly_the_variables_that_the_configuration_leaves_to_it() -> None:
+    class Environment(dict[str, str]):
+        """Records which variables are read by name."""
+
+        def __init__(self) -> None:
+            self.read: set[str] = set()
+
+        def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+            self.read.add(name)
+            return default
+
+    environment = Environment()
+    options.parse([], environment)
+    assert environment.read == SERVER_VARIABLES
+
+
+def test_the_folder_of_models_can_be_configured() -> None:
     assert Config(models_dir="~/m").models_folder() == Path.home() / "m"
     assert Config().models_folder().name == "models"

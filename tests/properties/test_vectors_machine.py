@@ -217,9 +217,6 @@ class VectorsMachine(DatabaseMachine):
             for store, namespace, _ in self.model
         }
 
-    def teardown(self) -> None:
-        super().teardown()
-
 
 TestVectors = VectorsMachine.TestCase
 TestVectors.settings = settings(max_examples=30, stateful_step_count=20)

@@ -290,7 +290,15 @@ def _asked(
         )
     if not query.strip():
         return Results(hits=(), legs=())
-    return db.documents.query(query, mode=mode, library=collection or None, limit=limit)
+    return db.documents.search(
+        query,
+        mode=mode,
+        unit="document",
+        library=collection or None,
+        limit=limit,
+        expand=True,
+        rerank=True,
+    )
 
 
 def _found(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> Found:
@@ -356,7 +364,7 @@ def _place(db: Database, name: str, *, suggest: bool = True) -> Place:
     spellings += [unquote(spellings[0]), unquote(unquote(spellings[0]))]
     for each in dict.fromkeys(spellings):
         try:
-            return db.documents.find(each)
+            return db.documents.lookup(each)
         except NotFound:
             continue
     raise NotFound(_not_found(name, db.documents.similar(spellings[1]) if suggest else []))

@@ -26,7 +26,7 @@ def real(path: Path) -> Path:
     return path
 
 
-def test_a_file_is_measured_with_its_own_model_and_everything_is_shown(
+def test_a_file_is_measured_with_its_own_model_and_the_report_is_printed(
     real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CachedReranker, "missing_reason", lambda _: "it is not here")
@@ -64,7 +64,7 @@ def test_a_file_is_measured_with_its_own_model_and_everything_is_shown(
     assert "favours words over meaning" in rest
 
 
-def test_the_file_of_the_program_is_measured_where_none_is_named_and_json_has_it_all(
+def test_bench_without_a_file_measures_the_one_of_the_program_and_prints_json(
     path: Path, tmp_path: Path
 ) -> None:
     with Database(path, embedder=Letters()) as db:
@@ -98,7 +98,7 @@ def test_the_file_of_the_program_is_measured_where_none_is_named_and_json_has_it
     assert any("Searched by words only" in note and "letters" in note for note in report["notes"])
 
 
-def test_what_cannot_be_measured_is_one_clear_line(path: Path, tmp_path: Path) -> None:
+def test_a_missing_or_too_small_file_is_one_error(path: Path, tmp_path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         fill(db, 3)
     missing = invoke(tmp_path, "bench", str(tmp_path / "none.db"))

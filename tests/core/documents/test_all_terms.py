@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcpvectordb import Database, Hit
 from mcpvectordb.documents import all_terms as all_words
 from mcpvectordb.records import Chunk
-from tests.support import Letters
+from tests.support import Letters, search_documents
 
 PADDING = "\n\n".join(
     f"Paragraph {number} says nothing of interest, at some length, in many words."
@@ -22,7 +22,7 @@ def add(db: Database, source: str, text: str, library: str = "default") -> None:
 
 
 def hits(db: Database, query: str, **options: object) -> list[Hit[Chunk]]:
-    return list(db.documents.query(query, mode="text", **options))
+    return list(search_documents(db, query, mode="text", **options))
 
 
 def found(db: Database, query: str, **options: object) -> list[str]:
@@ -121,7 +121,7 @@ def test_a_score_is_bm25_on_a_scale_that_other_results_do_not_change(noted: Data
     assert hit.scores.text is not None and hit.scores.text > 0
     assert hit.score == pytest.approx(hit.scores.text / (1 + hit.scores.text))
     assert [each.scores.text_rank for each in hits(noted, "kettle")] == [1, 2]
-    assert noted.documents.query("beans", mode="text").legs == ("text",)
+    assert search_documents(noted, "beans", mode="text").legs == ("text",)
 
 
 def test_the_title_counts_most_and_the_path_more_than_the_text(db: Database) -> None:

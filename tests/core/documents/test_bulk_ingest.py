@@ -12,11 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mcpvectordb import Database, EmbeddingFailed, InvalidInput, Progress, Unreadable
+from mcpvectordb.documents.bulk_ingest import FolderTuning
 from tests.support import Letters, python
 
 
-class Listening(Letters):
-    """Remembers what it was given, and can be made to dawdle or to fail."""
+class Recorder(Letters):
+    """Records the texts that it embeds; can be made slow or to fail."""
 
     def __init__(self, seconds: float = 0.0, failure: Exception | None = None) -> None:
         self.seen: list[str] = []
@@ -51,7 +52,7 @@ def at_work() -> list[str]:
     return [each.name for each in threading.enumerate() if each.name == "mcpvectordb-embed"]
 
 
-def test_a_folder_comes_in_once_with_its_metadata(db: Database, folder: Path) -> None:
+def test_a_folder_is_ingested_once_with_its_metadata(db: Database, folder: Path) -> None:
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
     done = db.documents.ingest_folder(folder, library="mine", metadata={"year": 2026})
     assert (done.library, done.indexed, done.skipped, done.failures) == (
@@ -70,7 +71,7 @@ def test_a_folder_comes_in_once_with_its_metadata(db: Database, folder: Path) ->
     assert [each.root for each in db.documents.libraries()] == [""]
 
 
-def test_ingested_again_only_what_is_new_is_read_and_nothing_goes(
+def test_a_second_ingest_reads_only_new_files_and_removes_nothing(
     db: Database, folder: Path
 ) -> None:
     db.documents.ingest_folder(folder)
@@ -87,7 +88,7 @@ def test_ingested_again_only_what_is_new_is_read_and_nothing_goes(
     assert db.documents.count() == 6
 
 
-def test_what_is_no_folder_is_an_error(db: Database, folder: Path) -> None:
+def test_a_file_or_a_missing_folder_is_refused(db: Database, folder: Path) -> None:
     for wrong in (folder / "0" / "0.md", folder / "missing"):
         with pytest.raises(Unreadable, match=wrong.name):
             db.documents.ingest_folder(wrong)
@@ -96,17 +97,15 @@ def test_what_is_no_folder_is_an_error(db: Database, folder: Path) -> None:
     assert db.documents.count() == 0
 
 
-def test_the_model_is_at_work_while_files_are_read(
-    path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcpvectordb.documents.bulk_ingest.DOCUMENTS", 1)
-    listening, beside = Listening(), []
+def test_chunks_are_embedded_while_files_are_read(path: Path, folder: Path) -> None:
+    recorder, beside = Recorder(), []
 
     def wait(progress: Progress) -> None:
         if progress.step == "ingest" and 0 < progress.done < 5:
-            beside.append(listening.begun.wait(30))
+            beside.append(recorder.begun.wait(30))
 
-    with Database(path, embedder=listening) as db:
+    with Database(path, embedder=recorder) as db:
+        db.documents.tuning = FolderTuning(documents_per_write=1)
         db.documents.ingest_folder(folder, progress=wait)
     assert beside == [True] * 4 and not at_work()
 
@@ -115,7 +114,7 @@ def test_the_model_is_at_work_while_files_are_read(
 def test_everything_is_embedded_when_it_returns(place: str, tmp_path: Path, folder: Path) -> None:
     write(folder, 200)
     with Database(
-        place if place == ":memory:" else tmp_path / place, embedder=Listening(0.01)
+        place if place == ":memory:" else tmp_path / place, embedder=Recorder(0.01)
     ) as db:
         done = db.documents.ingest_folder(folder)
         assert (done.indexed, done.embedded.chunks, db.stats().pending) == (
@@ -125,30 +124,32 @@ def test_everything_is_embedded_when_it_returns(place: str, tmp_path: Path, fold
         ) and db.check() == []
 
 
-def test_without_embedding_no_thread_and_no_model_is_needed(path: Path, folder: Path) -> None:
-    listening, seen = Listening(), []
-    with Database(path, embedder=listening) as db:
+def test_an_ingest_without_embedding_starts_no_thread_and_loads_no_model(
+    path: Path, folder: Path
+) -> None:
+    recorder, seen = Recorder(), []
+    with Database(path, embedder=recorder) as db:
         done = db.documents.ingest_folder(
             folder, embed=False, progress=lambda progress: seen.extend(at_work())
         )
         assert not seen
-        assert not listening.seen and done.embedded.chunks == 0 and db.stats().pending == 5
+        assert not recorder.seen and done.embedded.chunks == 0 and db.stats().pending == 5
 
 
-def test_each_different_text_goes_through_the_model_once(path: Path, tmp_path: Path) -> None:
-    listening = Listening(0.005)
+def test_equal_texts_are_embedded_once(path: Path, tmp_path: Path) -> None:
+    recorder = Recorder(0.005)
     for number in range(120):
         for library in ("a", "b"):
             (tmp_path / library).mkdir(exist_ok=True)
             (tmp_path / library / f"{number}.md").write_text(
                 f"# Note\n\nabout number {number % 40}\n"
             )
-    with Database(path, embedder=listening) as db:
+    with Database(path, embedder=recorder) as db:
         for library in ("a", "b"):
             db.documents.add_library(library, tmp_path / library)
         done = db.documents.sync()
         assert sum(each.indexed for each in done) == 240
-        assert sorted(listening.seen) == sorted(set(listening.seen)) and len(listening.seen) == 40
+        assert sorted(recorder.seen) == sorted(set(recorder.seen)) and len(recorder.seen) == 40
         assert db.stats().pending == 0 and db.check() == []
 
 
@@ -166,51 +167,51 @@ def contents(db: Database) -> list[Any]:
 
 
 def test_the_same_folder_gives_the_same_file_whatever_the_timing(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, folder: Path
 ) -> None:
     write(folder, 90)
     found = []
     for name, seconds, documents in (("fast", 0.0, 32), ("slow", 0.03, 32), ("single", 0.01, 1)):
-        monkeypatch.setattr("mcpvectordb.documents.bulk_ingest.DOCUMENTS", documents)
-        with Database(tmp_path / f"{name}.db", embedder=Listening(seconds)) as db:
+        with Database(tmp_path / f"{name}.db", embedder=Recorder(seconds)) as db:
+            db.documents.tuning = FolderTuning(documents_per_write=documents)
             db.documents.ingest_folder(folder)
             found.append(contents(db))
     assert found[0] == found[1] == found[2] and len(found[0][2]) == 90
 
 
-def test_a_callback_that_raises_ends_the_work_and_what_was_told_to_be_done_is_kept(
+def test_a_callback_that_raises_ends_the_ingest_and_reported_files_are_stored(
     path: Path, folder: Path
 ) -> None:
     class Enough(BaseException):
         pass
 
     write(folder, 150)
-    told = []
+    reported = []
 
     def stop(progress: Progress) -> None:
-        told.append(progress.done)
+        reported.append(progress.done)
         if progress.done >= 64:
             raise Enough
 
-    with Database(path, embedder=Listening(0.01)) as db:
+    with Database(path, embedder=Recorder(0.01)) as db:
         with pytest.raises(Enough):
             db.documents.ingest_folder(folder, progress=stop)
-        assert not at_work() and db.documents.count() == told[-1] < 150 and db.check() == []
+        assert not at_work() and db.documents.count() == reported[-1] < 150 and db.check() == []
         done = db.documents.ingest_folder(folder)
         assert (done.unchanged, done.indexed, db.stats().pending) == (
-            told[-1],
-            150 - told[-1],
+            reported[-1],
+            150 - reported[-1],
             0,
         ) and db.check() == []
 
 
-def test_a_model_that_fails_is_told_when_all_files_are_in(path: Path, folder: Path) -> None:
-    with Database(path, embedder=Listening(failure=EmbeddingFailed("it is tired"))) as db:
+def test_a_failing_model_is_reported_after_all_files_are_stored(path: Path, folder: Path) -> None:
+    with Database(path, embedder=Recorder(failure=EmbeddingFailed("it is tired"))) as db:
         done = db.documents.ingest_folder(folder)
         assert done.indexed == 5 and "it is tired" in done.note and db.stats().pending == 5
         assert db.documents.search("number", mode="text").hits
     with (
-        Database(path, embedder=Listening(failure=ZeroDivisionError("a defect"))) as db,
+        Database(path, embedder=Recorder(failure=ZeroDivisionError("a defect"))) as db,
         pytest.raises(ZeroDivisionError),
     ):
         db.documents.ingest_folder(folder)
@@ -218,13 +219,28 @@ def test_a_model_that_fails_is_told_when_all_files_are_in(path: Path, folder: Pa
         assert db.documents.ingest_folder(folder).embedded.chunks == 5 and db.check() == []
 
 
-def test_progress_has_files_then_chunks_and_ends_with_nothing_left(
+def test_progress_counts_files_then_chunks_and_ends_with_no_time_left(
     path: Path, folder: Path
 ) -> None:
+    class Held(Recorder):
+        """Holds its second batch until all files are stored, so that the rest is left for then."""
+
+        def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+            if self.seen:
+                stored.wait(30)
+            return super().embed(texts, query=query)
+
     write(folder, 100)
     seen: list[Progress] = []
-    with Database(path, embedder=Listening(0.02)) as db:
-        done = db.documents.ingest_folder(folder, progress=seen.append)
+    stored = threading.Event()
+
+    def listen(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.done == progress.total:
+            stored.set()
+
+    with Database(path, embedder=Held(0.2)) as db:
+        done = db.documents.ingest_folder(folder, progress=listen)
     files = [each for each in seen if each.step == "ingest"]
     assert [each.done for each in files] == sorted(each.done for each in files) and files[
         -1
@@ -242,6 +258,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 from mcpvectordb import Config, Database
+from mcpvectordb.documents.bulk_ingest import FolderTuning
 from tests.support import Letters
 
 def memory(*_):
@@ -274,7 +291,7 @@ def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     assert many - few < total, done.stderr  # it is less than the texts themselves
 
 
-def test_a_file_that_grows_while_it_is_read_is_looked_at_again(db: Database, folder: Path) -> None:
+def test_a_file_of_another_modification_time_is_read_again(db: Database, folder: Path) -> None:
     db.documents.ingest_folder(folder)
     file = folder / "0" / "0.md"
     before = file.stat()

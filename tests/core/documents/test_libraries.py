@@ -37,7 +37,7 @@ def test_libraries_with_and_without_a_folder_are_listed_together(db: Database, r
     assert (notes.name, notes.documents, notes.chunks, notes.root) == ("notes", 1, 1, str(root))
 
 
-def test_a_library_is_kept_in_the_file(path: Path, root: Path) -> None:
+def test_a_library_is_stored_in_the_file(path: Path, root: Path) -> None:
     with Database(path) as db:
         db.documents.add_library("notes", root, description="x")
         before = db.documents.libraries()
@@ -45,7 +45,9 @@ def test_a_library_is_kept_in_the_file(path: Path, root: Path) -> None:
         assert db.documents.libraries() == before
 
 
-def test_added_again_its_options_change_and_nothing_else(db: Database, root: Path) -> None:
+def test_adding_a_library_again_changes_its_options_and_nothing_else(
+    db: Database, root: Path
+) -> None:
     db.documents.add_library("notes", root, pattern="*.md")
     db.documents.describe("notes", "api", "about the API")
     before = db.documents.libraries()[0]
@@ -62,11 +64,11 @@ def test_another_folder_under_the_same_name_is_refused(
     db: Database, root: Path, tmp_path: Path
 ) -> None:
     db.documents.add_library("notes", root)
-    with pytest.raises(InvalidInput, match=r"follows .*notes already"):
+    with pytest.raises(InvalidInput, match=r"already follows .*notes"):
         db.documents.add_library("notes", tmp_path)
 
 
-def test_the_folder_is_kept_without_links(
+def test_the_folder_is_stored_with_links_resolved(
     db: Database, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "link").symlink_to(root)
@@ -90,7 +92,7 @@ def test_the_folder_is_kept_without_links(
         ({"description": "\ud800"}, InvalidInput, "surrogate"),
     ],
 )
-def test_what_cannot_be_a_library_is_told(
+def test_an_invalid_name_folder_or_pattern_is_refused(
     db: Database,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -135,7 +137,7 @@ def test_the_whole_library_is_described_by_an_empty_path(
     )
 
 
-def test_a_description_is_replaced_and_taken_back(db: Database, root: Path) -> None:
+def test_a_description_is_replaced_and_removed(db: Database, root: Path) -> None:
     db.documents.add_library("notes", root)
     db.documents.describe("notes", "a", "one")
     db.documents.describe("notes", "a", "two")
@@ -146,14 +148,14 @@ def test_a_description_is_replaced_and_taken_back(db: Database, root: Path) -> N
 
 def test_only_a_path_inside_of_a_known_library_is_described(db: Database, root: Path) -> None:
     db.documents.add_library("notes", root)
-    with pytest.raises(InvalidInput, match="leads out"):
+    with pytest.raises(InvalidInput, match="is outside of the library"):
         db.documents.describe("notes", "../x", "text")
     with pytest.raises(NotFound, match="library add other"):
         db.documents.describe("other", "x", "text")
     assert db.documents.descriptions("other", "x") == []
 
 
-def test_a_removed_library_takes_documents_and_descriptions_along_but_no_file(
+def test_removing_a_library_removes_its_documents_and_descriptions_but_no_file(
     db: Database, root: Path
 ) -> None:
     (root / "a.md").write_text("apple")
@@ -170,7 +172,7 @@ def test_a_removed_library_takes_documents_and_descriptions_along_but_no_file(
     assert db.documents.descriptions("notes", "a.md") == []
 
 
-def test_documents_may_stay_when_the_folder_is_followed_no_more(db: Database, root: Path) -> None:
+def test_documents_can_stay_when_a_folder_is_no_longer_followed(db: Database, root: Path) -> None:
     (root / "a.md").write_text("apple")
     db.documents.add_library("notes", root)
     db.documents.sync()
@@ -191,7 +193,7 @@ def test_a_library_without_a_folder_can_be_removed_and_an_unknown_one_cannot(db:
         db.documents.remove_library("loose")
 
 
-def test_nothing_is_added_to_a_file_that_is_open_for_reading(path: Path, root: Path) -> None:
+def test_no_library_is_added_to_a_file_that_is_open_for_reading(path: Path, root: Path) -> None:
     Database(path).close()
     with Database(path, config=Config(read_only=True)) as db, pytest.raises(ReadOnly):
         db.documents.add_library("notes", root)

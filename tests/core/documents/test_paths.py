@@ -35,7 +35,7 @@ def notes(db: Database, tmp_path: Path) -> Path:
 
 
 def path(db: Database, name: str) -> str:
-    return db.documents.find(name).document.path
+    return db.documents.lookup(name).document.path
 
 
 def test_a_path_is_the_library_and_the_place_in_its_folder(db: Database, notes: Path) -> None:
@@ -79,19 +79,21 @@ def test_a_file_outside_of_the_folder_is_shown_with_its_whole_path(
         ("./tea.md", "notes/tea.md"),
     ],
 )
-def test_a_document_has_many_names(db: Database, notes: Path, name: str, expected: str) -> None:
+def test_a_document_is_found_by_its_path_or_the_end_of_it(
+    db: Database, notes: Path, name: str, expected: str
+) -> None:
     assert path(db, name) == expected
 
 
-def test_it_can_be_named_by_file_id_and_hash(
+def test_a_document_is_found_by_file_id_and_hash(
     db: Database, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document = db.documents.find("notes/tea.md").document
+    document = db.documents.lookup("notes/tea.md").document
     digest = hashlib.sha256((notes / "tea.md").read_bytes()).hexdigest()
     monkeypatch.setenv("HOME", str(notes))
     by_hash = (f"#{digest[:6]}", digest[:6].upper(), f'"#{digest[:9]}"', digest)
     for name in (str(notes / "tea.md"), "~/tea.md", document.id, *by_hash):
-        assert db.documents.find(name).document == document
+        assert db.documents.lookup(name).document == document
 
 
 @pytest.mark.parametrize(
@@ -114,34 +116,34 @@ def test_it_can_be_named_by_file_id_and_hash(
         "\x00",
     ],
 )
-def test_what_nothing_is_called_is_not_found(db: Database, notes: Path, name: str) -> None:
+def test_an_unknown_name_is_not_found(db: Database, notes: Path, name: str) -> None:
     with pytest.raises(NotFound):
-        db.documents.find(name)
+        db.documents.lookup(name)
 
 
-def test_lines_may_follow_a_name(db: Database, notes: Path) -> None:
-    place = db.documents.find("tea.md:120")
+def test_a_name_may_end_with_a_line_and_a_number_of_lines(db: Database, notes: Path) -> None:
+    place = db.documents.lookup("tea.md:120")
     assert (place.document.path, place.line, place.lines) == ("notes/tea.md", 120, None)
-    place = db.documents.find("notes/tea.md:120:20")
+    place = db.documents.lookup("notes/tea.md:120:20")
     assert (place.line, place.lines) == (120, 20)
     digest = place.document.hash[:6]
-    assert db.documents.find(f"#{digest}:7").line == 7
-    assert db.documents.find("notes/odd:12").line is None
-    assert db.documents.find("notes/odd:12:3").line == 3
+    assert db.documents.lookup(f"#{digest}:7").line == 7
+    assert db.documents.lookup("notes/odd:12").line is None
+    assert db.documents.lookup("notes/odd:12:3").line == 3
 
 
-def test_two_files_alike_share_a_hash_and_the_first_is_meant(db: Database, notes: Path) -> None:
+def test_a_hash_of_two_equal_files_finds_the_first(db: Database, notes: Path) -> None:
     first = db.documents.ingest_text("same", source="one.md", embed=False).document
     db.documents.ingest_text("same", source="two.md", embed=False)
-    assert db.documents.find(f"#{first.hash[:6]}").document == first
+    assert db.documents.lookup(f"#{first.hash[:6]}").document == first
 
 
-def test_of_two_with_the_same_path_the_newest_is_meant(db: Database, tmp_path: Path) -> None:
+def test_a_path_of_two_documents_finds_the_newest(db: Database, tmp_path: Path) -> None:
     file = tmp_path / "a.md"
     file.write_text("text\n")
     db.documents.ingest(file, embed=False)
     newest = db.documents.ingest(file, embed=False, duplicate=True).document
-    assert db.documents.find(newest.path).document == newest
+    assert db.documents.lookup(newest.path).document == newest
 
 
 def test_similar_names_are_suggested_and_all_of_them_can_be_found(
@@ -167,7 +169,7 @@ def test_similar_names_are_suggested_and_all_of_them_can_be_found(
         ("notes/2025/**", ["2025/meeting one.md", "2025/tea.md"]),
     ],
 )
-def test_patterns_are_for_paths_with_and_without_the_library(
+def test_a_pattern_matches_paths_with_and_without_the_library(
     db: Database, notes: Path, pattern: str, expected: list[str]
 ) -> None:
     assert [each.path for each in db.documents.matching(pattern) if each.library == "notes"] == [
@@ -175,7 +177,7 @@ def test_patterns_are_for_paths_with_and_without_the_library(
     ]
 
 
-def test_a_pattern_that_cannot_be_understood_is_an_error(db: Database) -> None:
+def test_an_invalid_pattern_is_refused(db: Database) -> None:
     for pattern in ("a[", "{a", "", " "):
         with pytest.raises(InvalidInput):
             db.documents.matching(pattern)
@@ -191,7 +193,7 @@ def test_every_document_is_found_by_its_path(library: str, source: str) -> None:
         document = db.documents.ingest_text(
             "x", source=source, library=library, embed=False
         ).document
-        assert db.documents.find(document.path).document == document
+        assert db.documents.lookup(document.path).document == document
 
 
 def test_a_path_is_relative_only_inside_of_the_folder() -> None:
@@ -200,7 +202,7 @@ def test_a_path_is_relative_only_inside_of_the_folder() -> None:
     assert shown("n", "/a/b/c.md", "") == "n/a/b/c.md"
 
 
-def test_the_bytes_of_a_text_are_counted_without_reading_it(db: Database) -> None:
+def test_text_bytes_is_the_size_of_the_text_in_utf_8(db: Database) -> None:
     id = db.documents.ingest_text("naïve 数据库\n" * 300, source="a", embed=False).document.id
     assert db.documents.text_bytes(id) == len(db.documents.text(id).encode())
 

@@ -11,6 +11,7 @@ import pytest
 from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
 from mcpvectordb.index.keyword import COUNTED
 from mcpvectordb.search.relevance import WEAK
+from tests.support import search_documents
 from tests.support_aerodynamics import ANSWERED, UNHEARD_OF, fill
 
 MODEL = "all-MiniLM-L6-v2"
@@ -104,11 +105,11 @@ def test_whole_documents_are_judged_by_the_same_evidence(air: Database) -> None:
     for mode, options in (("vector", {}), ("hybrid", {"rerank": False})):
         assert (
             "Nothing relevant was found"
-            in air.documents.query(UNHEARD_OF[0], mode=mode, **options).verdict
+            in search_documents(air, UNHEARD_OF[0], mode=mode, **options).verdict
         )
-        found = air.documents.query(ANSWERED[0], mode=mode, **options)
+        found = search_documents(air, ANSWERED[0], mode=mode, **options)
         assert found[0].relevance > 0.3 and found.verdict == ""
-    assert [hit.relevance for hit in air.documents.query("panel flutter", mode="text")] == [None]
+    assert [hit.relevance for hit in search_documents(air, "panel flutter", mode="text")] == [None]
 
 
 def test_contexts_are_not_judged(air: Database) -> None:

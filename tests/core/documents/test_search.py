@@ -11,7 +11,7 @@ from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT
-from tests.support import Letters
+from tests.support import Letters, search_documents
 
 needs_quality = pytest.mark.skipif(
     not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")),
@@ -119,7 +119,7 @@ def test_a_document_is_as_near_as_its_nearest_chunk(path: Path) -> None:
         )
         db.documents.ingest_text(long, source="mixed.md")
         db.documents.ingest_text("A car has an engine with oil.", source="car.md")
-        results = db.documents.query("brew tea", mode="vector")
+        results = search_documents(db, "brew tea", mode="vector")
         assert sources(results) == ["mixed.md", "car.md"]
         assert "kettle" in results[0].item.text
         assert results[0].score == results[0].scores.vector == pytest.approx(1, abs=0.1)
@@ -136,12 +136,12 @@ def test_many_chunks_of_one_document_do_not_crowd_out_the_others(path: Path) -> 
             source="all tea",
         )
         db.documents.ingest_text("Oil for the engine.", source="oil")
-        assert sources(db.documents.query("tea", mode="vector", limit=2)) == ["all tea", "oil"]
-        assert sources(db.documents.query("tea oil", limit=2, rerank=False)) == ["oil", "all tea"]
+        assert sources(search_documents(db, "tea", mode="vector", limit=2)) == ["all tea", "oil"]
+        assert sources(search_documents(db, "tea oil", limit=2, rerank=False)) == ["oil", "all tea"]
 
 
 def test_all_steps_are_taken_and_told(cities: Database) -> None:
-    results = cities.documents.query(QUESTION)
+    results = search_documents(cities, QUESTION)
     assert results.legs[:3] == ("text", "vector", "expansion")
     assert ("rerank" in results.legs) != ("rerank" in results.reasons)
     assert set(sources(results)[:2]) == {"people.md", "museums.md"}
@@ -149,24 +149,24 @@ def test_all_steps_are_taken_and_told(cities: Database) -> None:
 
 
 def test_without_a_reranker_the_score_is_one_over_the_rank(cities: Database) -> None:
-    results = cities.documents.query(QUESTION, rerank=False)
+    results = search_documents(cities, QUESTION, rerank=False)
     assert [hit.score for hit in results] == [1 / rank for rank in range(1, len(results) + 1)]
     assert "rerank" not in results.legs and "rerank" not in results.reasons
     assert all(hit.scores.rrf for hit in results)
     assert (
-        sources(cities.documents.query(QUESTION, rerank=False, min_score=0.5))
+        sources(search_documents(cities, QUESTION, rerank=False, min_score=0.5))
         == sources(results)[:2]
     )
     assert (
-        sources(cities.documents.query(QUESTION, rerank=False, limit=1, offset=1))
+        sources(search_documents(cities, QUESTION, rerank=False, limit=1, offset=1))
         == sources(results)[1:2]
     )
 
 
 @needs_quality
 def test_ranks_and_figures_are_blended_by_position(cities: Database) -> None:
-    ranks = sources(cities.documents.query(QUESTION, rerank=False))
-    for hit in cities.documents.query(QUESTION):
+    ranks = sources(search_documents(cities, QUESTION, rerank=False))
+    for hit in search_documents(cities, QUESTION):
         rank = ranks.index(hit.item.document.source) + 1
         trust = 0.75 if rank <= 3 else 0.6
         assert hit.score == pytest.approx(trust / rank + (1 - trust) * hit.scores.rerank)
@@ -176,23 +176,23 @@ def test_without_vectors_words_alone_answer(path: Path) -> None:
     with Database(path, embedder=Topics()) as db:
         db.documents.ingest_text(CITIES["tea.md"], source="tea.md", embed=False)
     with Database(path) as db:  # whose model this machine does not have
-        results = db.documents.query("leaves", rerank=False)
+        results = search_documents(db, "leaves", rerank=False)
         assert sources(results) == ["tea.md"] and results.legs == ("text", "expansion")
         assert "topics" in results.reasons["vector"]
 
 
 def test_before_anything_is_embedded_words_alone_answer_too(db: Database) -> None:
     db.documents.ingest_text(CITIES["tea.md"], source="tea.md", embed=False)
-    results = db.documents.query("leaves", rerank=False)
+    results = search_documents(db, "leaves", rerank=False)
     assert sources(results) == ["tea.md"] and "vector" not in results.legs
     assert (
-        results.reasons["vector"] == db.documents.query("leaves", mode="vector").reasons["vector"]
+        results.reasons["vector"] == search_documents(db, "leaves", mode="vector").reasons["vector"]
     )
     assert "mcpvectordb embed" in results.reasons["vector"]
 
 
 def test_meaning_alone_answers_what_has_no_words(cities: Database) -> None:
-    results = cities.documents.query("?!", rerank=False, expand=False)
+    results = search_documents(cities, "?!", rerank=False, expand=False)
     assert results.legs == ("vector",) and results.reasons == {
         "text": "the query has no words to look for"
     }
@@ -211,7 +211,7 @@ def test_what_is_learned_finds_documents_that_share_no_word_with_the_query(path:
             "Something zygomorphic, and nothing else.", source="second", embed=False
         )
         plain, expanded = (
-            db.documents.query("rotate", rerank=False, expand=each) for each in (False, True)
+            search_documents(db, "rotate", rerank=False, expand=each) for each in (False, True)
         )
         assert sources(plain) == ["first"]
         assert sources(expanded)[:2] == ["first", "second"]
@@ -226,7 +226,7 @@ def test_a_strong_signal_needs_no_expansion(path: Path) -> None:
         db.documents.ingest_text(
             "# Zygomorphic xylophone\n\nzygomorphic xylophone quartet", source="strong", embed=False
         )
-        results = db.documents.query("zygomorphic xylophone quartet", rerank=False)
+        results = search_documents(db, "zygomorphic xylophone quartet", rerank=False)
         assert results[0].scores.text > 0.85 / 0.15
         assert (
             results.reasons["expansion"] == "words alone point at one document"
@@ -240,14 +240,14 @@ def test_a_code_comes_before_near_identical_siblings(path: Path) -> None:
             db.documents.ingest_text(
                 f"The kettle reports E-40{number:02} when it is cold.", source=f"{number}"
             )
-        assert sources(db.documents.query("E-4021", rerank=False))[0] == "21"
+        assert sources(search_documents(db, "E-4021", rerank=False))[0] == "21"
 
 
 def test_phrases_and_exclusions_bind_every_step(cities: Database) -> None:
-    assert sources(cities.documents.query('"registered inhabitants" berlin', rerank=False)) == [
+    assert sources(search_documents(cities, '"registered inhabitants" berlin', rerank=False)) == [
         "people.md"
     ]
-    assert "people.md" not in sources(cities.documents.query("berlin -inhabitants", rerank=False))
+    assert "people.md" not in sources(search_documents(cities, "berlin -inhabitants", rerank=False))
 
 
 def test_conditions_narrow_every_mode(cities: Database) -> None:
@@ -255,12 +255,12 @@ def test_conditions_narrow_every_mode(cities: Database) -> None:
         "Berlin again, in a library of its own.", source="own.md", library="own"
     )
     for mode in ("text", "vector", "hybrid"):
-        assert sources(cities.documents.query("berlin", mode=mode, library="own")) == ["own.md"]
-        assert sources(cities.documents.query("berlin", mode=mode, library="unknown")) == []
+        assert sources(search_documents(cities, "berlin", mode=mode, library="own")) == ["own.md"]
+        assert sources(search_documents(cities, "berlin", mode=mode, library="unknown")) == []
         assert sources(
-            cities.documents.query("berlin", mode=mode, where={"source": "people.md"})
+            search_documents(cities, "berlin", mode=mode, where={"source": "people.md"})
         ) == ["people.md"]
-        assert sources(cities.documents.query("berlin", mode=mode, limit=0)) == []
+        assert sources(search_documents(cities, "berlin", mode=mode, limit=0)) == []
 
 
 @pytest.mark.parametrize(
@@ -268,30 +268,30 @@ def test_conditions_narrow_every_mode(cities: Database) -> None:
 )
 def test_what_cannot_be_asked_is_an_error(cities: Database, options: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
-        cities.documents.query("x", **options)
+        search_documents(cities, "x", **options)
 
 
 def test_an_empty_file_answers_with_nothing(db: Database) -> None:
     for mode in ("text", "vector", "hybrid"):
-        assert db.documents.query("x", mode=mode).hits == ()
+        assert search_documents(db, "x", mode=mode).hits == ()
 
 
 def test_a_file_that_cannot_be_written_answers_as_well(cities: Database, path: Path) -> None:
-    expected = sources(cities.documents.query(QUESTION, rerank=False))
+    expected = sources(search_documents(cities, QUESTION, rerank=False))
     cities.close()
     with Database(path, embedder=Topics(), config=Config(read_only=True)) as db:
-        assert sources(db.documents.query(QUESTION, rerank=False)) == expected
+        assert sources(search_documents(db, QUESTION, rerank=False)) == expected
 
 
 @needs_quality
 def test_what_was_found_out_is_remembered_in_the_file(cities: Database, path: Path) -> None:
-    first = cities.documents.query(QUESTION)
+    first = search_documents(cities, QUESTION)
     with cities._file.reading() as sql:
         kept = sql.execute("SELECT count(*) FROM cache").get
     assert kept == 1 + len(CITIES)
     cities.close()
     with Database(path, embedder=Topics()) as db:
-        again = db.documents.query(QUESTION)
+        again = search_documents(db, QUESTION)
         assert [(hit.item.id, hit.score) for hit in again] == [
             (hit.item.id, hit.score) for hit in first
         ]

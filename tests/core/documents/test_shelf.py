@@ -75,7 +75,7 @@ def test_the_same_source_in_two_libraries_is_two_documents(db: Database) -> None
     assert db.documents.get(two.id) == two
 
 
-def test_a_file_comes_in_with_its_facts(db: Database, tmp_path: Path) -> None:
+def test_a_file_is_stored_with_title_type_size_and_time(db: Database, tmp_path: Path) -> None:
     file = tmp_path / "boats.md"
     file.write_text("---\nauthor: Ann\n---\n" + ARTICLE)
     document = db.documents.ingest(file, metadata={"year": 2026}).document
@@ -183,14 +183,14 @@ def test_libraries_are_counted_and_vanish_with_their_last_document(db: Database)
     assert [each.name for each in db.documents.libraries()] == ["a"]
 
 
-def test_deleting_an_unknown_id_does_nothing_and_getting_it_says_so(db: Database) -> None:
+def test_an_unknown_id_deletes_nothing_and_is_not_found(db: Database) -> None:
     assert db.documents.delete("nothing") == 0
     for call in (db.documents.get, db.documents.text):
         with pytest.raises(NotFound, match="'nothing'"):
             call("nothing")
 
 
-def test_the_filter_applies_before_the_cut(db: Database) -> None:
+def test_conditions_apply_before_the_cut_to_limit(db: Database) -> None:
     for number in range(150):
         db.documents.ingest_text(
             f"apple number {number}", source=str(number), metadata={"n": number}
@@ -200,7 +200,7 @@ def test_the_filter_applies_before_the_cut(db: Database) -> None:
         assert [hit.item.document.metadata["n"] for hit in results] == [149], mode
 
 
-def test_each_mode_says_which_legs_ran(db: Database) -> None:
+def test_results_name_the_legs_that_ran_in_each_mode(db: Database) -> None:
     db.documents.ingest_text("apple", source="a")
     assert {
         mode: db.documents.search("apple", mode=mode).legs for mode in ("hybrid", "text", "vector")
@@ -222,7 +222,7 @@ def test_an_empty_file_is_searched_without_error(db: Database) -> None:
     )
 
 
-def test_quoted_phrases_and_exclusions_bind_results_by_meaning_too(db: Database) -> None:
+def test_quoted_phrases_and_exclusions_apply_to_results_by_meaning_too(db: Database) -> None:
     db.documents.ingest_text("red apple pie", source="a")
     db.documents.ingest_text("pie of apple, red", source="b")
     for mode in ("hybrid", "text", "vector"):
@@ -231,7 +231,7 @@ def test_quoted_phrases_and_exclusions_bind_results_by_meaning_too(db: Database)
 
 
 @pytest.mark.parametrize("query", ["E-4021", "1.0.21"])
-def test_a_bare_code_puts_the_text_that_has_it_first(db: Database, query: str) -> None:
+def test_a_query_that_is_a_code_ranks_the_text_with_it_first(db: Database, query: str) -> None:
     for number in range(4015, 4025):
         db.documents.ingest_text(
             f"The device reports error E-{number} when the fan fails.", source=f"e{number}"
@@ -240,7 +240,7 @@ def test_a_bare_code_puts_the_text_that_has_it_first(db: Database, query: str) -
     assert query in db.documents.search(query)[0].item.text
 
 
-def test_scores_fall_and_the_legs_figures_stand_beside(db: Database) -> None:
+def test_hits_are_sorted_by_score_and_have_the_scores_of_each_leg(db: Database) -> None:
     for number in range(20):
         db.documents.ingest_text(f"apple {'pie ' * number}", source=str(number))
     for mode in ("hybrid", "text", "vector"):
@@ -257,7 +257,7 @@ def test_scores_fall_and_the_legs_figures_stand_beside(db: Database) -> None:
         assert (mode == "text") == all(hit.scores.vector is None for hit in hits)
 
 
-def test_pages_of_results_join_to_one_list(db: Database) -> None:
+def test_pages_of_results_together_are_the_whole_list(db: Database) -> None:
     for number in range(130):
         db.documents.ingest_text(
             f"apple {chr(97 + number % 26) * (number % 7)} {number}", source=str(number)
@@ -272,7 +272,7 @@ def test_pages_of_results_join_to_one_list(db: Database) -> None:
         assert len(set(whole)) == 130 and parts == whole, mode
 
 
-def test_min_score_cuts_the_weak_ones(db: Database) -> None:
+def test_hits_below_min_score_are_left_out(db: Database) -> None:
     for number in range(10):
         db.documents.ingest_text("apple " + "x" * number, source=str(number))
     hits = db.documents.search("apple", mode="vector", limit=10)
@@ -342,7 +342,7 @@ def test_the_database_does_not_ingest_itself(db: Database, path: Path) -> None:
         db.documents.ingest(path)
 
 
-def test_words_are_found_at_once_and_meaning_after_embedding(db: Database) -> None:
+def test_a_text_is_found_by_words_at_once_and_by_meaning_after_embedding(db: Database) -> None:
     done = db.documents.ingest_text("apple", source="a", embed=False)
     assert done.pending == 1 and done.note == ""
     assert db.documents.search("apple").legs == ("text", "vector")
@@ -379,13 +379,13 @@ def test_records_cannot_be_changed(db: Database) -> None:
         document.title = "y"  # type: ignore[misc]
 
 
-def test_a_skipped_text_is_embedded_if_that_was_not_finished_before(db: Database) -> None:
+def test_a_skipped_text_is_embedded_if_it_was_not_before(db: Database) -> None:
     db.documents.ingest_text("apple", source="a", embed=False)
     again = db.documents.ingest_text("apple", source="a")
     assert (again.status, again.pending) == ("skipped", 0) and db.stats().pending == 0
 
 
-def test_a_condition_can_ask_for_the_text_of_a_chunk(path: Path) -> None:
+def test_a_condition_can_compare_the_text_of_a_chunk(path: Path) -> None:
     with Database(path, embedder=Letters(), config=Config(chunk_size=16, chunk_overlap=6)) as db:
         db.documents.ingest_text(" ".join(f"word{number}" for number in range(60)), source="a")
         for hit in db.documents.search("word", mode="vector", limit=50):
@@ -393,7 +393,7 @@ def test_a_condition_can_ask_for_the_text_of_a_chunk(path: Path) -> None:
             assert [each.item.id for each in found] == [hit.item.id]
 
 
-def test_what_cannot_be_stored_is_refused_before_anything_is_read(db: Database) -> None:
+def test_invalid_arguments_are_refused_before_anything_is_read(db: Database) -> None:
     with pytest.raises(InvalidInput, match="metadata"):
         db.documents.ingest("/nowhere/at/all", metadata={"a": float("inf")})
 
@@ -421,7 +421,7 @@ def test_a_document_may_have_chunk_sizes_of_its_own(db: Database, tmp_path: Path
         ({"chunk_overlap": -1}, "chunk_overlap must be"),
     ],
 )
-def test_sizes_that_no_chunk_can_have_are_refused_before_anything_is_read(
+def test_invalid_chunk_sizes_are_refused_before_anything_is_read(
     db: Database, sizes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -444,7 +444,7 @@ def test_a_duplicate_is_stored_beside_what_is_there(db: Database, tmp_path: Path
     assert db.documents.count() == 1 and db.check() == []
 
 
-def test_a_reader_of_the_caller_makes_the_text(db: Database, tmp_path: Path) -> None:
+def test_a_reader_replaces_the_parser(db: Database, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_bytes(b"<html>apple</html>")
     done = db.documents.ingest(file, reader=lambda source: source.raw.decode().upper())
@@ -459,7 +459,7 @@ def test_a_reader_of_the_caller_makes_the_text(db: Database, tmp_path: Path) -> 
     assert db.documents.count() == 1
 
 
-def test_in_a_plain_query_quotes_and_hyphens_mean_nothing(db: Database) -> None:
+def test_a_plain_query_has_no_operators(db: Database) -> None:
     db.documents.ingest_text("red apples", source="a")
     for mode in ("text", "vector", "hybrid"):
         assert texts(db.documents.search('"green tea" -red apples', mode=mode)) == []
@@ -468,7 +468,7 @@ def test_in_a_plain_query_quotes_and_hyphens_mean_nothing(db: Database) -> None:
         ]
 
 
-def test_documents_can_be_chosen_by_what_waits_for_embedding(db: Database) -> None:
+def test_documents_can_be_filtered_by_pending_chunks(db: Database) -> None:
     waiting = db.documents.ingest_text("apple", source="a", embed=False)
     db.documents.ingest_text("pear", source="b")
     assert [each.id for each in db.documents.browse(where={"pending": {"gt": 0}})] == [
@@ -479,7 +479,7 @@ def test_documents_can_be_chosen_by_what_waits_for_embedding(db: Database) -> No
     assert db.documents.count(where={"pending": 0}) == 2
 
 
-def test_an_index_that_names_passages_that_are_not_there_is_told(path: Path) -> None:
+def test_an_index_with_entries_of_missing_passages_is_reported(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(3):
             db.documents.ingest_text(f"apple {number}", source=str(number))
@@ -490,3 +490,34 @@ def test_an_index_that_names_passages_that_are_not_there_is_told(path: Path) -> 
         with pytest.raises(Damaged, match="passage 2, which is not there"):
             db.documents.search("apple")
         assert db.check()
+
+
+def test_a_search_returns_passages_or_each_document_once(db: Database) -> None:
+    for name in ("one.md", "two.md"):
+        text = "\n\n".join(f"# Part {number}\n\n" + "apple " * 300 for number in range(3))
+        db.documents.ingest_text(text, source=name)
+    passages = db.documents.search("apple", mode="text", limit=100)
+    documents = db.documents.search("apple", mode="text", unit="document", limit=100)
+    assert len(passages) > 2
+    assert sorted(hit.item.document.source for hit in documents) == ["one.md", "two.md"]
+
+
+def test_expand_is_refused_for_passages(db: Database) -> None:
+    with pytest.raises(InvalidInput, match="expand applies to documents only"):
+        db.documents.search("x", expand=True)
+
+
+def test_an_unknown_unit_is_refused(db: Database) -> None:
+    with pytest.raises(InvalidInput, match="unit must be passage or document, not 'page'"):
+        db.documents.search("x", unit="page")  # type: ignore[arg-type]
+
+
+def test_documents_can_be_searched_without_operators(db: Database) -> None:
+    db.documents.ingest_text("green tea and red apples", source="a")
+    query = '"red tea"'
+    for mode in ("text", "hybrid"):
+        found, plain = (
+            texts(db.documents.search(query, mode=mode, unit="document", plain=each))
+            for each in (False, True)
+        )
+        assert (found, plain) == ([], ["green tea and red apples"]), mode

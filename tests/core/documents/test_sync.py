@@ -15,6 +15,7 @@ import apsw
 import pytest
 
 from mcpvectordb import Config, Database, Document, NotFound, Progress, ReadOnly, Synced, Unreadable
+from mcpvectordb.documents.bulk_ingest import FolderTuning
 from tests.support import ROOT, Letters, python
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -72,7 +73,7 @@ def same_time(file: Path) -> Iterator[None]:
     os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
-def test_new_files_come_in_with_absolute_paths_and_changed_ones_are_replaced(
+def test_new_files_are_stored_with_absolute_paths_and_changed_ones_are_replaced(
     folder: Folder,
 ) -> None:
     file = folder.write("deep/a.md", "# Apple\n\nred")
@@ -85,7 +86,7 @@ def test_new_files_come_in_with_absolute_paths_and_changed_ones_are_replaced(
     assert folder.texts() == {"deep/a.md": "# Apple\n\ngreen, and larger", "b.txt": "bear"}
 
 
-def test_vanished_files_go(folder: Folder) -> None:
+def test_documents_of_vanished_files_are_removed(folder: Folder) -> None:
     folder.write("a.md")
     folder.write("d/b.md", "b")
     folder.sync()
@@ -126,10 +127,10 @@ def test_changes_in_quick_succession_are_never_missed(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("digits", [0, 1])
-def test_a_file_is_read_when_later_changes_cannot_have_its_time_any_more(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, digits: int
+def test_a_file_is_not_read_before_a_later_change_must_get_another_time(
+    folder: Folder, digits: int
 ) -> None:
-    monkeypatch.setattr("mcpvectordb.documents.sync.TICK", 400_000_000)
+    folder.db.documents.tuning = FolderTuning(mtime_tick_ns=400_000_000)
     file = folder.write("a.md")
     folder.db.documents.ingest_text("the file is made by now", source="x")
     now = time.time_ns() // 10**9 * 10**9 if digits == 0 else time.time_ns() | 1
@@ -146,7 +147,7 @@ def test_a_file_of_another_size_is_read_whatever_its_time(folder: Folder) -> Non
     assert counts(folder.sync()) == {"replaced": 1} and folder.texts() == {"a.md": "three"}
 
 
-def test_what_is_no_document_is_skipped_counted_and_not_read_again(folder: Folder) -> None:
+def test_a_file_that_is_no_document_is_skipped_counted_and_not_read_again(folder: Folder) -> None:
     image, empty = folder.write("a.txt", PNG), folder.write("empty.md", " \n")
     folder.write(".hidden.md")
     folder.write("x.log")
@@ -164,7 +165,7 @@ def test_what_is_no_document_is_skipped_counted_and_not_read_again(folder: Folde
     assert folder.texts() == {"a.txt": "a text after all", "empty.md": "not empty"}
 
 
-def test_what_another_version_of_the_program_skipped_is_looked_at_again(folder: Folder) -> None:
+def test_a_file_that_another_version_of_the_program_skipped_is_read_again(folder: Folder) -> None:
     image = folder.write("a.txt", PNG)
     folder.sync()
     with same_time(image):
@@ -197,7 +198,7 @@ def test_a_skipped_file_that_was_ingested_by_hand_stays(folder: Folder) -> None:
         }
 
 
-def test_one_file_that_fails_is_told_and_does_not_stop_the_others(folder: Folder) -> None:
+def test_a_file_that_fails_is_reported_and_does_not_stop_the_others(folder: Folder) -> None:
     folder.write("a.md")
     bad = folder.write("b.pdf", BROKEN_PDF)
     folder.write("c.md", "c")
@@ -235,7 +236,7 @@ def test_the_old_version_stays_when_the_new_one_cannot_be_read(
         assert (
             failed == str(file)
             and message in why
-            and "the version from before is kept" in why
+            and "the previous version is kept" in why
             and not done.skipped
         )
         assert folder.documents() == before and folder.texts() == {"a.md": "precious"}
@@ -243,7 +244,7 @@ def test_the_old_version_stays_when_the_new_one_cannot_be_read(
         assert counts(folder.sync()) == {"replaced": 1}
 
 
-def test_a_moved_file_keeps_its_identity(folder: Folder) -> None:
+def test_a_moved_file_keeps_its_id(folder: Folder) -> None:
     file = folder.write("a/x.md", "# Apple\n\nred")
     folder.write("a/y.md", "bear")
     folder.sync()
@@ -258,7 +259,7 @@ def test_a_moved_file_keeps_its_identity(folder: Folder) -> None:
     assert counts(folder.sync()) == {"unchanged": 2} and folder.db.check() == []
 
 
-def test_a_renamed_file_keeps_its_identity_and_gets_the_title_of_its_new_name(
+def test_a_renamed_file_keeps_its_id_and_gets_the_title_of_its_new_name(
     folder: Folder,
 ) -> None:
     file = folder.write("pear.txt", "green")
@@ -282,7 +283,7 @@ def test_a_renamed_file_keeps_its_identity_and_gets_the_title_of_its_new_name(
     assert folder.db.check() == []
 
 
-def test_a_file_that_is_moved_over_another_takes_its_place(folder: Folder) -> None:
+def test_a_file_that_is_moved_over_another_replaces_it(folder: Folder) -> None:
     folder.write("a/x.md", "apple")
     folder.write("b/x.md", "bear")
     folder.sync()
@@ -297,7 +298,7 @@ def test_a_file_that_is_moved_over_another_takes_its_place(folder: Folder) -> No
     )
 
 
-def test_a_copy_is_no_move(folder: Folder) -> None:
+def test_a_copy_gets_an_id_of_its_own(folder: Folder) -> None:
     file = folder.write("a.md", "apple")
     folder.sync()
     before = folder.documents()["a.md"]
@@ -308,7 +309,7 @@ def test_a_copy_is_no_move(folder: Folder) -> None:
     assert counts(folder.sync()) == {"removed": 1, "unchanged": 1}
 
 
-def test_a_file_renamed_to_a_type_that_cannot_be_read_goes(folder: Folder) -> None:
+def test_a_file_that_is_renamed_to_an_unreadable_type_is_removed(folder: Folder) -> None:
     folder.write("a.md", "apple").rename(folder.root / "b.md")
     folder.sync()
     (folder.root / "b.md").rename(folder.root / "b.unheard-of")
@@ -316,7 +317,7 @@ def test_a_file_renamed_to_a_type_that_cannot_be_read_goes(folder: Folder) -> No
     assert counts(done) == {"removed": 1} and done.skipped == {"of no readable type": 1}
 
 
-def test_what_becomes_ignored_goes_and_comes_back_when_it_is_not(folder: Folder) -> None:
+def test_a_file_is_removed_while_it_is_ignored(folder: Folder) -> None:
     folder.write("a.md", "apple")
     folder.write("d/b.md", "bear")
     folder.sync()
@@ -327,7 +328,7 @@ def test_what_becomes_ignored_goes_and_comes_back_when_it_is_not(folder: Folder)
     assert counts(folder.sync()) == {"indexed": 1, "unchanged": 1}
 
 
-def test_the_librarys_pattern_and_ignore_list_choose(folder: Folder) -> None:
+def test_the_pattern_and_ignore_list_of_the_library_select_files(folder: Folder) -> None:
     for path in ("a.md", "b.txt", "d/c.md", "d/drafts/e.md"):
         folder.write(path, path)
     folder.db.documents.add_library("notes", folder.root, pattern="**/*.md", ignore=["drafts/"])
@@ -336,7 +337,7 @@ def test_the_librarys_pattern_and_ignore_list_choose(folder: Folder) -> None:
     assert counts(folder.sync()) == {"indexed": 1, "removed": 1, "unchanged": 1}
 
 
-def test_links_lead_nowhere(folder: Folder, tmp_path: Path) -> None:
+def test_links_are_not_followed(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret")
     folder.write("a.md")
     (folder.root / "out.md").symlink_to(tmp_path / "secret.md")
@@ -362,7 +363,7 @@ def test_a_missing_folder_is_refused_and_nothing_is_lost(folder: Folder, tmp_pat
     assert counts(folder.sync()) == {"unchanged": 1}
 
 
-def test_one_missing_folder_keeps_everything_as_it_is(folder: Folder) -> None:
+def test_one_missing_folder_refuses_the_sync_of_all_libraries(folder: Folder) -> None:
     folder.write("a.md")
     folder.write("sub/b.md", "bear")
     folder.db.documents.add_library("sub", folder.root / "sub")
@@ -372,7 +373,7 @@ def test_one_missing_folder_keeps_everything_as_it_is(folder: Folder) -> None:
     assert folder.texts() == {}
 
 
-def test_a_folder_that_is_taken_away_during_a_sync_loses_nothing(
+def test_a_folder_that_is_moved_away_during_a_sync_loses_no_document(
     folder: Folder, tmp_path: Path
 ) -> None:
     folder.write("a.md", "apple")
@@ -390,7 +391,7 @@ def test_a_folder_that_is_taken_away_during_a_sync_loses_nothing(
     assert folder.db.documents.count(library="notes") == 2
 
 
-def test_a_folder_that_was_made_anew_is_followed(folder: Folder, tmp_path: Path) -> None:
+def test_a_folder_that_was_recreated_is_followed(folder: Folder, tmp_path: Path) -> None:
     folder.write("a.md", "apple")
     folder.sync()
     folder.root.rename(tmp_path / "old")
@@ -413,7 +414,7 @@ def test_a_folder_that_became_a_link_is_still_the_same(folder: Folder, tmp_path:
     }
 
 
-def test_what_lies_in_a_folder_that_cannot_be_looked_at_stays(folder: Folder) -> None:
+def test_documents_below_an_unreadable_folder_stay(folder: Folder) -> None:
     folder.write("d/e/a.md", "apple")
     folder.write("b.md", "bear")
     folder.sync()
@@ -428,7 +429,7 @@ def test_what_lies_in_a_folder_that_cannot_be_looked_at_stays(folder: Folder) ->
     assert counts(folder.sync()) == {"unchanged": 1}
 
 
-def test_the_database_does_not_take_in_itself(tmp_path: Path) -> None:
+def test_the_database_does_not_ingest_itself(tmp_path: Path) -> None:
     with Database(tmp_path / "own.db", embedder=Letters()) as db:
         db.documents.add_library("notes", tmp_path)
         (tmp_path / "a.md").write_text("apple")
@@ -461,7 +462,7 @@ def test_a_file_that_was_ingested_by_hand_belongs_to_the_library(folder: Folder)
     assert counts(folder.sync()) == {"removed": 1}
 
 
-def test_several_documents_of_one_file_stay_until_it_goes(folder: Folder) -> None:
+def test_several_documents_of_one_file_stay_until_it_vanishes(folder: Folder) -> None:
     file = folder.write("a.md")
     for _ in range(2):
         folder.db.documents.ingest(file, library="notes", duplicate=True)
@@ -476,7 +477,7 @@ def test_several_documents_of_one_file_stay_until_it_goes(folder: Folder) -> Non
     )
 
 
-def test_a_document_that_was_deleted_by_hand_comes_back(folder: Folder) -> None:
+def test_a_document_that_was_deleted_by_hand_is_ingested_again(folder: Folder) -> None:
     folder.write("a.md")
     folder.sync()
     folder.db.documents.delete(folder.documents()["a.md"].id)
@@ -498,7 +499,7 @@ def test_all_libraries_are_synced_or_the_named_one(folder: Folder) -> None:
         folder.db.documents.sync("nowhere")
 
 
-def test_a_sync_embeds_unless_told_not_to(folder: Folder, path: Path) -> None:
+def test_a_sync_embeds_unless_embed_is_false(folder: Folder, path: Path) -> None:
     folder.write("a.md")
     (done,) = folder.db.documents.sync(embed=False)
     assert folder.db.stats().pending == 1 and done.note == ""
@@ -506,7 +507,7 @@ def test_a_sync_embeds_unless_told_not_to(folder: Folder, path: Path) -> None:
     assert folder.db.stats().pending == 0 and done.note == ""
 
 
-def test_a_sync_without_the_model_stores_and_says_what_is_missing(
+def test_a_sync_without_the_model_stores_the_text_and_says_why_it_is_not_embedded(
     folder: Folder, path: Path
 ) -> None:
     class Other(Letters):
@@ -521,10 +522,10 @@ def test_a_sync_without_the_model_stores_and_says_what_is_missing(
         assert db.documents.search("bear", mode="text").hits
 
 
-def test_progress_counts_the_files_that_are_safely_in(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+def test_progress_counts_the_files_that_are_stored(
+    folder: Folder,
 ) -> None:
-    monkeypatch.setattr("mcpvectordb.documents.bulk_ingest.DOCUMENTS", 2)
+    folder.db.documents.tuning = FolderTuning(documents_per_write=2)
     seen: list[Progress] = []
     folder.write("known.md", "known")
     folder.sync()
@@ -556,10 +557,10 @@ def test_a_database_in_memory_follows_folders_too(tmp_path: Path) -> None:
         assert [counts(each) for each in db.documents.sync()] == [{"indexed": 1}]
 
 
-def test_thousands_of_files_need_more_than_one_page_of_rows(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+def test_a_sync_reads_stored_rows_in_pages(
+    folder: Folder,
 ) -> None:
-    monkeypatch.setattr("mcpvectordb.documents.sync.PAGE", 7)
+    folder.db.documents.tuning = FolderTuning(rows_per_page=7)
     for number in range(40):
         folder.write(f"{number % 4}/{number}.md", str(number))
         folder.write(f"{number % 4}/{number}.png", PNG + bytes([number]))
@@ -580,7 +581,7 @@ def test_thousands_of_files_need_more_than_one_page_of_rows(
     assert counts(folder.sync()) == {"moved": 10, "unchanged": 30}
 
 
-def test_two_syncs_at_once_do_no_harm(folder: Folder) -> None:
+def test_two_syncs_at_once_are_safe(folder: Folder) -> None:
     for number in range(60):
         folder.write(f"a/{number}.md", f"number {number}")
     folder.sync()

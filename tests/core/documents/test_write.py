@@ -9,15 +9,15 @@ from mcpvectordb.records import Parsed
 
 
 @pytest.fixture
-def storing(db: Database) -> DocumentWriter:
-    return db.documents._storing
+def writer(db: Database) -> DocumentWriter:
+    return db.documents._writer
 
 
-def ready(
-    storing: DocumentWriter, text: str, source: str = "a.txt", moved: int | None = None
+def prepared(
+    writer: DocumentWriter, text: str, source: str = "a.txt", moved: int | None = None
 ) -> PreparedDocument:
     read = Source(source=source, name=source, raw=text.encode(), file_type="txt")
-    return storing.ready(
+    return writer.prepare(
         read,
         Parsed(text=text, title=source),
         hash=text,
@@ -27,8 +27,8 @@ def ready(
     )
 
 
-def test_what_is_ready_has_let_go_of_the_raw_bytes(storing: DocumentWriter) -> None:
-    made = ready(storing, "apple pie")
+def test_a_prepared_document_has_no_raw_bytes(writer: DocumentWriter) -> None:
+    made = prepared(writer, "apple pie")
     assert (made.source.raw, made.size, made.text, made.metadata) == (
         b"",
         9,
@@ -37,32 +37,30 @@ def test_what_is_ready_has_let_go_of_the_raw_bytes(storing: DocumentWriter) -> N
     ) and len(made.spans) == 1
 
 
-def test_what_is_there_already_is_not_written_again(db: Database, storing: DocumentWriter) -> None:
-    first, second = ready(storing, "apple"), ready(storing, "apple")
-    status, key = storing.write(first)
-    assert (status, storing.known("a.txt", "notes", "apple")) == ("indexed", key)
-    assert storing.write(second) == ("skipped", key) and db.documents.count() == 1
-    assert storing.write(second, duplicate=True)[0] == "indexed" and db.documents.count() == 2
+def test_a_stored_document_is_not_written_again(db: Database, writer: DocumentWriter) -> None:
+    first, second = prepared(writer, "apple"), prepared(writer, "apple")
+    status, key = writer.write(first)
+    assert (status, writer.known("a.txt", "notes", "apple")) == ("indexed", key)
+    assert writer.write(second) == ("skipped", key) and db.documents.count() == 1
+    assert writer.write(second, duplicate=True)[0] == "indexed" and db.documents.count() == 2
 
 
-def test_another_content_takes_the_place_of_the_one_before(
-    db: Database, storing: DocumentWriter
-) -> None:
-    storing.write(ready(storing, "apple"))
-    status, key = storing.write(ready(storing, "pear"))
+def test_new_content_replaces_the_old_document(db: Database, writer: DocumentWriter) -> None:
+    writer.write(prepared(writer, "apple"))
+    status, key = writer.write(prepared(writer, "pear"))
     assert status == "replaced" and db.documents.count() == 1 and db.check() == []
     assert (
-        storing.known("a.txt", "notes", "apple") is None
-        and storing.known("a.txt", "notes", "pear") == key
+        writer.known("a.txt", "notes", "apple") is None
+        and writer.known("a.txt", "notes", "pear") == key
     )
 
 
 def test_a_moved_document_takes_over_the_identity_of_the_old_one(
-    db: Database, storing: DocumentWriter
+    db: Database, writer: DocumentWriter
 ) -> None:
-    _, old = storing.write(ready(storing, "apple"))
+    _, old = writer.write(prepared(writer, "apple"))
     (before,) = db.documents.browse()
-    storing.write(ready(storing, "apple", "b.txt", moved=old))
+    writer.write(prepared(writer, "apple", "b.txt", moved=old))
     (after,) = db.documents.browse()
     assert (after.id, after.created_at, after.source) == (
         before.id,
@@ -71,11 +69,11 @@ def test_a_moved_document_takes_over_the_identity_of_the_old_one(
     ) and db.check() == []
 
 
-def test_a_document_that_was_deleted_meanwhile_is_told(
-    db: Database, storing: DocumentWriter
+def test_a_document_that_was_deleted_meanwhile_is_not_found(
+    db: Database, writer: DocumentWriter
 ) -> None:
-    _, key = storing.write(ready(storing, "apple"))
+    _, key = writer.write(prepared(writer, "apple"))
     with db._file.writing() as sql:
-        assert storing.remove(sql, key) == 1
+        assert writer.remove(sql, key) == 1
         with pytest.raises(NotFound, match="deleted meanwhile"):
             rows.by_key(sql, key)

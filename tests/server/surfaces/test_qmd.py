@@ -22,7 +22,7 @@ from mcpvectordb_server.surface import Published, Tool, call
 from mcpvectordb_server.surfaces import mcpvectordb, qmd
 from mcpvectordb_server.surfaces.qmd import SURFACE
 from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk
-from tests.support import Letters
+from tests.support import Letters, search_documents
 
 GOLDEN = Path(__file__).with_name("tools_qmd.json")
 SEARCHES = ("search", "vsearch", "query")
@@ -308,7 +308,7 @@ def test_the_least_score_is_compared_before_rounding_where_it_is_a_score(
     calls: Calls, notes: Database
 ) -> None:
     for name, mode in (("search", "text"), ("vsearch", "vector")):
-        exact = notes.documents.query("tea", mode=mode)[-1].score
+        exact = search_documents(notes, "tea", mode=mode)[-1].score
         assert len(calls.results(name, query="tea", minScore=exact)) == len(
             calls.results(name, query="tea", minScore=0)
         )
@@ -419,7 +419,7 @@ def test_without_a_vector_index_there_is_the_specified_error(path: Path, root: P
 def test_documents_are_ranked_by_their_nearest_chunk(calls: Calls, notes: Database) -> None:
     results = calls.results("vsearch", query="tea", minScore=0)
     assert len(results) == len({each["file"] for each in results}) == len(NOTES)
-    cosine = notes.documents.query("tea", mode="vector")[0].scores.vector
+    cosine = search_documents(notes, "tea", mode="vector")[0].scores.vector
     assert results[0]["score"] == round(cosine, 2)
     assert all(each["score"] >= 0.3 for each in calls.results("vsearch", query="tea"))
 

@@ -1,4 +1,4 @@
-"""A page that is ingested again: its server is asked whether it has changed."""
+"""Ingesting a URL again fetches it only if it has changed (conditional requests)."""
 
 from __future__ import annotations
 
@@ -85,9 +85,7 @@ def test_a_page_that_has_not_changed_is_skipped(web: Database, site: Site) -> No
     assert site.asked == [(None, None), ('"1"', CHANGED)]
 
 
-def test_a_page_that_has_changed_replaces_the_old_one_and_its_marks(
-    web: Database, site: Site
-) -> None:
+def test_a_changed_page_replaces_the_old_document_and_its_etag(web: Database, site: Site) -> None:
     web.documents.ingest(site.url)
     site.text, site.marks = "second", {"ETag": '"2"'}
     assert web.documents.ingest(site.url).status == "replaced"
@@ -96,14 +94,14 @@ def test_a_page_that_has_changed_replaces_the_old_one_and_its_marks(
     assert web.documents.text(web.documents.browse()[0].id) == "second"
 
 
-def test_a_server_that_does_not_care_about_conditions_is_compared_by_content(
+def test_a_page_of_a_server_without_conditional_requests_is_compared_by_content(
     web: Database, site: Site
 ) -> None:
     site.conditional = False
     assert [web.documents.ingest(site.url).status for _ in range(2)] == ["indexed", "skipped"]
 
 
-def test_each_library_knows_only_its_own_pages(web: Database, site: Site) -> None:
+def test_a_page_is_known_only_in_its_own_library(web: Database, site: Site) -> None:
     web.documents.ingest(site.url, library="one")
     assert web.documents.ingest(site.url, library="two").status == "indexed"
     assert site.asked == [(None, None), (None, None)]

@@ -1,0 +1,71 @@
+"""Options that several commands share, and the parsing of --where and --metadata."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from mcpvectordb.errors import InvalidInput
+from mcpvectordb.records import Condition
+
+# Longest first: ">=" must not be read as ">".
+_SIGNS = {
+    "!=": "ne",
+    ">=": "gte",
+    "<=": "lte",
+    "^=": "starts_with",
+    "*=": "contains",
+    "=": "eq",
+    ">": "gt",
+    "<": "lt",
+}
+
+library_option = click.option("--library", "-l", metavar="NAME", help="Only this library.")
+where_option = click.option(
+    "--where",
+    "-w",
+    "conditions",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="A condition on a field or metadata.KEY: = != > >= < <= *= (contains) ^= (starts with). "
+    "Repeatable.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+no_embed_option = click.option(
+    "--no-embed", is_flag=True, help="Store without embeddings; run `embed` later."
+)
+
+
+def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:
+    """The conditions that `--where` options express."""
+    return [_condition(each) for each in conditions]
+
+
+def _condition(text: str) -> Condition:
+    for position in range(len(text)):
+        for sign, operator in _SIGNS.items():
+            if text.startswith(sign, position) and position:
+                return Condition(
+                    text[:position].strip(), operator, _value(text[position + len(sign) :])
+                )
+    raise InvalidInput(
+        f"{text!r} is not a condition; write FIELD=VALUE, for example metadata.year>=2024"
+    )
+
+
+def metadata_pair(text: str) -> tuple[str, Any]:
+    """The key and value of a `--metadata KEY=VALUE` option."""
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise InvalidInput(f"{text!r} is not metadata; write KEY=VALUE, for example year=2026")
+    return key, _value(value)
+
+
+def _value(text: str) -> Any:
+    """The value of a JSON text (numbers, true, lists), otherwise the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()

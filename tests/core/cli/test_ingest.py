@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+
+from mcpvectordb import Database
+from tests.support_cli import Shell
+
+
+def test_a_folder_is_ingested_with_a_summary(filled: Shell) -> None:
+    files, skipped, embedded = filled.out.strip().split("; ")
+    assert (files, skipped) == ("2 indexed", "skipped: 1 hidden, 1 of no readable type")
+    assert re.fullmatch(r"3 chunks embedded \(\d+ tokens, [\d,]+/s\)", embedded)
+    again = filled.run("ingest", str(filled.folder / "notes"), "--library", "fruit")
+    assert again.strip() == "2 unchanged; skipped: 1 hidden, 1 of no readable type"
+
+
+def test_a_folder_is_ingested_without_hidden_and_ignored_files_and_links_out_of_it(
+    shell: Shell,
+) -> None:
+    notes = shell.folder / "notes"
+    (notes / "d").mkdir(parents=True)
+    for name in ("a.md", "b.log", "d/c.md", ".hidden"):
+        (notes / name).write_text(name)
+    (notes / ".gitignore").write_text("*.log\n")
+    (notes / "out").symlink_to("/")
+    assert shell.run("ingest", "notes", "--no-embed").strip() == (
+        "2 indexed; skipped: 1 hidden, 1 ignored, 1 link out of the root"
+    )
+
+
+def test_standard_input_is_ingested_under_a_given_name(shell: Shell) -> None:
+    shell.run("ingest", "-", "--source", "thought.md", stdin="# Thought\n\nremember this\n")
+    assert shell.run("get", "thought.md") == "# Thought\n\nremember this\n"
+
+
+def test_what_was_ingested_without_embeddings_is_embedded_later(shell: Shell) -> None:
+    shell.run("ingest", "-", "--no-embed", stdin="apple")
+    assert json.loads(shell.run("status", "--json"))["pending"] == 1
+    assert re.fullmatch(
+        r"1 chunks embedded \(\d tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip()
+    )
+    assert shell.run("embed").strip() == "0 chunks embedded, 0 still waiting"
+
+
+def test_a_source_that_fails_does_not_stop_the_others(shell: Shell) -> None:
+    (shell.folder / "good.txt").write_text("good")
+    assert (
+        shell.run("ingest", "bad.txt", "good.txt", "--no-embed", code=1).strip()
+        == "1 indexed, 1 failed"
+    )
+    assert shell.err.count("bad.txt") == 1
+
+
+def test_ctrl_c_leaves_a_sound_file_and_the_same_command_continues(shell: Shell) -> None:
+    folder = shell.folder / "many"
+    folder.mkdir()
+    for number in range(300):
+        (folder / f"{number}.txt").write_text(f"note {number} about something or other\n" * 3)
+    process = shell.start("--db", str(shell.db), "ingest", str(folder))
+    log = Path(f"{shell.db}-wal")
+    while not log.exists() or log.stat().st_size < 300_000:  # some are in, and most are not
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err and "sound" in err
+    with Database(shell.db) as db:
+        assert db.check() == []
+    shell.run("ingest", str(folder))
+    status = json.loads(shell.run("status", "--json"))
+    assert (status["documents"], status["pending"]) == (300, 0)

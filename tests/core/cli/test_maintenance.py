@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+
+from mcpvectordb import Database
+from tests.support import Letters
+from tests.support_cli import Commands, Shell
+
+
+def test_status_shows_counts_the_model_and_what_is_not_embedded(notes: Commands) -> None:
+    with Database(notes.db, embedder=Letters()) as db:
+        db.documents.ingest_text("waiting", source="w", library="other", embed=False)
+    out = notes.run("status")
+    assert "model          letters\n" in out and "documents      4\n" in out
+    chunks = json.loads(notes.run("list", "big.md", "--json"))["documents"][0]["chunks"] + 2
+    folder = notes.folder / "notes"
+    assert f"  notes  3 documents  {chunks} chunks  {folder}  **/*  my notes\n" in out
+    assert "  other  1 documents  1 chunks  1 documents not yet embedded\n" in out
+
+
+def test_status_in_json_has_everything_per_library(notes: Commands) -> None:
+    status = json.loads(notes.run("status", "--json"))
+    assert (status["documents"], status["pending"], status["waiting"]) == (3, 0, 0)
+    assert (status["embedded"], status["model"]) == (3, "letters")
+    (library,) = status["libraries"]
+    assert (library["name"], library["documents"], library["waiting"]) == ("notes", 3, 0)
+
+
+def test_the_file_is_copied_compacted_and_rebuilt(filled: Shell) -> None:
+    assert "copied to" in filled.run("copy", "copy.db")
+    assert "bytes freed" in filled.run("compact")
+    assert filled.run("rebuild").strip() == "rebuilt"
+    assert filled.run("check").strip() == "sound"
+    filled.run("copy", "copy.db", code=1)
+    assert "exists already" in filled.err
+
+
+def test_check_exits_with_1_when_something_is_wrong(filled: Shell) -> None:
+    import apsw
+
+    other = apsw.Connection(str(filled.db))
+    other.execute("DELETE FROM document_embeddings")
+    other.close()
+    assert "neither embedded nor waiting" in filled.run("check", code=1)
+
+
+def test_a_file_that_is_no_database_is_refused_in_one_line(shell: Shell) -> None:
+    shell.db.write_text("not a database, but precious")
+    shell.run("status", code=1)
+    assert (
+        "not a SQLite database" in shell.err
+        and shell.db.read_text() == "not a database, but precious"
+    )
