@@ -71,7 +71,7 @@ class IngestReply(TypedDict, total=False):
     error: str
 
 
-class Found(TypedDict):
+class FoundPassage(TypedDict):
     """One chunk that a search found; `relevance` is the chance that it is relevant, null where that
     is not known.
     """
@@ -92,14 +92,14 @@ class Found(TypedDict):
 class SearchReply(TypedDict, total=False):
     """Chunks, best first."""
 
-    results: list[Found]
+    results: list[FoundPassage]
     note: str
     truncated: str
     status: str
     error: str
 
 
-class Listed(TypedDict):
+class ListedDocument(TypedDict):
     """One document in a listing."""
 
     doc_id: str
@@ -115,14 +115,14 @@ class Listed(TypedDict):
 class DocumentsReply(TypedDict, total=False):
     """One page of documents, newest first."""
 
-    documents: list[Listed]
+    documents: list[ListedDocument]
     count: int
     truncated: str
     status: str
     error: str
 
 
-class Counted(TypedDict):
+class LibraryCounts(TypedDict):
     """One library."""
 
     library: str
@@ -133,7 +133,7 @@ class Counted(TypedDict):
 class LibrariesReply(TypedDict, total=False):
     """All libraries."""
 
-    libraries: list[Counted]
+    libraries: list[LibraryCounts]
     truncated: str
     status: str
     error: str
@@ -316,7 +316,7 @@ def list_libraries(db: Database) -> LibrariesReply:
     """
     return LibrariesReply(
         libraries=[
-            Counted(library=each.name, document_count=each.documents, chunk_count=each.chunks)
+            LibraryCounts(library=each.name, document_count=each.documents, chunk_count=each.chunks)
             for each in db.documents.libraries()
         ]
     )
@@ -399,9 +399,9 @@ def _ingested(done: Ingested) -> IngestReply:
     return reply
 
 
-def _found(hit: Hit[Chunk]) -> Found:
+def _found(hit: Hit[Chunk]) -> FoundPassage:
     chunk, document = hit.item, hit.item.document
-    return Found(
+    return FoundPassage(
         doc_id=document.id,
         source=document.source,
         title=document.title,
@@ -416,8 +416,8 @@ def _found(hit: Hit[Chunk]) -> Found:
     )
 
 
-def _listed(document: Document) -> Listed:
-    return Listed(
+def _listed(document: Document) -> ListedDocument:
+    return ListedDocument(
         doc_id=document.id,
         source=document.source,
         title=document.title,

@@ -25,7 +25,7 @@ _INVALID = {
 }
 
 
-class AddReply(TypedDict, total=False):
+class VectorAddReply(TypedDict, total=False):
     """What an add did."""
 
     status: str
@@ -34,7 +34,7 @@ class AddReply(TypedDict, total=False):
     error: str
 
 
-class Found(TypedDict):
+class VectorMatch(TypedDict):
     """One vector that a search found."""
 
     id: str
@@ -42,16 +42,16 @@ class Found(TypedDict):
     metadata: dict[str, Any]
 
 
-class SearchReply(TypedDict, total=False):
+class VectorSearchReply(TypedDict, total=False):
     """Vectors, nearest first."""
 
-    results: list[Found]
+    results: list[VectorMatch]
     total_searched: int
     truncated: str
     error: str
 
 
-class DeleteReply(TypedDict, total=False):
+class VectorDeleteReply(TypedDict, total=False):
     """What a delete did."""
 
     deleted: bool
@@ -59,7 +59,7 @@ class DeleteReply(TypedDict, total=False):
     error: str
 
 
-class CountReply(TypedDict, total=False):
+class VectorCountReply(TypedDict, total=False):
     """How many vectors there are."""
 
     count: int
@@ -86,7 +86,7 @@ def vector_add(
     ] = None,
     store_name: StoreName = "default",
     namespace: AddNamespace = None,
-) -> AddReply:
+) -> VectorAddReply:
     """Store one embedding with its metadata, so that similar ones can be searched for.
 
     Use this when you have embeddings of your own; no text is embedded here. An id that exists is
@@ -100,7 +100,7 @@ def vector_add(
         namespace=namespace or "",
         metadata=metadata,
     )
-    return AddReply(status=added.status, id=id, dimension=added.vector.dimension)
+    return VectorAddReply(status=added.status, id=id, dimension=added.vector.dimension)
 
 
 def vector_search(
@@ -114,7 +114,7 @@ def vector_search(
         dict[str, Any] | None,
         ('Metadata keys and the values they must have, all of them. Example: {"source": "arxiv"}'),
     ] = None,
-) -> SearchReply:
+) -> VectorSearchReply:
     """Find the stored vectors that are most similar to a query embedding, best first.
 
     Scores are cosines, 1 for the same direction and -1 for the opposite (unless the store was made
@@ -134,29 +134,29 @@ def vector_search(
         where=where,
         limit=max(0, min(k, total, MOST_RESULTS)),
     )
-    return SearchReply(results=[_found(hit) for hit in hits], total_searched=total)
+    return VectorSearchReply(results=[_found(hit) for hit in hits], total_searched=total)
 
 
 def vector_delete(
     db: Database, *, id: Id, store_name: StoreName = "default", namespace: AddNamespace = None
-) -> DeleteReply:
+) -> VectorDeleteReply:
     """Remove one vector by its id, for good.
 
     An id that is not there is no error: `deleted` is then false. The same id in another namespace
     stays.
     """
-    return DeleteReply(
+    return VectorDeleteReply(
         deleted=db.vectors.delete(id, store=_store(store_name), namespace=namespace or ""), id=id
     )
 
 
 def vector_count(
     db: Database, *, store_name: StoreName = "default", namespace: ReadNamespace = None
-) -> CountReply:
+) -> VectorCountReply:
     """Count the vectors of a store, or of one of its namespaces; a store that does not exist has
     0.
     """
-    return CountReply(
+    return VectorCountReply(
         count=db.vectors.count(store=_store(store_name), namespace=namespace), store_name=store_name
     )
 
@@ -179,11 +179,13 @@ def _store(name: str) -> str:
     return name
 
 
-def _found(hit: Hit[Vector]) -> Found:
+def _found(hit: Hit[Vector]) -> VectorMatch:
     """`scores.vector` is the metric's own figure: a distance, where a store ranks by it, is not
     negated.
     """
-    return Found(id=hit.item.id, score=hit.scores.vector or 0.0, metadata=dict(hit.item.metadata))
+    return VectorMatch(
+        id=hit.item.id, score=hit.scores.vector or 0.0, metadata=dict(hit.item.metadata)
+    )
 
 
 _READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)

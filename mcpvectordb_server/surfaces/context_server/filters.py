@@ -97,7 +97,7 @@ Offset = Annotated[int, Field(ge=0), "How many entries to skip, for the next pag
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedFilters:
     """Which entries to look at: `which` as the library takes it, or the `problems` with it."""
 
     which: dict[str, Any]
@@ -106,7 +106,7 @@ class Wanted:
     in_all: int
 
 
-def wanted(
+def requested_filters(
     db: Database,
     *,
     thread_id: str | None,
@@ -117,7 +117,7 @@ def wanted(
     end_date: str | None,
     metadata: dict[str, Any] | None,
     metadata_filters: list[dict[str, Any]] | None,
-) -> Wanted:
+) -> RequestedFilters:
     """Read the filters that all four searching tools have."""
     read = [*_equalities(metadata or {}), *_conditions(metadata_filters or [])]
     conditions = [condition for _, condition in read if isinstance(condition, Condition)]
@@ -132,7 +132,7 @@ def wanted(
         "start": start_date,
         "end": end_date,
     }
-    return Wanted(
+    return RequestedFilters(
         which={**which, "where": conditions},
         problems=problems or db.contexts.problems(conditions),
         on_metadata=len(read),

@@ -50,7 +50,7 @@ GivenImage = Annotated[
 ]
 
 
-class Picture(TypedDict, total=False):
+class ImageReply(TypedDict, total=False):
     """An image; `omitted` says how to get one that is too long for the reply."""
 
     data: str
@@ -59,7 +59,7 @@ class Picture(TypedDict, total=False):
     omitted: str
 
 
-class Scored(TypedDict, total=False):
+class EntryScores(TypedDict, total=False):
     """Why an entry was found: ranks count from 1, distances are better when low, scores when
     high.
     """
@@ -72,7 +72,7 @@ class Scored(TypedDict, total=False):
     rerank_score: float | None
 
 
-class Entry(TypedDict, total=False):
+class EntryReply(TypedDict, total=False):
     """One context."""
 
     id: int
@@ -85,12 +85,12 @@ class Entry(TypedDict, total=False):
     created_at: str
     updated_at: str
     is_truncated: bool
-    images: list[Picture]
-    scores: Scored
+    images: list[ImageReply]
+    scores: EntryScores
     highlighted: str
 
 
-class Refusal(TypedDict, total=False):
+class FilterRefusal(TypedDict, total=False):
     """What every searching tool can also answer: filters that cannot be used, and what else there
     is to say.
     """
@@ -102,37 +102,37 @@ class Refusal(TypedDict, total=False):
     stats: dict[str, Any]
 
 
-class SearchReply(Refusal, total=False):
+class ContextSearchReply(FilterRefusal, total=False):
     """Entries, newest first."""
 
-    results: list[Entry]
+    results: list[EntryReply]
     count: int
 
 
-class SemanticReply(Refusal, total=False):
+class SemanticReply(FilterRefusal, total=False):
     """Entries, nearest first."""
 
     query: str
-    results: list[Entry]
+    results: list[EntryReply]
     count: int
     model: str
 
 
-class FtsReply(Refusal, total=False):
+class FtsReply(FilterRefusal, total=False):
     """Entries, best first."""
 
     query: str
     mode: str
-    results: list[Entry]
+    results: list[EntryReply]
     count: int
     language: str
 
 
-class HybridReply(Refusal, total=False):
+class HybridReply(FilterRefusal, total=False):
     """Entries, best first."""
 
     query: str
-    results: list[Entry]
+    results: list[EntryReply]
     count: int
     fusion_method: str
     search_modes_used: list[str]
@@ -143,9 +143,9 @@ class HybridReply(Refusal, total=False):
 # Entries
 
 
-def entry(context: Context, *, text: str | None = None) -> Entry:
+def entry(context: Context, *, text: str | None = None) -> EntryReply:
     """A context as all tools show it."""
-    return Entry(
+    return EntryReply(
         id=context.id,
         thread_id=context.thread,
         source=context.source,
@@ -158,7 +158,7 @@ def entry(context: Context, *, text: str | None = None) -> Entry:
     )
 
 
-def whole(context: Context) -> Entry:
+def whole(context: Context) -> EntryReply:
     """A context with all its images."""
     made = entry(context)
     if context.images:
@@ -166,18 +166,18 @@ def whole(context: Context) -> Entry:
     return made
 
 
-def previews(contexts: Iterable[Context]) -> list[Entry]:
+def previews(contexts: Iterable[Context]) -> list[EntryReply]:
     """Contexts to choose from: the beginning of each text."""
     made = []
     for context in contexts:
         text = preview(context.text)
         made.append(
-            (context, Entry(**entry(context, text=text), is_truncated=text != context.text))
+            (context, EntryReply(**entry(context, text=text), is_truncated=text != context.text))
         )
     return _illustrated(made)
 
 
-def hits(results: Results[Context], legs: Sequence[str]) -> list[Entry]:
+def hits(results: Results[Context], legs: Sequence[str]) -> list[EntryReply]:
     """What a search found, with the scores of the legs that this tool speaks of."""
     reranked = "rerank" in results.legs
     return _illustrated([(hit.item, _hit(hit, legs, reranked)) for hit in results])
@@ -191,17 +191,17 @@ def preview(text: str) -> str:
     return text[: space if space > SHORTEST_PREVIEW else PREVIEW] + "..."
 
 
-def _hit(hit: Hit[Context], legs: Sequence[str], reranked: bool) -> Entry:
-    made = Entry(**entry(hit.item), scores=scores(hit.scores, legs, reranked))
+def _hit(hit: Hit[Context], legs: Sequence[str], reranked: bool) -> EntryReply:
+    made = EntryReply(**entry(hit.item), scores=scores(hit.scores, legs, reranked))
     if hit.highlighted is not None:
         made["highlighted"] = hit.highlighted
     return made
 
 
-def scores(found: Scores, legs: Sequence[str], reranked: bool) -> Scored:
+def scores(found: Scores, legs: Sequence[str], reranked: bool) -> EntryScores:
     """Scores as the tools name them; ranks compare legs, so a tool with a single one has none."""
     if len(legs) > 1:
-        return Scored(
+        return EntryScores(
             rrf=found.rrf,
             fts_rank=found.text_rank,
             semantic_rank=found.vector_rank,
@@ -210,11 +210,11 @@ def scores(found: Scores, legs: Sequence[str], reranked: bool) -> Scored:
             rerank_score=found.rerank,
         )
     made = (
-        Scored(fts_score=found.text, fts_rank=None)
+        EntryScores(fts_score=found.text, fts_rank=None)
         if "fts" in legs
-        else Scored(semantic_distance=found.distance, semantic_rank=None)
+        else EntryScores(semantic_distance=found.distance, semantic_rank=None)
     )
-    return Scored(**made, rerank_score=found.rerank) if reranked else made
+    return EntryScores(**made, rerank_score=found.rerank) if reranked else made
 
 
 def stats(explained: Explained, filters: int) -> dict[str, Any]:
@@ -299,21 +299,21 @@ def _bytes(name: str, data: str) -> bytes:
         raise InvalidInput(f"{name}.data is not base64") from None
 
 
-def _picture(image: Image) -> Picture:
-    made = Picture(data=base64.b64encode(image.data).decode(), mime_type=image.mime_type)
+def _picture(image: Image) -> ImageReply:
+    made = ImageReply(data=base64.b64encode(image.data).decode(), mime_type=image.mime_type)
     if image.metadata is not None:
         made["metadata"] = dict(image.metadata)
     return made
 
 
-def _illustrated(made: Sequence[tuple[Context, Entry]]) -> list[Entry]:
+def _illustrated(made: Sequence[tuple[Context, EntryReply]]) -> list[EntryReply]:
     """Entries with their images, as long as there is room for these."""
     room = IMAGES
     for context, each in made:
         pictures = [_picture(image) for image in context.images]
         for place, picture in enumerate(pictures):
             if len(picture["data"]) > room:
-                pictures[place] = Picture(
+                pictures[place] = ImageReply(
                     mime_type=picture["mime_type"],
                     omitted=(
                         f"{len(context.images[place].data):,} bytes; call get_context_by_ids with "

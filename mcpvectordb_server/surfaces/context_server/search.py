@@ -23,15 +23,15 @@ from mcpvectordb_server.surfaces.context_server.filters import (
     PageSize,
     Since,
     Until,
-    Wanted,
+    RequestedFilters,
     WithTags,
     possible,
-    wanted,
+    requested_filters,
 )
 from mcpvectordb_server.surfaces.context_server.replies import (
     FtsReply,
     HybridReply,
-    SearchReply,
+    ContextSearchReply,
     SemanticReply,
     StatisticsReply,
 )
@@ -43,7 +43,7 @@ IncludeImages = Annotated[bool, "Return images too, in base64"]
 Explain = Annotated[bool, "Return the time the query took and SQLite's plan of it"]
 
 
-class Thread(TypedDict):
+class ThreadReply(TypedDict):
     """One thread; `source_types` is how many different sources spoke in it."""
 
     thread_id: str
@@ -58,7 +58,7 @@ class Thread(TypedDict):
 class ThreadsReply(TypedDict, total=False):
     """All threads."""
 
-    threads: list[Thread]
+    threads: list[ThreadReply]
     total_threads: int
     truncated: str
 
@@ -78,13 +78,13 @@ def search_context(
     offset: Offset = 0,
     include_images: IncludeImages = False,
     explain_query: Explain = False,
-) -> SearchReply:
+) -> ContextSearchReply:
     """List the entries that fulfil all filters, newest first, with the beginning of each text.
 
     Use this to see what is there or to go through a thread; to find something by what it says use
     `hybrid_search_context`. `get_context_by_ids` returns whole texts.
     """
-    asked = wanted(
+    requested = requested_filters(
         db,
         thread_id=thread_id,
         source=source,
@@ -95,14 +95,14 @@ def search_context(
         metadata=metadata,
         metadata_filters=metadata_filters,
     )
-    if asked.problems:
-        return SearchReply(results=[], count=0, **_refused(asked))
+    if requested.problems:
+        return ContextSearchReply(results=[], count=0, **_refused(requested))
     page = db.contexts.browse(
-        limit=limit, offset=offset, images=include_images, explain=explain_query, **asked.which
+        limit=limit, offset=offset, images=include_images, explain=explain_query, **requested.which
     )
-    reply = SearchReply(results=replies.previews(page), count=len(page))
+    reply = ContextSearchReply(results=replies.previews(page), count=len(page))
     if page.explained:
-        reply["stats"] = replies.stats(page.explained, asked.on_metadata)
+        reply["stats"] = replies.stats(page.explained, requested.on_metadata)
     return reply
 
 
@@ -111,7 +111,7 @@ def get_context_by_ids(
     *,
     context_ids: Annotated[Ids, "Ids that a search or a store returned"],
     include_images: IncludeImages = True,
-) -> list[replies.Entry]:
+) -> list[replies.EntryReply]:
     """Return entries with their whole text and their images, newest first.
 
     Use this after a search. Ids that do not exist are left out.
@@ -129,7 +129,7 @@ def list_threads(db: Database) -> ThreadsReply:
     Use this to learn which threads there are before narrowing a search by one.
     """
     threads = [
-        Thread(
+        ThreadReply(
             thread_id=each.name,
             entry_count=each.contexts,
             source_types=each.sources,
@@ -173,7 +173,7 @@ def semantic_search_context(
     Use `hybrid_search_context` unless only meaning should count. The filters apply before the
     ranking.
     """
-    asked = wanted(
+    requested = requested_filters(
         db,
         thread_id=thread_id,
         source=source,
@@ -185,9 +185,9 @@ def semantic_search_context(
         metadata_filters=metadata_filters,
     )
     _not_blank(query)
-    if asked.problems:
+    if requested.problems:
         return SemanticReply(
-            query=query, results=[], count=0, model=db.contexts.model(), **_refused(asked)
+            query=query, results=[], count=0, model=db.contexts.model(), **_refused(requested)
         )
     found = db.contexts.search(
         query,
@@ -197,7 +197,7 @@ def semantic_search_context(
         images=include_images,
         explain=explain_query,
         rerank=db.config.rerank_contexts,
-        **asked.which,
+        **requested.which,
     )
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
@@ -208,7 +208,7 @@ def semantic_search_context(
         model=db.contexts.model(),
     )
     if found.explained:
-        reply["stats"] = replies.stats(found.explained, asked.in_all)
+        reply["stats"] = replies.stats(found.explained, requested.in_all)
     return reply
 
 
@@ -242,7 +242,7 @@ def fts_search_context(
 
     Use `hybrid_search_context` for questions. The filters apply before the ranking.
     """
-    asked = wanted(
+    requested = requested_filters(
         db,
         thread_id=thread_id,
         source=source,
@@ -255,8 +255,8 @@ def fts_search_context(
     )
     _not_blank(query)
     reply = FtsReply(query=query, mode=mode, results=[], count=0, language=db.config.language)
-    if asked.problems:
-        return FtsReply(**reply, **_refused(asked, explain=explain_query))
+    if requested.problems:
+        return FtsReply(**reply, **_refused(requested, explain=explain_query))
     found = db.contexts.search(
         query,
         mode="text",
@@ -267,13 +267,13 @@ def fts_search_context(
         highlight=highlight,
         explain=explain_query,
         rerank=db.config.rerank_contexts,
-        **asked.which,
+        **requested.which,
     )
     reply["results"], reply["count"] = replies.hits(found, ["fts"]), len(found)
     if note := found.note or found.reasons.get("text"):
         reply["note"] = note
     if found.explained:
-        reply["stats"] = replies.stats(found.explained, asked.in_all)
+        reply["stats"] = replies.stats(found.explained, requested.in_all)
     return reply
 
 
@@ -308,7 +308,7 @@ def hybrid_search_context(
     Use this first whenever something may have been remembered. The filters apply before the
     ranking. `scores` tells why each entry was found.
     """
-    asked = wanted(
+    requested = requested_filters(
         db,
         thread_id=thread_id,
         source=source,
@@ -329,8 +329,8 @@ def hybrid_search_context(
         fts_count=0,
         semantic_count=0,
     )
-    if asked.problems:
-        return HybridReply(**reply, **_refused(asked))
+    if requested.problems:
+        return HybridReply(**reply, **_refused(requested))
     modes = {_LEGS[each] for each in search_modes or _LEGS}
     found = db.contexts.search(
         query,
@@ -341,7 +341,7 @@ def hybrid_search_context(
         images=include_images,
         explain=explain_query,
         rerank=db.config.rerank_contexts,
-        **asked.which,
+        **requested.which,
     )
     used = [name for name, leg in _LEGS.items() if leg in found.legs]
     reason = _unavailable(db, found.reasons)
@@ -357,16 +357,16 @@ def hybrid_search_context(
     if reason or found.note:
         reply["note"] = f"not searched by meaning: {reason}" if reason else found.note
     if found.explained:
-        reply["stats"] = replies.hybrid_stats(found, found.explained, rrf_k, asked.in_all)
+        reply["stats"] = replies.hybrid_stats(found, found.explained, rrf_k, requested.in_all)
     return reply
 
 
-def _refused(asked: Wanted, *, explain: bool = False) -> replies.Refusal:
+def _refused(requested: RequestedFilters, *, explain: bool = False) -> replies.FilterRefusal:
     """The part of a reply that says that filters cannot be used; the only failure of these tools
     that is no error.
     """
-    refusal = replies.Refusal(
-        error="Metadata filter validation failed", validation_errors=asked.problems
+    refusal = replies.FilterRefusal(
+        error="Metadata filter validation failed", validation_errors=requested.problems
     )
     if explain:
         refusal["stats"] = {

@@ -49,7 +49,7 @@ class UpdateReply(TypedDict, total=False):
     message: str
 
 
-class DeleteReply(TypedDict, total=False):
+class ContextDeleteReply(TypedDict, total=False):
     """What a delete did."""
 
     success: bool
@@ -57,7 +57,7 @@ class DeleteReply(TypedDict, total=False):
     message: str
 
 
-class DeleteBatchReply(DeleteReply, total=False):
+class DeleteBatchReply(ContextDeleteReply, total=False):
     """What a delete by several criteria did."""
 
     criteria_used: list[str]
@@ -184,7 +184,7 @@ def delete_context(
     thread_id: Annotated[
         Name | None, "Delete all entries of this thread; not used with context_ids"
     ] = None,
-) -> DeleteReply:
+) -> ContextDeleteReply:
     """Delete entries by their ids, or a whole thread, with tags, images and embeddings, for good.
 
     Ask the user first. Ids and threads that do not exist are no error: deleted_count says how many
@@ -196,7 +196,7 @@ def delete_context(
         {"threads": [thread_id]} if context_ids is None else {"ids": possible(context_ids)}
     )
     count = db.contexts.delete(**which)
-    return DeleteReply(
+    return ContextDeleteReply(
         success=True, deleted_count=count, message=f"Deleted {count} context entries"
     )
 
@@ -220,7 +220,7 @@ def store_context_batch(
     With atomic false, `results` says for each entry by its index, from 0, whether it was stored and
     why not.
     """
-    batch = Batch(entries, lambda item: db.contexts.checked(_entry(item)), "stored", atomic)
+    batch = BatchRequest(entries, lambda item: db.contexts.checked(_entry(item)), "stored", atomic)
     done = batch.done(db.contexts.add_many)
     return StoreBatchReply(
         **batch.summary(done),
@@ -251,7 +251,9 @@ def update_context_batch(
     With atomic false, `results` says for each update by its index, from 0, whether it was made and
     why not.
     """
-    batch = Batch(updates, lambda item: db.contexts.checked(_change(item)), "updated", atomic)
+    batch = BatchRequest(
+        updates, lambda item: db.contexts.checked(_change(item)), "updated", atomic
+    )
     done = batch.done(db.contexts.update_many)
     return UpdateBatchReply(
         **batch.summary(done),
@@ -312,7 +314,7 @@ def delete_context_batch(
     )
 
 
-class Batch(Generic[Item]):
+class BatchRequest(Generic[Item]):
     """Items of a batch as the library takes them, and what is wrong with the others.
 
     An atomic batch of which any item cannot be used ends here, before anything is written.

@@ -37,7 +37,7 @@ SUGGESTED_FOR = 5  # missing names of a list; each suggestion is a look at every
 _ROOM = MAX_REPLY * 9 // 10  # characters of a document in one reply; its context comes on top
 
 
-class Found(TypedDict):
+class QmdResult(TypedDict):
     """One document that was found."""
 
     docid: str
@@ -48,21 +48,21 @@ class Found(TypedDict):
     snippet: str
 
 
-class FoundReply(TypedDict, total=False):
+class QmdSearchReply(TypedDict, total=False):
     """Documents, best first."""
 
-    results: list[Found]
+    results: list[QmdResult]
 
 
-class QueryReply(TypedDict, total=False):
+class QmdQueryReply(TypedDict, total=False):
     """Documents, best first, and how they were found."""
 
-    results: list[Found]
+    results: list[QmdResult]
     steps: list[str]
     skipped: dict[str, str]
 
 
-class Collection(TypedDict):
+class QmdCollection(TypedDict):
     """One collection; without a folder of its own, `path` and `pattern` are empty."""
 
     name: str
@@ -72,13 +72,13 @@ class Collection(TypedDict):
     lastUpdated: str
 
 
-class StatusReply(TypedDict, total=False):
+class QmdStatusReply(TypedDict, total=False):
     """What is indexed."""
 
     totalDocuments: int
     needsEmbedding: int
     hasVectorIndex: bool
-    collections: list[Collection]
+    collections: list[QmdCollection]
 
 
 Limit = Annotated[int, "Maximum number of results (default: 10)"]
@@ -94,7 +94,7 @@ def search(
     limit: Limit = 10,
     minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
     collection: Only = None,
-) -> Annotated[Reply, FoundReply]:
+) -> Annotated[Reply, QmdSearchReply]:
     """Find documents that have all given words, anywhere in title, text or path. Fast.
 
     Use this for names, codes and a few telling words; each may be the beginning of a longer one.
@@ -113,7 +113,7 @@ def vsearch(
     limit: Limit = 10,
     minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0.3)"] = 0.3,
     collection: Only = None,
-) -> Annotated[Reply, FoundReply]:
+) -> Annotated[Reply, QmdSearchReply]:
     """Find documents by meaning, also where they share no word with the query.
 
     Use this for questions and descriptions; for exact words use `search`. Needs embeddings:
@@ -137,7 +137,7 @@ def query(
     limit: Limit = 10,
     minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
     collection: Only = None,
-) -> Annotated[Reply, QueryReply]:
+) -> Annotated[Reply, QmdQueryReply]:
     """Find documents as well as possible: by words and meaning, by what the first results have in
     common, read again.
 
@@ -225,7 +225,7 @@ def multi_get(
     return Reply(content=(*notices, *resources))
 
 
-def status(db: Database) -> Annotated[Reply, StatusReply]:
+def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
     """Show the collections, how many documents they have, and whether they can be searched by
     meaning.
     """
@@ -293,9 +293,9 @@ def _asked(
     return db.documents.query(query, mode=mode, library=collection or None, limit=limit)
 
 
-def _found(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> Found:
+def _found(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> QmdResult:
     document = hit.item.document
-    return Found(
+    return QmdResult(
         docid=f"#{document.hash[:6]}",
         file=document.path,
         title=_title(document),
@@ -309,7 +309,7 @@ def _percent(score: float) -> int:
     return math.floor(100 * score + 0.5)
 
 
-def _reply(query: str, items: list[Found], verdict: str = "") -> Reply:
+def _reply(query: str, items: list[QmdResult], verdict: str = "") -> Reply:
     if not items:
         return Reply(
             content=(Text(text=f'No results found for "{query}"'),), structured={"results": []}
@@ -461,12 +461,12 @@ def _title(document: Document) -> str:
     return PurePosixPath(name).stem if document.title == name else document.title
 
 
-def _collection(db: Database, library: Library) -> Collection:
+def _collection(db: Database, library: Library) -> QmdCollection:
     newest = db.documents.browse(library=library.name, limit=1)
     updated = datetime.fromisoformat(
         newest[0].created_at if newest else library.created_at
     ).astimezone(UTC)
-    return Collection(
+    return QmdCollection(
         name=library.name,
         path=library.root,
         pattern=library.pattern,
