@@ -21,17 +21,17 @@ from mcpvectordb_server.surfaces.context_server.filters import (
     Offset,
     OfType,
     PageSize,
+    RequestedFilters,
     Since,
     Until,
-    RequestedFilters,
     WithTags,
     possible,
     requested_filters,
 )
 from mcpvectordb_server.surfaces.context_server.replies import (
+    ContextSearchReply,
     FtsReply,
     HybridReply,
-    ContextSearchReply,
     SemanticReply,
     StatisticsReply,
 )
