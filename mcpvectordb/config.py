@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from mcpvectordb.errors import InvalidInput
 
-PREFIX = "MCPVECTORDB_"
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
@@ -53,6 +52,8 @@ class Config:
     models_dir       where pulled and added models live; "" is the platform's data folder
     model_hub        where `model pull` fetches from
     """
+
+    ENV_PREFIX: ClassVar[str] = "MCPVECTORDB_"
 
     model: str = ""
     chunk_size: int = 0
@@ -123,10 +124,10 @@ class Config:
         that are known.
         """
         environ = os.environ if environ is None else environ
-        kinds = {PREFIX + each.name.upper(): each for each in fields(cls)}
+        kinds = {cls.ENV_PREFIX + each.name.upper(): each for each in fields(cls)}
         values: dict[str, Any] = {}
         for name, text in environ.items():
-            if not name.startswith(PREFIX) or name in also:
+            if not name.startswith(cls.ENV_PREFIX) or name in also:
                 continue
             if name not in kinds:
                 raise InvalidInput(
@@ -139,14 +140,14 @@ class Config:
         """The folder of pulled and added models."""
         if self.models_dir:
             return Path(self.models_dir).expanduser()
-        return data_folder() / "models"
+        return self.data_folder() / "models"
 
+    @staticmethod
+    def data_folder() -> Path:
+        """The platform's folder for this user's data."""
+        import platformdirs
 
-def data_folder() -> Path:
-    """The platform's folder for this user's data."""
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("mcpvectordb", appauthor=False))
+        return Path(platformdirs.user_data_dir("mcpvectordb", appauthor=False))
 
 
 def _did_you_mean(name: str, known: list[str]) -> str:

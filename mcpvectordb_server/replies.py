@@ -226,7 +226,7 @@ def _bounded(reply: Reply, more: str) -> Reply:
 
 
 def _abridged(text: str) -> str:
-    """`text` without its middle if it is long: a quoted value stands there, what to do at the end."""
+    """`text`; of a long one the beginning and the end: a quoted value stands in the middle."""
     if len(text) <= MAX_REFUSAL:
         return text
     begins, ends = text[: MAX_REFUSAL * 3 // 4], text[-MAX_REFUSAL // 4 :]

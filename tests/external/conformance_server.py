@@ -19,7 +19,7 @@ from mcpvectordb_server import http
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.server import Service
-from mcpvectordb_server.surface import Hints, Prompt, Surface, Template, Tool, publish
+from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool, publish
 
 TOKEN = "conformance"
 
@@ -90,10 +90,10 @@ SURFACE = Surface(
             greet,
         )
     ),
-    template=Template(
+    template=ResourceTemplate(
         prefix="test://template/",
         name="template",
-        title="Template",
+        title="ResourceTemplate",
         description="Data by number.",
         read=lambda db, path: f"This is the data of {path.partition('/')[0]}: {path}",
     ),

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from mcpvectordb import MCPVectorDBError, NotFound, Progress
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
-from mcpvectordb_server.surface import Hints, InternalError, Prompt, Surface, Template, Tool
+from mcpvectordb_server.surface import Hints, InternalError, Prompt, ResourceTemplate, Surface, Tool
 
 
 class Shelf:
@@ -163,7 +163,7 @@ FLAGGING = Surface(
         Tool(function=broken, title="Break", hints=READS),
     ),
     failure=flag_dialect,
-    template=Template(
+    template=ResourceTemplate(
         prefix="little://",
         name="note",
         title="A note",

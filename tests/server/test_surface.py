@@ -7,7 +7,7 @@ import pytest
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.replies import MAX_REFUSAL, Reply
-from mcpvectordb_server.surface import call, names_in_force, publish
+from mcpvectordb_server.surface import call, publish, published_names
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
 
@@ -45,11 +45,11 @@ def test_read_only_offers_only_what_changes_nothing() -> None:
 
 def test_names_in_force_are_by_surface() -> None:
     offered = publish([LITTLE, FLAGGING])
-    assert names_in_force(FLAGGING, offered) == {
+    assert published_names(FLAGGING, offered) == {
         "find": "flagging_find",
         "broken": "flagging_broken",
     }
-    assert names_in_force(LITTLE, offered)["find"] == "find"
+    assert published_names(LITTLE, offered)["find"] == "find"
 
 
 def test_a_call_runs_the_function() -> None:

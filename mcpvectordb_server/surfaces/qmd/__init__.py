@@ -26,7 +26,7 @@ from mcpvectordb import (
     Results,
 )
 from mcpvectordb_server.replies import MAX_REPLY, Reply, Resource, Text
-from mcpvectordb_server.surface import Hints, Prompt, Surface, Template, Tool
+from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool
 from mcpvectordb_server.surfaces.qmd.guide import GUIDE, INSTRUCTIONS
 
 VERSION = "1.0.0"
@@ -526,7 +526,7 @@ SURFACE = Surface(
         ),
     ),
     failure=failure,
-    template=Template(
+    template=ResourceTemplate(
         prefix=SCHEME,
         name="document",
         title="QMD Document",
