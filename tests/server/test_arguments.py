@@ -64,7 +64,7 @@ def test_the_output_schema_comes_from_the_reply_and_requires_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("given", "expected"),
     [
         ({"a": 1}, {"a": 1}),
         ('{"a": 1}', {"a": 1}),
@@ -73,10 +73,8 @@ def test_the_output_schema_comes_from_the_reply_and_requires_nothing() -> None:
         (None, None),
     ],
 )
-def test_an_object_may_come_as_a_json_string_even_twice_encoded(
-    given: Any, query_embedding: Any
-) -> None:
-    assert read(add, note="x", extra=given)["extra"] == query_embedding
+def test_an_object_may_come_as_a_json_string_even_twice_encoded(given: Any, expected: Any) -> None:
+    assert read(add, note="x", extra=given)["extra"] == expected
 
 
 def test_json_strings_are_understood_inside_arrays_too() -> None:

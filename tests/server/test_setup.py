@@ -10,7 +10,7 @@ import pytest
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server import setup
-from mcpvectordb_server.setup import HOSTS, Change, apply, entry, plan, set_up
+from mcpvectordb_server.setup import HOSTS, SettingsChange, apply, entry, plan, set_up
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(tmp_path
     path.write_text("{}")
     change = plan(HOSTS["cursor"], path, entry(HOSTS["cursor"], tmp_path / "notes.db"))
     path.write_text('{"mcpServers": {"new": {}}}')
-    with pytest.raises(InvalidInput, match="changed by somebody else"):
+    with pytest.raises(InvalidInput, match="changed by another program"):
         apply(change)
     assert path.read_text() == '{"mcpServers": {"new": {}}}'
 
@@ -155,5 +155,5 @@ def test_an_unknown_host_is_answered_with_the_known_ones() -> None:
 
 
 def test_a_change_without_difference_has_no_diff(tmp_path: Path) -> None:
-    assert Change(path=tmp_path, before="a\n", after="a\n").diff == ""
+    assert SettingsChange(path=tmp_path, before="a\n", after="a\n").diff == ""
     assert setup.NAME == "mcpvectordb"
