@@ -1,16 +1,14 @@
-"""The tools of context_server that read: lists, statistics, and searches by words, by meaning and
-by both.
-"""
+"""The tools of context_server that read: lists, statistics, and search by words and meaning."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import Database, InvalidInput, ModelMissing
+from mcpvectordb import Context, Database, InvalidInput, ModelMissing, Results
 from mcpvectordb_server.surfaces.context_server import replies
 from mcpvectordb_server.surfaces.context_server.filters import (
     BySource,
@@ -39,6 +37,11 @@ from mcpvectordb_server.surfaces.context_server.replies import (
 _LEGS = {"fts": "text", "semantic": "vector"}
 
 Query = Annotated[str, Field(min_length=1), "What to look for"]
+WordMode = Annotated[
+    Literal["match", "prefix", "phrase", "boolean"],
+    "match: all words, or any if none has all; prefix: beginnings of words; phrase: the words in "
+    'this order; boolean: AND, OR, NOT, parentheses and "phrases"',
+]
 IncludeImages = Annotated[bool, "Return images too, in base64"]
 Explain = Annotated[bool, "Return the time the query took and SQLite's plan of it"]
 
@@ -102,7 +105,7 @@ def search_context(
     )
     reply = ContextSearchReply(results=replies.previews(page), count=len(page))
     if page.explained:
-        reply["stats"] = replies.stats(page.explained, requested.on_metadata)
+        reply["stats"] = replies.stats(page.explained, requested.metadata_count)
     return reply
 
 
@@ -185,30 +188,16 @@ def semantic_search_context(
         metadata_filters=metadata_filters,
     )
     _not_blank(query)
+    reply = SemanticReply(query=query, results=[], count=0, model=db.contexts.model())
     if requested.problems:
-        return SemanticReply(
-            query=query, results=[], count=0, model=db.contexts.model(), **_refused(requested)
-        )
-    found = db.contexts.search(
-        query,
-        mode="vector",
-        limit=limit,
-        offset=offset,
-        images=include_images,
-        explain=explain_query,
-        rerank=db.config.rerank_contexts,
-        **requested.which,
-    )
+        return SemanticReply(**reply, **_refused(requested))
+    page = _page(limit, offset, include_images, explain_query)
+    found = _search(db, query, requested, mode="vector", **page)
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
-    reply = SemanticReply(
-        query=query,
-        results=replies.hits(found, ["semantic"]),
-        count=len(found),
-        model=db.contexts.model(),
-    )
+    reply["results"], reply["count"] = replies.hits(found, ["semantic"]), len(found)
     if found.explained:
-        reply["stats"] = replies.stats(found.explained, requested.in_all)
+        reply["stats"] = replies.stats(found.explained, requested.count)
     return reply
 
 
@@ -216,14 +205,7 @@ def fts_search_context(
     db: Database,
     *,
     query: Query,
-    mode: Annotated[
-        Literal["match", "prefix", "phrase", "boolean"],
-        (
-            "match: all words, or any if none has all; prefix: beginnings of words; phrase: the "
-            "words in this order; "
-            'boolean: AND, OR, NOT, parentheses and "phrases"'
-        ),
-    ] = "match",
+    mode: WordMode = "match",
     limit: PageSize = 5,
     offset: Offset = 0,
     thread_id: InThread = None,
@@ -257,23 +239,13 @@ def fts_search_context(
     reply = FtsReply(query=query, mode=mode, results=[], count=0, language=db.config.language)
     if requested.problems:
         return FtsReply(**reply, **_refused(requested, explain=explain_query))
-    found = db.contexts.search(
-        query,
-        mode="text",
-        words=mode,
-        limit=limit,
-        offset=offset,
-        images=include_images,
-        highlight=highlight,
-        explain=explain_query,
-        rerank=db.config.rerank_contexts,
-        **requested.which,
-    )
+    page = _page(limit, offset, include_images, explain_query)
+    found = _search(db, query, requested, mode="text", words=mode, highlight=highlight, **page)
     reply["results"], reply["count"] = replies.hits(found, ["fts"]), len(found)
     if note := found.note or found.reasons.get("text"):
         reply["note"] = note
     if found.explained:
-        reply["stats"] = replies.stats(found.explained, requested.in_all)
+        reply["stats"] = replies.stats(found.explained, requested.count)
     return reply
 
 
@@ -286,7 +258,7 @@ def hybrid_search_context(
     search_modes: Annotated[
         list[Literal["fts", "semantic"]] | None,
         Field(min_length=1),
-        ("By words (fts), by meaning (semantic), or both"),
+        "By words (fts), by meaning (semantic), or both",
     ] = None,
     fusion_method: Annotated[Literal["rrf"], "Reciprocal rank fusion"] = "rrf",
     rrf_k: Annotated[
@@ -320,29 +292,21 @@ def hybrid_search_context(
         metadata_filters=metadata_filters,
     )
     _not_blank(query)
-    reply = HybridReply(
-        query=query,
-        results=[],
-        count=0,
-        fusion_method=fusion_method,
-        search_modes_used=[],
-        fts_count=0,
-        semantic_count=0,
-    )
+    modes = {_LEGS[each] for each in search_modes or _LEGS}
+    page = _page(limit, offset, include_images, explain_query)
+    options = {"mode": modes.pop() if len(modes) == 1 else "hybrid", "rrf_k": rrf_k, **page}
+    reply = HybridReply(query=query, results=[], count=0, fusion_method=fusion_method)
+    return _hybrid(db, reply, requested, options)
+
+
+def _hybrid(
+    db: Database, reply: HybridReply, requested: RequestedFilters, options: Mapping[str, Any]
+) -> HybridReply:
+    """The reply to a hybrid search, which holds the query, with the results put into it."""
+    reply |= HybridReply(search_modes_used=[], fts_count=0, semantic_count=0)
     if requested.problems:
         return HybridReply(**reply, **_refused(requested))
-    modes = {_LEGS[each] for each in search_modes or _LEGS}
-    found = db.contexts.search(
-        query,
-        mode=modes.pop() if len(modes) == 1 else "hybrid",
-        limit=limit,
-        offset=offset,
-        rrf_k=rrf_k,
-        images=include_images,
-        explain=explain_query,
-        rerank=db.config.rerank_contexts,
-        **requested.which,
-    )
+    found = _search(db, reply["query"], requested, **options)
     used = [name for name, leg in _LEGS.items() if leg in found.legs]
     reason = _unavailable(db, found.reasons)
     if reason and not used:
@@ -357,14 +321,24 @@ def hybrid_search_context(
     if reason or found.note:
         reply["note"] = f"not searched by meaning: {reason}" if reason else found.note
     if found.explained:
-        reply["stats"] = replies.hybrid_stats(found, found.explained, rrf_k, requested.in_all)
+        reply["stats"] = replies.hybrid_stats(
+            found, found.explained, options["rrf_k"], requested.count
+        )
     return reply
 
 
+def _page(limit: int, offset: int, images: bool, explain: bool) -> dict[str, Any]:
+    return {"limit": limit, "offset": offset, "images": images, "explain": explain}
+
+
+def _search(
+    db: Database, query: str, requested: RequestedFilters, **options: Any
+) -> Results[Context]:
+    return db.contexts.search(query, rerank=db.config.rerank_contexts, **requested.which, **options)
+
+
 def _refused(requested: RequestedFilters, *, explain: bool = False) -> replies.FilterRefusal:
-    """The part of a reply that says that filters cannot be used; the only failure of these tools
-    that is no error.
-    """
+    """The part of a reply that reports filters that cannot be used; these tools flag no error."""
     refusal = replies.FilterRefusal(
         error="Metadata filter validation failed", validation_errors=requested.problems
     )
@@ -385,6 +359,6 @@ def _not_blank(query: str) -> None:
 
 
 def _unavailable(db: Database, reasons: Mapping[str, str]) -> str:
-    """Why nothing was searched by meaning; no reason is needed where there is nothing to search."""
+    """Why nothing was searched by meaning; "" if it was, or if there is nothing to search."""
     reason = reasons.get("vector", "")
     return reason if reason and db.contexts.count() else ""

@@ -1,6 +1,4 @@
-"""The tools of context_server that change something: store, update and delete, one by one and in
-batches.
-"""
+"""The tools of context_server that write: store, update and delete, single and in batches."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ from mcpvectordb import (
 )
 from mcpvectordb_server.arguments import arguments_of, coerce
 from mcpvectordb_server.surfaces.context_server.filters import Ids, Name, Source, possible
-from mcpvectordb_server.surfaces.context_server.replies import GivenImage, images_of, said
+from mcpvectordb_server.surfaces.context_server.replies import GivenImage, images_of, message
 
-# characters of an argument: a little more than the images of one entry may have in base64
+# Characters of an argument: a little more than the images of one entry may have in base64.
 MAX_TEXT = 150_000_000
 
 Item = TypeVar("Item", Entry, Change)
@@ -211,7 +209,7 @@ def store_context_batch(
     entries: Annotated[
         list[OneEntry],
         Field(min_length=1, max_length=100),
-        ("Entries, each with the arguments of store_context"),
+        "Entries, each with the arguments of store_context",
     ],
     atomic: Atomic = True,
 ) -> StoreBatchReply:
@@ -229,7 +227,7 @@ def store_context_batch(
                 index=each.index,
                 success=each.result is not None,
                 context_id=each.result.id if each.result else None,
-                error=said(each.error) if each.error else None,
+                error=message(each.error) if each.error else None,
             )
             for each in done
         ],
@@ -242,7 +240,7 @@ def update_context_batch(
     updates: Annotated[
         list[OneUpdate],
         Field(min_length=1, max_length=100),
-        ("Updates, each with the arguments of update_context"),
+        "Updates, each with the arguments of update_context",
     ],
     atomic: Atomic = True,
 ) -> UpdateBatchReply:
@@ -261,9 +259,9 @@ def update_context_batch(
             UpdateResult(
                 index=each.index,
                 success=each.result is not None,
-                context_id=_named(updates[each.index]),
+                context_id=_context_id(updates[each.index]),
                 updated_fields=_fields(each.result) if each.result else None,
-                error=said(each.error) if each.error else None,
+                error=message(each.error) if each.error else None,
             )
             for each in done
         ],
@@ -315,9 +313,9 @@ def delete_context_batch(
 
 
 class BatchRequest(Generic[Item]):
-    """Items of a batch as the library takes them, and what is wrong with the others.
+    """The usable items of a batch, and the errors of the others, by their index.
 
-    An atomic batch of which any item cannot be used ends here, before anything is written.
+    An atomic batch with an item that cannot be used raises InvalidInput before anything is written.
     """
 
     def __init__(
@@ -339,11 +337,11 @@ class BatchRequest(Generic[Item]):
             first = min(self.wrong)
             raise InvalidInput(
                 f"{len(self.wrong)} of {len(raw)} items cannot be {verb}, so none was; "
-                f"the first is at index {first}: {said(self.wrong[first])}"
+                f"the first is at index {first}: {message(self.wrong[first])}"
             )
 
     def done(self, apply: Callable[..., list[Outcome[Done]]]) -> list[Outcome[Done]]:
-        """Let the library do its part; what became of every item, in their order."""
+        """Write the usable items by `apply`; returns the outcome of every item, in their order."""
         outcomes = apply(list(self.usable.values()), atomic=self.atomic)
         done = {
             index: Outcome(index=index, result=each.result, error=each.error)
@@ -355,7 +353,7 @@ class BatchRequest(Generic[Item]):
         return [each for _, each in sorted((done | failed).items())]
 
     def summary(self, done: Sequence[Outcome[Done]]) -> BatchReply:
-        """The part of the reply that speaks of the whole."""
+        """The part of the reply about the whole batch."""
         results = [each.result for each in done if each.result is not None]
         note = next((each.note for each in results if each.note), "")
         return BatchReply(
@@ -396,7 +394,7 @@ def _fields(done: Updated) -> list[str]:
     return ["text_content" if field == "text" else field for field in done.fields]
 
 
-def _named(item: dict[str, Any]) -> int | None:
-    """The entry that an update is for, if it says so."""
+def _context_id(item: dict[str, Any]) -> int | None:
+    """The id of the entry that an update is for, if it has a valid one."""
     id = coerce(int, item.get("context_id"))
     return id if isinstance(id, int) and not isinstance(id, bool) else None
