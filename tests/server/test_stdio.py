@@ -175,9 +175,8 @@ def test_no_process_is_left_behind_and_the_file_is_sound(
     end: str, path: Path, tmp_path: Path
 ) -> None:
     note = tmp_path / "tea.txt"
-    note.write_bytes(
-        "Thé: water at 80 degrees.\n".encode("latin-1")
-    )  # not UTF-8, so that a parser process is needed
+    # Not UTF-8, so that a parser process is needed.
+    note.write_bytes("Thé: water at 80 degrees.\n".encode("latin-1"))
     with Wire("--db", str(path)) as wire:
         wire.handshake()
         assert (
@@ -211,9 +210,7 @@ def test_no_process_is_left_behind_and_the_file_is_sound(
 
 
 def long_ingest(wire: Wire, tmp_path: Path) -> int:
-    """Begin an ingest that takes a while, and wait until it is well under way; the id of the
-    call.
-    """
+    """Start a long ingest and wait for its first progress report; returns the id of the call."""
     note = tmp_path / "long.md"
     note.write_text(
         "\n\n".join(
@@ -286,9 +283,9 @@ def test_the_server_ends_when_its_client_is_killed(path: Path) -> None:
     assert server.stdout is not None
     assert server.stderr is not None
     server.stdout.readline()
-    server.stdout.close()  # nobody reads any more
+    server.stdout.close()
     os.write(write, (call_line(2, "list_libraries", "{}") + "\n").encode())
-    os.close(write)  # and nobody writes
+    os.close(write)
     assert server.wait(15) == 0
     assert b"Traceback" not in server.stderr.read()
     server.stderr.close()

@@ -88,13 +88,13 @@ class BatchReply(TypedDict, total=False):
 
 
 class StoreBatchReply(BatchReply, total=False):
-    """What became of a batch of entries."""
+    """The outcome of a batch of entries."""
 
     results: list[StoreResult]
 
 
 class UpdateBatchReply(BatchReply, total=False):
-    """What became of a batch of updates."""
+    """The outcome of a batch of updates."""
 
     results: list[UpdateResult]
 

@@ -35,9 +35,7 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def tool(db: Database) -> Ask:
-    """Call a tool through a client in memory; its structured content, which must fit the tool's own
-    schema.
-    """
+    """Calls a tool through a client in memory; returns its structured content, validated."""
     return caller(service(db, SURFACE))
 
 
@@ -909,7 +907,7 @@ def test_truncated_listings_report_what_is_missing_and_how_to_get_it(
 
 
 class Slow(Letters):
-    """Takes its time, and tells when it is at work."""
+    """A slow embedder that counts its batches."""
 
     def __init__(self) -> None:
         self.batches = 0

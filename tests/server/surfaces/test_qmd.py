@@ -60,9 +60,7 @@ def notes(db: Database, root: Path) -> Database:
 
 
 class Calls:
-    """Calls tools through a client in memory, and holds every reply against what all replies must
-    be.
-    """
+    """Calls tools through a client in memory, and checks what holds for every reply."""
 
     def __init__(self, db: Database) -> None:
         self.made = service(db, SURFACE)

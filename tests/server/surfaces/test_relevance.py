@@ -1,6 +1,4 @@
-"""What tools say when nothing relevant was found: a library of aerodynamics is asked about cooking,
-by the real model.
-"""
+"""Searches without a relevant result: questions about cooking in a library of aerodynamics."""
 
 from __future__ import annotations
 
@@ -97,16 +95,16 @@ def test_qmd_reports_missing_relevance_after_its_list(
     air: Database, tool: str, options: dict[str, Any]
 ) -> None:
     made = service(air, qmd.SURFACE)
-    told, plain = (
+    with_verdict, plain = (
         ask(made, tool, {"query": query, "limit": 3, **options})
         for query in (UNHEARD_OF[1], ANSWERED[0])
     )
-    lines = told.content[0].text.split("\n")
+    lines = with_verdict.content[0].text.split("\n")
     assert (
         lines[0].startswith("Found 3 results") and lines[-2] == "" and lines[-1].startswith(NOTHING)
     )
     assert "Nothing relevant" not in plain.content[0].text
-    assert set(told.structured_content["results"][0]) == {
+    assert set(with_verdict.structured_content["results"][0]) == {
         "docid",
         "file",
         "title",

@@ -47,9 +47,7 @@ def tools(db: Database) -> Tools:
 
 @pytest.fixture
 def fruit(tools: Tools) -> Tools:
-    """1 red apple pie, 2 green apple, 3 red pear, 4 authentication of users, 5 running in the
-    park
-    """
+    """1 red apple pie, 2 green apple, 3 red pear, 4 authentication of users, 5 running in the park"""
     texts = (
         "red apple pie",
         "green apple",
