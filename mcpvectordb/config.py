@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from mcpvectordb.errors import InvalidInput
 
-PREFIX = "MCPVECTORDB_"
+_PREFIX = "MCPVECTORDB_"
 SERVER_VARIABLES = frozenset(
-    PREFIX + name
+    _PREFIX + name
     for name in (
         "DB",
         "SURFACE",
@@ -65,6 +65,8 @@ class Config:
     models_dir          folder of pulled and added models; "" is one in the platform's data folder
     model_hub           URL that `model pull` downloads from
     """
+
+    ENV_PREFIX: ClassVar[str] = _PREFIX
 
     model: str = ""
     chunk_size: int = 0
@@ -134,10 +136,10 @@ class Config:
         Variables of the server (`SERVER_VARIABLES`) are known and ignored.
         """
         environ = os.environ if environ is None else environ
-        known = {PREFIX + each.name.upper(): each for each in fields(cls)}
+        known = {cls.ENV_PREFIX + each.name.upper(): each for each in fields(cls)}
         values: dict[str, Any] = {}
         for name, text in environ.items():
-            if not name.startswith(PREFIX) or name in SERVER_VARIABLES:
+            if not name.startswith(cls.ENV_PREFIX) or name in SERVER_VARIABLES:
                 continue
             if name not in known:
                 hint = _did_you_mean(name, [*known, *SERVER_VARIABLES])
@@ -149,14 +151,14 @@ class Config:
         """The folder of pulled and added models."""
         if self.models_dir:
             return Path(self.models_dir).expanduser()
-        return data_folder() / "models"
+        return self.data_folder() / "models"
 
+    @staticmethod
+    def data_folder() -> Path:
+        """The platform's folder for this user's data."""
+        import platformdirs
 
-def data_folder() -> Path:
-    """The platform's data folder of the current user."""
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("mcpvectordb", appauthor=False))
+        return Path(platformdirs.user_data_dir("mcpvectordb", appauthor=False))
 
 
 def _did_you_mean(name: str, known: list[str]) -> str:

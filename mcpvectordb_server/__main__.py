@@ -1,6 +1,4 @@
-"""`python -m mcpvectordb_server`: serve a database until the client goes away or somebody says
-stop.
-"""
+"""`python -m mcpvectordb_server`: serve a database until the client closes or a signal arrives."""
 
 from __future__ import annotations
 
@@ -13,22 +11,21 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcpvectordb import Database, InvalidInput, MCPVectorDBError, __version__
-from mcpvectordb_server.options import Options, complain, default_db, parse
+from mcpvectordb import Config, Database, InvalidInput, MCPVectorDBError, __version__
+from mcpvectordb_server.options import Options, default_db, parse, report_error
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-    from mcpvectordb_server.surface import Published, Surface
+    from mcpvectordb_server.surface import PublishedTool, Surface
 
+# Nothing is lost after this time: every write was a committed transaction.
 CLOSING = 3.0
-"""Seconds that the database gets to close; every write was a committed transaction, so nothing
-depends on it.
-"""
+"""Seconds to wait for the database to close."""
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-server") -> int:
-    """Run the program; the exit code is 2 when it could not start as asked."""
+    """Run the program; returns the exit code, 2 when it could not start as requested."""
     try:
         options = parse(arguments, prog=prog)
         if options.list_tools:
@@ -36,18 +33,17 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-ser
         else:
             serve(options)
     except MCPVectorDBError as error:
-        return complain(error, prog)
+        return report_error(error, prog)
     return 0
 
 
 def serve(options: Options) -> None:
-    """Serve as the options say. Does not return: when the client is gone, the process ends."""
-    # Hosts show stderr to people, and on stdout only the protocol may speak.
+    """Serve according to the options. Does not return: the process ends with the last client."""
+    # MCP hosts show stderr to users; stdout is reserved for the protocol.
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
     )
-    # The SDK makes a great many objects that live as long as the process: collecting while it loads
-    # is wasted.
+    # Importing the SDK makes many objects that live as long as the process: collecting is wasted.
     gc.disable()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     surfaces, offered = tools(options)
@@ -60,12 +56,12 @@ def serve(options: Options) -> None:
     finally:
         _close(db)
     sys.stderr.flush()
-    # A thread that a client gave up on may still be at work, and the interpreter would wait for it.
+    # The thread of a cancelled call may still be running, and the interpreter would wait for it.
     os._exit(0)
 
 
-def tools(options: Options) -> tuple[list[Surface], dict[str, Published]]:
-    """The surfaces asked for, and their tools under the names in force."""
+def tools(options: Options) -> tuple[list[Surface], dict[str, PublishedTool]]:
+    """The requested surfaces, and the tools on offer by their published names."""
     from mcpvectordb_server.surface import publish
     from mcpvectordb_server.surfaces import load
 
@@ -77,7 +73,7 @@ def tools(options: Options) -> tuple[list[Surface], dict[str, Published]]:
 
 
 def listing(options: Options) -> str:
-    """The names in force, each with its surface and the first line of what it does."""
+    """One line for each tool on offer: its name, its surface, the first line of its description."""
     _, offered = tools(options)
     width = max(map(len, offered))
     return "".join(
@@ -90,7 +86,7 @@ def _run(
     options: Options,
     db: Database,
     surfaces: list[Surface],
-    offered: dict[str, Published],
+    offered: dict[str, PublishedTool],
     transport: Callable[[Server[Any]], None],
 ) -> None:
     from mcpvectordb_server.server import Service
@@ -111,29 +107,26 @@ def _over_stdio(server: Server[Any]) -> None:
     try:
         anyio.run(stdio.serve, server)
     except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        pass  # the client was killed: its pipe is broken
+        # A client that was killed leaves a broken pipe.
+        pass
 
 
 def _over_http(options: Options) -> Callable[[Server[Any]], None]:
-    """A transport that listens already: what is wrong with address or token shows before any file
-    is made.
-    """
+    """A transport on a listening socket: a bad address or token fails before a file is made."""
     from functools import partial
 
     import anyio
 
-    from mcpvectordb.config import data_folder
     from mcpvectordb_server import http
 
-    token = http.token_for(options.host, options.token, data_folder())
+    token = http.token_for(options.host, options.token, Config.data_folder())
     listener = http.listen(options.host, options.port)
 
     def run(server: Server[Any]) -> None:
         address, port = listener.getsockname()[:2]
         name = f"[{address}]" if ":" in address else address
-        sys.stderr.write(
-            f"Listening on http://{name}:{port}/{'sse' if options.transport == 'sse' else 'mcp'}\n"
-        )
+        path = "sse" if options.transport == "sse" else "mcp"
+        sys.stderr.write(f"Listening on http://{name}:{port}/{path}\n")
         hosts = http.hosts_of(options.host, options.hosts)
         anyio.run(
             partial(http.serve, server, listener, options.transport, token=token, hosts=hosts)
@@ -153,7 +146,7 @@ def _stop_on_signals(db: Database) -> None:
 
 
 def _close(db: Database) -> None:
-    """Close in a thread of its own, so that a stuck call cannot keep the process alive."""
+    """Close the database in a thread, so that a call that hangs cannot keep the process alive."""
     closing = threading.Thread(target=db.close, daemon=True)
     closing.start()
     closing.join(CLOSING)

@@ -1,8 +1,9 @@
-"""From a tool's signature: the schema it publishes, and the reading of what a client really sends.
+"""The input schema of a tool, made from its signature, and the validation of what clients send.
 
-Clients send arrays and objects as JSON strings, whole numbers as 5.0, null for "not given", and
-names that no tool knows. All of that is understood. What cannot be stored or ranked (NaN, integers
-beyond 64 bits, half a surrogate pair, endless nesting) is refused here, once, for every tool.
+Clients send arrays and objects as JSON strings, whole numbers as 5.0, null for an argument that is
+not given, and arguments that the tool does not have. All of that is accepted. Values that cannot be
+stored or ranked (NaN, integers beyond 64 bits, lone surrogates, deep nesting) are refused here, for
+every tool.
 """
 
 from __future__ import annotations
@@ -35,9 +36,8 @@ from mcpvectordb_server.grant import Grant
 MAX_DEPTH = 32
 MAX_VALUES = 1_000_000
 MAX_INTEGER = 2**63
-_ENCODINGS = (
-    3  # a JSON string inside a JSON string inside a JSON string is as far as broken clients go
-)
+# Some clients encode twice: a JSON string inside of a JSON string. One more is allowed for.
+_MOST_ENCODINGS = 3
 
 
 class ArgumentError(InvalidInput):
@@ -51,9 +51,7 @@ class ArgumentError(InvalidInput):
 
 
 class Arguments:
-    """The parameters of one tool function: everything after `db`, by keyword, except what the
-    server grants.
-    """
+    """The keyword-only parameters of a tool function, without the one for the server's Grant."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         hints = get_type_hints(function, include_extras=True)
@@ -74,9 +72,7 @@ class Arguments:
         return [name for name in raw if name not in self._kinds]
 
     def read(self, raw: Mapping[str, Any], *, max_text: int) -> dict[str, Any]:
-        """The keyword arguments for the function; ArgumentError says what is wrong with which
-        one.
-        """
+        """The keyword arguments for the function; a bad one raises ArgumentError with its name."""
         given = {name: coerce(kind, raw[name]) for name, kind in self._kinds.items() if name in raw}
         given = {
             name: value
@@ -94,14 +90,12 @@ class Arguments:
 
 @cache
 def arguments_of(function: Callable[..., Any]) -> Arguments:
-    """The Arguments of a tool function, made once."""
+    """The Arguments of a tool function, cached."""
     return Arguments(function)
 
 
 def coerce(kind: Any, value: Any) -> Any:
-    """Undo what clients do to values on their way: JSON strings for arrays, objects and numbers;
-    5.0 for 5.
-    """
+    """`value` with JSON strings decoded where another type is expected, and 5.0 turned into 5."""
     kinds = list(_alternatives(kind))
     if Any in kinds:
         return value
@@ -120,14 +114,12 @@ def coerce(kind: Any, value: Any) -> Any:
 
 
 def accepts_null(kind: Any) -> bool:
-    """Whether null is a value of its own for this type, not just another way to leave the argument
-    out.
-    """
+    """Whether null is a value of this type, and not only a way to leave the argument out."""
     return bool({Any, type(None)} & set(_alternatives(kind)))
 
 
 def check(name: str, value: Any, *, max_text: int) -> None:
-    """Refuse what JSON can carry but no database can keep."""
+    """Raise ArgumentError for a value that JSON can carry but the database cannot store."""
     count = 0
     pending = [(value, 0)]
     while pending:
@@ -178,7 +170,7 @@ def _alternatives(kind: Any) -> Iterator[Any]:
 
 def _decoded(text: str) -> Any:
     value: Any = text
-    for _ in range(_ENCODINGS):
+    for _ in range(_MOST_ENCODINGS):
         if not isinstance(value, str):
             break
         try:
@@ -202,7 +194,7 @@ def _model(name: str, kinds: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
 
 
 def _described(kind: Any) -> Any:
-    """`Annotated[str, "what it is"]` as pydantic spells it."""
+    """`Annotated[str, "text"]` with the text as pydantic's description."""
     if get_origin(kind) is not Annotated:
         return kind
     base, *notes = get_args(kind)
@@ -212,10 +204,9 @@ def _described(kind: Any) -> Any:
 
 
 def _output_schema(kind: Any) -> dict[str, Any] | None:
-    """The schema of a TypedDict reply, or of `Annotated[Reply, TypedDict]` where a tool writes its
-    text itself.
+    """The schema of a reply that is a TypedDict or `Annotated[Reply, TypedDict]`, else None.
 
-    Nothing in it is required: a failure is sent in the same place.
+    No property is required, because errors are sent as structured content, too.
     """
     kind = next(
         filter(is_typeddict, [kind, *(get_args(kind) if get_origin(kind) is Annotated else ())]),
@@ -230,9 +221,7 @@ def _output_schema(kind: Any) -> dict[str, Any] | None:
 
 
 def _without_titles(schema: Any) -> Any:
-    """The schema without the titles pydantic makes from names: every one costs each client
-    tokens.
-    """
+    """The schema without the titles that pydantic makes from names, which cost clients tokens."""
     if isinstance(schema, list):
         return [_without_titles(each) for each in schema]
     if not isinstance(schema, dict):

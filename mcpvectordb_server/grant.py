@@ -1,27 +1,29 @@
-"""What the server grants one call: the folders it may read files from, and an ear for its
-progress.
-"""
+"""What the server grants one call of a tool: folders to read files from, and progress reports."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcpvectordb.records import Progress, ProgressCallback
+from mcpvectordb import Progress
+
+ProgressCallback = Callable[[Progress], None]
 
 
-def _nobody(_: Progress) -> None:
-    """Nobody listens."""
+def _ignore(_: Progress) -> None:
+    """Do nothing: the client asked for no reports."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """A tool function that needs one has a keyword parameter of this type; it is no part of the
-    published schema.
+    """The grant of one call; a tool function gets it by a keyword parameter of this type.
 
-    roots     the folders that files may come from; None means whatever the user can read, () means
-    none progress  told about each step of long work; raises when the client has given up
+    The parameter is left out of the published schema.
+
+    roots     folders that files may come from; None allows every readable file, () allows none
+    progress  called at each step of long work; raises when the client has cancelled the call
     """
 
     roots: tuple[Path, ...] | None = None
-    progress: ProgressCallback = _nobody
+    progress: ProgressCallback = _ignore

@@ -1,7 +1,7 @@
-"""Clients over HTTP: streamable HTTP at /mcp, or the older SSE at /sse; both behind one gate.
+"""Clients over HTTP: streamable HTTP at /mcp, or the older SSE at /sse, both behind an access gate.
 
-The gate lets a request in when its Host is ours, its Origin (if it has one) too, and its bearer
-token is right.
+A request passes when its Host is allowed, its Origin (if it has one) too, and its bearer token is
+right.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,56 +33,66 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcpvectordb import InvalidInput
 
-MAX_BODY = 16 * 1024 * 1024
-"""Bytes in one request: room for a 10 MB image in base64."""
-
-SHUTDOWN = 3
-"""Seconds that open requests get when the server is told to stop."""
-
-HEAD = 10.0
-"""Seconds that a client gets to send the head of a request."""
-
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_GATE_IS_OURS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+# The SDK's protection against DNS rebinding is off, because AccessGate checks Host and Origin.
+_SDK_SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
-class Impatient(H11Protocol):
-    """A connection that ends when no request is under way and none begins in time.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HttpLimits:
+    """Limits of the HTTP server.
 
-    uvicorn would wait forever, and the gate only sees those who have said what they want: whoever
-    opens connections and keeps silent, or drips, could shut everybody else out.
+    max_body          bytes of one request: room for an image of 10 MB in base64
+    head_seconds      time for a client to send the head of a request
+    shutdown_seconds  time for open requests to finish when the server stops
     """
 
-    _patience: asyncio.TimerHandle | None = None
+    max_body: int = 16 * 1024 * 1024
+    head_seconds: float = 10.0
+    shutdown_seconds: int = 3
 
-    # as in uvicorn
+
+LIMITS = HttpLimits()
+
+
+class IdleTimeoutProtocol(H11Protocol):
+    """A connection that is closed when no request is open and no whole head arrives in time.
+
+    uvicorn would wait forever, and the gate sees only requests with a whole head: a client that
+    opens connections and sends nothing, or byte by byte (Slowloris), could exhaust the server.
+    """
+
+    head_seconds = LIMITS.head_seconds
+    _timeout: asyncio.TimerHandle | None = None
+
+    # The type of `transport` is the one that uvicorn declares.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait."""
+        """Start the timeout."""
         super().connection_made(transport)
-        self._wait()
+        self._restart()
 
     def data_received(self, data: bytes) -> None:
-        """Go on waiting until a whole head is there."""
+        """Stop the timeout when a request has begun, start it when one has ended."""
         super().data_received(data)
-        self._wait()
+        self._restart()
 
-    def _wait(self) -> None:
-        if not self._idle() and self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-        elif self._idle() and self._patience is None:
-            self._patience = self.loop.call_later(HEAD, self._give_up)
+    def _restart(self) -> None:
+        if not self._idle() and self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+        elif self._idle() and self._timeout is None:
+            self._timeout = self.loop.call_later(self.head_seconds, self._expire)
 
     def _idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
-    def _give_up(self) -> None:
-        self._patience = None
+    def _expire(self) -> None:
+        self._timeout = None
         if self._idle():
             self.transport.close()
 
 
-class Gate:
+class AccessGate:
     """Checks every request but `/health`: Host (421), Origin (403), then the bearer token (401)."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
@@ -90,7 +101,7 @@ class Gate:
         self._hosts = {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or pass on."""
+        """Refuse the request, or pass it on to the application."""
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
         else:
@@ -115,21 +126,26 @@ class Gate:
 
 
 def application(
-    server: Server[Any], transport: str, *, token: str, hosts: Iterable[str]
+    server: Server[Any],
+    transport: str,
+    *,
+    token: str,
+    hosts: Iterable[str],
+    limits: HttpLimits = LIMITS,
 ) -> ASGIApp:
-    """The ASGI application for a transport, gate included."""
+    """The ASGI application for a transport, behind the access gate."""
     if transport == "sse":
-        app = _sse(server)
+        app = _sse(server, limits)
     else:
         app = server.streamable_http_app(
-            max_request_body_size=MAX_BODY, transport_security=_GATE_IS_OURS
+            max_request_body_size=limits.max_body, transport_security=_SDK_SECURITY
         )
-    return Gate(app, token=token, hosts=hosts)
+    return AccessGate(app, token=token, hosts=hosts)
 
 
-def _sse(server: Server[Any]) -> Starlette:
+def _sse(server: Server[Any], limits: HttpLimits) -> Starlette:
     transport = SseServerTransport(
-        "/messages/", security_settings=_GATE_IS_OURS, max_request_body_size=MAX_BODY
+        "/messages/", security_settings=_SDK_SECURITY, max_request_body_size=limits.max_body
     )
 
     async def connect(request: Request) -> Response:
@@ -153,22 +169,31 @@ async def serve(
     token: str,
     hosts: Iterable[str],
 ) -> None:
-    """Serve on a listening socket until told to stop."""
+    """Serve on a listening socket until a signal stops the process."""
     app = application(server, transport, token=token, hosts=hosts)
+    await uvicorn_server(app).serve(sockets=[listener])
+
+
+def uvicorn_server(app: ASGIApp, limits: HttpLimits = LIMITS) -> uvicorn.Server:
+    """The HTTP server for an application, with our limits and without logs of its own."""
+
+    class Connection(IdleTimeoutProtocol):
+        head_seconds = limits.head_seconds
+
     config = uvicorn.Config(
         app,
-        http=Impatient,
+        http=Connection,
         log_config=None,
         access_log=False,
         server_header=False,
         lifespan="on",
-        timeout_graceful_shutdown=SHUTDOWN,
+        timeout_graceful_shutdown=limits.shutdown_seconds,
     )
-    await uvicorn.Server(config).serve(sockets=[listener])
+    return uvicorn.Server(config)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; InvalidInput says why there is none."""
+    """A listening socket; an address or port that cannot be used raises InvalidInput."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=128)
@@ -186,15 +211,14 @@ def is_loopback(host: str) -> bool:
 
 
 def hosts_of(bound: str, allowed: Iterable[str]) -> set[str]:
-    """The Host names that requests may carry: this machine's, the bound one, and those the user
-    allows.
-    """
+    """The Host names that requests may carry: this machine's, the bound one, the allowed ones."""
     return {*_LOOPBACK, bound, socket.gethostname(), *allowed}
 
 
 def token_for(host: str, given: str | None, folder: Path) -> str:
-    """The token clients must send: the one given, else the one in `folder`, made (and shown once)
-    if there is none.
+    """The token that clients must send: the given one, else the one kept in `folder`.
+
+    Where there is neither, a token is made, kept in `folder` and shown once on stderr.
     """
     if given is not None:
         if not given.strip():
@@ -224,9 +248,7 @@ def _token_file(path: Path) -> str:
 
 
 def _name(url: str) -> str:
-    """The host part of a Host or Origin header, without port and brackets; "" when there is
-    none.
-    """
+    """The host in a URL, without port and brackets; "" when there is none."""
     try:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:

@@ -1,5 +1,6 @@
-"""Settings files of editors: JSON with comments and trailing commas, changed in place without
-touching the rest.
+"""JSON with comments and trailing commas, as in settings of editors, changed in place.
+
+Comments, order and layout of everything else are kept.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ _TOKEN = re.compile(
 )
 
 
-class _Token(NamedTuple):
+class _JsonToken(NamedTuple):
     text: str
     start: int
     end: int
 
 
-class _Member(NamedTuple):
-    """One `key: value` of an object, by positions in the text; `comma` is the end of the comma
-    behind it, or 0.
+class _JsonMember(NamedTuple):
+    """One `key: value` of an object, by positions in the text.
+
+    `comma` is the end of the comma after it, or 0 when there is none.
     """
 
     key: str
@@ -40,7 +42,7 @@ class _Member(NamedTuple):
 
 
 def parse(text: str) -> Any:
-    """The value of a text of JSON with comments; InvalidInput says where it is broken."""
+    """The value of a text of JSON with comments; a text that is not raises InvalidInput."""
     tokens = list(_tokens(text))
     following = [token.text for token in tokens[1:]]
     kept = [
@@ -55,9 +57,7 @@ def parse(text: str) -> Any:
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with `value` at `path`, objects on the way made as needed, and everything else as it
-    was.
-    """
+    """The text with `value` at `path`; objects on the path are made as needed."""
     wanted = _object(text)
     inner = wanted
     for key in path[:-1]:
@@ -73,7 +73,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def drop(text: str, path: Sequence[str]) -> str:
-    """The text without what is at `path`; the same text when there is nothing."""
+    """The text without the member at `path`; the same text when there is none."""
     wanted = inner = _object(text)
     for key in path[:-1]:
         inner = inner.get(key, {})
@@ -98,7 +98,7 @@ def _checked(text: str, wanted: dict[str, Any]) -> str:
     return text
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tokens(text: str) -> Iterator[_JsonToken]:
     position = 1 if text.startswith("\ufeff") else 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -108,14 +108,12 @@ def _tokens(text: str) -> Iterator[_Token]:
                 f"it is not JSON, with or without comments: line {line} cannot be read"
             )
         if match.lastgroup != "space":
-            yield _Token(match[0], match.start(), match.end())
+            yield _JsonToken(match[0], match.start(), match.end())
         position = match.end()
 
 
-def _members(tokens: list[_Token], start: int) -> tuple[list[_Member], int]:
-    """The members of the object whose brace stands at this position, and the position of its
-    closing brace.
-    """
+def _members(tokens: list[_JsonToken], start: int) -> tuple[list[_JsonMember], int]:
+    """The members of the object that begins at `start`, and the position of its closing brace."""
     at = next(index for index, token in enumerate(tokens) if token.start >= start) + 1
     found = []
     while tokens[at].text != "}":
@@ -124,11 +122,13 @@ def _members(tokens: list[_Token], start: int) -> tuple[list[_Member], int]:
         at = last + 1
         comma = tokens[at].end if tokens[at].text == "," else 0
         at += bool(comma)
-        found.append(_Member(json.loads(key.text), key.start, value.start, tokens[last].end, comma))
+        found.append(
+            _JsonMember(json.loads(key.text), key.start, value.start, tokens[last].end, comma)
+        )
     return found, tokens[at].start
 
 
-def _last_of_value(tokens: list[_Token], at: int) -> int:
+def _last_of_value(tokens: list[_JsonToken], at: int) -> int:
     depth = 0
     while True:
         depth += (tokens[at].text in "{[") - (tokens[at].text in "}]")
@@ -155,10 +155,11 @@ def _put(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def _append(
-    text: str, members: list[_Member], start: int, closing: int, member: str, ending: str
+    text: str, members: list[_JsonMember], start: int, closing: int, member: str, ending: str
 ) -> str:
-    """The text with one more member in an object; `ending` is the line break and indent of its
-    closing brace.
+    """The text with one more member in an object.
+
+    `ending` is the line break and indent in front of its closing brace.
     """
     newline = ending.rstrip(" \t")
     if not members:

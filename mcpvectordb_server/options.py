@@ -1,6 +1,4 @@
-"""What a person may choose when starting the server: flags over `MCPVECTORDB_*` variables over
-defaults.
-"""
+"""Options of the server: a flag wins over its `MCPVECTORDB_*` variable, that over the default."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mcpvectordb import Config, InvalidInput, __version__
-from mcpvectordb.config import PREFIX, data_folder
 from mcpvectordb_server.surfaces import NAMES
 
 TRANSPORTS = ("stdio", "streamable-http", "sse")
@@ -25,11 +22,11 @@ class Options:
     """How to serve.
 
     db          the database file
-    surfaces    names of surfaces, the first of which keeps its tool names
-    roots       folders that files may be ingested from; () leaves it to the transport
-    disabled    names of tools to hide
-    hosts       Host names that HTTP requests may carry beside this machine's own
-    token       the bearer token for HTTP; None takes the one in the data folder
+    surfaces    names of surfaces; the first keeps its tool names where two surfaces clash
+    roots       folders that files may be ingested from; () means all over stdio, none over HTTP
+    disabled    names of tools that are not offered
+    hosts       Host names that HTTP requests may carry, in addition to this machine's own
+    token       bearer token for HTTP; None takes the one in the data folder
     """
 
     db: Path
@@ -46,8 +43,8 @@ class Options:
 
 
 def default_db() -> Path:
-    """The file that is meant when none is named, as on the command line."""
-    return data_folder() / "notes.db"
+    """The database file that is used when none is named, the same as on the command line."""
+    return Config.data_folder() / "notes.db"
 
 
 def parse(
@@ -56,8 +53,9 @@ def parse(
     *,
     prog: str = "mcpvectordb-server",
 ) -> Options:
-    """Options from flags and variables; a bad one raises InvalidInput, `--help` and `--version` end
-    the program.
+    """The Options from flags and environment variables; a bad value raises InvalidInput.
+
+    `--help` and `--version` print their text and end the program.
     """
     environ = os.environ if environ is None else environ
     flags = _parser(prog).parse_args(arguments)
@@ -66,11 +64,8 @@ def parse(
         config = replace(config, read_only=True)
 
     def chosen(name: str, read: Callable[[str, str], Any], default: Any) -> Any:
-        given, flag, variable = (
-            getattr(flags, name),
-            f"--{name.replace('_', '-')}",
-            PREFIX + name.upper(),
-        )
+        given, flag = getattr(flags, name), f"--{name.replace('_', '-')}"
+        variable = Config.ENV_PREFIX + name.upper()
         if isinstance(given, list):
             return tuple(each for one in given for each in read(flag, one))
         if given is not None:
@@ -86,24 +81,24 @@ def parse(
         roots=chosen("root", _roots, ()),
         disabled=chosen("disable_tool", _words, ()),
         hosts=chosen("allow_host", _words, ()),
-        token=environ.get(PREFIX + "TOKEN"),
+        token=environ.get(Config.ENV_PREFIX + "TOKEN"),
         config=config,
         list_tools=flags.list_tools,
     )
 
 
-class _Parser(argparse.ArgumentParser):
+class _OptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line, not a page of usage."""
+        """Raise InvalidInput, so that an error is one line and not a page of usage."""
         raise InvalidInput(f"{message}; see {self.prog} --help")
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = _OptionParser(
         prog=prog,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=("Offer a mcpvectordb database to MCP clients."),
+        description="Offer a mcpvectordb database to MCP clients.",
         epilog=(
             "Each can be given by a variable too (MCPVECTORDB_DB, MCPVECTORDB_SURFACE, ...); flags "
             "win. Over HTTP clients\n"
@@ -112,6 +107,14 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             "the data folder."
         ),
     )
+    _add_serving_flags(parser)
+    _add_access_flags(parser)
+    parser.add_argument("--version", action="version", version=f"mcpvectordb {__version__}")
+    return parser
+
+
+def _add_serving_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags for what is served, and where."""
     add = parser.add_argument
     add(
         "--db",
@@ -128,6 +131,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--transport", metavar="KIND", help=f"{', '.join(TRANSPORTS)} (default: stdio)")
     add("--host", help="address to listen on over HTTP (default: 127.0.0.1)")
     add("--port", help="port to listen on over HTTP; 0 takes a free one (default: 8000)")
+
+
+def _add_access_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags for what clients may do."""
+    add = parser.add_argument
     add(
         "--allow-host",
         metavar="NAME",
@@ -149,10 +157,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add(
         "--list-tools",
         action="store_true",
-        help="print the names in force and what each tool does, then stop",
+        help="print the names of the tools on offer and what each does, then stop",
     )
-    add("--version", action="version", version=f"mcpvectordb {__version__}")
-    return parser
 
 
 def _database(_: str, text: str) -> Path:
@@ -202,7 +208,7 @@ def _text(origin: str, text: str) -> str:
     return text.strip()
 
 
-def complain(error: Exception, prog: str) -> int:
-    """One line on stderr; the exit code for a start that cannot be."""
+def report_error(error: Exception, prog: str) -> int:
+    """Write the error as one line on stderr; returns the exit code for a failed start."""
     sys.stderr.write(f"{prog}: {' '.join(str(error).split())}\n")
     return 2

@@ -1,23 +1,26 @@
-"""What a tool answers, and the bound on it: no reply floods a client, and none hides that it was
-cut.
+"""Replies of tools and the limit on their length; a reply that was cut says so.
+
+A value is encoded to JSON once: that text gives its size, is the text block that is sent, and shows
+whether every character of it can be sent.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_REPLY = 200_000
-"""Characters of text in one reply, about 50,000 tokens. What is cut says so, and how to get the
-rest.
-"""
+"""Most characters of text in one reply, about 50,000 tokens."""
 
 MAX_REFUSAL = 4_000
-"""Characters of what a refusal says: it need not repeat all of what it refuses."""
+"""Most characters of an error message: it need not repeat everything that it refuses."""
 
-# strings are never cut below this; a reply that is long without long strings loses items instead
+# Strings are never cut below this length; a reply that is still too long loses items instead.
 _SHORTEST_CUT = 200
+# Characters reserved for the note that says what is missing.
+_NOTE = 300
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +32,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resource:
-    """A document embedded in a reply; `name` and `title` travel beside its URI."""
+    """A document embedded in a reply; `name` and `title` are sent beside its URI."""
 
     uri: str
     name: str
@@ -40,11 +43,10 @@ class Resource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """What goes back to the client: blocks to read, the same as data, and whether MCP should call
-    it an error.
+    """What is sent to the client: content blocks, structured content, and MCP's error flag.
 
-    Most tools return a plain dict or list, which becomes both. A tool whose spec asks for other
-    text returns a Reply.
+    Most tools return a plain dict or list, which becomes both a text block and structured content.
+    A tool whose specification asks for another text returns a Reply.
     """
 
     content: tuple[Text | Resource, ...]
@@ -52,98 +54,134 @@ class Reply:
     failed: bool = False
 
 
+class EncodedJson(NamedTuple):
+    """A value as it is sent, and its JSON text."""
+
+    value: Any
+    text: str
+
+
 def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
-    """The Reply for what a tool function returned, kept under MAX_REPLY; `more` says how to get the
-    rest.
+    """The Reply for a tool's return value, at most MAX_REPLY long; `more` says how to get the rest.
+
+    `value` is a Reply, a dict or a list.
     """
     if isinstance(value, Reply):
         return _bounded(value, more)
     if isinstance(value, list):
-        kept, note = _front(_sendable(value), MAX_REPLY)
-        blocks = (Text(text=to_json(kept)), *([Text(text=f"{note}; {more}")] if note else []))
-        return Reply(content=blocks, structured={"result": kept})
-    fitted = fit(_sendable(value), MAX_REPLY, more)
-    return Reply(content=(Text(text=to_json(fitted)),), structured=fitted)
+        return _list_reply(value, more)
+    fitted = fit(value, MAX_REPLY, more)
+    return Reply(content=(Text(text=fitted.text),), structured=fitted.value)
 
 
 def refusal_of(value: Any) -> Reply:
-    """The Reply for what a surface says when it says no, kept short."""
+    """The Reply for a surface's error, a Reply or a dict, with its long texts abridged."""
     if isinstance(value, Reply):
-        return reply_of(
-            replace(
-                value,
-                content=tuple(replace(each, text=_abridged(each.text)) for each in value.content),
-            )
-        )
+        blocks = tuple(replace(each, text=_abridged(each.text)) for each in value.content)
+        return reply_of(replace(value, content=blocks))
     return reply_of(
         {key: _abridged(each) if isinstance(each, str) else each for key, each in value.items()}
     )
 
 
-def _abridged(text: str) -> str:
-    """`text` without its middle if it is long: what is quoted stands there, and at the end what to
-    do about it.
-    """
-    if len(text) <= MAX_REFUSAL:
-        return text
-    begins, ends = text[: MAX_REFUSAL * 3 // 4], text[-MAX_REFUSAL // 4 :]
-    return f"{begins} [… {len(text) - MAX_REFUSAL:,} more characters …] {ends}"
-
-
 def to_json(value: Any) -> str:
-    """JSON as it is sent: Unicode as itself, and never NaN."""
+    """JSON as it is sent: Unicode characters unescaped; NaN and infinity raise ValueError."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def prefix_that_fits(text: str, room: int) -> str:
-    """The longest convenient beginning of `text` whose JSON form has at most `room` characters."""
-    cut = min(len(text), room)
-    while len(to_json(text[:cut])) - 2 > room:
-        cut = cut * 9 // 10
-    return text[:cut]
+    """A prefix of `text` whose JSON form has at most `room` characters, at most 10 % too short."""
+    length = min(len(text), room)
+    while len(to_json(text[:length])) - 2 > room:
+        length = length * 9 // 10
+    return text[:length]
 
 
-def fit(value: dict[str, Any], cap: int, more: str) -> dict[str, Any]:
-    """`value` with at most `cap` characters of JSON: the end of its longest list goes first, then
-    ends of strings.
+def fit(value: dict[str, Any], cap: int, more: str) -> EncodedJson:
+    """`value` and its JSON text, cut to at most `cap` characters.
+
+    The end of its longest list is left out first, then the ends of its strings are cut.
     """
-    if len(to_json(value)) <= cap:
-        return value
-    room = cap - 300  # for the note that says what is missing
-    fitted = dict(value)
-    lists = {
-        key: len(to_json(each))
+    encoded = _encode(value)
+    if len(encoded.text) <= cap:
+        return encoded
+    room = cap - _NOTE
+    encoded = _with_shorter_list(encoded, cap, room, more)
+    if len(encoded.text) <= cap:
+        return encoded
+    shorter = _with_shorter_strings(encoded.value, room)
+    shorter.setdefault(
+        "truncated", f"long texts were cut to keep this reply under {cap:,} characters; {more}"
+    )
+    return EncodedJson(shorter, to_json(shorter))
+
+
+def cut(text: str, longest: int) -> str:
+    """`text`, or its first `longest` characters and how many more there are."""
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]} [… {len(text) - longest:,} more characters]"
+
+
+def _encode(value: Any) -> EncodedJson:
+    """`value` and its JSON text; lone surrogates, which UTF-8 cannot carry, are replaced by "?".
+
+    A file name can contain them.
+    """
+    text = to_json(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        value = json.loads(text.encode("utf-8", "replace"))
+        text = to_json(value)
+    return EncodedJson(value, text)
+
+
+def _list_reply(items: list[Any], more: str) -> Reply:
+    """The Reply for a list; MCP's structured content must be an object, so it is put into one."""
+    encoded = [_encode(item) for item in items]
+    count = _count_that_fits([len(each.text) for each in encoded], MAX_REPLY)
+    kept = encoded[:count]
+    blocks = [Text(text=f"[{', '.join(each.text for each in kept)}]")]
+    if count < len(items):
+        blocks.append(Text(text=f"[only the first {count} of {len(items)} are here]; {more}"))
+    return Reply(content=tuple(blocks), structured={"result": [each.value for each in kept]})
+
+
+def _count_that_fits(lengths: Sequence[int], room: int) -> int:
+    """How many items from the front fit into a JSON list of `room` characters, but at least one."""
+    used = 2
+    for count, length in enumerate(lengths):
+        used += length + 2
+        if used > room and count:
+            return count
+    return len(lengths)
+
+
+def _with_shorter_list(encoded: EncodedJson, cap: int, room: int, more: str) -> EncodedJson:
+    """The object without the end of its longest list, if it has a list of several items."""
+    value: dict[str, Any] = encoded.value
+    lengths = {
+        key: [len(to_json(item)) for item in each]
         for key, each in value.items()
         if isinstance(each, list) and len(each) > 1
     }
-    if lists:
-        key = max(lists, key=lists.__getitem__)
-        rest = len(to_json(value)) - lists[key]
-        fitted[key], _ = _front(value[key], room - rest)
-        if value.get("count") == len(value[key]):
-            fitted["count"] = len(fitted[key])
-        fitted["truncated"] = (
-            f"only the first {len(fitted[key])} of {len(value[key])} {key} are here, to keep this "
-            f"reply under {cap:,} characters; {more}"
-        )
-    if len(to_json(fitted)) > cap:
-        fitted = _with_shorter_strings(fitted, room)
-        fitted.setdefault(
-            "truncated", f"long texts were cut to keep this reply under {cap:,} characters; {more}"
-        )
-    return fitted
-
-
-def _front(items: list[Any], room: int) -> tuple[list[Any], str]:
-    """As many items from the front as fit, but at least one; and a note when some are missing."""
-    used, kept = 2, 0
-    for item in items:
-        used += len(to_json(item)) + 2
-        if used > room and kept:
-            break
-        kept += 1
-    note = f"[only the first {kept} of {len(items)} are here]" if kept < len(items) else ""
-    return items[:kept], note
+    if not lengths:
+        return encoded
+    # A list of n items has n - 1 separators of two characters and two brackets.
+    totals = {key: sum(each) + 2 * len(each) for key, each in lengths.items()}
+    key = max(totals, key=totals.__getitem__)
+    rest = len(encoded.text) - totals[key]
+    items = value[key]
+    kept = items[: _count_that_fits(lengths[key], room - rest)]
+    shorter = {**value, key: kept}
+    if value.get("count") == len(items):
+        shorter["count"] = len(kept)
+    shorter["truncated"] = (
+        f"only the first {len(kept)} of {len(items)} {key} are here, to keep this reply under "
+        f"{cap:,} characters; {more}"
+    )
+    return EncodedJson(shorter, to_json(shorter))
 
 
 def _with_shorter_strings(value: dict[str, Any], room: int) -> dict[str, Any]:
@@ -169,44 +207,27 @@ def _cut_strings(value: Any, longest: int) -> Any:
     return value
 
 
-def cut(text: str, longest: int) -> str:
-    """`text`, or its beginning and how much is missing."""
-    return (
-        text
-        if len(text) <= longest
-        else f"{text[:longest]} [… {len(text) - longest:,} more characters]"
-    )
-
-
 def _bounded(reply: Reply, more: str) -> Reply:
+    """The Reply with at most MAX_REPLY characters in all its blocks, and as many of structured."""
     room = MAX_REPLY
     blocks: list[Text | Resource] = []
     for block in reply.content:
         if room <= 0:
-            blocks.append(
-                Text(
-                    text=f"[… {len(reply.content) - len(blocks)} more parts were left out; {more}]"
-                )
-            )
+            left_out = len(reply.content) - len(blocks)
+            blocks.append(Text(text=f"[… {left_out} more parts were left out; {more}]"))
             break
-        text = _sendable(block.text)
+        text = block.text.encode("utf-8", "replace").decode()
         if len(text) > room:
             text = f"{text[:room]}\n\n[… {len(text) - room:,} more characters; {more}]"
         blocks.append(replace(block, text=text))
         room -= len(text)
-    structured = (
-        None if reply.structured is None else fit(_sendable(reply.structured), MAX_REPLY, more)
-    )
+    structured = None if reply.structured is None else fit(reply.structured, MAX_REPLY, more).value
     return replace(reply, content=tuple(blocks), structured=structured)
 
 
-def _sendable(value: Any) -> Any:
-    """`value` without half surrogate pairs (a file name may hold them), which no UTF-8 stream can
-    carry.
-    """
-    text = to_json(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.loads(text.encode("utf-8", "replace"))
-    return value
+def _abridged(text: str) -> str:
+    """`text`; of a long one the beginning and the end: a quoted value stands in the middle."""
+    if len(text) <= MAX_REFUSAL:
+        return text
+    begins, ends = text[: MAX_REFUSAL * 3 // 4], text[-MAX_REFUSAL // 4 :]
+    return f"{begins} [… {len(text) - MAX_REFUSAL:,} more characters …] {ends}"

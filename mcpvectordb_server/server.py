@@ -1,7 +1,7 @@
-"""Surfaces on the MCP SDK: the only module that knows the SDK's server.
+"""Surfaces on the MCP SDK: the only module that handles the SDK's requests.
 
-Tools run in worker threads. A client that gives up, or goes away, stops its call at the next step;
-one that wants to know how far a call is gets told.
+Tools run in worker threads. A call stops at its next step when the client cancels it or goes away;
+a client that asks for progress gets notifications.
 """
 
 from __future__ import annotations
@@ -25,41 +25,43 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from mcpvectordb import MCPVectorDBError
-from mcpvectordb.records import Progress, ProgressCallback
-from mcpvectordb_server.grant import Grant
+from mcpvectordb import MCPVectorDBError, Progress
+from mcpvectordb_server.grant import Grant, ProgressCallback
 from mcpvectordb_server.replies import Reply, Resource, Text, reply_of
 from mcpvectordb_server.surface import (
     InternalError,
-    Published,
+    PublishedTool,
+    ResourceTemplate,
     Surface,
-    Template,
     call,
-    names_in_force,
+    published_names,
 )
 
 log = logging.getLogger("mcpvectordb_server")
 
 WORKERS = 8
+"""Most calls that run at once."""
+
+# Loading at once would slow the first listing of tools.
 WARM_AFTER = 0.3
-"""Seconds between the handshake and the loading of the model, so that the first listing of tools is
-not slowed.
-"""
+"""Seconds between the handshake and the loading of the model."""
+
+# Bounds the memory that a client can fill with names of unknown arguments.
+_MOST_WARNINGS = 1000
+_PROGRESS_SECONDS = 0.1
 
 Context = ServerRequestContext[Any, Any]
 _reply: ContextVar[Reply | None] = ContextVar("_reply", default=None)
 
 
 class Service:
-    """One database offered through some surfaces; `server` is the SDK's object, ready for any
-    transport.
-    """
+    """One database offered through some surfaces; `server` is the SDK's, for any transport."""
 
     def __init__(
         self,
         db: Any,
         surfaces: Iterable[Surface],
-        offered: Mapping[str, Published],
+        offered: Mapping[str, PublishedTool],
         *,
         version: str,
         roots: tuple[Path, ...] | None = None,
@@ -68,7 +70,7 @@ class Service:
         self._surfaces = tuple(surfaces)
         self._tools = [_tool(each, offered) for each in offered.values()]
         self._limiter: anyio.CapacityLimiter | None = None
-        self._named: set[tuple[str, str]] = set()
+        self._unknown: set[tuple[str, str]] = set()
         self._warming: threading.Timer | None = None
         self.server = self._make_server(version)
 
@@ -86,21 +88,19 @@ class Service:
             "mcpvectordb",
             version=version,
             instructions=instructions(self._surfaces, self._offered, version),
-            lifespan=self._life,
+            lifespan=self._lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             **extras,
         )
-        server.middleware.append(self._watch)
+        server.middleware.append(self._handle)
         return server
 
-    async def _watch(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Around every message: restore what the SDK's models drop, and wake the model once a
-        handshake is over.
-        """
+    async def _handle(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Handle a message, restore what the SDK's models drop, and warm the embedding model."""
         result = await call_next(ctx)
         if ctx.method == "tools/call" and isinstance(result, dict):
-            _name_resources(result, _reply.get())
+            _restore_names(result, _reply.get())
         if ctx.method != "initialize":
             self._warm()
         return result
@@ -112,7 +112,7 @@ class Service:
             self._warming.start()
 
     @asynccontextmanager
-    async def _life(self, _: Server[Any]) -> AsyncIterator[None]:
+    async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:
         try:
             yield
         finally:
@@ -132,7 +132,7 @@ class Service:
                 f"Unknown tool: {params.name}; there are {', '.join(self._offered)}",
             )
         raw = params.arguments or {}
-        self._name_unknown(published, raw)
+        self._warn_of_unknown(published, raw)
         grant = Grant(roots=self._roots, progress=_progress(ctx))
         reply = await self._in_thread(partial(call, published, self._db, raw, grant))
         _reply.set(reply)
@@ -142,10 +142,11 @@ class Service:
             is_error=reply.failed,
         )
 
-    def _name_unknown(self, published: Published, raw: Mapping[str, Any]) -> None:
+    def _warn_of_unknown(self, published: PublishedTool, raw: Mapping[str, Any]) -> None:
         for name in published.tool.arguments.unknown(raw):
-            if (published.name, name) not in self._named and len(self._named) < 1000:
-                self._named.add((published.name, name))
+            key = (published.name, name)
+            if key not in self._unknown and len(self._unknown) < _MOST_WARNINGS:
+                self._unknown.add(key)
                 log.warning("%s ignores the unknown argument %r", published.name, name[:100])
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
@@ -177,16 +178,12 @@ class Service:
         uri = str(params.uri)
         for template in (surface.template for surface in self._surfaces):
             if template and uri.startswith(template.prefix):
-                text = await self._in_thread(
-                    partial(_read, template, self._db, unquote(uri[len(template.prefix) :]))
+                path = unquote(uri.removeprefix(template.prefix))
+                text = await self._in_thread(partial(_read, template, self._db, path))
+                content = types.TextResourceContents(
+                    uri=uri, mime_type=template.media_type, text=text
                 )
-                return types.ReadResourceResult(
-                    contents=[
-                        types.TextResourceContents(
-                            uri=uri, mime_type=template.media_type, text=text
-                        )
-                    ]
-                )
+                return types.ReadResourceResult(contents=[content])
         raise MCPError(types.INVALID_PARAMS, f"Unknown resource: {uri}")
 
     async def _list_prompts(self, ctx: Context, params: Any) -> types.ListPromptsResult:
@@ -203,24 +200,20 @@ class Service:
     ) -> types.GetPromptResult:
         for surface in self._surfaces:
             if surface.prompt and surface.prompt.name == params.name:
-                text = surface.prompt.text.format_map(names_in_force(surface, self._offered))
+                text = surface.prompt.text.format_map(published_names(surface, self._offered))
+                message = types.PromptMessage(
+                    role="user", content=types.TextContent(type="text", text=text)
+                )
                 return types.GetPromptResult(
-                    description=surface.prompt.description,
-                    messages=[
-                        types.PromptMessage(
-                            role="user", content=types.TextContent(type="text", text=text)
-                        )
-                    ],
+                    description=surface.prompt.description, messages=[message]
                 )
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
 
 
 def instructions(
-    surfaces: Iterable[Surface], offered: Mapping[str, Published], version: str
+    surfaces: Iterable[Surface], offered: Mapping[str, PublishedTool], version: str
 ) -> str:
-    """What a client shows its agent at the handshake: each surface's advice, and the tool names in
-    force.
-    """
+    """The server's instructions for agents: each surface's own, with published tool names."""
     parts = [
         f"mcpvectordb {version}: documents, notes and memories in one file, found again by words "
         f"and by meaning."
@@ -228,21 +221,21 @@ def instructions(
     for surface in surfaces:
         names = [each.name for each in offered.values() if each.surface is surface]
         parts.append(
-            f"{surface.instructions.format_map(names_in_force(surface, offered)).strip()}\n"
+            f"{surface.instructions.format_map(published_names(surface, offered)).strip()}\n"
             f"Tools of the surface {surface.name} {surface.version}: {', '.join(names) or 'none'}."
         )
     return "\n\n".join(parts)
 
 
-def description(published: Published, offered: Mapping[str, Published]) -> str:
-    """A tool's description, in which `other_tool` goes by the name it has here."""
+def description(published: PublishedTool, offered: Mapping[str, PublishedTool]) -> str:
+    """A tool's description, in which `other_tool` is replaced by its published name."""
     text = published.tool.description
-    for name, here in names_in_force(published.surface, offered).items():
-        text = text.replace(f"`{name}`", f"`{here}`")
+    for name, published_name in published_names(published.surface, offered).items():
+        text = text.replace(f"`{name}`", f"`{published_name}`")
     return text
 
 
-def _tool(published: Published, offered: Mapping[str, Published]) -> types.Tool:
+def _tool(published: PublishedTool, offered: Mapping[str, PublishedTool]) -> types.Tool:
     tool, hints = published.tool, published.tool.hints
     return types.Tool(
         name=published.name,
@@ -271,10 +264,8 @@ def _block(block: Any) -> types.ContentBlock:
     return types.TextContent(type="text", text=block.text)
 
 
-def _read(template: Template, db: Any, path: str) -> str:
-    """A template's document, bounded like every reply; its failures are the protocol's, for there
-    is no dialect here.
-    """
+def _read(template: ResourceTemplate, db: Any, path: str) -> str:
+    """A template's document, as bounded as every reply; its errors are errors of the protocol."""
     try:
         return reply_of(Reply(content=(Text(text=template.read(db, path)),))).content[0].text
     except MCPVectorDBError as error:
@@ -284,10 +275,8 @@ def _read(template: Template, db: Any, path: str) -> str:
         raise MCPError(types.INTERNAL_ERROR, str(InternalError())) from None
 
 
-def _name_resources(result: dict[str, Any], reply: Reply | None) -> None:
-    """Put `name` and `title` into embedded resources: the specs ask for them, the SDK's models drop
-    them.
-    """
+def _restore_names(result: dict[str, Any], reply: Reply | None) -> None:
+    """Put `name` and `title`, which the SDK's models drop, into the embedded resources."""
     for sent, block in zip(result.get("content", ()), reply.content if reply else (), strict=False):
         if isinstance(block, Resource):
             resource = sent["resource"]
@@ -300,9 +289,7 @@ def _name_resources(result: dict[str, Any], reply: Reply | None) -> None:
 
 
 def _progress(ctx: Context) -> ProgressCallback:
-    """A callback for worker threads: it ends the work when the client has given up, and reports to
-    one that asked.
-    """
+    """A callback for worker threads: sends notifications; raises when the call was cancelled."""
     step, before, sent, sent_at = "", 0, 0, 0.0
 
     def report(progress: Progress) -> None:
@@ -310,9 +297,9 @@ def _progress(ctx: Context) -> ProgressCallback:
         anyio.from_thread.check_cancelled()
         if progress.step != step:
             step, before = progress.step, sent
-        # The protocol wants a figure that only grows; ours starts again with every step.
+        # MCP requires a figure that only grows; the library's starts again with every step.
         done, finished = before + progress.done, progress.done == progress.total
-        if done > sent and (finished or time.monotonic() - sent_at > 0.1):
+        if done > sent and (finished or time.monotonic() - sent_at > _PROGRESS_SECONDS):
             sent, sent_at = done, time.monotonic()
             total = None if progress.total is None else float(before + progress.total)
             message = f"{step}: {progress.pace}" if progress.pace else step

@@ -1,6 +1,4 @@
-"""Enter the server into the settings of an MCP host, or take it out, with a backup and without
-losing a comment.
-"""
+"""Add the server to the settings of an MCP host, or remove it; comments and a backup are kept."""
 
 from __future__ import annotations
 
@@ -22,13 +20,14 @@ NAME = "mcpvectordb"
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """An MCP host: its title, where its servers stand in its settings file, and that file by
-    platform.
+class McpHost:
+    """An MCP host and its settings file.
 
-    `linux` serves every platform that has no path of its own. `extra` is what an entry needs beside
-    command and args, `sign` the folder that tells that the host is here, where that is not the one
-    of the settings file.
+    title    its name for people
+    section  the key of the settings under which servers are listed
+    linux    path of the settings file, also on platforms that have no path of their own
+    extra    members that an entry needs in addition to command and args
+    sign     folder by which the host is detected; "" is the folder of the settings file
     """
 
     title: str
@@ -42,7 +41,7 @@ class Host:
     def settings(
         self, *, platform: str = sys.platform, environ: Mapping[str, str] | None = None
     ) -> Path:
-        """The settings file on this machine, whether it is there or not."""
+        """The path of the settings file on this machine, whether the file exists or not."""
         environ = os.environ if environ is None else environ
         chosen = {"darwin": self.darwin, "win32": self.win32}.get(platform) or self.linux
         appdata = environ.get("APPDATA", "~/AppData/Roaming")
@@ -52,18 +51,18 @@ class Host:
 _STDIO = (("type", "stdio"),)
 
 HOSTS = {
-    "claude-desktop": Host(
+    "claude-desktop": McpHost(
         "Claude Desktop",
         "mcpServers",
         "~/.config/Claude/claude_desktop_config.json",
         darwin="~/Library/Application Support/Claude/claude_desktop_config.json",
         win32="%APPDATA%/Claude/claude_desktop_config.json",
     ),
-    "claude-code": Host(
+    "claude-code": McpHost(
         "Claude Code", "mcpServers", "~/.claude.json", extra=_STDIO, sign="~/.claude"
     ),
-    "cursor": Host("Cursor", "mcpServers", "~/.cursor/mcp.json"),
-    "vscode": Host(
+    "cursor": McpHost("Cursor", "mcpServers", "~/.cursor/mcp.json"),
+    "vscode": McpHost(
         "VS Code",
         "servers",
         "~/.config/Code/User/mcp.json",
@@ -71,8 +70,8 @@ HOSTS = {
         darwin="~/Library/Application Support/Code/User/mcp.json",
         win32="%APPDATA%/Code/User/mcp.json",
     ),
-    "windsurf": Host("Windsurf", "mcpServers", "~/.codeium/windsurf/mcp_config.json"),
-    "zed": Host(
+    "windsurf": McpHost("Windsurf", "mcpServers", "~/.codeium/windsurf/mcp_config.json"),
+    "zed": McpHost(
         "Zed",
         "context_servers",
         "~/.config/zed/settings.json",
@@ -83,8 +82,8 @@ HOSTS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """What would become of a host's settings file; `before` is None where there is no file yet."""
+class SettingsChange:
+    """A change of a host's settings file; `before` is None where there is no file yet."""
 
     path: Path
     before: str | None
@@ -103,9 +102,10 @@ class Change:
         return "".join(f"{line}\n" for line in lines)
 
 
-def entry(host: Host, db: Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """What a host needs to start the server. Paths are absolute: hosts have a foreign folder and
-    few variables.
+def entry(host: McpHost, db: Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """The entry by which a host starts the server.
+
+    Paths are absolute, because hosts run servers in another folder and with few variables.
     """
     if str(db) != ":memory:":
         db = db.expanduser().absolute()
@@ -124,11 +124,10 @@ def set_up(
     remove: bool = False,
     dry_run: bool = False,
 ) -> str:
-    """Enter the server into the settings of the host `name`, or take it out; what was done, in
-    words for a person.
+    """Add the server to the settings of the host `name`, or remove it; returns a report for people.
 
-    Where the host is not found on this machine nothing is written, and the answer holds the entry
-    to paste.
+    Where the host is not found on this machine nothing is written, and the report contains the
+    entry to paste.
     """
     host = find(name)
     path = host.settings()
@@ -152,17 +151,17 @@ def set_up(
     )
 
 
-def find(name: str) -> Host:
-    """The host of this name."""
+def find(name: str) -> McpHost:
+    """The host of this name; an unknown one raises InvalidInput."""
     if name not in HOSTS:
         raise InvalidInput(f"there is no host {name!r}; known are {', '.join(HOSTS)}")
     return HOSTS[name]
 
 
-def plan(host: Host, path: Path, wanted: Mapping[str, Any], *, remove: bool = False) -> Change:
-    """The change that enters the server into a settings file (or takes it out); nothing is written
-    yet.
-    """
+def plan(
+    host: McpHost, path: Path, wanted: Mapping[str, Any], *, remove: bool = False
+) -> SettingsChange:
+    """The change that adds the server to a settings file or removes it; nothing is written yet."""
     before = _read(path)
     place = (host.section, NAME)
     try:
@@ -173,16 +172,17 @@ def plan(host: Host, path: Path, wanted: Mapping[str, Any], *, remove: bool = Fa
         )
     except InvalidInput as error:
         raise InvalidInput(f"{path} was left as it is: {error}") from None
-    return Change(path=path, before=before, after=after)
+    return SettingsChange(path=path, before=before, after=after)
 
 
-def apply(change: Change) -> Path | None:
-    """Write a change; the path of the backup, or None where there was no file. A link stays a
-    link.
+def apply(change: SettingsChange) -> Path | None:
+    """Write a change; returns the path of the backup, or None where there was no file.
+
+    A symbolic link stays one: the file that it points to is written.
     """
     path = Path(os.path.realpath(change.path))
     if _read(path) != change.before:
-        raise InvalidInput(f"{path} was changed by somebody else just now; try again")
+        raise InvalidInput(f"{path} was changed by another program just now; try again")
     backup = _backup(path) if change.before is not None else None
     written = path.with_name(f".{path.name}.{os.getpid()}")
     try:

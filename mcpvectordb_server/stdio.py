@@ -1,7 +1,7 @@
-"""One client at the other end of stdin and stdout.
+"""Serving one client over stdin and stdout.
 
-The SDK drops lines that it cannot parse, and drops calls under way when stdin ends. Both leave a
-client waiting; here the first are answered and the second get a moment to finish.
+The SDK drops lines that it cannot parse, and open calls when stdin ends. Both leave a client
+waiting; here such lines are answered with an error, and open calls get some seconds to finish.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ID_LAST = re.compile(r'"id"\s*:\s*(\d{1,18}|"[^"\\]{0,100}")\s*\}\s*$')
 
 CANCELLED = "notifications/cancelled"
 DRAIN = 5.0
-"""Seconds that calls under way get to finish once the client has closed its side."""
+"""Seconds for open calls to finish after the client has closed its side."""
 
 
 async def serve(server: Server[Any]) -> None:
@@ -42,19 +42,18 @@ async def serve(server: Server[Any]) -> None:
 
 
 async def _inward(incoming: Any, to_server: Any, outgoing: Any, waiting: set[Any]) -> None:
+    """Pass messages to the server; `waiting` holds the ids of the requests without an answer."""
     async with incoming, to_server:
         async for item in incoming:
-            known = await _read_again(item, outgoing) if isinstance(item, Exception) else item
-            if known is None:
+            parsed = await _recover(item, outgoing) if isinstance(item, Exception) else item
+            if parsed is None:
                 continue
-            if isinstance(known.message, types.JSONRPCRequest):
-                waiting.add(known.message.id)
-            elif (
-                isinstance(known.message, types.JSONRPCNotification)
-                and known.message.method == CANCELLED
-            ):
-                waiting.discard((known.message.params or {}).get("requestId"))
-            await to_server.send(known)
+            message = parsed.message
+            if isinstance(message, types.JSONRPCRequest):
+                waiting.add(message.id)
+            elif isinstance(message, types.JSONRPCNotification) and message.method == CANCELLED:
+                waiting.discard((message.params or {}).get("requestId"))
+            await to_server.send(parsed)
         with anyio.move_on_after(DRAIN):
             while waiting:
                 await anyio.sleep(0.01)
@@ -68,35 +67,34 @@ async def _outward(from_server: Any, outgoing: Any, waiting: set[Any]) -> None:
                 waiting.discard(item.message.id)
 
 
-async def _read_again(error: Exception, outgoing: Any) -> SessionMessage | None:
-    """A line the SDK could not parse: as a message if Python can (the tool then says what is
-    wrong), else answered.
-    """
+async def _recover(error: Exception, outgoing: Any) -> SessionMessage | None:
+    """The message of a line that the SDK could not parse but Python can; others are answered."""
     details = error.errors(include_url=False) if isinstance(error, ValidationError) else []
     broken = next((each for each in details if each["type"] == "json_invalid"), None)
     if broken and not broken["input"].strip():
         return None
     if broken:
-        seen, reason = _loosely_parsed(broken["input"]), f"Parse error: {broken['msg']}"
+        content, reason = _loosely_parsed(broken["input"]), f"Parse error: {broken['msg']}"
         with suppress(ValidationError):
             return SessionMessage(
-                types.jsonrpc_message_adapter.validate_python(seen, by_name=False)
+                types.jsonrpc_message_adapter.validate_python(content, by_name=False)
             )
     else:
-        seen = next((each["input"] for each in details if isinstance(each["input"], dict)), None)
+        content = next((each["input"] for each in details if isinstance(each["input"], dict)), None)
         reason = "Invalid request: not a JSON-RPC 2.0 message"
-    number = seen.get("id") if isinstance(seen, dict) else None
-    known = number if isinstance(number, str | int) and not isinstance(number, bool) else None
+    given = content.get("id") if isinstance(content, dict) else None
+    id = given if isinstance(given, str | int) and not isinstance(given, bool) else None
     failure = types.ErrorData(
         code=types.PARSE_ERROR if broken else types.INVALID_REQUEST, message=reason
     )
-    await outgoing.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=known, error=failure)))
+    await outgoing.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=id, error=failure)))
     return None
 
 
 def _loosely_parsed(line: str) -> Any:
-    """Python reads half surrogate pairs where strict JSON does not; of worse lines, at least the
-    id.
+    """The line as Python's lenient parser reads it, else an object with its id, else None.
+
+    Python accepts lone surrogates, NaN and infinity, which the SDK's strict parser does not.
     """
     try:
         return json.loads(line)

@@ -1,8 +1,7 @@
-"""What a surface is: plain functions `(db, *, the spec's parameters) -> the spec's reply`, and how
-it says no.
+"""A surface: plain functions `(db, *, the spec's parameters) -> the spec's reply`, and its errors.
 
-A function's signature is its schema, its docstring is what an agent reads to choose it, and the
-TypedDict it returns is its output schema. Nothing here knows the MCP SDK.
+A function's signature is its input schema, its docstring the description that agents read, and the
+TypedDict it returns its output schema. Nothing here depends on the MCP SDK.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ log = logging.getLogger("mcpvectordb_server")
 
 
 class Hints(NamedTuple):
-    """The four annotations of a tool: what a client may assume before it asks the user."""
+    """The four annotations of a tool that MCP defines."""
 
     read_only: bool
     destructive: bool
@@ -32,7 +31,7 @@ class Hints(NamedTuple):
 
 
 class InternalError(MCPVectorDBError):
-    """A defect of ours: the details are in the log, not in the reply."""
+    """An unexpected exception: the log has its details, the reply has none."""
 
     code = "unexpected"
 
@@ -44,8 +43,8 @@ class InternalError(MCPVectorDBError):
 class Tool:
     """One function that clients may call.
 
-    more      how to get what a bounded reply left out, as the end of a sentence
-    max_text  the longest string that an argument may hold
+    more      how to get what a reply left out for its length, as the end of a sentence
+    max_text  most characters of a string in an argument
     """
 
     function: Callable[..., Any]
@@ -56,25 +55,26 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """The name in its spec."""
+        """The name in the surface's specification."""
         return self.function.__name__
 
     @property
     def description(self) -> str:
-        """What an agent reads: the function's docstring, each paragraph as one line."""
+        """The function's docstring, each paragraph as one line."""
         paragraphs = (inspect.getdoc(self.function) or "").split("\n\n")
         return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
     @property
     def arguments(self) -> Arguments:
-        """Its parameters."""
+        """The parameters of the function."""
         return arguments_of(self.function)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Template:
-    """Documents that can be read by URI: `read(db, path)` gets what follows `prefix`,
-    percent-decoded once.
+class ResourceTemplate:
+    """Documents that can be read by URI.
+
+    `read(db, path)` returns a document's text; `path` is the URI after `prefix`, percent-decoded.
     """
 
     prefix: str
@@ -87,9 +87,7 @@ class Template:
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A text for the user to send; `{tool}` in it stands for the name that tool has on this
-    server.
-    """
+    """A text for the user to send; `{tool}` in it is replaced by that tool's published name."""
 
     name: str
     title: str
@@ -99,10 +97,10 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """A set of tools with one manner of speaking.
+    """A set of tools that report errors in one way, as one specification says.
 
-    instructions  what an agent should know before it chooses; `{tool}` stands for the name in force
-    failure       (name of the tool, error) -> the reply in this surface's dialect
+    instructions  what an agent should know first; `{tool}` is replaced by the published name
+    failure       (name of the tool, error) -> the reply that reports the error
     """
 
     name: str
@@ -110,13 +108,13 @@ class Surface:
     instructions: str
     tools: tuple[Tool, ...]
     failure: Callable[[str, MCPVectorDBError], Any]
-    template: Template | None = None
+    template: ResourceTemplate | None = None
     prompt: Prompt | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
-    """A tool under the name it has on this server."""
+class PublishedTool:
+    """A tool and the name by which this server offers it."""
 
     name: str
     surface: Surface
@@ -125,17 +123,16 @@ class Published:
 
 def publish(
     surfaces: Iterable[Surface], *, read_only: bool = False, disabled: Collection[str] = ()
-) -> dict[str, Published]:
-    """The tools on offer by name. The first surface keeps its names; a later one's clash becomes
-    `surface_tool`.
+) -> dict[str, PublishedTool]:
+    """The tools on offer by published name; a name that is taken becomes `surface_tool`.
 
-    Names are given before tools are taken away, so that hiding one tool never renames another.
+    Names are given before tools are left out, so that disabling one tool never renames another.
     """
-    offered: dict[str, Published] = {}
+    offered: dict[str, PublishedTool] = {}
     for surface in surfaces:
         for tool in surface.tools:
             name = tool.name if tool.name not in offered else f"{surface.name}_{tool.name}"
-            offered[name] = Published(name=name, surface=surface, tool=tool)
+            offered[name] = PublishedTool(name=name, surface=surface, tool=tool)
     for name in disabled:
         if name not in offered:
             raise InvalidInput(
@@ -148,20 +145,16 @@ def publish(
     }
 
 
-def names_in_force(surface: Surface, offered: Mapping[str, Published]) -> dict[str, str]:
-    """The spec's tool names to the names on this server; a tool that is not offered keeps its
-    own.
-    """
+def published_names(surface: Surface, offered: Mapping[str, PublishedTool]) -> dict[str, str]:
+    """The published name of each tool of a surface; a tool that is not offered keeps its own."""
     found = {each.tool.name: each.name for each in offered.values() if each.surface is surface}
     return {tool.name: found.get(tool.name, tool.name) for tool in surface.tools}
 
 
 def call(
-    published: Published, db: Any, raw: Mapping[str, Any], grant: Grant | None = None
+    published: PublishedTool, db: Any, raw: Mapping[str, Any], grant: Grant | None = None
 ) -> Reply:
-    """Run one tool. Whatever happens, the reply is in its surface's dialect and of bounded
-    length.
-    """
+    """Run one tool; errors become replies of its surface, and every reply is of bounded length."""
     tool, surface = published.tool, published.surface
     try:
         arguments = tool.arguments.read(raw, max_text=tool.max_text)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import mcpvectordb
+
 ROOT = Path(__file__).resolve().parent.parent
 # From the bottom to the top: a package (or a module of the root) imports only what stands before
 # it. The package itself (""), whose public names are loaded when they are asked for, holds the
@@ -70,6 +72,16 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def names_from_the_library(path: Path) -> set[str]:
+    """What a file imports by `from mcpvectordb import ...`."""
+    return {
+        alias.name
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == "mcpvectordb"
+        for alias in node.names
+    }
+
+
 def layer(module: str) -> str:
     """The entry of LAYERS that a module of the library belongs to."""
     return module.removeprefix("mcpvectordb").lstrip(".").split(".")[0]
@@ -116,12 +128,19 @@ def test_the_library_does_not_know_the_server(module: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "module", [each for each in MODULES if each.split(".")[0] == "mcpvectordb_server"]
+)
+def test_the_server_uses_public_names_of_the_library_only(module: str) -> None:
+    for imported in imports(MODULES[module]):
+        assert not imported.startswith("mcpvectordb."), f"{module} imports {imported}"
+    assert names_from_the_library(MODULES[module]) <= set(mcpvectordb.__all__)
+
+
+@pytest.mark.parametrize(
     "module", [each for each in MODULES if each.startswith("mcpvectordb_server.surfaces")]
 )
-def test_a_surface_uses_public_names_of_the_library_only(module: str) -> None:
-    for imported in imports(MODULES[module]):
-        assert not imported.startswith("mcpvectordb."), f"{module} reaches into {imported}"
-        assert imported.split(".")[0] != "mcp", f"{module} knows the SDK"
+def test_a_surface_does_not_depend_on_the_sdk(module: str) -> None:
+    assert not {each for each in imports(MODULES[module]) if each.split(".")[0] == "mcp"}
 
 
 def test_sqlite_is_reached_through_apsw_only() -> None:

@@ -118,9 +118,9 @@ def opened(
 
 def database_path(context: click.Context) -> Path:
     """The path of the database that the options name."""
-    from mcpvectordb.config import data_folder
+    from mcpvectordb.config import Config
 
-    path: Path = context.find_root().obj or data_folder() / "notes.db"
+    path: Path = context.find_root().obj or Config.data_folder() / "notes.db"
     return path
 
 

@@ -1,3 +1,1 @@
-"""How the server is offered: `server.json` for the MCP registry, `manifest.json` for one-click
-bundles (MCPB).
-"""
+"""Packaging of the server: `server.json` for the MCP registry, `manifest.json` for MCPB bundles."""

@@ -1,9 +1,8 @@
-"""Validate `server.json` and `manifest.json`, and pack the bundle: `python -m
-mcpvectordb_server.packaging.pack FOLDER`.
+"""Validate `server.json` and `manifest.json`, and pack the bundle of this project.
 
-A bundle (.mcpb) is a ZIP file with the manifest on top and the project's source beside it; the
-host's uv installs what the source depends on. It is packed from a checkout, and two packs of one
-checkout are the same bytes.
+`python -m mcpvectordb_server.packaging.pack FOLDER` writes it. A bundle (.mcpb) is a ZIP file of
+the manifest and the project's source; the host's uv installs the dependencies. It is packed from a
+checkout, and two packs of one checkout have the same bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _OPTION = {"type", "title", "description"}
 
 
 def read(name: str) -> dict[str, Any]:
-    """One of the two files as data."""
+    """The content of one of the two files."""
     value: dict[str, Any] = json.loads((HERE / name).read_text())
     return value
 
@@ -106,40 +105,40 @@ def _server_problems(server: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def pack(folder: Path) -> Path:
-    """Write the bundle into a folder; its path. InvalidInput says what is wrong with the files, or
-    that this is no checkout.
+def pack(folder: Path, checkout: Path = CHECKOUT) -> Path:
+    """Write the bundle of a checkout into a folder; returns its path.
+
+    InvalidInput reports what is wrong with the files, or that `checkout` is none.
     """
     manifest = read("manifest.json")
     if found := problems(manifest, read("server.json")):
         raise InvalidInput("; ".join(found))
-    if missing := [name for name in BESIDE if not (CHECKOUT / name).is_file()]:
+    if missing := [name for name in BESIDE if not (checkout / name).is_file()]:
         raise InvalidInput(
-            f"the bundle is packed from a checkout of the project; {CHECKOUT} has no "
+            f"the bundle is packed from a checkout of the project; {checkout} has no "
             f"{', '.join(missing)}"
         )
     bundle = folder / f"{manifest['name']}-{manifest['version']}.mcpb"
     with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "manifest.json", HERE / "manifest.json")
-        for path in sorted(_files()):
-            _add(archive, path.relative_to(CHECKOUT).as_posix(), path)
+        for path in sorted(_files(checkout)):
+            _add(archive, path.relative_to(checkout).as_posix(), path)
     return bundle
 
 
-def _files() -> Iterator[Path]:
-    yield from (CHECKOUT / name for name in BESIDE)
+def _files(checkout: Path) -> Iterator[Path]:
+    yield from (checkout / name for name in BESIDE)
     for package in PACKAGES:
         yield from (
             path
-            for path in (CHECKOUT / package).rglob("*")
+            for path in (checkout / package).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         )
 
 
 def _add(archive: zipfile.ZipFile, name: str, path: Path) -> None:
-    entry = zipfile.ZipInfo(
-        name, (1980, 1, 1, 0, 0, 0)
-    )  # without a time, so that packs can be compared
+    # The same time in every pack, so that two packs have the same bytes.
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     entry.external_attr = 0o644 << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, path.read_bytes())
@@ -150,11 +149,11 @@ def project_version() -> str:
     return str(tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"])
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Pack into the folder given, or into the current one."""
+def main(arguments: list[str] | None = None, checkout: Path = CHECKOUT) -> int:
+    """Pack into the given folder, or into the current one; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        sys.stdout.write(f"{pack(Path(given[0] if given else '.'))}\n")
+        sys.stdout.write(f"{pack(Path(given[0] if given else '.'), checkout)}\n")
     except (InvalidInput, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,4 +1,4 @@
-"""The surfaces: one module each, loaded only when it is served."""
+"""The surfaces: one module or package each, imported only when it is served."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Our machinery under the tools that the official conformance suite calls, on a free port behind
-our own gate.
+"""A server with the tools that the official conformance suite calls, on a free port.
 
-The suite sends no token, so one is put onto its requests on their way in. `python -m
-tests.external.conformance_server` prints the URL and serves until it is stopped.
+The suite sends no token, so one is added to its requests in front of the access gate.
+`python -m tests.external.conformance_server` prints the URL and serves until it is stopped.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import time
 from typing import Annotated, Any
 
 import anyio
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpvectordb import InvalidInput, MCPVectorDBError, Progress
@@ -19,13 +17,13 @@ from mcpvectordb_server import http
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.server import Service
-from mcpvectordb_server.surface import Hints, Prompt, Surface, Template, Tool, publish
+from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool, publish
 
 TOKEN = "conformance"
 
 
 class Nothing:
-    """A database is not what is judged here."""
+    """Stands in for a Database, which the suite does not test."""
 
     def warm(self) -> None:
         """There is nothing to warm."""
@@ -70,7 +68,7 @@ def greet(db: Nothing, *, name: Annotated[str, "Whom to greet"] = "you") -> dict
 
 
 def failure(tool: str, error: MCPVectorDBError) -> Reply:
-    """The dialect of servers that use MCP's own flag."""
+    """An error as MCP reports it: one text and the error flag."""
     return Reply(content=(Text(text=str(error)),), failed=True)
 
 
@@ -90,10 +88,10 @@ SURFACE = Surface(
             greet,
         )
     ),
-    template=Template(
+    template=ResourceTemplate(
         prefix="test://template/",
         name="template",
-        title="Template",
+        title="ResourceTemplate",
         description="Data by number.",
         read=lambda db, path: f"This is the data of {path.partition('/')[0]}: {path}",
     ),
@@ -107,9 +105,9 @@ SURFACE = Surface(
 
 
 def with_token(app: ASGIApp) -> ASGIApp:
-    """The application as the suite can reach it."""
+    """The application with a bearer token added to every request."""
 
-    async def passing(scope: Scope, receive: Receive, send: Send) -> None:
+    async def authorized(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             scope = {
                 **scope,
@@ -117,7 +115,7 @@ def with_token(app: ASGIApp) -> ASGIApp:
             }
         await app(scope, receive, send)
 
-    return passing
+    return authorized
 
 
 def main() -> None:
@@ -128,8 +126,7 @@ def main() -> None:
     )
     listener = http.listen("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)  # noqa: T201
-    config = uvicorn.Config(with_token(app), log_config=None, timeout_graceful_shutdown=1)
-    anyio.run(uvicorn.Server(config).serve, [listener])
+    anyio.run(http.uvicorn_server(with_token(app)).serve, [listener])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""Judges from outside: Node and the official packages, installed once into a folder of their
-own.
-"""
+"""Official MCP tools on Node (conformance suite, inspector, SDK, mcpb), installed once in a folder."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def node() -> tuple[str, dict[str, str]]:
-    """The command of a Node that is new enough, and the environment for it; skips the test where
-    there is none.
-    """
+    """The command of a Node that is new enough, and its environment; skips the test if none is found."""
     found = shutil.which("node")
     if found and _version(found) >= OLDEST:
         return found, dict(os.environ)
@@ -53,7 +49,7 @@ def node() -> tuple[str, dict[str, str]]:
 
 @cache
 def packages() -> Path:
-    """The folder in which the packages are installed; skips the test where they cannot be."""
+    """The folder in which the packages are installed; skips the test if they cannot be."""
     command, environ = node()
     folder = FOLDER / "packages"
     if not all(

@@ -1,5 +1,4 @@
-"""The server before official judges. They come from package registries, so they are asked only on
-request:
+"""The server under official MCP tools. They come from package registries, so they run on request only:
 
 EXTERNAL_JUDGES=1 python -m pytest tests/external -rs
 """
@@ -21,7 +20,7 @@ from tests.external.judges import ROOT, judge
 HERE = Path(__file__).parent
 
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("EXTERNAL_JUDGES"), reason="asked only with EXTERNAL_JUDGES=1"
+    not os.environ.get("EXTERNAL_JUDGES"), reason="runs only with EXTERNAL_JUDGES=1"
 )
 
 
@@ -40,8 +39,8 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Put a judge's figures where a person sees them, also when the test passes."""
+def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print a tool's figures, also when the test passes."""
 
     def write(text: str) -> None:
         with capsys.disabled():
@@ -50,8 +49,8 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     return write
 
 
-def test_the_conformance_suite_finds_only_what_is_not_offered(
-    url: str, tell: Callable[[str], None]
+def test_the_conformance_suite_fails_only_for_features_that_are_not_offered(
+    url: str, report: Callable[[str], None]
 ) -> None:
     done = judge(
         "conformance",
@@ -65,13 +64,13 @@ def test_the_conformance_suite_finds_only_what_is_not_offered(
     )
     total = re.search(r"Total: (\d+) passed, (\d+) failed", done.stdout)
     assert total, done.stdout + done.stderr
-    tell(f"conformance suite: {total[0]} (those that failed are in the baseline)")
+    report(f"conformance suite: {total[0]} (those that failed are in the baseline)")
     assert done.returncode == 0, done.stdout[-3000:]
     assert int(total[1]) >= 15
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_the_inspector_finds_nothing_wrong_with_the_schemas(era: str, path: Path) -> None:
+def test_the_inspector_accepts_every_schema(era: str, path: Path) -> None:
     done = judge(
         "mcp-inspector",
         "--cli",
@@ -95,7 +94,9 @@ def test_the_inspector_finds_nothing_wrong_with_the_schemas(era: str, path: Path
     assert len(json.loads(done.stdout)["tools"]) == 7
 
 
-def test_the_inspector_s_load_breaks_nothing(path: Path, tell: Callable[[str], None]) -> None:
+def test_every_call_of_the_inspector_s_load_test_succeeds(
+    path: Path, report: Callable[[str], None]
+) -> None:
     done = judge(
         "mcp-inspector",
         "--cli",
@@ -125,7 +126,7 @@ def test_the_inspector_s_load_breaks_nothing(path: Path, tell: Callable[[str], N
     )
     assert done.returncode == 0, done.stderr
     load = json.loads(done.stdout)["result"]
-    tell(
+    report(
         f"inspector's load: {load['ok']} of {load['requests']} calls, {load['throughput']:.0f} per "
         f"second"
     )

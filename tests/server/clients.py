@@ -1,4 +1,4 @@
-"""Ways to talk to a server in tests: the SDK's client in memory, and bare lines over pipes."""
+"""Clients for tests: the SDK's client in memory, and lines of JSON over pipes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def service(db: Any, *surfaces: Surface, roots: Any = None, read_only: bool = Fa
 
 
 def talk(made: Service, conversation: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
-    """Connect a client in memory, hold the conversation, and give back what it returned."""
+    """Connect a client in memory and return the result of the conversation with it."""
 
     async def run() -> Any:
         failure = None
@@ -52,9 +52,7 @@ def ask(made: Service, tool: str, arguments: Mapping[str, Any] | None = None) ->
 
 
 def caller(made: Service) -> Callable[..., dict[str, Any]]:
-    """Calls to tools that answer with a dict: it must be no MCP error, the same as text, and fit
-    the tool's schema.
-    """
+    """A function that calls tools and checks each reply: no MCP error, text equal to data, schema."""
     schemas = {
         tool.name: tool.output_schema
         for tool in talk(made, lambda client: client.list_tools()).tools
@@ -74,9 +72,7 @@ def caller(made: Service) -> Callable[..., dict[str, Any]]:
 def exchange(
     made: Service, version: str, *requests: tuple[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Shake hands in a protocol version and send requests one by one; the results exactly as they
-    go onto the wire.
-    """
+    """The results of a handshake and of requests, exactly as they are sent to the client."""
 
     async def run() -> list[dict[str, Any]]:
         to_server, server_reads = anyio.create_memory_object_stream[Any](1)
@@ -111,7 +107,7 @@ def exchange(
 
 
 class Wire:
-    """A server process and bare lines to and from it."""
+    """A server process, and lines of JSON to and from it."""
 
     def __init__(
         self,
@@ -161,7 +157,7 @@ class Wire:
 
     @property
     def errors(self) -> str:
-        """What stderr has said; complete once the process has ended."""
+        """The content of stderr so far; complete once the process has ended."""
         if self.process.poll() is not None:
             self._reader.join(5)
         return "".join(self._errors)
@@ -174,7 +170,7 @@ class Wire:
     def receive(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, f"the server said nothing more; stderr: {self.errors}"
+        assert line, f"the server closed stdout; stderr: {self.errors}"
         message: dict[str, Any] = json.loads(line)
         assert message["jsonrpc"] == "2.0"
         return message
@@ -217,7 +213,7 @@ class Wire:
         return result
 
     def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One tool call; its result as it is on the wire."""
+        """One tool call; its result as it was sent."""
         result: dict[str, Any] = self.request(
             "tools/call", {"name": tool, "arguments": arguments or {}}
         )["result"]

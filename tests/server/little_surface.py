@@ -1,6 +1,4 @@
-"""A surface for tests of the machinery: it does everything a surface may do, over a database that
-is a list.
-"""
+"""A small surface with everything a surface can have, over a list instead of a database."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ from typing_extensions import TypedDict
 from mcpvectordb import MCPVectorDBError, NotFound, Progress
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
-from mcpvectordb_server.surface import Hints, InternalError, Prompt, Surface, Template, Tool
+from mcpvectordb_server.surface import Hints, InternalError, Prompt, ResourceTemplate, Surface, Tool
 
 
 class Shelf:
-    """Stands in for a Database: notes in a list, and a record of what happened to it."""
+    """Stands in for a Database: notes in a list, and events that tests wait for."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -109,12 +107,12 @@ def slow(db: Shelf, *, steps: int, grant: Grant = Grant()) -> dict[str, Any]:  #
 
 
 def roots(db: Shelf, *, grant: Grant = Grant()) -> dict[str, Any]:  # noqa: B008
-    """Tell which folders are granted."""
+    """Return the granted folders."""
     return {"roots": None if grant.roots is None else [str(root) for root in grant.roots]}
 
 
 def broken(db: Shelf) -> dict[str, Any]:
-    """Fail in a way nobody foresaw."""
+    """Raise an unexpected exception."""
     raise RuntimeError("SELECT secret FROM /home/user/private.db")
 
 
@@ -163,7 +161,7 @@ FLAGGING = Surface(
         Tool(function=broken, title="Break", hints=READS),
     ),
     failure=flag_dialect,
-    template=Template(
+    template=ResourceTemplate(
         prefix="little://",
         name="note",
         title="A note",

@@ -1,6 +1,4 @@
-"""What the surface context_server must do; see requirements_mcpvectordb.py for what the columns
-mean.
-"""
+"""The requirements of the surface context_server; requirements_mcpvectordb.py has the columns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the surface mcpvectordb must do: one row per behaviour, each tied to at least one test by
-its id.
+"""The requirements of the surface mcpvectordb: one row per behaviour, with at least one test each.
 
 `source` is the section of the specification (or "settled" for what it leaves open and we decided);
 `divergence` says in which way we knowingly differ from the text or from the program behind it, ""

@@ -1,6 +1,4 @@
-"""What the surface vector_store must do; see requirements_mcpvectordb.py for what the columns
-mean.
-"""
+"""The requirements of the surface vector_store; requirements_mcpvectordb.py has the columns."""
 
 from __future__ import annotations
 

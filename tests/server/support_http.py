@@ -1,4 +1,4 @@
-"""A server that speaks HTTP, in a thread of the test."""
+"""A server over HTTP, in a thread of the test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import threading
 from typing import Any
 
 import anyio
-import uvicorn
 
 from mcpvectordb_server import http as served
+from mcpvectordb_server.http import HttpLimits
 from mcpvectordb_server.server import Service
 from tests.server.clients import VERSIONS
 
@@ -20,15 +20,14 @@ TOKEN = "a-token-for-tests"
 class Running:
     """A server on a free port of this machine, in a thread."""
 
-    def __init__(self, transport: str, made: Service) -> None:
+    def __init__(self, transport: str, made: Service, *, head_seconds: float = 10.0) -> None:
         self.listener = served.listen("127.0.0.1", 0)
         self.port: int = self.listener.getsockname()[1]
         app = served.application(
             made.server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", [])
         )
-        self.server = uvicorn.Server(
-            uvicorn.Config(app, http=served.Impatient, log_config=None, timeout_graceful_shutdown=1)
-        )
+        limits = HttpLimits(head_seconds=head_seconds, shutdown_seconds=1)
+        self.server = served.uvicorn_server(app, limits)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 

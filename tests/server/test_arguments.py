@@ -23,7 +23,7 @@ def refused(function: Callable[..., Any], /, **raw: Any) -> str:
     return str(caught.value)
 
 
-def test_the_schema_is_the_signature() -> None:
+def test_the_schema_is_made_from_the_signature() -> None:
     assert arguments_of(add).schema == {
         "type": "object",
         "properties": {
@@ -46,7 +46,7 @@ def test_bounds_in_the_signature_are_published() -> None:
     assert properties["parts"]["maxItems"] == 3
 
 
-def test_what_the_server_grants_is_not_published() -> None:
+def test_the_grant_parameter_is_not_published() -> None:
     assert list(arguments_of(slow).schema["properties"]) == ["steps"]
     assert arguments_of(slow).grant == "grant"
 
@@ -64,7 +64,7 @@ def test_the_output_schema_comes_from_the_reply_and_requires_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("given", "expected"),
     [
         ({"a": 1}, {"a": 1}),
         ('{"a": 1}', {"a": 1}),
@@ -73,13 +73,11 @@ def test_the_output_schema_comes_from_the_reply_and_requires_nothing() -> None:
         (None, None),
     ],
 )
-def test_an_object_may_come_as_a_json_string_even_twice_encoded(
-    given: Any, query_embedding: Any
-) -> None:
-    assert read(add, note="x", extra=given)["extra"] == query_embedding
+def test_an_object_may_come_as_a_json_string_even_twice_encoded(given: Any, expected: Any) -> None:
+    assert read(add, note="x", extra=given)["extra"] == expected
 
 
-def test_json_strings_are_understood_inside_arrays_too() -> None:
+def test_json_strings_are_decoded_inside_arrays_too() -> None:
     parts = read(bounded, parts='[{"text": "[1]", "weight": "2", "extra": "{\\"b\\": [1]}"}]')[
         "parts"
     ]
@@ -92,7 +90,7 @@ def test_text_that_looks_like_json_stays_text() -> None:
 
 
 @pytest.mark.parametrize("value", [5, 5.0, "5", "5.0"])
-def test_five_is_an_integer(value: Any) -> None:
+def test_a_whole_number_in_any_notation_is_an_integer(value: Any) -> None:
     assert read(add, note="x", times=value)["times"] == 5
 
 
@@ -107,7 +105,7 @@ def test_five_is_an_integer(value: Any) -> None:
         ({}, "an object"),
     ],
 )
-def test_these_are_not_integers(value: Any, shown: str) -> None:
+def test_values_that_are_not_integers_are_refused(value: Any, shown: str) -> None:
     assert refused(add, note="x", times=value) == f"times must be a whole number, not {shown}"
 
 
@@ -141,7 +139,7 @@ def test_null_for_an_optional_argument_is_the_same_as_leaving_it_out() -> None:
         ({"note": "x" * 1001}, "note is 1,001 characters long; 1,000 are allowed"),
     ],
 )
-def test_what_cannot_be_used_is_named(raw: dict[str, Any], message: str) -> None:
+def test_a_bad_argument_is_named_in_the_error(raw: dict[str, Any], message: str) -> None:
     assert refused(add, **raw) == message
 
 
@@ -158,7 +156,7 @@ def test_what_cannot_be_used_is_named(raw: dict[str, Any], message: str) -> None
         ({"parts": [{"text": "a"}] * 4}, "parts must have at most 3 items, not an array"),
     ],
 )
-def test_what_is_out_of_bounds_is_named(raw: dict[str, Any], message: str) -> None:
+def test_an_argument_out_of_bounds_is_named_in_the_error(raw: dict[str, Any], message: str) -> None:
     assert refused(bounded, **raw) == message
 
 
@@ -177,7 +175,7 @@ def test_nesting_ends_at_32_levels() -> None:
     )
 
 
-def test_a_json_string_nested_beyond_all_measure_is_refused_not_followed() -> None:
+def test_a_very_deeply_nested_json_string_is_refused_without_recursion() -> None:
     assert (
         refused(add, note="x", extra='{"a":' * 100_000)
         == "extra is 500,000 characters long; 1,000 are allowed"
@@ -212,7 +210,7 @@ def described(db: Any) -> Annotated[Reply, Found]:
     return Reply(content=(Text(text="found"),), structured={"count": 1})
 
 
-def test_a_tool_that_writes_its_text_itself_can_still_describe_its_data() -> None:
+def test_a_tool_that_returns_a_reply_can_publish_an_output_schema() -> None:
     assert arguments_of(described).output == {
         "type": "object",
         "properties": {"count": {"type": "integer"}},
@@ -235,7 +233,7 @@ json_values = st.recursive(
         json_values,
     )
 )
-def test_any_json_is_read_or_refused_in_one_line(raw: dict[str, Any]) -> None:
+def test_any_json_is_accepted_or_refused_with_one_line(raw: dict[str, Any]) -> None:
     for function in (add, bounded):
         try:
             arguments_of(function).read(raw, max_text=1000)
@@ -243,7 +241,7 @@ def test_any_json_is_read_or_refused_in_one_line(raw: dict[str, Any]) -> None:
             assert "\n" not in str(error)
 
 
-def test_a_long_list_of_anything_is_not_looked_through_one_by_one() -> None:
+def test_a_long_list_of_untyped_items_is_not_coerced_item_by_item() -> None:
     items = [1.0] * 10
     assert coerce(list[Any], items) is items
     assert coerce(list[int], items) == [1] * 10

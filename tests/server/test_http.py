@@ -28,7 +28,15 @@ def running() -> Iterator[Running]:
     made.stop()
 
 
-def test_the_right_token_gets_in(running: Running) -> None:
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Running]:
+    """A server that closes a connection after 0.2 seconds without a request."""
+    made = Running("streamable-http", service(Shelf(), LITTLE), head_seconds=0.2)
+    yield made
+    made.stop()
+
+
+def test_a_request_with_the_right_token_is_served(running: Running) -> None:
     status, text = running.request()
     assert status == 200
     assert '"serverInfo":{"name":"mcpvectordb"' in text.replace(" ", "")
@@ -59,23 +67,20 @@ def test_the_gate_checks_host_origin_and_token(
     assert running.request(**headers)[0] == status
 
 
-def test_health_needs_no_token_and_says_nothing(running: Running) -> None:
+def test_health_needs_no_token_and_reveals_nothing(running: Running) -> None:
     assert running.request("GET", "/health", Authorization="", Host="10.0.0.7") == (200, "ok")
 
 
-def test_the_body_is_capped(running: Running) -> None:
-    assert running.request(body=b'{"a": "' + b"x" * served.MAX_BODY + b'"}')[0] == 413
+def test_a_body_beyond_the_limit_is_refused(running: Running) -> None:
+    assert running.request(body=b'{"a": "' + b"x" * served.LIMITS.max_body + b'"}')[0] == 413
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", b"refused"]
+    "sent", [b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n", b"refused"]
 )
-def test_a_connection_on_which_no_request_begins_is_closed(
-    said: bytes, running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served, "HEAD", 0.2)
-    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as silent:
-        if said == b"refused":  # whose body goes on and on
+def test_a_connection_on_which_no_request_begins_is_closed(sent: bytes, strict: Running) -> None:
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as silent:
+        if sent == b"refused":  # its body never ends
             silent.sendall(
                 b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx"
             )
@@ -84,29 +89,26 @@ def test_a_connection_on_which_no_request_begins_is_closed(
                 answer += silent.recv(1000)
             silent.sendall(b"x")
         else:
-            silent.sendall(said)
+            silent.sendall(sent)
         assert silent.recv(1000) == b""
-    assert running.request()[0] == 200
+    assert strict.request()[0] == 200
 
 
-def test_a_request_that_is_under_way_may_take_its_time(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served, "HEAD", 0.2)
+def test_a_request_whose_head_has_arrived_is_not_timed_out(strict: Running) -> None:
     body = json.dumps(HELLO).encode()
     head = (
         f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: "
         f"application/json\r\n"
         f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode()
-    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as slow:
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as slow:
         slow.sendall(head + body[:10])
         time.sleep(0.5)
         slow.sendall(body[10:])
         assert slow.recv(1000).startswith(b"HTTP/1.1 200")
 
 
-def test_what_is_no_json_is_answered_with_a_parse_error(running: Running) -> None:
+def test_a_body_that_is_not_json_is_answered_with_a_parse_error(running: Running) -> None:
     for body in ("hello", '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\\ud800"}}'):
         status, text = running.request(body=body)
         assert status == 400
@@ -114,9 +116,9 @@ def test_what_is_no_json_is_answered_with_a_parse_error(running: Running) -> Non
     assert running.request()[0] == 200
 
 
-def talk_http(running: Running, conversation: Any) -> Any:
+def talk_http(port: int, conversation: Any) -> Any:
     async def run() -> Any:
-        url = f"http://127.0.0.1:{running.port}/mcp"
+        url = f"http://127.0.0.1:{port}/mcp"
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with (
             create_mcp_http_client(headers=headers) as web,
@@ -131,7 +133,7 @@ def test_the_official_client_calls_tools_over_http(running: Running) -> None:
     async def conversation(client: Client) -> Any:
         return (await client.call_tool("add", {"note": "tea"})).structured_content
 
-    assert talk_http(running, conversation)["status"] == "added"
+    assert talk_http(running.port, conversation)["status"] == "added"
 
 
 def test_the_official_client_calls_tools_over_sse() -> None:
@@ -190,7 +192,7 @@ def test_a_given_token_is_taken_and_an_empty_one_is_not(tmp_path: Path) -> None:
         ("example.org", False),
     ],
 )
-def test_beyond_this_machine_a_token_must_be_given(host: str, local: bool, tmp_path: Path) -> None:
+def test_serving_other_machines_needs_a_given_token(host: str, local: bool, tmp_path: Path) -> None:
     assert served.is_loopback(host) is local
     if not local:
         with pytest.raises(InvalidInput, match="set MCPVECTORDB_TOKEN"):
@@ -207,7 +209,7 @@ def test_a_port_in_use_is_a_clear_error() -> None:
         served.listen("127.0.0.1", taken.getsockname()[1])
 
 
-def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_when_told(
+def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_on_a_signal(
     tmp_path: Path,
 ) -> None:
     note = tmp_path / "in" / "tea.md"
@@ -229,15 +231,13 @@ def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_when_told(
             while "Listening on" not in wire.errors and time.monotonic() < deadline:
                 time.sleep(0.05)
             port = int(wire.errors.split("http://127.0.0.1:")[1].split("/")[0])
-            fake = Running.__new__(Running)
-            fake.port = port
 
             async def conversation(client: Client) -> Any:
                 return (
                     await client.call_tool("ingest_file", {"path": str(note)})
                 ).structured_content
 
-            reply: dict[str, Any] = talk_http(fake, conversation)
+            reply: dict[str, Any] = talk_http(port, conversation)
             wire.process.terminate()
             wire.process.wait(15)
             assert wire.process.stdout is not None

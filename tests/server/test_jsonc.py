@@ -33,11 +33,11 @@ def test_a_new_entry_leaves_every_other_byte_as_it_was() -> None:
     )
 
 
-def test_an_entry_that_is_there_is_replaced_in_its_place() -> None:
+def test_an_existing_entry_is_replaced_in_place() -> None:
     assert put('{"s": {"db": {"old": [1]}, "z": 1}}', ("s", "db"), 5) == '{"s": {"db": 5, "z": 1}}'
 
 
-def test_sections_on_the_way_are_made() -> None:
+def test_missing_sections_are_made() -> None:
     assert (
         put('{\n\t"a": 1\n}\n', ("s", "db"), 5) == '{\n\t"a": 1,\n\t"s": {\n\t\t"db": 5\n\t}\n}\n'
     )
@@ -63,11 +63,11 @@ def test_line_endings_and_byte_order_mark_stay() -> None:
         ('{"s": {"db": 1}}', '{"s": {}}'),
     ],
 )
-def test_an_entry_goes_with_its_comma(text: str, left: str) -> None:
+def test_an_entry_is_removed_with_its_comma(text: str, left: str) -> None:
     assert drop(text, ("s", "db")) == left
 
 
-def test_what_is_not_there_cannot_be_dropped_and_changes_nothing() -> None:
+def test_dropping_a_missing_entry_changes_nothing() -> None:
     assert drop(ZED, ("context_servers", "db")) == ZED
     assert drop(ZED, ("nothing", "db")) == ZED
     assert drop(ZED, ("theme", "db")) == ZED
@@ -76,12 +76,12 @@ def test_what_is_not_there_cannot_be_dropped_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "broken", ["{", '{"a": }', "[1]", "hello", '{"a": 1} {"b": 2}', '{"a": "unterminated}', "@"]
 )
-def test_what_cannot_be_read_is_refused(broken: str) -> None:
+def test_a_text_that_is_not_json_is_refused(broken: str) -> None:
     with pytest.raises(InvalidInput):
         put(broken, ("s", "db"), 1)
 
 
-def test_what_cannot_be_changed_safely_is_refused() -> None:
+def test_a_text_that_cannot_be_changed_safely_is_refused() -> None:
     with pytest.raises(InvalidInput, match="cannot be changed safely"):
         put('{"s": {"db": 1}, "s": {"db": 2}}', ("s", "db"), 3)
     with pytest.raises(InvalidInput, match="'s' in it is not an object"):

@@ -61,7 +61,7 @@ def test_a_file_of_another_program_is_one_line_and_stays_as_it_is(tmp_path: Path
         ),
     ],
 )
-def test_a_start_that_cannot_be_says_why(
+def test_a_failed_start_reports_the_reason(
     arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     done = run("--db", str(tmp_path / "a.db"), *arguments)
@@ -84,7 +84,7 @@ def test_disabling_every_tool_leaves_nothing_to_serve(capsys: pytest.CaptureFixt
     )
 
 
-def test_the_listing_names_every_tool_in_force(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_listing_names_every_tool_on_offer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list-tools", "--read-only", "--disable-tool", "get_document"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["search", "list_documents", "list_libraries"]
@@ -104,13 +104,13 @@ def test_help_and_version_load_neither_the_sdk_nor_pydantic(flag: str) -> None:
     assert done.stdout.endswith("[]\n")
 
 
-def test_the_version_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_the_package_s_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"mcpvectordb {__version__}\n"
 
 
-def test_help_goes_by_the_name_of_the_program_that_asks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_name_of_the_calling_program(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"], prog="mcpvectordb serve")
     assert capsys.readouterr().out.startswith("usage: mcpvectordb serve ")

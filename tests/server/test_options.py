@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import InvalidInput
-from mcpvectordb.config import data_folder
+from mcpvectordb import Config, InvalidInput
 from mcpvectordb_server.options import parse
 
 
 def test_the_defaults_are_one_surface_over_stdio_in_the_data_folder() -> None:
     options = parse([], {})
-    assert options.db == data_folder() / "notes.db"
+    assert options.db == Config.data_folder() / "notes.db"
     assert (options.surfaces, options.transport) == (("mcpvectordb",), "stdio")
     assert (options.host, options.port, options.roots, options.token) == (
         "127.0.0.1",

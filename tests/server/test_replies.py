@@ -37,8 +37,41 @@ def test_text_content_equals_structured_content_also_when_it_was_cut() -> None:
     assert json.loads(reply.content[0].text) == reply.structured
 
 
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The values that were encoded to JSON, in their order."""
+    real, values = json.dumps, []
+
+    def dumps(value: Any, **options: Any) -> str:
+        values.append(value)
+        return real(value, **options)
+
+    monkeypatch.setattr(json, "dumps", dumps)
+    return values
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"results": [{"text": "ä" * 100}] * 50, "count": 50},
+        Reply(content=(Text(text="found"),), structured={"results": ["ä"] * 50}),
+    ],
+)
+def test_a_reply_that_fits_is_encoded_once(value: Any, encoded: list[Any]) -> None:
+    reply = reply_of(value)
+    assert encoded == [reply.structured]
+
+
+def test_each_item_of_a_list_is_encoded_once(encoded: list[Any]) -> None:
+    reply = reply_of(["ä", 1, {"b": [2]}])
+    assert encoded == ["ä", 1, {"b": [2]}]
+    assert reply.content == (Text(text='["ä", 1, {"b": [2]}]'),)
+
+
 def test_a_long_list_loses_its_end_and_says_so() -> None:
-    fitted = fit({"results": [{"text": "x" * 90}] * 100, "count": 100}, 5000, "lower the limit")
+    fitted = fit(
+        {"results": [{"text": "x" * 90}] * 100, "count": 100}, 5000, "lower the limit"
+    ).value
     kept = len(fitted["results"])
     assert 30 < kept < 50
     assert fitted["count"] == kept
@@ -50,7 +83,7 @@ def test_a_long_list_loses_its_end_and_says_so() -> None:
 
 
 def test_a_long_text_loses_its_end_and_says_so() -> None:
-    fitted = fit({"content": "x" * 9000, "title": "short"}, 5000, "ask for less")
+    fitted = fit({"content": "x" * 9000, "title": "short"}, 5000, "ask for less").value
     assert fitted["title"] == "short"
     assert "more characters]" in fitted["content"]
     assert (
@@ -60,14 +93,14 @@ def test_a_long_text_loses_its_end_and_says_so() -> None:
 
 
 def test_one_item_that_is_too_long_is_cut_rather_than_left_out() -> None:
-    fitted = fit({"results": [{"text": "x" * 9000}, {"text": "y"}]}, 5000, "ask for less")
+    fitted = fit({"results": [{"text": "x" * 9000}, {"text": "y"}]}, 5000, "ask for less").value
     assert fitted["results"][0]["text"].startswith("xxx")
     assert len(fitted["results"]) == 1
 
 
-def test_what_fits_is_left_alone() -> None:
+def test_a_value_that_fits_is_not_changed() -> None:
     value = {"results": [1, 2, 3], "count": 3}
-    assert fit(value, 5000, "") is value
+    assert fit(value, 5000, "").value is value
 
 
 @given(
@@ -79,8 +112,10 @@ def test_what_fits_is_left_alone() -> None:
         max_leaves=60,
     )
 )
-def test_whatever_is_fitted_fits(value: Any) -> None:
-    assert len(to_json(fit({"value": value, "more": value}, 1500, "ask for less"))) <= 1500
+def test_fitted_json_is_never_longer_than_its_limit(value: Any) -> None:
+    fitted = fit({"value": value, "more": value}, 1500, "ask for less")
+    assert len(fitted.text) <= 1500
+    assert fitted.text == to_json(fitted.value)
 
 
 def test_a_long_plain_list_says_in_a_second_block_what_is_missing() -> None:
@@ -94,17 +129,19 @@ def test_a_long_plain_list_says_in_a_second_block_what_is_missing() -> None:
 
 def test_a_refusal_is_short_whatever_it_quotes() -> None:
     message = "there is no " + "x" * 9_000 + "; ask for less"
-    told, shown = (
+    as_dict, as_text = (
         refusal_of({"error": message, "code": 5}),
         refusal_of(Reply(content=(Text(text=message),), failed=True)),
     )
-    assert told.structured is not None and shown.failed
-    assert shown.content[0].text == told.structured["error"] and told.structured["code"] == 5
-    assert shown.content[0].text.startswith("there is no xxx") and shown.content[0].text.endswith(
-        "xxx; ask for less"
+    assert as_dict.structured is not None and as_text.failed
+    assert (
+        as_text.content[0].text == as_dict.structured["error"] and as_dict.structured["code"] == 5
     )
-    assert "xxx [… 5,026 more characters …] xxx" in shown.content[0].text
-    assert len(shown.content[0].text) < MAX_REFUSAL + 50
+    assert as_text.content[0].text.startswith("there is no xxx") and as_text.content[
+        0
+    ].text.endswith("xxx; ask for less")
+    assert "xxx [… 5,026 more characters …] xxx" in as_text.content[0].text
+    assert len(as_text.content[0].text) < MAX_REFUSAL + 50
     assert refusal_of({"error": "no"}).structured == {"error": "no"}
 
 
@@ -117,21 +154,21 @@ def test_blocks_of_text_are_bounded_together() -> None:
     assert reply.content[3].text == "[… 2 more parts were left out; ask for fewer]"
 
 
-def test_a_failure_stays_a_failure_and_a_resource_a_resource() -> None:
+def test_the_error_flag_and_resource_blocks_are_kept() -> None:
     resource = Resource(uri="a://b", name="b", title="B", text="body")
     assert reply_of(Reply(content=(resource,), failed=True)) == Reply(
         content=(resource,), failed=True
     )
 
 
-def test_half_a_surrogate_pair_never_reaches_the_wire() -> None:
+def test_a_lone_surrogate_is_replaced_before_it_is_sent() -> None:
     reply = reply_of({"source": "bad\udcffname"})
     assert reply.structured == {"source": "bad?name"}
     reply.content[0].text.encode()
     assert reply_of(Reply(content=(Text(text="bad\udcffname"),))).content[0].text == "bad?name"
 
 
-def test_numbers_that_json_has_not_are_our_mistake_not_the_clients() -> None:
+def test_a_number_that_json_cannot_carry_raises_an_error() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         reply_of({"score": float("nan")})
 

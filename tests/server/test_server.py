@@ -28,7 +28,7 @@ def test_every_tool_is_listed_with_schema_description_and_all_four_annotations()
         )
 
 
-def test_a_description_names_its_neighbours_as_they_are_called_here() -> None:
+def test_descriptions_use_the_published_names_of_other_tools() -> None:
     tools = {
         tool.name: tool
         for tool in talk(
@@ -38,7 +38,7 @@ def test_a_description_names_its_neighbours_as_they_are_called_here() -> None:
     assert tools["add"].description == "Keep a note. See `little_find` for finding it."
 
 
-def test_instructions_tell_the_names_in_force() -> None:
+def test_instructions_use_the_published_names() -> None:
     async def instructions(client: Client) -> Any:
         return client.instructions
 
@@ -56,7 +56,7 @@ def test_a_reply_is_text_and_data() -> None:
     assert not result.is_error
 
 
-def test_the_dialect_decides_whether_mcp_calls_it_an_error() -> None:
+def test_the_surface_decides_whether_an_error_is_flagged() -> None:
     made = service(Shelf(), LITTLE, FLAGGING)
     assert not ask(made, "find", {"word": "tea"}).is_error
     flagged = ask(made, "flagging_find", {"word": "tea"})
@@ -65,7 +65,7 @@ def test_the_dialect_decides_whether_mcp_calls_it_an_error() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_embedded_resource_keeps_its_name_and_title_on_the_wire(version: str) -> None:
+def test_an_embedded_resource_is_sent_with_name_and_title(version: str) -> None:
     made = service(Shelf(), LITTLE)
     _, result = exchange(
         made, version, ("tools/call", {"name": "read", "arguments": {"file": "a.md"}})
@@ -114,7 +114,7 @@ def test_an_unknown_argument_is_named_once_in_the_log(caplog: pytest.LogCaptureF
     assert caplog.text.count("add ignores the unknown argument 'colour'") == 1
 
 
-def test_a_tool_is_told_which_folders_are_granted(tmp_path: Path) -> None:
+def test_a_tool_gets_the_granted_folders(tmp_path: Path) -> None:
     assert ask(service(Shelf(), LITTLE), "roots").structured_content == {"roots": None}
     assert ask(service(Shelf(), LITTLE, roots=(tmp_path,)), "roots").structured_content == {
         "roots": [str(tmp_path)]
@@ -137,7 +137,7 @@ def test_a_template_reads_documents_and_none_are_listed() -> None:
     assert listed == []
 
 
-def test_a_document_that_cannot_be_read_is_an_error_without_details_and_a_long_one_is_cut() -> None:
+def test_resource_errors_have_no_details_and_long_resources_are_truncated() -> None:
     made = service(Shelf(), FLAGGING)
     with pytest.raises(MCPError, match="no such note"):
         talk(made, lambda client: client.read_resource("little://missing"))
@@ -149,7 +149,7 @@ def test_a_document_that_cannot_be_read_is_an_error_without_details_and_a_long_o
     assert text.endswith("[… 100,000 more characters; ask for less]")
 
 
-def test_a_prompt_uses_the_names_in_force() -> None:
+def test_a_prompt_uses_the_published_names() -> None:
     async def conversation(client: Client) -> Any:
         prompts = (await client.list_prompts()).prompts
         return prompts, await client.get_prompt("guide")
@@ -159,7 +159,7 @@ def test_a_prompt_uses_the_names_in_force() -> None:
     assert prompt.messages[0].content.text == "Call flagging_find first."
 
 
-def test_capabilities_promise_only_what_is_there() -> None:
+def test_only_offered_capabilities_are_announced() -> None:
     async def capabilities(client: Client) -> Any:
         return client.server_capabilities
 
@@ -185,7 +185,7 @@ def test_progress_only_grows_and_names_the_step_and_its_pace() -> None:
     assert seen[-1] == (13.0, 13.0, "tidy: 1,234 tokens/s, 0:01:01 left")
 
 
-def test_a_call_that_the_client_gives_up_stops_at_its_next_step() -> None:
+def test_a_call_that_the_client_cancels_stops_at_its_next_step() -> None:
     db = Shelf()
 
     async def conversation(client: Client) -> bool:
@@ -209,7 +209,7 @@ def test_other_calls_are_served_while_one_is_slow() -> None:
     assert talk(service(Shelf(), LITTLE), conversation)
 
 
-def test_the_model_is_warmed_after_the_handshake_without_being_asked() -> None:
+def test_the_model_is_loaded_some_time_after_the_handshake() -> None:
     db = Shelf()
 
     async def conversation(client: Client) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server import setup
-from mcpvectordb_server.setup import HOSTS, Change, apply, entry, plan, set_up
+from mcpvectordb_server.setup import HOSTS, SettingsChange, apply, entry, plan, set_up
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_each_host_gets_an_entry_with_absolute_paths(name: str, home: Path) -> N
     assert written["args"] == ["-m", "mcpvectordb_server", "--db", str(home / "notes.db")]
 
 
-def test_settings_lie_where_each_platform_keeps_them(home: Path) -> None:
+def test_the_settings_path_is_that_of_the_platform(home: Path) -> None:
     desktop = HOSTS["claude-desktop"]
     assert (
         desktop.settings(platform="darwin")
@@ -75,7 +75,7 @@ def test_a_dry_run_shows_the_change_and_writes_nothing(home: Path) -> None:
     assert not path.exists()
 
 
-def test_twice_is_as_good_as_once_and_remove_takes_it_out(home: Path) -> None:
+def test_a_second_setup_changes_nothing_and_remove_removes_the_entry(home: Path) -> None:
     path = HOSTS["vscode"].settings()
     path.parent.mkdir(parents=True)
     path.write_text('{"servers": {"other": {}}}')
@@ -87,7 +87,7 @@ def test_twice_is_as_good_as_once_and_remove_takes_it_out(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_a_host_that_is_not_here_gets_nothing_written_but_the_entry_shown(
+def test_for_a_missing_host_nothing_is_written_and_the_entry_is_shown(
     name: str, home: Path
 ) -> None:
     said = set_up(name, home / "notes.db")
@@ -96,7 +96,7 @@ def test_a_host_that_is_not_here_gets_nothing_written_but_the_entry_shown(
     assert list(home.iterdir()) == []
 
 
-def test_claude_code_is_here_when_its_folder_is(home: Path) -> None:
+def test_claude_code_is_detected_by_its_folder(home: Path) -> None:
     (home / ".claude").mkdir()
     set_up("claude-code", home / "notes.db")
     assert (
@@ -105,7 +105,7 @@ def test_claude_code_is_here_when_its_folder_is(home: Path) -> None:
     )
 
 
-def test_a_broken_file_is_refused_and_left_alone(home: Path) -> None:
+def test_a_broken_settings_file_is_refused_and_not_changed(home: Path) -> None:
     path = HOSTS["cursor"].settings()
     path.parent.mkdir(parents=True)
     path.write_text('{"mcpServers": ')
@@ -117,18 +117,18 @@ def test_a_broken_file_is_refused_and_left_alone(home: Path) -> None:
         set_up("cursor", home / "notes.db")
 
 
-def test_a_file_that_somebody_else_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_file_changed_by_another_program_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text("{}")
     change = plan(HOSTS["cursor"], path, entry(HOSTS["cursor"], tmp_path / "notes.db"))
     path.write_text('{"mcpServers": {"new": {}}}')
-    with pytest.raises(InvalidInput, match="changed by somebody else"):
+    with pytest.raises(InvalidInput, match="changed by another program"):
         apply(change)
     assert path.read_text() == '{"mcpServers": {"new": {}}}'
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
-def test_settings_kept_elsewhere_behind_a_link_stay_there(home: Path) -> None:
+def test_settings_behind_a_symbolic_link_are_changed_in_place(home: Path) -> None:
     path = HOSTS["cursor"].settings()
     path.parent.mkdir(parents=True)
     kept = home / "dotfiles.json"
@@ -139,7 +139,7 @@ def test_settings_kept_elsewhere_behind_a_link_stay_there(home: Path) -> None:
     assert "mcpvectordb" in kept.read_text()
 
 
-def test_more_arguments_are_passed_on(home: Path) -> None:
+def test_further_server_options_are_put_into_the_entry(home: Path) -> None:
     assert entry(HOSTS["cursor"], home / "a.db", ["--surface", "all"])["args"][-2:] == [
         "--surface",
         "all",
@@ -155,5 +155,5 @@ def test_an_unknown_host_is_answered_with_the_known_ones() -> None:
 
 
 def test_a_change_without_difference_has_no_diff(tmp_path: Path) -> None:
-    assert Change(path=tmp_path, before="a\n", after="a\n").diff == ""
+    assert SettingsChange(path=tmp_path, before="a\n", after="a\n").diff == ""
     assert setup.NAME == "mcpvectordb"

@@ -51,7 +51,7 @@ def test_the_stateless_protocol_is_served_too(path: Path) -> None:
         assert called["structuredContent"] == {"libraries": []}
 
 
-def test_stdout_carries_only_protocol_and_stderr_nothing_to_worry_about(
+def test_stdout_has_only_the_protocol_and_stderr_only_expected_warnings(
     path: Path, tmp_path: Path
 ) -> None:
     note = tmp_path / "tea.md"
@@ -94,7 +94,7 @@ def test_stdout_carries_only_protocol_and_stderr_nothing_to_worry_about(
         ('{"jsonrpc":"1.0","id":9,"method":"ping"}', 9, -32600),
     ],
 )
-def test_a_line_that_is_no_message_is_answered_under_its_id_and_the_server_lives_on(
+def test_an_invalid_line_is_answered_with_its_id_and_the_server_goes_on(
     line: str, id: Any, code: int, wire: Wire
 ) -> None:
     wire.send(line)
@@ -128,7 +128,7 @@ def test_a_line_that_is_no_message_is_answered_under_its_id_and_the_server_lives
         ),
     ],
 )
-def test_what_strict_json_has_not_is_answered_in_the_dialect(
+def test_values_outside_of_strict_json_get_an_error_of_the_surface(
     arguments: str, message: str, wire: Wire
 ) -> None:
     wire.send(call_line("five", "search", arguments))
@@ -175,9 +175,8 @@ def test_no_process_is_left_behind_and_the_file_is_sound(
     end: str, path: Path, tmp_path: Path
 ) -> None:
     note = tmp_path / "tea.txt"
-    note.write_bytes(
-        "Thé: water at 80 degrees.\n".encode("latin-1")
-    )  # not UTF-8, so that a parser process is needed
+    # Not UTF-8, so that a parser process is needed.
+    note.write_bytes("Thé: water at 80 degrees.\n".encode("latin-1"))
     with Wire("--db", str(path)) as wire:
         wire.handshake()
         assert (
@@ -211,9 +210,7 @@ def test_no_process_is_left_behind_and_the_file_is_sound(
 
 
 def long_ingest(wire: Wire, tmp_path: Path) -> int:
-    """Begin an ingest that takes a while, and wait until it is well under way; the id of the
-    call.
-    """
+    """Start a long ingest and wait for its first progress report; returns the id of the call."""
     note = tmp_path / "long.md"
     note.write_text(
         "\n\n".join(
@@ -231,7 +228,7 @@ def long_ingest(wire: Wire, tmp_path: Path) -> int:
     return number
 
 
-def test_a_cancelled_call_stops_is_not_answered_and_keeps_nobody_waiting(
+def test_a_cancelled_call_stops_without_an_answer_and_does_not_delay_the_end(
     path: Path, tmp_path: Path
 ) -> None:
     with Wire("--db", str(path)) as wire:
@@ -257,7 +254,7 @@ def test_a_long_call_does_not_outlive_its_client(path: Path, tmp_path: Path) -> 
         assert db.check() == []
 
 
-def test_a_client_that_was_killed_takes_its_server_with_it(path: Path) -> None:
+def test_the_server_ends_when_its_client_is_killed(path: Path) -> None:
     read, write = os.pipe()
     server = subprocess.Popen(
         [sys.executable, "-m", "mcpvectordb_server", "--db", str(path)],
@@ -286,9 +283,9 @@ def test_a_client_that_was_killed_takes_its_server_with_it(path: Path) -> None:
     assert server.stdout is not None
     assert server.stderr is not None
     server.stdout.readline()
-    server.stdout.close()  # nobody reads any more
+    server.stdout.close()
     os.write(write, (call_line(2, "list_libraries", "{}") + "\n").encode())
-    os.close(write)  # and nobody writes
+    os.close(write)
     assert server.wait(15) == 0
     assert b"Traceback" not in server.stderr.read()
     server.stderr.close()

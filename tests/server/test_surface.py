@@ -7,7 +7,7 @@ import pytest
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.replies import MAX_REFUSAL, Reply
-from mcpvectordb_server.surface import call, names_in_force, publish
+from mcpvectordb_server.surface import call, publish, published_names
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
 
@@ -37,7 +37,7 @@ def test_an_unknown_tool_cannot_be_hidden() -> None:
         publish([LITTLE], disabled=["finds"])
 
 
-def test_read_only_offers_only_what_changes_nothing() -> None:
+def test_read_only_offers_only_tools_that_read() -> None:
     assert "add" in publish([LITTLE])
     assert "add" not in publish([LITTLE], read_only=True)
     assert "find" in publish([LITTLE], read_only=True)
@@ -45,11 +45,11 @@ def test_read_only_offers_only_what_changes_nothing() -> None:
 
 def test_names_in_force_are_by_surface() -> None:
     offered = publish([LITTLE, FLAGGING])
-    assert names_in_force(FLAGGING, offered) == {
+    assert published_names(FLAGGING, offered) == {
         "find": "flagging_find",
         "broken": "flagging_broken",
     }
-    assert names_in_force(LITTLE, offered)["find"] == "find"
+    assert published_names(LITTLE, offered)["find"] == "find"
 
 
 def test_a_call_runs_the_function() -> None:
@@ -59,7 +59,7 @@ def test_a_call_runs_the_function() -> None:
 
 
 @pytest.mark.parametrize("raw", [{}, {"word": 5}, {"word": "\ud800"}, {"word": "tea"}])
-def test_every_failure_speaks_the_dialect_of_its_surface(raw: dict[str, Any]) -> None:
+def test_every_error_is_reported_in_the_way_of_its_surface(raw: dict[str, Any]) -> None:
     plain, flagged = ask("find", **raw), ask("flagging_find", **raw)
     assert plain.structured is not None
     assert plain.structured["status"] == "error"
@@ -69,7 +69,7 @@ def test_every_failure_speaks_the_dialect_of_its_surface(raw: dict[str, Any]) ->
     assert flagged.content[0].text == plain.structured["error"]
 
 
-def test_a_defect_is_logged_in_full_and_answered_without_its_details(
+def test_an_unexpected_exception_is_logged_in_full_and_answered_without_details(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reply = ask("broken")
@@ -83,7 +83,7 @@ def test_a_defect_is_logged_in_full_and_answered_without_its_details(
 
 
 @pytest.mark.parametrize("tool", ["find", "flagging_find"])
-def test_a_failure_need_not_repeat_all_of_what_it_refuses(tool: str) -> None:
+def test_an_error_message_abridges_a_long_quotation(tool: str) -> None:
     reply = ask(tool, word="x" * 90_000)
     assert (
         "xxx [… 86," in reply.content[0].text and " more characters …] xxx" in reply.content[0].text
@@ -91,7 +91,7 @@ def test_a_failure_need_not_repeat_all_of_what_it_refuses(tool: str) -> None:
     assert len(reply.content[0].text) < MAX_REFUSAL + 100
 
 
-def test_a_failure_that_is_too_long_itself_says_so() -> None:
+def test_an_argument_that_is_too_long_is_reported_without_its_text() -> None:
     assert ask("find", word="x" * 100_001).structured == {
         "status": "error",
         "error": "word is 100,001 characters long; 100,000 are allowed",

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb_server.http import MAX_BODY
+from mcpvectordb_server.http import LIMITS
 from mcpvectordb_server.surfaces import load
 from tests.server.clients import Wire, service
 from tests.server.support_http import HELLO, TOKEN, Running
@@ -99,7 +99,7 @@ MALFORMED = [
             ("Content-Length: 0\r\n", b""),
             ("Content-Type: application/json\r\nContent-Length: 20000\r\n", b"[" * 20_000),
             ("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", b"zz\r\n"),
-            (f"Content-Type: application/json\r\nContent-Length: {MAX_BODY + 1}\r\n", b"{"),
+            (f"Content-Type: application/json\r\nContent-Length: {LIMITS.max_body + 1}\r\n", b"{"),
             (
                 "Content-Type: application/json\r\nMcp-Session-Id: ../../x\r\nContent-Length: "
                 "2\r\n",
@@ -212,7 +212,7 @@ def endless(port: int, head: str) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         try:
-            for _ in range(2 * MAX_BODY // 0x10000):
+            for _ in range(2 * LIMITS.max_body // 0x10000):
                 connection.sendall(piece)
             answer = connection.recv(100)
         except (ConnectionResetError, BrokenPipeError):

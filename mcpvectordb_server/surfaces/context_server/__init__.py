@@ -1,22 +1,19 @@
-"""The surface context_server: thirteen tools over the contexts shelf, where agents keep what they
-want to remember.
-"""
+"""The surface context_server: thirteen tools over the contexts shelf, a memory for agents."""
 
 from __future__ import annotations
 
 from mcpvectordb import MCPVectorDBError
 from mcpvectordb_server.replies import Reply, Text
 from mcpvectordb_server.surface import Hints, Surface, Tool
-from mcpvectordb_server.surfaces.context_server import search as searching
-from mcpvectordb_server.surfaces.context_server import write as writing
-from mcpvectordb_server.surfaces.context_server.replies import said
+from mcpvectordb_server.surfaces.context_server import search, write
+from mcpvectordb_server.surfaces.context_server.replies import message
 
 VERSION = "1.3"
 
 
 def failure(tool: str, error: MCPVectorDBError) -> Reply:
-    """This surface's way to say no: MCP's own error, and in words why."""
-    return Reply(content=(Text(text=said(error)),), failed=True)
+    """An error as this surface reports it: MCP's error flag and one text."""
+    return Reply(content=(Text(text=message(error)),), failed=True)
 
 
 _READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
@@ -41,61 +38,59 @@ SURFACE = Surface(
     ),
     tools=(
         Tool(
-            function=writing.store_context,
+            function=write.store_context,
             title="Store an entry",
             hints=_STORES,
-            max_text=writing.MAX_TEXT,
+            max_text=write.MAX_TEXT,
         ),
-        Tool(function=searching.search_context, title="List entries", hints=_READS, more=_LESS),
+        Tool(function=search.search_context, title="List entries", hints=_READS, more=_LESS),
         Tool(
-            function=searching.get_context_by_ids,
+            function=search.get_context_by_ids,
             title="Read entries",
             hints=_READS,
             more="ask for the other ids in another call",
         ),
-        Tool(function=writing.delete_context, title="Delete entries", hints=_DELETES),
+        Tool(function=write.delete_context, title="Delete entries", hints=_DELETES),
         Tool(
-            function=writing.update_context,
+            function=write.update_context,
             title="Change an entry",
             hints=_UPDATES,
-            max_text=writing.MAX_TEXT,
+            max_text=write.MAX_TEXT,
         ),
         Tool(
-            function=searching.list_threads,
+            function=search.list_threads,
             title="List threads",
             hints=_READS,
             more="search by thread_id for the others",
         ),
-        Tool(function=searching.get_statistics, title="Statistics", hints=_READS),
+        Tool(function=search.get_statistics, title="Statistics", hints=_READS),
         Tool(
-            function=searching.semantic_search_context,
+            function=search.semantic_search_context,
             title="Search by meaning",
             hints=_READS,
             more=_LESS,
         ),
+        Tool(function=search.fts_search_context, title="Search by words", hints=_READS, more=_LESS),
         Tool(
-            function=searching.fts_search_context, title="Search by words", hints=_READS, more=_LESS
-        ),
-        Tool(
-            function=searching.hybrid_search_context,
+            function=search.hybrid_search_context,
             title="Search by words and meaning",
             hints=_READS,
             more=_LESS,
         ),
         Tool(
-            function=writing.store_context_batch,
+            function=write.store_context_batch,
             title="Store entries",
             hints=_STORES,
-            max_text=writing.MAX_TEXT,
+            max_text=write.MAX_TEXT,
         ),
         Tool(
-            function=writing.update_context_batch,
+            function=write.update_context_batch,
             title="Change entries",
             hints=_UPDATES,
-            max_text=writing.MAX_TEXT,
+            max_text=write.MAX_TEXT,
         ),
         Tool(
-            function=writing.delete_context_batch,
+            function=write.delete_context_batch,
             title="Delete entries by criteria",
             hints=_DELETES,
         ),

@@ -1,6 +1,4 @@
-"""What the tools of context_server narrow a search by, and what is wrong with it, one message for
-each bad filter.
-"""
+"""The filters of the tools of context_server, and their validation with a message for each."""
 
 from __future__ import annotations
 
@@ -31,12 +29,8 @@ OPERATORS = (
     "is_not_null",
     "array_contains",
 )
-VALUELESS = (
-    "exists",
-    "not_exists",
-    "is_null",
-    "is_not_null",
-)  # whatever value a client sends along means nothing
+# Operators without a value; one that a client sends is ignored.
+VALUELESS = ("exists", "not_exists", "is_null", "is_not_null")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
 
 Name = Annotated[str, Field(min_length=1)]
@@ -97,16 +91,22 @@ Offset = Annotated[int, Field(ge=0), "How many entries to skip, for the next pag
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which entries to look at: `which` as the library takes it, or the `problems` with it."""
+class RequestedFilters:
+    """The filters of one call.
+
+    which          keyword arguments for the library
+    problems       one message for each filter that cannot be used
+    metadata_count how many of the filters are on metadata
+    count          how many filters there are
+    """
 
     which: dict[str, Any]
     problems: list[str]
-    on_metadata: int
-    in_all: int
+    metadata_count: int
+    count: int
 
 
-def wanted(
+def requested_filters(
     db: Database,
     *,
     thread_id: str | None,
@@ -117,8 +117,8 @@ def wanted(
     end_date: str | None,
     metadata: dict[str, Any] | None,
     metadata_filters: list[dict[str, Any]] | None,
-) -> Wanted:
-    """Read the filters that all four searching tools have."""
+) -> RequestedFilters:
+    """The filters that all four search tools have, validated."""
     read = [*_equalities(metadata or {}), *_conditions(metadata_filters or [])]
     conditions = [condition for _, condition in read if isinstance(condition, Condition)]
     problems = [
@@ -132,11 +132,11 @@ def wanted(
         "start": start_date,
         "end": end_date,
     }
-    return Wanted(
+    return RequestedFilters(
         which={**which, "where": conditions},
         problems=problems or db.contexts.problems(conditions),
-        on_metadata=len(read),
-        in_all=len(read) + sum(value is not None for value in which.values()),
+        metadata_count=len(read),
+        count=len(read) + sum(value is not None for value in which.values()),
     )
 
 
@@ -158,7 +158,7 @@ def _conditions(filters: list[dict[str, Any]]) -> Iterator[tuple[str, Condition 
 
 
 def _condition(key: Any, operator: Any, value: Any, case_sensitive: Any) -> Condition | str:
-    """The condition, or why there is none."""
+    """The condition, or a message that says why its key cannot be used."""
     if key is None:
         return "key is required"
     if not isinstance(key, str) or not _KEY.fullmatch(key):
@@ -172,5 +172,5 @@ def _problems(db: Database, condition: Condition | str) -> list[str]:
 
 
 def possible(ids: list[int]) -> list[int]:
-    """The ids that an entry could have; the others are unknown, which is no error."""
+    """The ids that an entry can have; unknown ids are no error for these tools."""
     return [id for id in ids if id > 0]

@@ -1,6 +1,4 @@
-"""How the surface context_server writes entries, scores and statistics, and reads and writes
-images.
-"""
+"""The replies of the surface context_server: entries, scores, statistics, images and errors."""
 
 from __future__ import annotations
 
@@ -30,9 +28,9 @@ from mcpvectordb_server.replies import MAX_REPLY
 
 PREVIEW = 150
 SHORTEST_PREVIEW = PREVIEW * 7 // 10
-IMAGES = MAX_REPLY // 4
-"""Characters of images in the reply of a search; what does not fit is left to `get_context_by_ids`.
-"""
+# The images that do not fit can be read by `get_context_by_ids`.
+MAX_IMAGES = MAX_REPLY // 4
+"""Most characters of images in the reply of a search."""
 
 GivenImage = Annotated[
     dict[str, Any],
@@ -50,7 +48,7 @@ GivenImage = Annotated[
 ]
 
 
-class Picture(TypedDict, total=False):
+class ImageReply(TypedDict, total=False):
     """An image; `omitted` says how to get one that is too long for the reply."""
 
     data: str
@@ -59,7 +57,7 @@ class Picture(TypedDict, total=False):
     omitted: str
 
 
-class Scored(TypedDict, total=False):
+class EntryScores(TypedDict, total=False):
     """Why an entry was found: ranks count from 1, distances are better when low, scores when
     high.
     """
@@ -72,7 +70,7 @@ class Scored(TypedDict, total=False):
     rerank_score: float | None
 
 
-class Entry(TypedDict, total=False):
+class EntryReply(TypedDict, total=False):
     """One context."""
 
     id: int
@@ -85,15 +83,13 @@ class Entry(TypedDict, total=False):
     created_at: str
     updated_at: str
     is_truncated: bool
-    images: list[Picture]
-    scores: Scored
+    images: list[ImageReply]
+    scores: EntryScores
     highlighted: str
 
 
-class Refusal(TypedDict, total=False):
-    """What every searching tool can also answer: filters that cannot be used, and what else there
-    is to say.
-    """
+class FilterRefusal(TypedDict, total=False):
+    """What every search tool can reply in addition: filters that cannot be used, and notes."""
 
     error: str
     validation_errors: list[str]
@@ -102,37 +98,37 @@ class Refusal(TypedDict, total=False):
     stats: dict[str, Any]
 
 
-class SearchReply(Refusal, total=False):
+class ContextSearchReply(FilterRefusal, total=False):
     """Entries, newest first."""
 
-    results: list[Entry]
+    results: list[EntryReply]
     count: int
 
 
-class SemanticReply(Refusal, total=False):
+class SemanticReply(FilterRefusal, total=False):
     """Entries, nearest first."""
 
     query: str
-    results: list[Entry]
+    results: list[EntryReply]
     count: int
     model: str
 
 
-class FtsReply(Refusal, total=False):
+class FtsReply(FilterRefusal, total=False):
     """Entries, best first."""
 
     query: str
     mode: str
-    results: list[Entry]
+    results: list[EntryReply]
     count: int
     language: str
 
 
-class HybridReply(Refusal, total=False):
+class HybridReply(FilterRefusal, total=False):
     """Entries, best first."""
 
     query: str
-    results: list[Entry]
+    results: list[EntryReply]
     count: int
     fusion_method: str
     search_modes_used: list[str]
@@ -143,9 +139,9 @@ class HybridReply(Refusal, total=False):
 # Entries
 
 
-def entry(context: Context, *, text: str | None = None) -> Entry:
-    """A context as all tools show it."""
-    return Entry(
+def entry(context: Context, *, text: str | None = None) -> EntryReply:
+    """A context as all tools return it, without images."""
+    return EntryReply(
         id=context.id,
         thread_id=context.thread,
         source=context.source,
@@ -158,29 +154,29 @@ def entry(context: Context, *, text: str | None = None) -> Entry:
     )
 
 
-def whole(context: Context) -> Entry:
+def whole(context: Context) -> EntryReply:
     """A context with all its images."""
     made = entry(context)
     if context.images:
-        made["images"] = [_picture(image) for image in context.images]
+        made["images"] = [_image_reply(image) for image in context.images]
     return made
 
 
-def previews(contexts: Iterable[Context]) -> list[Entry]:
-    """Contexts to choose from: the beginning of each text."""
+def previews(contexts: Iterable[Context]) -> list[EntryReply]:
+    """Contexts with the beginning of their texts, and images as far as they fit."""
     made = []
     for context in contexts:
         text = preview(context.text)
         made.append(
-            (context, Entry(**entry(context, text=text), is_truncated=text != context.text))
+            (context, EntryReply(**entry(context, text=text), is_truncated=text != context.text))
         )
-    return _illustrated(made)
+    return _with_images(made)
 
 
-def hits(results: Results[Context], legs: Sequence[str]) -> list[Entry]:
-    """What a search found, with the scores of the legs that this tool speaks of."""
+def hits(results: Results[Context], legs: Sequence[str]) -> list[EntryReply]:
+    """The results of a search, with the scores of the legs that this tool has."""
     reranked = "rerank" in results.legs
-    return _illustrated([(hit.item, _hit(hit, legs, reranked)) for hit in results])
+    return _with_images([(hit.item, _hit(hit, legs, reranked)) for hit in results])
 
 
 def preview(text: str) -> str:
@@ -191,17 +187,17 @@ def preview(text: str) -> str:
     return text[: space if space > SHORTEST_PREVIEW else PREVIEW] + "..."
 
 
-def _hit(hit: Hit[Context], legs: Sequence[str], reranked: bool) -> Entry:
-    made = Entry(**entry(hit.item), scores=scores(hit.scores, legs, reranked))
+def _hit(hit: Hit[Context], legs: Sequence[str], reranked: bool) -> EntryReply:
+    made = EntryReply(**entry(hit.item), scores=scores(hit.scores, legs, reranked))
     if hit.highlighted is not None:
         made["highlighted"] = hit.highlighted
     return made
 
 
-def scores(found: Scores, legs: Sequence[str], reranked: bool) -> Scored:
-    """Scores as the tools name them; ranks compare legs, so a tool with a single one has none."""
+def scores(found: Scores, legs: Sequence[str], reranked: bool) -> EntryScores:
+    """Scores by the names of the tools; a tool with a single leg returns no ranks."""
     if len(legs) > 1:
-        return Scored(
+        return EntryScores(
             rrf=found.rrf,
             fts_rank=found.text_rank,
             semantic_rank=found.vector_rank,
@@ -210,15 +206,15 @@ def scores(found: Scores, legs: Sequence[str], reranked: bool) -> Scored:
             rerank_score=found.rerank,
         )
     made = (
-        Scored(fts_score=found.text, fts_rank=None)
+        EntryScores(fts_score=found.text, fts_rank=None)
         if "fts" in legs
-        else Scored(semantic_distance=found.distance, semantic_rank=None)
+        else EntryScores(semantic_distance=found.distance, semantic_rank=None)
     )
-    return Scored(**made, rerank_score=found.rerank) if reranked else made
+    return EntryScores(**made, rerank_score=found.rerank) if reranked else made
 
 
 def stats(explained: Explained, filters: int) -> dict[str, Any]:
-    """What `explain_query` asks for."""
+    """The statistics that `explain_query` asks for."""
     return {
         "execution_time_ms": round(explained.milliseconds, 2),
         "filters_applied": filters,
@@ -231,7 +227,7 @@ def stats(explained: Explained, filters: int) -> dict[str, Any]:
 def hybrid_stats(
     results: Results[Context], explained: Explained, rrf_k: int, filters: int
 ) -> dict[str, Any]:
-    """What `explain_query` asks for, of both legs and of their fusion."""
+    """The statistics that `explain_query` asks for, of both legs and of their fusion."""
     legs = {leg: stats(part, filters) for leg, part in explained.legs.items()}
     counts = results.counts
     return {
@@ -251,7 +247,8 @@ def hybrid_stats(
 # Errors
 
 
-_OURS = (
+# The library's parameters in its messages, and their names in these tools.
+_PARAMETERS = (
     (r"^thread\b", "thread_id"),
     (r"^start\b", "start_date"),
     (r"^end\b", "end_date"),
@@ -259,26 +256,22 @@ _OURS = (
 )
 
 
-def said(error: MCPVectorDBError) -> str:
-    """An error in words, in which parameters have the names of these tools and not those of the
-    library.
-    """
-    message = str(error)
-    for theirs, ours in _OURS:
-        message = re.sub(theirs, ours, message)
-    return f"Context not found: {message}" if isinstance(error, NotFound) else message
+def message(error: MCPVectorDBError) -> str:
+    """An error's message, with the names that parameters have in these tools."""
+    text = str(error)
+    for library_name, tool_name in _PARAMETERS:
+        text = re.sub(library_name, tool_name, text)
+    return f"Context not found: {text}" if isinstance(error, NotFound) else text
 
 
 # Images
 
 
 def images_of(given: Sequence[dict[str, Any]] | None) -> list[Image] | None:
-    """Images out of base64; what is wrong with one is said with its index."""
-    return (
-        None
-        if given is None
-        else [_image(f"images[{place}]", item) for place, item in enumerate(given)]
-    )
+    """Images decoded from base64; a bad one raises InvalidInput with its index."""
+    if given is None:
+        return None
+    return [_image(f"images[{place}]", item) for place, item in enumerate(given)]
 
 
 def _image(name: str, item: dict[str, Any]) -> Image:
@@ -299,21 +292,21 @@ def _bytes(name: str, data: str) -> bytes:
         raise InvalidInput(f"{name}.data is not base64") from None
 
 
-def _picture(image: Image) -> Picture:
-    made = Picture(data=base64.b64encode(image.data).decode(), mime_type=image.mime_type)
+def _image_reply(image: Image) -> ImageReply:
+    made = ImageReply(data=base64.b64encode(image.data).decode(), mime_type=image.mime_type)
     if image.metadata is not None:
         made["metadata"] = dict(image.metadata)
     return made
 
 
-def _illustrated(made: Sequence[tuple[Context, Entry]]) -> list[Entry]:
-    """Entries with their images, as long as there is room for these."""
-    room = IMAGES
+def _with_images(made: Sequence[tuple[Context, EntryReply]]) -> list[EntryReply]:
+    """Entries with their images, as far as these fit into MAX_IMAGES."""
+    room = MAX_IMAGES
     for context, each in made:
-        pictures = [_picture(image) for image in context.images]
+        pictures = [_image_reply(image) for image in context.images]
         for place, picture in enumerate(pictures):
             if len(picture["data"]) > room:
-                pictures[place] = Picture(
+                pictures[place] = ImageReply(
                     mime_type=picture["mime_type"],
                     omitted=(
                         f"{len(context.images[place].data):,} bytes; call get_context_by_ids with "
@@ -353,7 +346,7 @@ class StatisticsReply(TypedDict, total=False):
 
 
 def statistics(db: Database) -> StatisticsReply:
-    """Everything that `get_statistics` tells."""
+    """The reply of `get_statistics`."""
     shelf, file = db.contexts.statistics(), db.stats()
     total = shelf.contexts
     return StatisticsReply(

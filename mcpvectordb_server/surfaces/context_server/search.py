@@ -1,16 +1,14 @@
-"""The tools of context_server that read: lists, statistics, and searches by words, by meaning and
-by both.
-"""
+"""The tools of context_server that read: lists, statistics, and search by words and meaning."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import Database, InvalidInput, ModelMissing
+from mcpvectordb import Context, Database, InvalidInput, ModelMissing, Results
 from mcpvectordb_server.surfaces.context_server import replies
 from mcpvectordb_server.surfaces.context_server.filters import (
     BySource,
@@ -21,17 +19,17 @@ from mcpvectordb_server.surfaces.context_server.filters import (
     Offset,
     OfType,
     PageSize,
+    RequestedFilters,
     Since,
     Until,
-    Wanted,
     WithTags,
     possible,
-    wanted,
+    requested_filters,
 )
 from mcpvectordb_server.surfaces.context_server.replies import (
+    ContextSearchReply,
     FtsReply,
     HybridReply,
-    SearchReply,
     SemanticReply,
     StatisticsReply,
 )
@@ -39,11 +37,16 @@ from mcpvectordb_server.surfaces.context_server.replies import (
 _LEGS = {"fts": "text", "semantic": "vector"}
 
 Query = Annotated[str, Field(min_length=1), "What to look for"]
+WordMode = Annotated[
+    Literal["match", "prefix", "phrase", "boolean"],
+    "match: all words, or any if none has all; prefix: beginnings of words; phrase: the words in "
+    'this order; boolean: AND, OR, NOT, parentheses and "phrases"',
+]
 IncludeImages = Annotated[bool, "Return images too, in base64"]
 Explain = Annotated[bool, "Return the time the query took and SQLite's plan of it"]
 
 
-class Thread(TypedDict):
+class ThreadReply(TypedDict):
     """One thread; `source_types` is how many different sources spoke in it."""
 
     thread_id: str
@@ -58,7 +61,7 @@ class Thread(TypedDict):
 class ThreadsReply(TypedDict, total=False):
     """All threads."""
 
-    threads: list[Thread]
+    threads: list[ThreadReply]
     total_threads: int
     truncated: str
 
@@ -78,13 +81,13 @@ def search_context(
     offset: Offset = 0,
     include_images: IncludeImages = False,
     explain_query: Explain = False,
-) -> SearchReply:
+) -> ContextSearchReply:
     """List the entries that fulfil all filters, newest first, with the beginning of each text.
 
     Use this to see what is there or to go through a thread; to find something by what it says use
     `hybrid_search_context`. `get_context_by_ids` returns whole texts.
     """
-    asked = wanted(
+    requested = requested_filters(
         db,
         thread_id=thread_id,
         source=source,
@@ -95,14 +98,14 @@ def search_context(
         metadata=metadata,
         metadata_filters=metadata_filters,
     )
-    if asked.problems:
-        return SearchReply(results=[], count=0, **_refused(asked))
+    if requested.problems:
+        return ContextSearchReply(results=[], count=0, **_refused(requested))
     page = db.contexts.browse(
-        limit=limit, offset=offset, images=include_images, explain=explain_query, **asked.which
+        limit=limit, offset=offset, images=include_images, explain=explain_query, **requested.which
     )
-    reply = SearchReply(results=replies.previews(page), count=len(page))
+    reply = ContextSearchReply(results=replies.previews(page), count=len(page))
     if page.explained:
-        reply["stats"] = replies.stats(page.explained, asked.on_metadata)
+        reply["stats"] = replies.stats(page.explained, requested.metadata_count)
     return reply
 
 
@@ -111,7 +114,7 @@ def get_context_by_ids(
     *,
     context_ids: Annotated[Ids, "Ids that a search or a store returned"],
     include_images: IncludeImages = True,
-) -> list[replies.Entry]:
+) -> list[replies.EntryReply]:
     """Return entries with their whole text and their images, newest first.
 
     Use this after a search. Ids that do not exist are left out.
@@ -129,7 +132,7 @@ def list_threads(db: Database) -> ThreadsReply:
     Use this to learn which threads there are before narrowing a search by one.
     """
     threads = [
-        Thread(
+        ThreadReply(
             thread_id=each.name,
             entry_count=each.contexts,
             source_types=each.sources,
@@ -173,7 +176,7 @@ def semantic_search_context(
     Use `hybrid_search_context` unless only meaning should count. The filters apply before the
     ranking.
     """
-    asked = wanted(
+    requested = requested_filters(
         db,
         thread_id=thread_id,
         source=source,
@@ -185,30 +188,16 @@ def semantic_search_context(
         metadata_filters=metadata_filters,
     )
     _not_blank(query)
-    if asked.problems:
-        return SemanticReply(
-            query=query, results=[], count=0, model=db.contexts.model(), **_refused(asked)
-        )
-    found = db.contexts.search(
-        query,
-        mode="vector",
-        limit=limit,
-        offset=offset,
-        images=include_images,
-        explain=explain_query,
-        rerank=db.config.rerank_contexts,
-        **asked.which,
-    )
+    reply = SemanticReply(query=query, results=[], count=0, model=db.contexts.model())
+    if requested.problems:
+        return SemanticReply(**reply, **_refused(requested))
+    page = _page(limit, offset, include_images, explain_query)
+    found = _search(db, query, requested, mode="vector", **page)
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
-    reply = SemanticReply(
-        query=query,
-        results=replies.hits(found, ["semantic"]),
-        count=len(found),
-        model=db.contexts.model(),
-    )
+    reply["results"], reply["count"] = replies.hits(found, ["semantic"]), len(found)
     if found.explained:
-        reply["stats"] = replies.stats(found.explained, asked.in_all)
+        reply["stats"] = replies.stats(found.explained, requested.count)
     return reply
 
 
@@ -216,14 +205,7 @@ def fts_search_context(
     db: Database,
     *,
     query: Query,
-    mode: Annotated[
-        Literal["match", "prefix", "phrase", "boolean"],
-        (
-            "match: all words, or any if none has all; prefix: beginnings of words; phrase: the "
-            "words in this order; "
-            'boolean: AND, OR, NOT, parentheses and "phrases"'
-        ),
-    ] = "match",
+    mode: WordMode = "match",
     limit: PageSize = 5,
     offset: Offset = 0,
     thread_id: InThread = None,
@@ -242,7 +224,7 @@ def fts_search_context(
 
     Use `hybrid_search_context` for questions. The filters apply before the ranking.
     """
-    asked = wanted(
+    requested = requested_filters(
         db,
         thread_id=thread_id,
         source=source,
@@ -255,25 +237,15 @@ def fts_search_context(
     )
     _not_blank(query)
     reply = FtsReply(query=query, mode=mode, results=[], count=0, language=db.config.language)
-    if asked.problems:
-        return FtsReply(**reply, **_refused(asked, explain=explain_query))
-    found = db.contexts.search(
-        query,
-        mode="text",
-        words=mode,
-        limit=limit,
-        offset=offset,
-        images=include_images,
-        highlight=highlight,
-        explain=explain_query,
-        rerank=db.config.rerank_contexts,
-        **asked.which,
-    )
+    if requested.problems:
+        return FtsReply(**reply, **_refused(requested, explain=explain_query))
+    page = _page(limit, offset, include_images, explain_query)
+    found = _search(db, query, requested, mode="text", words=mode, highlight=highlight, **page)
     reply["results"], reply["count"] = replies.hits(found, ["fts"]), len(found)
     if note := found.note or found.reasons.get("text"):
         reply["note"] = note
     if found.explained:
-        reply["stats"] = replies.stats(found.explained, asked.in_all)
+        reply["stats"] = replies.stats(found.explained, requested.count)
     return reply
 
 
@@ -286,7 +258,7 @@ def hybrid_search_context(
     search_modes: Annotated[
         list[Literal["fts", "semantic"]] | None,
         Field(min_length=1),
-        ("By words (fts), by meaning (semantic), or both"),
+        "By words (fts), by meaning (semantic), or both",
     ] = None,
     fusion_method: Annotated[Literal["rrf"], "Reciprocal rank fusion"] = "rrf",
     rrf_k: Annotated[
@@ -308,7 +280,7 @@ def hybrid_search_context(
     Use this first whenever something may have been remembered. The filters apply before the
     ranking. `scores` tells why each entry was found.
     """
-    asked = wanted(
+    requested = requested_filters(
         db,
         thread_id=thread_id,
         source=source,
@@ -320,29 +292,21 @@ def hybrid_search_context(
         metadata_filters=metadata_filters,
     )
     _not_blank(query)
-    reply = HybridReply(
-        query=query,
-        results=[],
-        count=0,
-        fusion_method=fusion_method,
-        search_modes_used=[],
-        fts_count=0,
-        semantic_count=0,
-    )
-    if asked.problems:
-        return HybridReply(**reply, **_refused(asked))
     modes = {_LEGS[each] for each in search_modes or _LEGS}
-    found = db.contexts.search(
-        query,
-        mode=modes.pop() if len(modes) == 1 else "hybrid",
-        limit=limit,
-        offset=offset,
-        rrf_k=rrf_k,
-        images=include_images,
-        explain=explain_query,
-        rerank=db.config.rerank_contexts,
-        **asked.which,
-    )
+    page = _page(limit, offset, include_images, explain_query)
+    options = {"mode": modes.pop() if len(modes) == 1 else "hybrid", "rrf_k": rrf_k, **page}
+    reply = HybridReply(query=query, results=[], count=0, fusion_method=fusion_method)
+    return _hybrid(db, reply, requested, options)
+
+
+def _hybrid(
+    db: Database, reply: HybridReply, requested: RequestedFilters, options: Mapping[str, Any]
+) -> HybridReply:
+    """The reply to a hybrid search, which holds the query, with the results put into it."""
+    reply |= HybridReply(search_modes_used=[], fts_count=0, semantic_count=0)
+    if requested.problems:
+        return HybridReply(**reply, **_refused(requested))
+    found = _search(db, reply["query"], requested, **options)
     used = [name for name, leg in _LEGS.items() if leg in found.legs]
     reason = _unavailable(db, found.reasons)
     if reason and not used:
@@ -357,16 +321,26 @@ def hybrid_search_context(
     if reason or found.note:
         reply["note"] = f"not searched by meaning: {reason}" if reason else found.note
     if found.explained:
-        reply["stats"] = replies.hybrid_stats(found, found.explained, rrf_k, asked.in_all)
+        reply["stats"] = replies.hybrid_stats(
+            found, found.explained, options["rrf_k"], requested.count
+        )
     return reply
 
 
-def _refused(asked: Wanted, *, explain: bool = False) -> replies.Refusal:
-    """The part of a reply that says that filters cannot be used; the only failure of these tools
-    that is no error.
-    """
-    refusal = replies.Refusal(
-        error="Metadata filter validation failed", validation_errors=asked.problems
+def _page(limit: int, offset: int, images: bool, explain: bool) -> dict[str, Any]:
+    return {"limit": limit, "offset": offset, "images": images, "explain": explain}
+
+
+def _search(
+    db: Database, query: str, requested: RequestedFilters, **options: Any
+) -> Results[Context]:
+    return db.contexts.search(query, rerank=db.config.rerank_contexts, **requested.which, **options)
+
+
+def _refused(requested: RequestedFilters, *, explain: bool = False) -> replies.FilterRefusal:
+    """The part of a reply that reports filters that cannot be used; these tools flag no error."""
+    refusal = replies.FilterRefusal(
+        error="Metadata filter validation failed", validation_errors=requested.problems
     )
     if explain:
         refusal["stats"] = {
@@ -385,6 +359,6 @@ def _not_blank(query: str) -> None:
 
 
 def _unavailable(db: Database, reasons: Mapping[str, str]) -> str:
-    """Why nothing was searched by meaning; no reason is needed where there is nothing to search."""
+    """Why nothing was searched by meaning; "" if it was, or if there is nothing to search."""
     reason = reasons.get("vector", "")
     return reason if reason and db.contexts.count() else ""

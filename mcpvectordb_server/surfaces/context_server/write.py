@@ -1,6 +1,4 @@
-"""The tools of context_server that change something: store, update and delete, one by one and in
-batches.
-"""
+"""The tools of context_server that write: store, update and delete, single and in batches."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ from mcpvectordb import (
 )
 from mcpvectordb_server.arguments import arguments_of, coerce
 from mcpvectordb_server.surfaces.context_server.filters import Ids, Name, Source, possible
-from mcpvectordb_server.surfaces.context_server.replies import GivenImage, images_of, said
+from mcpvectordb_server.surfaces.context_server.replies import GivenImage, images_of, message
 
-# characters of an argument: a little more than the images of one entry may have in base64
+# Characters of an argument: a little more than the images of one entry may have in base64.
 MAX_TEXT = 150_000_000
 
 Item = TypeVar("Item", Entry, Change)
@@ -49,7 +47,7 @@ class UpdateReply(TypedDict, total=False):
     message: str
 
 
-class DeleteReply(TypedDict, total=False):
+class ContextDeleteReply(TypedDict, total=False):
     """What a delete did."""
 
     success: bool
@@ -57,7 +55,7 @@ class DeleteReply(TypedDict, total=False):
     message: str
 
 
-class DeleteBatchReply(DeleteReply, total=False):
+class DeleteBatchReply(ContextDeleteReply, total=False):
     """What a delete by several criteria did."""
 
     criteria_used: list[str]
@@ -90,13 +88,13 @@ class BatchReply(TypedDict, total=False):
 
 
 class StoreBatchReply(BatchReply, total=False):
-    """What became of a batch of entries."""
+    """The outcome of a batch of entries."""
 
     results: list[StoreResult]
 
 
 class UpdateBatchReply(BatchReply, total=False):
-    """What became of a batch of updates."""
+    """The outcome of a batch of updates."""
 
     results: list[UpdateResult]
 
@@ -184,7 +182,7 @@ def delete_context(
     thread_id: Annotated[
         Name | None, "Delete all entries of this thread; not used with context_ids"
     ] = None,
-) -> DeleteReply:
+) -> ContextDeleteReply:
     """Delete entries by their ids, or a whole thread, with tags, images and embeddings, for good.
 
     Ask the user first. Ids and threads that do not exist are no error: deleted_count says how many
@@ -196,7 +194,7 @@ def delete_context(
         {"threads": [thread_id]} if context_ids is None else {"ids": possible(context_ids)}
     )
     count = db.contexts.delete(**which)
-    return DeleteReply(
+    return ContextDeleteReply(
         success=True, deleted_count=count, message=f"Deleted {count} context entries"
     )
 
@@ -211,7 +209,7 @@ def store_context_batch(
     entries: Annotated[
         list[OneEntry],
         Field(min_length=1, max_length=100),
-        ("Entries, each with the arguments of store_context"),
+        "Entries, each with the arguments of store_context",
     ],
     atomic: Atomic = True,
 ) -> StoreBatchReply:
@@ -220,7 +218,7 @@ def store_context_batch(
     With atomic false, `results` says for each entry by its index, from 0, whether it was stored and
     why not.
     """
-    batch = Batch(entries, lambda item: db.contexts.checked(_entry(item)), "stored", atomic)
+    batch = BatchRequest(entries, lambda item: db.contexts.checked(_entry(item)), "stored", atomic)
     done = batch.done(db.contexts.add_many)
     return StoreBatchReply(
         **batch.summary(done),
@@ -229,7 +227,7 @@ def store_context_batch(
                 index=each.index,
                 success=each.result is not None,
                 context_id=each.result.id if each.result else None,
-                error=said(each.error) if each.error else None,
+                error=message(each.error) if each.error else None,
             )
             for each in done
         ],
@@ -242,7 +240,7 @@ def update_context_batch(
     updates: Annotated[
         list[OneUpdate],
         Field(min_length=1, max_length=100),
-        ("Updates, each with the arguments of update_context"),
+        "Updates, each with the arguments of update_context",
     ],
     atomic: Atomic = True,
 ) -> UpdateBatchReply:
@@ -251,7 +249,9 @@ def update_context_batch(
     With atomic false, `results` says for each update by its index, from 0, whether it was made and
     why not.
     """
-    batch = Batch(updates, lambda item: db.contexts.checked(_change(item)), "updated", atomic)
+    batch = BatchRequest(
+        updates, lambda item: db.contexts.checked(_change(item)), "updated", atomic
+    )
     done = batch.done(db.contexts.update_many)
     return UpdateBatchReply(
         **batch.summary(done),
@@ -259,9 +259,9 @@ def update_context_batch(
             UpdateResult(
                 index=each.index,
                 success=each.result is not None,
-                context_id=_named(updates[each.index]),
+                context_id=_context_id(updates[each.index]),
                 updated_fields=_fields(each.result) if each.result else None,
-                error=said(each.error) if each.error else None,
+                error=message(each.error) if each.error else None,
             )
             for each in done
         ],
@@ -312,10 +312,10 @@ def delete_context_batch(
     )
 
 
-class Batch(Generic[Item]):
-    """Items of a batch as the library takes them, and what is wrong with the others.
+class BatchRequest(Generic[Item]):
+    """The usable items of a batch, and the errors of the others, by their index.
 
-    An atomic batch of which any item cannot be used ends here, before anything is written.
+    An atomic batch with an item that cannot be used raises InvalidInput before anything is written.
     """
 
     def __init__(
@@ -337,11 +337,11 @@ class Batch(Generic[Item]):
             first = min(self.wrong)
             raise InvalidInput(
                 f"{len(self.wrong)} of {len(raw)} items cannot be {verb}, so none was; "
-                f"the first is at index {first}: {said(self.wrong[first])}"
+                f"the first is at index {first}: {message(self.wrong[first])}"
             )
 
     def done(self, apply: Callable[..., list[Outcome[Done]]]) -> list[Outcome[Done]]:
-        """Let the library do its part; what became of every item, in their order."""
+        """Write the usable items by `apply`; returns the outcome of every item, in their order."""
         outcomes = apply(list(self.usable.values()), atomic=self.atomic)
         done = {
             index: Outcome(index=index, result=each.result, error=each.error)
@@ -353,7 +353,7 @@ class Batch(Generic[Item]):
         return [each for _, each in sorted((done | failed).items())]
 
     def summary(self, done: Sequence[Outcome[Done]]) -> BatchReply:
-        """The part of the reply that speaks of the whole."""
+        """The part of the reply about the whole batch."""
         results = [each.result for each in done if each.result is not None]
         note = next((each.note for each in results if each.note), "")
         return BatchReply(
@@ -394,7 +394,7 @@ def _fields(done: Updated) -> list[str]:
     return ["text_content" if field == "text" else field for field in done.fields]
 
 
-def _named(item: dict[str, Any]) -> int | None:
-    """The entry that an update is for, if it says so."""
+def _context_id(item: dict[str, Any]) -> int | None:
+    """The id of the entry that an update is for, if it has a valid one."""
     id = coerce(int, item.get("context_id"))
     return id if isinstance(id, int) and not isinstance(id, bool) else None

@@ -1,6 +1,4 @@
-"""The surface qmd: a knowledge base of Markdown files in collections, as its specification 1.0.0
-has it.
-"""
+"""The surface qmd: the knowledge base of Markdown files of its specification 1.0.0."""
 
 from __future__ import annotations
 
@@ -26,18 +24,21 @@ from mcpvectordb import (
     Results,
 )
 from mcpvectordb_server.replies import MAX_REPLY, Reply, Resource, Text
-from mcpvectordb_server.surface import Hints, Prompt, Surface, Template, Tool
+from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool
 from mcpvectordb_server.surfaces.qmd.guide import GUIDE, INSTRUCTIONS
 
 VERSION = "1.0.0"
 SCHEME = "qmd://"
 MOST_RESULTS = 1000
-MOST_NAMES = 200  # in one list of names
-SUGGESTED_FOR = 5  # missing names of a list; each suggestion is a look at every path there is
-_ROOM = MAX_REPLY * 9 // 10  # characters of a document in one reply; its context comes on top
+# Names in one list for `multi_get`.
+MOST_NAMES = 200
+# Missing names of a list that get suggestions; each of them compares with every path there is.
+SUGGESTED_FOR = 5
+# Characters of a document in one reply; the rest is for its context.
+_ROOM = MAX_REPLY * 9 // 10
 
 
-class Found(TypedDict):
+class QmdResult(TypedDict):
     """One document that was found."""
 
     docid: str
@@ -48,21 +49,21 @@ class Found(TypedDict):
     snippet: str
 
 
-class FoundReply(TypedDict, total=False):
+class QmdSearchReply(TypedDict, total=False):
     """Documents, best first."""
 
-    results: list[Found]
+    results: list[QmdResult]
 
 
-class QueryReply(TypedDict, total=False):
+class QmdQueryReply(TypedDict, total=False):
     """Documents, best first, and how they were found."""
 
-    results: list[Found]
+    results: list[QmdResult]
     steps: list[str]
     skipped: dict[str, str]
 
 
-class Collection(TypedDict):
+class QmdCollection(TypedDict):
     """One collection; without a folder of its own, `path` and `pattern` are empty."""
 
     name: str
@@ -72,13 +73,13 @@ class Collection(TypedDict):
     lastUpdated: str
 
 
-class StatusReply(TypedDict, total=False):
+class QmdStatusReply(TypedDict, total=False):
     """What is indexed."""
 
     totalDocuments: int
     needsEmbedding: int
     hasVectorIndex: bool
-    collections: list[Collection]
+    collections: list[QmdCollection]
 
 
 Limit = Annotated[int, "Maximum number of results (default: 10)"]
@@ -94,16 +95,16 @@ def search(
     limit: Limit = 10,
     minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
     collection: Only = None,
-) -> Annotated[Reply, FoundReply]:
+) -> Annotated[Reply, QmdSearchReply]:
     """Find documents that have all given words, anywhere in title, text or path. Fast.
 
     Use this for names, codes and a few telling words; each may be the beginning of a longer one.
     For whole questions use `vsearch` or `query`. Each result quotes the line that fits best with
     its neighbours and their line numbers.
     """
-    found = _asked(db, query, limit, collection, "text")
+    found = _search(db, query, limit, collection, "text")
     hits = [hit for hit in found if hit.score >= minScore]
-    return _reply(query, [_found(db, hit, query, whole=True) for hit in hits])
+    return _search_reply(query, [_result(db, hit, query, whole=True) for hit in hits])
 
 
 def vsearch(
@@ -113,13 +114,13 @@ def vsearch(
     limit: Limit = 10,
     minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0.3)"] = 0.3,
     collection: Only = None,
-) -> Annotated[Reply, FoundReply]:
+) -> Annotated[Reply, QmdSearchReply]:
     """Find documents by meaning, also where they share no word with the query.
 
     Use this for questions and descriptions; for exact words use `search`. Needs embeddings:
     `status` shows if there are any.
     """
-    found = _asked(db, query, limit, collection, "vector")
+    found = _search(db, query, limit, collection, "vector")
     if reason := found.reasons.get("vector"):
         raise ModelMissing(
             f"Meaning cannot be searched: {reason}"
@@ -127,7 +128,7 @@ def vsearch(
             else "Vector index not found. Run 'qmd embed' first to create embeddings."
         )
     hits = [hit for hit in found if hit.score >= minScore]
-    return _reply(query, [_found(db, hit, query) for hit in hits], found.verdict)
+    return _search_reply(query, [_result(db, hit, query) for hit in hits], found.verdict)
 
 
 def query(
@@ -137,7 +138,7 @@ def query(
     limit: Limit = 10,
     minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
     collection: Only = None,
-) -> Annotated[Reply, QueryReply]:
+) -> Annotated[Reply, QmdQueryReply]:
     """Find documents as well as possible: by words and meaning, by what the first results have in
     common, read again.
 
@@ -145,9 +146,9 @@ def query(
     taken: without embeddings it goes by words only, without the reranking model by ranks. Scores
     are made of ranks: compare them within this reply only.
     """
-    found = _asked(db, query, limit, collection, "hybrid")
-    items = [item for hit in found if (item := _found(db, hit, query))["score"] >= minScore]
-    reply = _reply(query, items, found.verdict)
+    found = _search(db, query, limit, collection, "hybrid")
+    items = [item for hit in found if (item := _result(db, hit, query))["score"] >= minScore]
+    reply = _search_reply(query, items, found.verdict)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
     return Reply(
         content=(*reply.content, Text(text=_steps(found))), structured={"results": items, **extra}
@@ -191,41 +192,21 @@ def multi_get(
     out: read them with `get`.
     """
     _not_negative("maxLines", maxLines)
-    documents, missing = _chosen(db, pattern)
+    documents, missing = _selected(db, pattern)
     if not documents:
         raise NotFound("\n\n".join(missing) or f"No files matched pattern: {pattern}")
     sizes = {each.id: db.documents.text_bytes(each.id) for each in documents}
-    notices = [Text(text="\n\n".join(missing))] if missing else []
-    notices += [
-        Text(text=_too_large(each, sizes[each.id]))
-        for each in documents
-        if sizes[each.id] > maxBytes
-    ]
-    resources: list[Resource] = []
+    large = [each for each in documents if sizes[each.id] > maxBytes]
     small = [each for each in documents if sizes[each.id] <= maxBytes]
-    for number, document in enumerate(small):
-        if sum(len(each.text) for each in resources) > MAX_REPLY:
-            notices.append(
-                Text(
-                    text=f"[SKIPPED: {len(small) - number} more files, to keep this reply short. "
-                    f"Ask for fewer.]"
-                )
-            )
-            break
-        text = db.documents.text(document.id)
-        left_out = 0 if maxLines is None else max(0, len(_lines(text)) - maxLines)
-        body = _part(text, None, maxLines, lineNumbers)
-        resources.append(
-            _resource(
-                db,
-                document,
-                body + (f"\n\n[... truncated {left_out} more lines]" if left_out else ""),
-            )
-        )
-    return Reply(content=(*notices, *resources))
+    notices = ["\n\n".join(missing)] if missing else []
+    notices += [_too_large(each, sizes[each.id]) for each in large]
+    resources = _resources(db, small, maxLines, lineNumbers)
+    if skipped := len(small) - len(resources):
+        notices.append(f"[SKIPPED: {skipped} more files, to keep this reply short. Ask for fewer.]")
+    return Reply(content=(*(Text(text=each) for each in notices), *resources))
 
 
-def status(db: Database) -> Annotated[Reply, StatusReply]:
+def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
     """Show the collections, how many documents they have, and whether they can be searched by
     meaning.
     """
@@ -259,9 +240,7 @@ def status(db: Database) -> Annotated[Reply, StatusReply]:
 
 
 def read(db: Database, path: str) -> str:
-    """What `qmd://path` gives: the document with line numbers, or a text that says that there is
-    none.
-    """
+    """The text of the resource `qmd://path`, with line numbers; if missing, a text that says so."""
     try:
         place = _place(db, path)
     except NotFound as error:
@@ -274,14 +253,14 @@ def read(db: Database, path: str) -> str:
 
 
 def failure(tool: str, error: MCPVectorDBError) -> Reply:
-    """This surface's way to say no: an error of MCP with one text."""
+    """An error as this surface reports it: MCP's error flag and one text."""
     return Reply(content=(Text(text=str(error)),), failed=True)
 
 
-# Searching
+# Search
 
 
-def _asked(
+def _search(
     db: Database, query: str, limit: int, collection: str | None, mode: str
 ) -> Results[Chunk]:
     if not 0 <= limit <= MOST_RESULTS:
@@ -301,9 +280,9 @@ def _asked(
     )
 
 
-def _found(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> Found:
+def _result(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> QmdResult:
     document = hit.item.document
-    return Found(
+    return QmdResult(
         docid=f"#{document.hash[:6]}",
         file=document.path,
         title=_title(document),
@@ -317,7 +296,7 @@ def _percent(score: float) -> int:
     return math.floor(100 * score + 0.5)
 
 
-def _reply(query: str, items: list[Found], verdict: str = "") -> Reply:
+def _search_reply(query: str, items: list[QmdResult], verdict: str = "") -> Reply:
     if not items:
         return Reply(
             content=(Text(text=f'No results found for "{query}"'),), structured={"results": []}
@@ -327,10 +306,9 @@ def _reply(query: str, items: list[Found], verdict: str = "") -> Reply:
         f"{each['docid']} {_percent(each['score'])}% {each['file']} - {each['title']}"
         for each in items
     ]
-    told = ["", verdict] if verdict else []
-    return Reply(
-        content=(Text(text="\n".join([head, "", *lines, *told])),), structured={"results": items}
-    )
+    if verdict:
+        lines += ["", verdict]
+    return Reply(content=(Text(text="\n".join([head, "", *lines])),), structured={"results": items})
 
 
 _STEPS = {
@@ -352,11 +330,11 @@ def _steps(found: Results[Chunk]) -> str:
     )
 
 
-# Reading
+# Documents
 
 
 def _place(db: Database, name: str, *, suggest: bool = True) -> Place:
-    """The document that is meant; a URI may be encoded once, twice or not at all."""
+    """The document of a name or URI, which may be percent-encoded once, twice or not at all."""
     given = name.strip().strip("\"'").strip()
     spellings = [name]
     if given.startswith(SCHEME):
@@ -377,10 +355,8 @@ def _not_found(name: str, paths: list[str]) -> str:
     )
 
 
-def _chosen(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
-    """The documents that a pattern or a list of names means, each once, and what to say about names
-    that nothing has.
-    """
+def _selected(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
+    """The documents of a glob or a list of names, each once, and messages about missing names."""
     if not pattern.strip():
         raise InvalidInput("pattern must not be blank")
     is_glob = any(sign in pattern for sign in "*?[{")
@@ -393,15 +369,15 @@ def _chosen(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
         raise InvalidInput(
             f"pattern lists {len(names):,} names; at most {MOST_NAMES} are read at once"
         )
-    chosen: dict[str, Document] = {}
+    selected: dict[str, Document] = {}
     missing: list[str] = []
     for name in names:
         try:
             document = _place(db, name, suggest=len(missing) < SUGGESTED_FOR).document
-            chosen.setdefault(document.id, document)
+            selected.setdefault(document.id, document)
         except NotFound as error:
             missing.append(str(error))
-    return list(chosen.values()), [] if is_glob else missing
+    return list(selected.values()), [] if is_glob else missing
 
 
 def _too_large(document: Document, size: int) -> str:
@@ -412,12 +388,12 @@ def _too_large(document: Document, size: int) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text; a newline at its end ends the last one."""
+    """The lines of a text; a newline at its end begins no further line."""
     return text.removesuffix("\n").split("\n")
 
 
 def _part(text: str, line: int | None, most: int | None, numbers: bool) -> str:
-    """A text from a line on, up to so many lines."""
+    """At most `most` lines of a text from `line` on, with their numbers if wanted."""
     if line is None and most is None and not numbers:
         return text
     first = max(1, line or 1)
@@ -429,7 +405,7 @@ def _part(text: str, line: int | None, most: int | None, numbers: bool) -> str:
 
 
 def _fitting(body: str, first: int) -> str:
-    """As many whole lines as a reply holds, and how to get the others."""
+    """As many whole lines as fit into a reply, and how to get the others."""
     if len(body) <= _ROOM:
         return body
     kept = body[:_ROOM].rpartition("\n")[0] or body[:_ROOM]
@@ -438,6 +414,24 @@ def _fitting(body: str, first: int) -> str:
         f"{kept}\n\n[... {body.count(chr(10)) + 1 - after} more lines; ask again with "
         f"fromLine={first + after}]"
     )
+
+
+def _resources(
+    db: Database, documents: list[Document], most: int | None, numbers: bool
+) -> list[Resource]:
+    """At most `most` lines of each document; those that are too many for a reply are left out."""
+    resources: list[Resource] = []
+    length = 0
+    for document in documents:
+        if length > MAX_REPLY:
+            break
+        text = db.documents.text(document.id)
+        body = _part(text, None, most, numbers)
+        left_out = 0 if most is None else max(0, len(_lines(text)) - most)
+        note = f"\n\n[... truncated {left_out} more lines]" if left_out else ""
+        resources.append(_resource(db, document, body + note))
+        length += len(resources[-1].text)
+    return resources
 
 
 def _resource(db: Database, document: Document, body: str) -> Resource:
@@ -450,7 +444,7 @@ def _resource(db: Database, document: Document, body: str) -> Resource:
 
 
 def _encoded(path: str) -> str:
-    """As JavaScript's encodeURIComponent does it, segment by segment."""
+    """The path percent-encoded by segments, as JavaScript's encodeURIComponent does it."""
     return "/".join(quote(segment, safe="!'()*-._~") for segment in path.split("/"))
 
 
@@ -464,17 +458,17 @@ def _context(db: Database, document: Document) -> str | None:
 
 
 def _title(document: Document) -> str:
-    """A document without a title has the name of its file, here without its extension."""
+    """The document's title; the name of its file, if it has none, is without extension here."""
     name = PurePosixPath(document.path).name
     return PurePosixPath(name).stem if document.title == name else document.title
 
 
-def _collection(db: Database, library: Library) -> Collection:
+def _collection(db: Database, library: Library) -> QmdCollection:
     newest = db.documents.browse(library=library.name, limit=1)
     updated = datetime.fromisoformat(
         newest[0].created_at if newest else library.created_at
     ).astimezone(UTC)
-    return Collection(
+    return QmdCollection(
         name=library.name,
         path=library.root,
         pattern=library.pattern,
@@ -534,13 +528,12 @@ SURFACE = Surface(
         ),
     ),
     failure=failure,
-    template=Template(
+    template=ResourceTemplate(
         prefix=SCHEME,
         name="document",
         title="QMD Document",
         description="A markdown document from your QMD knowledge base. Use search tools to "
-        "discover "
-        "documents.",
+        "discover documents.",
         read=read,
     ),
     prompt=Prompt(

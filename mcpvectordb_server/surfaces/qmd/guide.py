@@ -1,6 +1,4 @@
-"""What the surface qmd tells agents and people: its instructions, and the guide that its prompt
-gives.
-"""
+"""The texts of the surface qmd: its instructions for agents, and the guide of its prompt."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_every_version_string_is_the_same() -> None:
     assert SURFACE.version == "0.2.0"
 
 
-def test_both_files_are_in_order() -> None:
+def test_manifest_and_registry_entry_are_valid() -> None:
     assert problems(read("manifest.json"), read("server.json")) == []
 
 
@@ -54,9 +54,7 @@ def test_both_files_are_in_order() -> None:
         ),
     ],
 )
-def test_a_manifest_that_contradicts_itself_is_found_out(
-    changes: dict[str, object], problem: str
-) -> None:
+def test_an_invalid_manifest_is_reported(changes: dict[str, object], problem: str) -> None:
     manifest = {**read("manifest.json"), **changes}
     manifest = {key: value for key, value in manifest.items() if value is not None}
     assert any(each.startswith(problem) for each in problems(manifest, read("server.json")))
@@ -71,9 +69,7 @@ def test_a_manifest_that_contradicts_itself_is_found_out(
         ({"packages": [{"version": __version__}]}, "server.json: a package lacks registryType"),
     ],
 )
-def test_a_registry_entry_out_of_order_is_found_out(
-    changes: dict[str, object], problem: str
-) -> None:
+def test_an_invalid_registry_entry_is_reported(changes: dict[str, object], problem: str) -> None:
     assert any(
         each.startswith(problem)
         for each in problems(read("manifest.json"), {**read("server.json"), **changes})
@@ -81,20 +77,19 @@ def test_a_registry_entry_out_of_order_is_found_out(
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout that is complete, whatever this one is."""
+def checkout(tmp_path: Path) -> Path:
+    """A complete checkout, also where the tests run from an incomplete one."""
     root = tmp_path / "checkout"
     root.mkdir()
     for name in pack.PACKAGES:
         (root / name).symlink_to(pack.CHECKOUT / name)
     for name in pack.BESIDE:
         (root / name).write_text("beside\n")
-    monkeypatch.setattr(pack, "CHECKOUT", root)
     return root
 
 
 def test_the_bundle_holds_manifest_and_source_and_starts(checkout: Path, tmp_path: Path) -> None:
-    bundle = pack.pack(tmp_path)
+    bundle = pack.pack(tmp_path, checkout)
     assert bundle.name == f"mcpvectordb-{__version__}.mcpb"
     with zipfile.ZipFile(bundle) as archive:
         names = archive.namelist()
@@ -115,13 +110,13 @@ def test_the_bundle_holds_manifest_and_source_and_starts(checkout: Path, tmp_pat
 
 
 def test_two_packs_of_one_checkout_are_the_same_bytes(checkout: Path, tmp_path: Path) -> None:
-    first = pack.pack(tmp_path).read_bytes()
-    assert pack.pack(tmp_path).read_bytes() == first
+    first = pack.pack(tmp_path, checkout).read_bytes()
+    assert pack.pack(tmp_path, checkout).read_bytes() == first
 
 
-def test_without_a_checkout_there_is_nothing_to_pack(
+def test_packing_an_incomplete_checkout_fails(
     checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (checkout / "LICENSE").unlink()
-    assert pack.main([str(tmp_path)]) == 1
+    assert pack.main([str(tmp_path)], checkout) == 1
     assert capsys.readouterr().err.endswith("has no LICENSE\n")

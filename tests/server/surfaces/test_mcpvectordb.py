@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Config, Database
 from mcpvectordb_server.replies import MAX_REPLY
-from mcpvectordb_server.surface import Published, Tool, call
+from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces.mcpvectordb import SURFACE
 from tests.server.clients import VERSIONS, Wire, ask, caller, exchange, service, talk
 from tests.support import Letters
@@ -35,9 +35,7 @@ Ask = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def tool(db: Database) -> Ask:
-    """Call a tool through a client in memory; its structured content, which must fit the tool's own
-    schema.
-    """
+    """Calls a tool through a client in memory; returns its structured content, validated."""
     return caller(service(db, SURFACE))
 
 
@@ -64,7 +62,9 @@ def error(reply: dict[str, Any]) -> str:
 
 
 @pytest.mark.requirement("MV-001", "MV-005")
-def test_the_handshake_names_server_surface_and_danger(db: Database) -> None:
+def test_the_instructions_name_server_and_surface_and_warn_of_orders_in_documents(
+    db: Database,
+) -> None:
     (hello,) = exchange(service(db, SURFACE), VERSIONS[-1])
     assert hello["serverInfo"]["name"] == "mcpvectordb"
     assert hello["instructions"].startswith("mcpvectordb 9.9.9:")
@@ -73,7 +73,7 @@ def test_the_handshake_names_server_surface_and_danger(db: Database) -> None:
 
 
 @pytest.mark.requirement("MV-002", "MV-003")
-def test_the_published_tools_are_the_golden_ones(db: Database) -> None:
+def test_the_published_tools_equal_the_golden_file(db: Database) -> None:
     _, listed = exchange(service(db, SURFACE), VERSIONS[-1], ("tools/list", {}))
     shown = json.dumps(listed["tools"], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     assert shown == GOLDEN.read_text(), f"if this change is meant, write it to {GOLDEN.name}"
@@ -108,7 +108,7 @@ def test_parameters_and_defaults_are_the_specified_ones(
 
 
 @pytest.mark.requirement("MV-003")
-def test_only_what_changes_something_says_so() -> None:
+def test_only_tools_that_write_are_annotated_as_such() -> None:
     changing = {tool.name for tool in SURFACE.tools if not tool.hints.read_only}
     assert changing == {"ingest_file", "ingest_url", "delete_document"}
     assert [tool.name for tool in SURFACE.tools if tool.hints.destructive] == ["delete_document"]
@@ -125,7 +125,7 @@ def test_stdio_is_the_default_and_sse_is_accepted() -> None:
 
 
 @pytest.mark.requirement("MV-077")
-def test_read_only_offers_what_changes_nothing(db: Database) -> None:
+def test_read_only_offers_only_tools_that_read(db: Database) -> None:
     made = service(db, SURFACE, read_only=True)
     names = [tool.name for tool in talk(made, lambda client: client.list_tools()).tools]
     assert names == ["search", "list_documents", "list_libraries", "get_document"]
@@ -199,7 +199,7 @@ def test_one_file_in_two_libraries_is_two_documents(tool: Ask, write: Callable[.
 
 @pytest.mark.requirement("MV-017")
 @pytest.mark.parametrize("name", ["missing.md", "folder", "nul\0byte.md", "x" * 5000])
-def test_what_cannot_be_read_is_named_with_the_working_folder(
+def test_an_unreadable_path_is_reported_with_the_working_folder(
     name: str, tool: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -220,7 +220,7 @@ def test_what_cannot_be_read_is_named_with_the_working_folder(
         ("PROGRAM.RS", "fn main() {}"),
     ],
 )
-def test_an_unsupported_format_is_called_one(
+def test_an_unsupported_format_is_reported_as_such(
     name: str, content: str | bytes, tool: Ask, write: Callable[..., str]
 ) -> None:
     assert error(tool("ingest_file", path=write(name, content))).startswith("Unsupported format")
@@ -237,7 +237,7 @@ def test_other_failures_begin_with_ingestion_failed(
 
 
 @pytest.mark.requirement("MV-022", "MV-023", "MV-024")
-def test_a_result_tells_type_time_title_and_metadata(tool: Ask, write: Callable[..., str]) -> None:
+def test_a_result_has_type_time_title_and_metadata(tool: Ask, write: Callable[..., str]) -> None:
     tool("ingest_file", path=write("notes.TXT", "leaves\n"), metadata={"by": ["ann"], "n": None})
     (found,) = tool("search", query="leaves")["results"]
     assert (found["file_type"], found["title"], found["metadata"]) == (
@@ -268,7 +268,7 @@ def test_secrets_and_the_database_itself_are_refused(
 
 
 @pytest.mark.requirement("MV-026")
-def test_roots_bound_what_may_be_read(
+def test_only_files_inside_of_the_roots_are_read(
     db: Database, write: Callable[..., str], tmp_path: Path
 ) -> None:
     inside, outside = write("in/tea.md"), write("out/tea.md")
@@ -284,7 +284,7 @@ def test_roots_bound_what_may_be_read(
 
 
 @pytest.mark.requirement("MV-027")
-def test_a_url_is_not_a_path(tool: Ask) -> None:
+def test_a_url_given_as_a_path_is_refused(tool: Ask) -> None:
     assert "use ingest_url" in error(tool("ingest_file", path="http://127.0.0.1/x"))
     assert "blank" in error(tool("ingest_file", path="  "))
 
@@ -416,14 +416,14 @@ def test_a_page_is_indexed_skipped_and_replaced(web: Ask, site: str) -> None:
 
 
 @pytest.mark.requirement("MV-033")
-def test_what_the_other_server_says_is_told(web: Ask, site: str) -> None:
+def test_the_status_of_a_web_server_is_reported(web: Ask, site: str) -> None:
     Page.status = 404
     assert "404" in error(web("ingest_url", url=site))
     assert error(web("ingest_url", url="http://127.0.0.1:1/")).startswith("Ingestion failed: ")
 
 
 @pytest.mark.requirement("MV-034")
-def test_this_machine_and_private_networks_are_out_of_reach(tool: Ask, site: str) -> None:
+def test_urls_of_this_machine_and_private_networks_are_refused(tool: Ask, site: str) -> None:
     for url in (
         site,
         "http://10.0.0.1/",
@@ -477,7 +477,7 @@ def test_top_k_has_bounds(top_k: Any, message: str, tool: Ask) -> None:
 
 
 @pytest.mark.requirement("MV-041", "MV-052", "MV-073")
-def test_top_k_cuts_and_nothing_else_does(tool: Ask, db: Database) -> None:
+def test_only_top_k_limits_the_results(tool: Ask, db: Database) -> None:
     for number in range(10):
         db.documents.ingest_text(
             f"note {number} about {'tea' if number else 'zzz'}", source=f"{number}.md"
@@ -618,7 +618,7 @@ def test_a_bad_filter_is_an_error(filter: Any, message: str, tool: Ask) -> None:
         "🫖",
     ],
 )
-def test_any_query_is_a_query(query: str, tool: Ask, db: Database) -> None:
+def test_a_query_of_any_characters_is_accepted(query: str, tool: Ask, db: Database) -> None:
     db.documents.ingest_text("tea leaves", source="tea.md")
     assert "results" in tool("search", query=query)
 
@@ -640,7 +640,7 @@ def test_an_exact_code_comes_before_near_identical_siblings(
 
 
 @pytest.mark.requirement("MV-053")
-def test_a_search_by_words_only_says_so(path: Path) -> None:
+def test_a_search_by_words_only_has_a_note(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("tea leaves", source="tea.md")
     with Database(path) as other:  # whose model is not this file's
@@ -711,7 +711,9 @@ def test_libraries_are_counted_and_empty_ones_do_not_exist(tool: Ask, db: Databa
 
 
 @pytest.mark.requirement("MV-063")
-def test_a_document_is_deleted_with_its_chunks_and_again_without(tool: Ask, db: Database) -> None:
+def test_deleting_a_document_twice_reports_0_chunks_the_second_time(
+    tool: Ask, db: Database
+) -> None:
     id = db.documents.ingest_text("tea leaves", source="tea.md").document.id
     assert tool("delete_document", doc_id=id) == {
         "status": "deleted",
@@ -754,9 +756,7 @@ def test_a_document_comes_back_exactly(tool: Ask, write: Callable[..., str]) -> 
 
 @pytest.mark.requirement("MV-065")
 @pytest.mark.parametrize("part", ["x", "-1", "9" * 30, "9" * 5_000])
-def test_a_part_of_a_document_that_there_is_not_is_no_defect(
-    part: str, tool: Ask, db: Database
-) -> None:
+def test_an_invalid_part_of_a_document_is_no_error(part: str, tool: Ask, db: Database) -> None:
     id = db.documents.ingest_text("tea leaves", source="tea.md").document.id
     assert tool("get_document", doc_id=f"{id}#{part}")["doc_id"] == id
 
@@ -786,7 +786,7 @@ def test_an_unknown_document_is_not_found(tool: Ask) -> None:
         ("search", {"query": "a", "library": " "}, "library must not be blank"),
     ],
 )
-def test_every_failure_is_a_normal_result_with_status_error(
+def test_every_error_is_a_normal_result_with_status_error(
     name: str, arguments: dict[str, Any], message: str, tool: Ask
 ) -> None:
     assert message in error(tool(name, **arguments))
@@ -830,13 +830,13 @@ NAMES = (
         max_size=8,
     )
 )
-def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(
+def test_any_arguments_get_a_result_or_an_error_message(
     calls: list[tuple[Tool, dict[str, Any]]],
 ) -> None:
     with Database(":memory:", embedder=Letters()) as db:
         db.documents.ingest_text("tea leaves", source="tea.md")
         for tool, raw in calls:
-            reply = call(Published(name=tool.name, surface=SURFACE, tool=tool), db, raw)
+            reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), db, raw)
             assert not reply.failed
             jsonschema.validate(reply.structured, tool.arguments.output)
             assert not str((reply.structured or {}).get("error")).startswith("Internal error"), (
@@ -846,7 +846,7 @@ def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(
 
 
 @pytest.mark.requirement("MV-072")
-def test_a_defect_is_an_internal_error_without_details(
+def test_an_unexpected_exception_is_an_internal_error_without_details(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
@@ -869,7 +869,7 @@ def test_objects_may_come_as_json_strings(tool: Ask, write: Callable[..., str]) 
 
 
 @pytest.mark.requirement("MV-075")
-def test_unknown_arguments_do_no_harm(tool: Ask) -> None:
+def test_unknown_arguments_are_ignored(tool: Ask) -> None:
     assert tool("search", query="tea", explain=True, random_string="x") == {"results": []}
 
 
@@ -891,7 +891,9 @@ def test_a_long_document_comes_in_parts(tool: Ask, db: Database) -> None:
 
 
 @pytest.mark.requirement("MV-076")
-def test_long_listings_say_what_is_missing_and_how_to_get_it(tool: Ask, db: Database) -> None:
+def test_truncated_listings_report_what_is_missing_and_how_to_get_it(
+    tool: Ask, db: Database
+) -> None:
     for number in range(60):
         db.documents.ingest_text(
             "tea", source=f"{number}.md", metadata={"long": "x" * 5000}, embed=False
@@ -905,7 +907,7 @@ def test_long_listings_say_what_is_missing_and_how_to_get_it(tool: Ask, db: Data
 
 
 class Slow(Letters):
-    """Takes its time, and tells when it is at work."""
+    """A slow embedder that counts its batches."""
 
     def __init__(self) -> None:
         self.batches = 0
@@ -917,7 +919,7 @@ class Slow(Letters):
 
 
 @pytest.mark.requirement("MV-079")
-def test_a_long_ingest_tells_how_far_it_is_and_stops_when_told(
+def test_a_long_ingest_reports_progress_and_stops_when_cancelled(
     path: Path, write: Callable[..., str]
 ) -> None:
     slow, seen = Slow(), []
@@ -957,9 +959,7 @@ def test_a_long_ingest_tells_how_far_it_is_and_stops_when_told(
 
 
 @pytest.mark.requirement("MV-010", "MV-051")
-def test_the_whole_way_over_the_wire_with_the_real_model(
-    path: Path, write: Callable[..., str]
-) -> None:
+def test_tools_work_over_stdio_with_the_real_model(path: Path, write: Callable[..., str]) -> None:
     with Wire("--db", str(path)) as wire:
         wire.handshake()
         for name, text in (

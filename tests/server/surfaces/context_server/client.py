@@ -1,6 +1,4 @@
-"""What the tests of the surface context_server share: a database, its tools through a client in
-memory, entries to find.
-"""
+"""Shared by the tests of context_server: a database, and its tools through a client in memory."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ SCHEMAS = {tool.name: tool.arguments.output for tool in SURFACE.tools}
 
 
 class Tools:
-    """`tools.name(...)` is the tool's reply, checked; `tools.refused("name", ...)` the words of its
-    refusal.
-    """
+    """`tools.name(...)` is the tool's reply, validated; `tools.refused("name", ...)` its error text."""
 
     def __init__(self, db: Database) -> None:
         self._service = service(db, SURFACE)
@@ -66,18 +62,18 @@ class Tools:
 
 
 class Failing(Letters):
-    """An embedder that does not like poison."""
+    """An embedder that fails on texts with the word poison."""
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         if any("poison" in text for text in texts):
-            raise RuntimeError("the model choked")
+            raise RuntimeError("the model failed")
         return super().embed(texts, query=query)
 
 
 def opened(
     path: Path | str, *, rerank: bool = False, embedder: Letters | None = None, **config: Any
 ) -> Database:
-    """A database for these tests; the cross-encoder is asked only where it is what is tested."""
+    """A database for these tests; the cross-encoder is used only where `rerank` is true."""
     return Database(
         path, embedder=embedder or Letters(), config=Config(rerank_contexts=rerank, **config)
     )

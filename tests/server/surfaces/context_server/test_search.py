@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
-from mcpvectordb.search import rerank
 from mcpvectordb_server.surfaces.context_server.replies import preview
 from tests.server.surfaces.context_server.client import Tools, opened
 
@@ -48,9 +47,7 @@ def tools(db: Database) -> Tools:
 
 @pytest.fixture
 def fruit(tools: Tools) -> Tools:
-    """1 red apple pie, 2 green apple, 3 red pear, 4 authentication of users, 5 running in the
-    park
-    """
+    """1 red apple pie, 2 green apple, 3 red pear, 4 authentication of users, 5 running in the park"""
     texts = (
         "red apple pie",
         "green apple",
@@ -324,7 +321,7 @@ def test_simple_filters_compare_exactly(
         ({"key": "n", "operator": None, "value": 5, "case_sensitive": None}, [4, 1]),
     ],
 )
-def test_all_operators_mean_what_they_say(
+def test_every_operator_filters_as_specified(
     marked: Tools, condition: dict[str, Any], expected: list[int]
 ) -> None:
     assert marked.found(metadata_filters=[condition]) == expected
@@ -409,7 +406,7 @@ def at(path: Path, *times: str) -> None:
         ({"start_date": "2025-11-29T01:00:00+02:00", "end_date": "2025-11-29T00:00:00Z"}, [1]),
     ],
 )
-def test_dates_come_in_all_forms(
+def test_dates_are_accepted_in_all_iso_8601_forms(
     tools: Tools, path: Path, period: dict[str, str], expected: list[int]
 ) -> None:
     for number in range(3):
@@ -472,7 +469,7 @@ def test_the_nearest_entries_come_with_their_distance(fruit: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-090")
-def test_found_texts_are_whole(tools: Tools) -> None:
+def test_search_results_have_whole_texts(tools: Tools) -> None:
     tools.store("apple " * 200)
     for name in SEARCHES[1:]:
         assert (
@@ -493,7 +490,9 @@ def test_filters_apply_before_the_ranking(tools: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-093")
-def test_without_a_model_semantic_search_says_what_to_do(without_model: Tools) -> None:
+def test_without_a_model_the_error_of_semantic_search_says_what_to_install(
+    without_model: Tools,
+) -> None:
     assert without_model.refused("semantic_search_context", query="apple").startswith(
         "Semantic search is not available: "
     )
@@ -551,7 +550,7 @@ def test_entries_that_have_the_words_come_with_their_score(fruit: Tools) -> None
         ("boolean", 'apple AND "pie', [1]),
     ],
 )
-def test_words_are_looked_for_as_the_mode_says(
+def test_each_mode_matches_words_as_specified(
     fruit: Tools, mode: str, query: str, expected: list[int]
 ) -> None:
     assert sorted(fruit.found("fts_search_context", query=query, mode=mode)) == expected
@@ -568,7 +567,7 @@ def test_a_malformed_boolean_query_says_how_it_was_read(fruit: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-105")
-def test_highlights_are_there_when_asked_for(fruit: Tools) -> None:
+def test_highlights_are_returned_on_request(fruit: Tools) -> None:
     (entry,) = fruit.fts_search_context(query="run parks", highlight=True)["results"]
     assert entry["highlighted"] == "<mark>running</mark> in the <mark>park</mark>"
     assert "highlighted" not in fruit.fts_search_context(query="run")["results"][0]
@@ -636,7 +635,7 @@ def test_both_rankings_are_fused_by_their_ranks(fruit: Tools, k: int) -> None:
         (None, ["fts", "semantic"], (2, 5)),
     ],
 )
-def test_a_single_mode_goes_through_the_same_interface(
+def test_hybrid_search_with_a_single_mode_uses_that_mode_only(
     fruit: Tools, modes: list[str] | None, used: list[str], counts: tuple[int, int]
 ) -> None:
     reply = fruit.hybrid_search_context(query="apple", search_modes=modes)
@@ -650,7 +649,9 @@ def test_a_single_mode_goes_through_the_same_interface(
 
 
 @pytest.mark.requirement("CS-114")
-def test_without_a_model_words_are_enough_and_nothing_is_an_error(without_model: Tools) -> None:
+def test_without_a_model_hybrid_search_uses_words_and_semantic_mode_alone_is_an_error(
+    without_model: Tools,
+) -> None:
     reply = without_model.hybrid_search_context(query="apple")
     assert (reply["search_modes_used"], reply["count"]) == (["fts"], 2)
     assert reply["note"].startswith("not searched by meaning: ")
@@ -700,8 +701,8 @@ def test_a_long_question_finds_by_some_of_its_words(fruit: Tools) -> None:
 
 
 @pytest.fixture
-def reread(path: Path) -> Iterator[Tools]:
-    """Three entries that share a word, where the cross-encoder is asked."""
+def reranked(path: Path) -> Iterator[Tools]:
+    """Three entries that share a word, with the cross-encoder in use."""
     with opened(path, rerank=True) as db:
         if "rerank" in db.contexts.statistics().unavailable:
             pytest.skip("the extra quality is not installed")
@@ -718,8 +719,8 @@ def reread(path: Path) -> Iterator[Tools]:
 
 @pytest.mark.requirement("CS-120")
 @pytest.mark.parametrize("name", SEARCHES[1:])
-def test_what_was_read_again_is_ordered_by_it(reread: Tools, name: str) -> None:
-    results = getattr(reread, name)(query="how many people live in Berlin")["results"]
+def test_reranked_entries_are_ordered_by_their_rerank_score(reranked: Tools, name: str) -> None:
+    results = getattr(reranked, name)(query="how many people live in Berlin")["results"]
     scores = [entry["scores"]["rerank_score"] for entry in results]
     assert (
         results[0]["id"] == 2
@@ -727,7 +728,7 @@ def test_what_was_read_again_is_ordered_by_it(reread: Tools, name: str) -> None:
         and 1 >= scores[0] > 0.9
         and scores[-1] < 0.5
     )
-    second = getattr(reread, name)(query="how many people live in Berlin", limit=1, offset=1)[
+    second = getattr(reranked, name)(query="how many people live in Berlin", limit=1, offset=1)[
         "results"
     ]
     assert [entry["id"] for entry in second] == [results[1]["id"]]
@@ -735,19 +736,20 @@ def test_what_was_read_again_is_ordered_by_it(reread: Tools, name: str) -> None:
 
 @pytest.mark.requirement("CS-121")
 def test_a_reranker_that_fails_leaves_the_order(
-    reread: Tools, monkeypatch: pytest.MonkeyPatch
+    reranked: Tools, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(rerank, "DEFAULT", "a model that nobody has")
-    results = reread.fts_search_context(query="Berlin")["results"]
+    request.getfixturevalue("without_reranker")
+    results = reranked.fts_search_context(query="Berlin")["results"]
     assert results[0]["id"] == 1 and all("rerank_score" not in entry["scores"] for entry in results)
     assert (
-        reread.hybrid_search_context(query="Berlin")["results"][0]["scores"]["rerank_score"] is None
+        reranked.hybrid_search_context(query="Berlin")["results"][0]["scores"]["rerank_score"]
+        is None
     )
-    assert reread.get_statistics()["reranking"]["available"] is False
+    assert reranked.get_statistics()["reranking"]["available"] is False
 
 
 @pytest.mark.requirement("CS-122")
-def test_reranking_can_be_turned_off(reread: Tools, path: Path) -> None:
+def test_reranking_can_be_turned_off(reranked: Tools, path: Path) -> None:
     with opened(path, rerank=False) as db:
         results = Tools(db).fts_search_context(query="Berlin")["results"]
         assert results[0]["id"] == 1 and "rerank_score" not in results[0]["scores"]

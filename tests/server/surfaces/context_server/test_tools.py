@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
 from mcpvectordb_server.replies import MAX_REPLY
-from mcpvectordb_server.surface import Published, Tool, call
+from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces.context_server import SURFACE
 from mcpvectordb_server.surfaces.context_server.filters import OPERATORS
 from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk
@@ -45,7 +45,7 @@ def whole(tools: Tools, id: int) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("CS-001", "CS-002", "CS-003")
-def test_the_published_tools_are_the_golden_ones(db: Database) -> None:
+def test_the_published_tools_equal_the_golden_file(db: Database) -> None:
     _, listed = exchange(service(db, SURFACE), VERSIONS[-1], ("tools/list", {}))
     shown = json.dumps(listed["tools"], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     assert shown == GOLDEN.read_text(), f"if this change is meant, write it to {GOLDEN.name}"
@@ -182,14 +182,14 @@ def test_parameters_and_defaults_are_the_specified_ones(
         ("delete_context_batch", {"older_than_days": 0}, "older_than_days must be more than 0"),
     ],
 )
-def test_what_is_out_of_bounds_is_a_tool_error_in_words(
+def test_a_value_out_of_bounds_is_a_tool_error_with_a_message(
     name: str, arguments: dict[str, Any], message: str, tools: Tools
 ) -> None:
     assert message in tools.refused(name, **arguments)
 
 
 @pytest.mark.requirement("CS-002")
-def test_the_annotations_say_what_a_tool_may_do() -> None:
+def test_the_annotations_are_the_specified_ones() -> None:
     hints = {
         tool.name: (tool.hints.read_only, tool.hints.destructive, tool.hints.idempotent)
         for tool in SURFACE.tools
@@ -203,7 +203,9 @@ def test_the_annotations_say_what_a_tool_may_do() -> None:
 
 
 @pytest.mark.requirement("CS-004", "CS-005")
-def test_read_only_offers_what_changes_nothing_and_the_handshake_warns(db: Database) -> None:
+def test_read_only_offers_only_tools_that_read_and_the_instructions_warn_of_orders(
+    db: Database,
+) -> None:
     made = service(db, SURFACE, read_only=True)
     names = {tool.name for tool in talk(made, lambda client: client.list_tools()).tools}
     assert names == {
@@ -253,7 +255,9 @@ def test_arrays_and_objects_may_come_as_json_strings(tools: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-010")
-def test_a_defect_is_told_without_details(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_exception_is_reported_without_details(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("SELECT * FROM /home/user/secret.db")
 
@@ -350,13 +354,13 @@ def arguments(tool: Tool) -> st.SearchStrategy[tuple[Tool, dict[str, Any]]]:
 
 @pytest.mark.requirement("CS-007", "CS-008")
 @given(calls=st.lists(st.sampled_from(SURFACE.tools).flatmap(arguments), max_size=8))
-def test_whatever_is_sent_the_answer_is_a_result_or_an_error_in_words(
+def test_any_arguments_get_a_result_or_an_error_message(
     calls: list[tuple[Tool, dict[str, Any]]],
 ) -> None:
     with opened(":memory:") as db:
         db.contexts.add("t", "user", "tea leaves", metadata={"a": {"b": "x"}}, tags=["t"])
         for tool, raw in calls:
-            reply = call(Published(name=tool.name, surface=SURFACE, tool=tool), db, raw)
+            reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), db, raw)
             shown = reply.content[0].text
             if reply.failed:
                 assert reply.structured is None and shown and "something went wrong" not in shown, (
@@ -390,7 +394,7 @@ def test_an_entry_is_stored(tools: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-022")
-def test_threads_and_texts_are_trimmed_outside_only(tools: Tools) -> None:
+def test_threads_and_texts_are_stripped_at_both_ends_only(tools: Tools) -> None:
     id = tools.store("\n first \n\n second \n", thread_id=" t ")
     assert (whole(tools, id)["thread_id"], whole(tools, id)["text_content"]) == (
         "t",
@@ -507,13 +511,13 @@ def test_when_embedding_fails_nothing_is_stored_or_changed(path: Path) -> None:
     with opened(path, embedder=Failing()) as db:
         tools = Tools(db)
         id = tools.store("tea")
-        assert "the model choked" in tools.refused(
+        assert "the model failed" in tools.refused(
             "store_context", thread_id="t", source="user", text="poison"
         )
-        assert "the model choked" in tools.refused(
+        assert "the model failed" in tools.refused(
             "update_context", context_id=id, text="poison", tags=["a"]
         )
-        assert "the model choked" in tools.refused(
+        assert "the model failed" in tools.refused(
             "store_context_batch",
             entries=[
                 {"thread_id": "t", "source": "user", "text": text} for text in ("water", "poison")
@@ -523,7 +527,7 @@ def test_when_embedding_fails_nothing_is_stored_or_changed(path: Path) -> None:
 
 
 @pytest.mark.requirement("CS-031")
-def test_without_a_model_the_message_says_that_meaning_must_wait(path: Path) -> None:
+def test_without_a_model_the_message_says_that_the_embedding_is_pending(path: Path) -> None:
     with opened(path) as db:
         Tools(db).store("tea")
     with Database(path, config=Config(rerank_contexts=False)) as db:
@@ -593,7 +597,7 @@ def test_a_patch_merges_as_the_rfc_says(tools: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-073")
-def test_updates_that_make_no_sense_are_errors(tools: Tools) -> None:
+def test_contradictory_or_empty_updates_are_errors(tools: Tools) -> None:
     id = tools.store("tea")
     assert "nothing to change" in tools.refused("update_context", context_id=id)
     assert "either metadata" in tools.refused(
@@ -691,7 +695,7 @@ def test_a_batch_is_stored_in_its_order(tools: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-131")
-def test_one_bad_item_keeps_an_atomic_batch_out(tools: Tools) -> None:
+def test_an_atomic_batch_with_one_bad_item_stores_nothing(tools: Tools) -> None:
     bad = [{"thread_id": " ", "source": "user", "text": "x"}, {"thread_id": "t", "source": "user"}]
     message = tools.refused("store_context_batch", entries=[*entries("A"), *bad])
     assert message == (
@@ -709,7 +713,7 @@ def test_one_bad_item_keeps_an_atomic_batch_out(tools: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-132")
-def test_otherwise_the_good_items_are_stored_and_the_bad_ones_reported(tools: Tools) -> None:
+def test_a_batch_that_is_not_atomic_stores_good_items_and_reports_bad_ones(tools: Tools) -> None:
     bad = [
         {"thread_id": "t", "source": "robot", "text": "x"},
         *entries("C", images=[{"data": "?"}]),
@@ -747,11 +751,11 @@ def test_an_item_that_cannot_be_embedded_fails_alone(path: Path) -> None:
             entries=entries("tea", "poison", "water"), atomic=False
         )
         assert [each["success"] for each in reply["results"]] == [True, False, True]
-        assert "the model choked" in reply["results"][1]["error"]
+        assert "the model failed" in reply["results"][1]["error"]
 
 
 @pytest.mark.requirement("CS-134")
-def test_updates_come_in_batches_too(tools: Tools) -> None:
+def test_a_batch_of_updates_changes_each_entry(tools: Tools) -> None:
     first, second = tools.store("tea", metadata={"n": 1}), tools.store("water")
     reply = tools.update_context_batch(
         updates=[
@@ -791,7 +795,9 @@ def test_updates_come_in_batches_too(tools: Tools) -> None:
 
 
 @pytest.mark.requirement("CS-011", "CS-043")
-def test_long_replies_say_what_is_missing_and_how_to_get_it(tools: Tools, db: Database) -> None:
+def test_truncated_replies_report_what_is_missing_and_how_to_get_it(
+    tools: Tools, db: Database
+) -> None:
     ids = [db.contexts.add("t", "user", f"tea {number} " + "x" * 20_000).id for number in range(15)]
     reply = tools.fts_search_context(query="tea", limit=15)
     assert (
