@@ -24,6 +24,7 @@ BENCHMARKS = {
     "contexts": "what a memory of agents costs as it grows: browsing it, and searching it beside "
     "documents",
     "sync": "what it costs to sync files that have not changed, in bare walks",
+    "walks": "which modules a request passes through, and what it does more than once",
 }
 
 
