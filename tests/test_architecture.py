@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     "",
     "errors",
-    "record",
     "records",
     "config",
     "dates",
