@@ -21,23 +21,8 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex, says_all
 from mcpvectordb.index.metrics import METRICS
+from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
 
-_JSON = (
-    ("documents", "metadata", "object", "{}"),
-    ("document_chunks", "headings", "array", "[]"),
-    ("contexts", "metadata", "object", None),
-    ("context_chunks", "headings", "array", "[]"),
-    ("context_images", "metadata", "object", None),
-    ("vectors", "metadata", "object", "{}"),
-    ("libraries", "ignore", "array", "[]"),
-)
-_SENSELESS = (
-    "CASE name WHEN 'model' THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) WHEN "
-    "'chunk_size' THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
-    "WHEN 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' ELSE NOT json_valid(value) END"
-)
-# all three at once, with the first text that comes in
-_SETTLED = "('model', 'chunk_size', 'chunk_overlap')"
 _COUNTED = (
     "documents",
     "document_chunks",
@@ -79,36 +64,12 @@ def mend(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Mended:
     return Mended(rows=rows, incomplete=incomplete, lost=lost)
 
 
-def strange_values(sql: apsw.Connection) -> Iterator[str]:
-    """What the tables hold although nobody writes such a thing, in words: no objects, no lists of
-    texts, no settings.
-    """
-    for table, column, kind, _ in _JSON:
-        if count := sql.execute(f"SELECT count(*) FROM {table} WHERE {_strange(column, kind)}").get:
-            yield f"{table}: the {column} of {count} rows is not what was written"
-    yield from (
-        f"settings: the {name} is not what was written"
-        for (name,) in sql.execute(f"SELECT name FROM settings WHERE {_SENSELESS}")
-    )
-    settled = [
-        name for (name,) in sql.execute(f"SELECT name FROM settings WHERE name IN {_SETTLED}")
-    ]
-    if settled != ["model"] and len(settled) not in (0, 3):
-        yield f"settings: of {_SETTLED} the file has only {settled}"
-
-
-def _strange(column: str, kind: str) -> str:
-    other = f"json_type({column}) <> '{kind}'"
-    if kind == "array":
-        other += f" OR EXISTS (SELECT 1 FROM json_each({column}) WHERE type <> 'text')"
-    return f"{column} IS NOT NULL AND CASE WHEN json_valid({column}) THEN {other} ELSE 1 END"
-
-
 def _mend_values(sql: apsw.Connection) -> Iterator[str]:
-    for table, column, kind, empty in _JSON:
-        sql.execute(f"UPDATE {table} SET {column} = ? WHERE {_strange(column, kind)}", (empty,))
+    for column in JSON_COLUMNS:
+        table, name = column.table, column.name
+        sql.execute(f"UPDATE {table} SET {name} = ? WHERE {column.invalid}", (column.empty,))
         if sql.changes():
-            yield f"the {column} of {sql.changes()} rows of the table {table}"
+            yield f"the {name} of {sql.changes()} rows of the table {table}"
     metrics = ", ".join(f"'{each}'" for each in METRICS)
     sql.execute(f"UPDATE stores SET metric = 'cosine' WHERE metric NOT IN ({metrics})")
 
@@ -234,7 +195,7 @@ def _drop_empty(sql: apsw.Connection) -> Iterator[str]:
 
 def _mend_settings(sql: apsw.Connection) -> None:
     """Keep settings that make sense; the others are settled anew."""
-    sql.execute(f"DELETE FROM settings WHERE {_SENSELESS}")
+    sql.execute(f"DELETE FROM settings WHERE {INVALID_SETTING}")
     sql.execute(
         "INSERT OR IGNORE INTO settings (name, value) SELECT 'model', CAST(key AS TEXT) FROM "
         "models ORDER BY (SELECT count(*) FROM document_embeddings WHERE model = key) DESC LIMIT 1"
@@ -244,8 +205,8 @@ def _mend_settings(sql: apsw.Connection) -> None:
     ):
         sql.execute("DELETE FROM settings WHERE name = 'indexed_metadata'")
     sql.execute(
-        f"DELETE FROM settings WHERE name IN {_SETTLED} AND name <> 'model' "
-        f"AND (SELECT count(*) FROM settings WHERE name IN {_SETTLED}) < 3"
+        f"DELETE FROM settings WHERE name IN {INITIAL_SETTINGS} AND name <> 'model' "
+        f"AND (SELECT count(*) FROM settings WHERE name IN {INITIAL_SETTINGS}) < 3"
     )
 
 

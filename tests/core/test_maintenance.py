@@ -142,16 +142,16 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
         ),
         (
             "UPDATE settings SET value = 'nonsense' WHERE name = 'model'",
-            "the model is not what was written",
+            "the value of model is invalid",
         ),
         (
             "UPDATE settings SET value = 'many' WHERE name = 'chunk_overlap'",
-            "the chunk_overlap is not what was written",
+            "the value of chunk_overlap is invalid",
         ),
         ("DELETE FROM settings WHERE name = 'model'", "has only ['chunk_overlap', 'chunk_size']"),
         (
             "UPDATE documents SET metadata = '[]' WHERE key < 4",
-            "the metadata of 3 rows is not what was written",
+            "the metadata of 3 rows is not a JSON object",
         ),
     ],
 )
