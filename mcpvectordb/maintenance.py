@@ -68,7 +68,7 @@ class MaintainedIndex(Protocol):
 
 
 def copy(file: File, target: Path) -> Path:
-    """Write a copy of the database into the new file `target`, which appears when it is complete."""
+    """Write a copy of the database into a new file; nothing is at `target` until it is complete."""
     target = target.expanduser().absolute()
     if target.exists():
         raise _exists(target)
@@ -109,7 +109,7 @@ def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
 
 
 def check(file: File, indexes: Sequence[MaintainedIndex]) -> list[str]:
-    """Every problem of a file: SQLite's own checks, invalid values, indexes that differ from them."""
+    """The problems of a file: SQLite's own, invalid values, and indexes that differ from tables."""
     problems: list[str] = []
     try:
         with file.reading() as sql:
