@@ -59,7 +59,7 @@ class Repaired:
 
 
 def repair(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Repaired:
-    """Repair all tables in the open transaction; the indexes are those of documents and contexts."""
+    """Repair all tables in the open transaction; `indexes` belong to documents and contexts."""
     documents, contexts = indexes
     # Foreign keys hold again when rows that refer to missing rows are deleted.
     sql.execute("PRAGMA defer_foreign_keys = ON")

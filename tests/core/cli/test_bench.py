@@ -61,7 +61,7 @@ def test_a_file_is_measured_with_its_own_model_and_everything_is_shown(
         re.MULTILINE,
     )
     assert re.search(r"^Vector weight: keep 0\.6\. ", rest, re.MULTILINE)
-    assert "favours words over meaning" in rest
+    assert "favours keyword search over vector search" in rest
 
 
 def test_the_file_of_the_program_is_measured_where_none_is_named_and_json_has_it_all(
@@ -95,7 +95,7 @@ def test_the_file_of_the_program_is_measured_where_none_is_named_and_json_has_it
         "sentence",
         "all",
     ]
-    assert any("Searched by words only" in note and "letters" in note for note in report["notes"])
+    assert any("Keyword search only" in note and "letters" in note for note in report["notes"])
 
 
 def test_what_cannot_be_measured_is_one_clear_line(path: Path, tmp_path: Path) -> None:
