@@ -127,11 +127,11 @@ def test_a_record_is_copied_and_pickled() -> None:
         (Progress(step="ingest", done=3, total=9, seconds_left=61), "0:01:01 left"),
     ],
 )
-def test_the_pace_says_what_is_known(progress: Progress, words: str) -> None:
+def test_the_pace_has_the_known_figures(progress: Progress, words: str) -> None:
     assert progress.pace == words
 
 
-def test_what_was_embedded_adds_up() -> None:
+def test_figures_of_embedding_are_added() -> None:
     both = Embedded(chunks=1, tokens=10, seconds=0.5) + Embedded(chunks=2, tokens=20, seconds=1.0)
     assert (both.chunks, both.tokens, both.seconds, both.tokens_per_second) == (3, 30, 1.5, 20.0)
     assert Embedded().tokens_per_second == 0 and both == Embedded(chunks=3, tokens=30)
