@@ -17,7 +17,7 @@ from mcpvectordb import Database
 from mcpvectordb.storage import file
 from mcpvectordb.storage.file import VERSION
 from tests.support import Letters
-from tests.torture.old import ROWS, know_the_next_format, open_all
+from tests.torture.next_format import ROWS, know_the_next_format, open_all
 from tests.torture.support_torture import Promise, State, start, state, wait_for
 
 pytestmark = pytest.mark.torture

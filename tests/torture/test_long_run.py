@@ -10,7 +10,7 @@ import pytest
 
 from mcpvectordb import Database
 from tests.support import Letters
-from tests.torture.serving import serve
+from tests.torture.server_calls import serve
 from tests.torture.support_torture import Life, Promise, live, start
 
 pytestmark = pytest.mark.torture

@@ -40,7 +40,7 @@ from tests.support_web import (
     slow_status,
     wrong_chunks,
 )
-from tests.torture.hostile import Defects, Session, refusal_of
+from tests.torture.hostile_calls import Defects, Session, refusal_of
 from tests.torture.support_torture import Promise
 
 pytestmark = [

@@ -13,7 +13,7 @@ import pytest
 
 from mcpvectordb import Database
 from tests.support import Letters
-from tests.torture import crafted, shadows
+from tests.torture import crafted_files, shadow_tables
 from tests.torture.damage import die_while_writing, forked, in_children, made, spoil_and_look
 from tests.torture.support_torture import MOST_FAILURES, Promise, State, start, state
 
@@ -54,10 +54,10 @@ def test_neither_vec0_nor_fts5_ends_the_process_over_rows_that_nobody_wrote(
     promise: Callable[..., Promise],
 ) -> None:
     kept = promise("4 damaged indexes", full=1_000, short=10)
-    for number, look in in_children(shadows.craft_and_ask, (), kept.numbers):
+    for number, look in in_children(shadow_tables.craft_and_ask, (), kept.numbers):
         kept.rounds += 1
         kept.failures += [f"round {number}: {wrong}" for wrong in look.wrong]
-    kept.note = f"{shadows.TRIES} files in each"
+    kept.note = f"{shadow_tables.TRIES} files in each"
     kept.kept()
 
 
@@ -65,9 +65,9 @@ def test_a_crafted_file_is_received_as_it_should_be(
     promise: Callable[..., Promise], tmp_path: Path
 ) -> None:
     made(tmp_path / "base.db")
-    cases = list(crafted.CASES)
+    cases = list(crafted_files.CASES)
     kept = promise("4 crafted files", full=len(cases), short=len(cases))
-    for number, look in in_children(crafted.received, (tmp_path,), range(len(cases))):
+    for number, look in in_children(crafted_files.received, (tmp_path,), range(len(cases))):
         kept.rounds += 1
         kept.failures += [f"{cases[number]}: {wrong}" for wrong in look.wrong]
     kept.kept()

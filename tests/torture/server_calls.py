@@ -13,7 +13,7 @@ from mcpvectordb_server.server import WARM_AFTER
 from mcpvectordb_server.surfaces import NAMES, load
 from tests.server.clients import service
 from tests.support import Letters
-from tests.torture.hostile import Session
+from tests.torture.hostile_calls import Session
 from tests.torture.support_torture import WORDS, Life, Taken, some_text
 
 FILES, VECTORS, ENTRIES = (

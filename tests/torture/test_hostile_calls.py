@@ -23,8 +23,8 @@ from mcpvectordb_server.surfaces import NAMES, load
 from tests.server.clients import Wire, service
 from tests.support import Letters
 from tests.support_web import HOSTILE
-from tests.torture.burning import BURNERS, large_file
-from tests.torture.hostile import WORDS, Attacker, Defects, Session, evil, misfits, refusal_of
+from tests.torture.costly_queries import BURNERS, large_file
+from tests.torture.hostile_calls import WORDS, Attacker, Defects, Session, evil, misfits, refusal_of
 from tests.torture.support_torture import Promise, some_text
 
 pytestmark = pytest.mark.torture
