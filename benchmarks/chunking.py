@@ -111,9 +111,8 @@ def grade(db: Database, question: Question, mode: str) -> tuple[float, float, fl
     chunks = [hit.item for hit in hits]
     top, first = chunks[:TOP], list(within(chunks, BUDGET))
     answered, wanted = common(_of(top, question), question.answers), length(question.answers)
-    retrieved = sum(
-        chunk.end - chunk.start for chunk in top
-    )  # text that comes twice is paid for twice
+    # Text that is in two chunks counts twice.
+    retrieved = sum(chunk.end - chunk.start for chunk in top)
     return (
         answered / wanted,
         answered / retrieved,

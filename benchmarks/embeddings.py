@@ -26,15 +26,10 @@ if TYPE_CHECKING:
 
 # Chosen so that cosines are spread as those of 10,000 passages by bge-small: their mean, the 10th,
 # the 100th, the 1,000th best.
-PER_TOPIC, PER_MATTER = (
-    2_000,
-    30,
-)  # rows that share a topic and, within it, a matter; on average, for some have many
-SIDE, TOPIC, MATTER = (
-    1.5,
-    0.6,
-    0.7,
-)  # how much counts what all share, a topic and a matter, beside what is a row's own
+# The mean number of rows that share a topic and, within it, a subtopic; some have many more.
+PER_TOPIC, PER_MATTER = 2_000, 30
+# The weights of what all rows share, of the topic and of the subtopic, beside 1 for the row's own.
+SIDE, TOPIC, MATTER = 1.5, 0.6, 0.7
 SPREAD = 0.3  # how much more of their own some rows have
 STEEPNESS = 0.3  # how quickly directions lose weight: their rank to this power
 BATCH = 512

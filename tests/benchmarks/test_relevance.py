@@ -78,9 +78,8 @@ def test_the_table_shows_what_was_told_of_unseen_collections(results: list[Resul
         1_000,
     )
     told, error = lines[len(buckets) : len(buckets) + 2]
-    assert (
-        told.split("|")[3].strip() == told.split("|")[5].strip() == "1.000"
-    )  # of all strangers' queries
+    # For all queries about things that are not in the collection.
+    assert told.split("|")[3].strip() == told.split("|")[5].strip() == "1.000"
     assert all(float(cell) < 0.05 for cell in error.split("|")[2:-1])
     assert "fitted on all: Weights(base=-" in lines[-1]
 

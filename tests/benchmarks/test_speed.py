@@ -46,10 +46,8 @@ def test_words_are_found_by_us_and_by_a_rival_on_the_same_passages(
         for engine in (OURS, "fts5")
     }
     assert all(row["ms"] > 0 for row in rows)
-    for engine in (
-        OURS,
-        "fts5",
-    ):  # what is right for how many of three queries depends on the texts of this machine
+    # How many of three queries are answered depends on the texts that this machine has.
+    for engine in (OURS, "fts5"):
         assert 0.5 < max(row["right in 10"] for row in rows if row["engine"] == engine) <= 1
 
 

@@ -1,6 +1,4 @@
-"""Copies under live writers: each complete, equal, one file, and readable where nothing can be
-written.
-"""
+"""Copies during writes: each complete, consistent, one file, and readable on read-only media."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from mcpvectordb import Database, ReadOnly
 from mcpvectordb.index import chunks
 from tests.support import ROOT, Letters
 from tests.torture.disks import read_only_disk
-from tests.torture.support_torture import Promise, append, appended, some_text, start, wait_for
+from tests.torture.support_torture import Guarantee, append, appended, some_text, start, wait_for
 
 pytestmark = pytest.mark.torture
 
@@ -31,26 +29,25 @@ WRITERS = ("one", "two")
 TRUTH = ("documents", "document_chunks", "document_embeddings")
 
 
-def test_a_copy_is_one_moment_of_a_file_that_others_write_to(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_copy_is_a_consistent_state_of_a_file_that_others_write_to(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        chunks, "LEASE_SECONDS", 0.1
-    )  # a copy has the leases of those who go on without it
-    kept = promise("6 copies under live writers", full=100, short=4)
-    for begin in range(0, kept.planned, ROUNDS_PER_FILE):
+    # A copy also has the leases of the processes that work on the original.
+    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)
+    tested = guarantee("6 copies under live writers", full=100, short=4)
+    for begin in range(0, tested.planned, ROUNDS_PER_FILE):
         folder = tmp_path / str(begin)
         folder.mkdir()
-        kept.failures += copied(folder, range(begin, min(begin + ROUNDS_PER_FILE, kept.planned)))
-        kept.rounds = min(begin + ROUNDS_PER_FILE, kept.planned)
+        tested.failures += copy_repeatedly(
+            folder, range(begin, min(begin + ROUNDS_PER_FILE, tested.planned))
+        )
+        tested.rounds = min(begin + ROUNDS_PER_FILE, tested.planned)
         shutil.rmtree(folder)
-    kept.kept()
+    tested.check_failures()
 
 
-def copied(folder: Path, numbers: range) -> list[str]:
-    """Copy a file again and again while two processes write to it; what is wrong with the
-    copies.
-    """
+def copy_repeatedly(folder: Path, numbers: range) -> list[str]:
+    """Copy a file repeatedly while two processes write to it; what is wrong with the copies."""
     path, wrong = folder / "live.db", []
     journals = {name: folder / f"{name}.journal" for name in WRITERS}
     writers = [start(append, path, name, journal) for name, journal in journals.items()]
@@ -66,7 +63,7 @@ def copied(folder: Path, numbers: range) -> list[str]:
                 most = {name: appended(journal)[1] for name, journal in journals.items()}
                 wrong += [
                     f"round {number}: {each}"
-                    for each in (*gaps(copy, least, most), *differences(copy, db))
+                    for each in (*inconsistencies(copy, least, most), *differences(copy, db))
                 ]
     finally:
         for writer in writers:
@@ -75,8 +72,8 @@ def copied(folder: Path, numbers: range) -> list[str]:
     return wrong
 
 
-def gaps(copy: Path, least: dict[str, int], most: dict[str, int]) -> list[str]:
-    """Where a copy is no single moment between its start and its end, or no single file."""
+def inconsistencies(copy: Path, least: dict[str, int], most: dict[str, int]) -> list[str]:
+    """What shows that a copy is not one state of the file, or not one single file."""
     wrong = [] if one_file(copy) else ["it is not one single file for its owner"]
     with Database(copy, embedder=Letters()) as db:
         wrong += db.check()
@@ -92,8 +89,9 @@ def gaps(copy: Path, least: dict[str, int], most: dict[str, int]) -> list[str]:
 
 
 def differences(copy: Path, original: Database) -> list[str]:
-    """Rows and ranks of a copy that are not those of the original, to which rows have only been
-    added since.
+    """Rows and ranks of a copy that differ from those of the original.
+
+    The original may have more rows, which were added after the copy.
     """
     wrong = [
         f"{table} has other rows"
@@ -154,7 +152,7 @@ def answers(db: Database) -> list[Any]:
     return [documents, [(hit.item, hit.score) for hit in db.vectors.search([1.0] * 8, limit=10)]]
 
 
-def test_a_copy_of_a_quiet_file_is_equal_in_every_table_and_answer(tmp_path: Path) -> None:
+def test_a_copy_of_a_file_without_writers_has_equal_tables_and_results(tmp_path: Path) -> None:
     with filled(tmp_path / "quiet.db") as db:
         copy = db.copy_to(tmp_path / "copy.db")
         expected = answers(db)
@@ -171,8 +169,8 @@ def test_a_copy_of_a_quiet_file_is_equal_in_every_table_and_answer(tmp_path: Pat
         assert answers(other) == expected and other.check() == []
 
 
-def test_a_copy_and_a_closed_file_open_where_nothing_can_be_written(
-    promise: Callable[..., Promise], tmp_path: Path
+def test_a_copy_and_a_closed_file_open_on_read_only_media(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
 ) -> None:
     with filled(tmp_path / "closed.db") as db:
         copy, expected = db.copy_to(tmp_path / "copy.db"), answers(db)
@@ -182,10 +180,10 @@ def test_a_copy_and_a_closed_file_open_where_nothing_can_be_written(
                 assert other.read_only and answers(other) == expected and other.check() == []
                 with pytest.raises(ReadOnly):
                     other.documents.ingest_text("new", source="new")
-    promise("6 copies on read-only media", full=2, short=2).rounds = 2
+    guarantee("6 copies on read-only media", full=2, short=2).rounds = 2
 
 
-def test_the_advice_on_moving_files_works_as_it_is_written(tmp_path: Path) -> None:
+def test_a_file_can_be_moved_as_the_documentation_says(tmp_path: Path) -> None:
     advice = re.search(
         r"\*\*Moving a file:\*\*.*?(?=\n- )", (ROOT / "README.md").read_text(), re.DOTALL
     )

@@ -1,5 +1,6 @@
-"""Disks that are full, slow or gone, files that may not be touched: a clear error, nothing lost,
-and on it goes after.
+"""Disks that are full, slow or missing, and files without permission.
+
+The error is clear, nothing acknowledged is lost, and work goes on when the cause is removed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.torture.support_torture import (
     READING,
     WRITING,
     Account,
-    Promise,
+    Guarantee,
     State,
     disagreements,
     some_text,
@@ -32,8 +33,8 @@ from tests.torture.support_torture import (
 pytestmark = pytest.mark.torture
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_reported_and_nothing_is_lost(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)
 
@@ -55,7 +56,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(
                 db.embed_pending()
                 assert disagreements(state(db), State(), [account]) == [] and db.check() == []
 
-    promise("5 full disk", full=50, short=3).holds(round)
+    guarantee("5 full disk", full=50, short=3).run_rounds(round)
 
 
 def filled_up(db: Database, rng: random.Random, account: Account) -> bool:
@@ -111,10 +112,10 @@ def _folder_may_not_be_written(path: Path) -> None:
     "forbid",
     [_may_not_be_written, _may_not_be_read, _folder_may_not_be_entered, _folder_may_not_be_written],
 )
-def test_what_may_not_be_touched_is_told_and_goes_on_when_it_may(
-    promise: Callable[..., Promise], tmp_path: Path, forbid: Callable[[Path], None]
+def test_missing_permission_is_reported_and_work_resumes_with_it(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, forbid: Callable[[Path], None]
 ) -> None:
-    promise("5 no permission", full=4, short=4).rounds += 1
+    guarantee("5 no permission", full=4, short=4).rounds += 1
     unprivileged(_forbidden, forbid)
 
 
@@ -137,10 +138,10 @@ def _forbidden(folder: Path, forbid: Callable[[Path], None]) -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_vanished_file_is_told_and_goes_on_when_it_is_back(
-    promise: Callable[..., Promise], tmp_path: Path, what: str
+def test_a_missing_file_is_reported_and_work_resumes_when_it_is_back(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, what: str
 ) -> None:
-    promise("5 vanished files", full=3, short=3).rounds += 1
+    guarantee("5 vanished files", full=3, short=3).rounds += 1
     folder = tmp_path / "folder"
     folder.mkdir()
     path = folder / "here.db"
@@ -163,10 +164,8 @@ def test_a_vanished_file_is_told_and_goes_on_when_it_is_back(
         assert state(db) == {"document a": "harbour", "document c": "lamp"} and db.check() == []
 
 
-def test_a_file_that_another_took_the_place_of_is_told(
-    promise: Callable[..., Promise], tmp_path: Path
-) -> None:
-    promise("5 vanished files", full=3, short=3).rounds += 1
+def test_a_replaced_file_is_reported(guarantee: Callable[..., Guarantee], tmp_path: Path) -> None:
+    guarantee("5 vanished files", full=3, short=3).rounds += 1
     path = tmp_path / "here.db"
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("harbour", source="a")
@@ -180,40 +179,43 @@ def test_a_file_that_another_took_the_place_of_is_told(
 # Other ways to the same file, and disks far away.
 
 
-def test_processes_that_come_by_a_link_and_by_the_name_share_one_file(
-    promise: Callable[..., Promise], tmp_path: Path
+def test_processes_that_open_a_file_by_a_link_and_by_its_name_share_it(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
 ) -> None:
-    kept = promise("5 linked files", full=5, short=1)
+    tested = guarantee("5 linked files", full=5, short=1)
     (tmp_path / "links").mkdir()
 
     def round(number: int, rng: random.Random) -> None:
         path, link = tmp_path / f"{number}.db", tmp_path / "links" / f"{number}.db"
         link.symlink_to(path)
-        crowd(tmp_path, [(path, work), (link, work)], 15, f"{kept.name} {number}")
+        run_processes(tmp_path, [(path, work), (link, work)], 15, f"{tested.name} {number}")
 
-    kept.holds(round)
+    tested.run_rounds(round)
 
 
-def test_a_slow_disk_is_waited_for(promise: Callable[..., Promise], tmp_path: Path) -> None:
-    kept = promise("5 slow disk", full=5, short=1)
+def test_writes_to_a_slow_disk_complete(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
+) -> None:
+    tested = guarantee("5 slow disk", full=5, short=1)
 
     def round(number: int, rng: random.Random) -> None:
         path = tmp_path / f"{number}.db"
-        crowd(
+        run_processes(
             tmp_path,
             [(path, write_slowly), (path, work), (path, write_slowly)],
             6,
-            f"{kept.name} {number}",
+            f"{tested.name} {number}",
         )
 
-    kept.holds(round)
+    tested.run_rounds(round)
 
 
-def crowd(
+def run_processes(
     folder: Path, ways: list[tuple[Path, Callable[..., None]]], count: int, seed: str
 ) -> None:
-    """Let processes work on one file, each in its way and with its name for it, and compare the
-    file with what they say.
+    """Run processes on one file, each with its own function and path.
+
+    The file must agree with what they report.
     """
     journals = [folder / f"{seed} {number}.journal" for number, _ in enumerate(ways)]
     children = [

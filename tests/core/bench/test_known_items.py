@@ -73,9 +73,8 @@ def test_titles_and_headings_of_several_documents_are_no_queries(db: Database) -
 
 def test_a_document_with_a_copy_gives_no_items(db: Database) -> None:
     fill(db, 5)
-    fill(
-        db, 4, library="copies"
-    )  # the first, second and fourth are the same; the third has another title
+    # The first, second and fourth are the same as before; the third has another title.
+    fill(db, 4, library="copies")
     assert {db.documents.get(item.document).source for item in sample(db, 20)} == {"2.md", "4.md"}
     assert not sample(db, 20, library="no such library")
     assert {
