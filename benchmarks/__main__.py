@@ -10,8 +10,7 @@ from mcpvectordb import MCPVectorDBError
 # Each is the module of that name, with a `main(arguments)`.
 BENCHMARKS = {
     "quality": "how well searches find what people judged relevant, on collections in BEIR layout",
-    "relevance": "how well the relevance of results tells what judges would say, and the weights "
-    "for it",
+    "relevance": "how well the relevance of results predicts judgments, and the weights for it",
     "chunking": "how well chunks fit the passages that answer questions",
     "vectors": "how fast vectors are added and found, beside other engines",
     "words": "how fast passages are found by words, beside other engines",

@@ -1,8 +1,4 @@
-"""Vectors to measure with: real embeddings of texts as far as this machine can make them, and
-clustered ones beyond.
-
-Never uniformly random ones: those have no neighbours worth the name, and say nothing about recall.
-"""
+"""Vectors to measure with: real embeddings of texts, and clustered ones where these are too few."""
 
 from __future__ import annotations
 
@@ -36,10 +32,9 @@ BATCH = 512
 
 
 def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[Matrix, Matrix]:
-    """Unit vectors as alike as embeddings of texts are: topics and matters of very different size,
-    and no sharp borders.
+    """Unit vectors with cosines like those of embeddings of texts.
 
-    Queries are of the same kind.
+    Topics and subtopics have very different sizes and no sharp borders.
     """
     import numpy as np
 
@@ -71,8 +66,9 @@ def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[M
 
 
 def real(folders: Sequence[Path], rows: int, queries: int, cache: Path) -> tuple[Matrix, Matrix]:
-    """Embeddings of the texts and the queries of some collections, and of as many passages on this
-    machine as are missing.
+    """Embeddings of the texts and queries of some collections.
+
+    What is missing is made up for by passages from this machine.
     """
     collections = [load(folder) for folder in folders]
     found = dict.fromkeys(

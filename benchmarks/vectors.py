@@ -50,9 +50,7 @@ def main(arguments: list[str]) -> None:
 
 
 def nearest(rows: Matrix, queries: Matrix, groups: int = 1) -> list[set[int]]:
-    """The numbers of the rows that are nearest to each query by exact comparison, of all or of the
-    query's group.
-    """
+    """The rows nearest to each query by exact comparison, of all rows or of its group."""
     import numpy as np
 
     found = []

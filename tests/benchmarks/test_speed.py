@@ -124,7 +124,7 @@ def test_growth_is_linear_or_it_is_told() -> None:
         {"engine": OURS, "rows": size, "ms": took}
         for size, took in ((10, 1.0), (100, 9.0), (1000, 180.0))
     ]
-    assert growth.told(rows, "ms") == (
+    assert growth.summary(rows, "ms") == (
         "ms grows 9.0 times for 10 times the rows (linear or less), 20.0 times for 10 times the "
         "rows (MORE)."
     )
