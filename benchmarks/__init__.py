@@ -1,3 +1,1 @@
-"""Measurements of mcpvectordb through its public API: `python -m benchmarks NAME`. Results are in
-README.md.
-"""
+"""Measurements of mcpvectordb through its public API; README.md has the results."""

@@ -10,8 +10,7 @@ from mcpvectordb import MCPVectorDBError
 # Each is the module of that name, with a `main(arguments)`.
 BENCHMARKS = {
     "quality": "how well searches find what people judged relevant, on collections in BEIR layout",
-    "relevance": "how well the relevance of results tells what judges would say, and the weights "
-    "for it",
+    "relevance": "how well the relevance of results predicts judgments, and the weights for it",
     "chunking": "how well chunks fit the passages that answer questions",
     "vectors": "how fast vectors are added and found, beside other engines",
     "words": "how fast passages are found by words, beside other engines",
@@ -24,6 +23,7 @@ BENCHMARKS = {
     "contexts": "what a memory of agents costs as it grows: browsing it, and searching it beside "
     "documents",
     "sync": "what it costs to sync files that have not changed, in bare walks",
+    "walks": "which modules a request passes through, and what it does more than once",
 }
 
 

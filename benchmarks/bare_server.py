@@ -1,6 +1,4 @@
-"""The least that a server on the MCP SDK can be: one tool, listed. `python -m
-benchmarks.bare_server`.
-"""
+"""The smallest server on the MCP SDK, with one tool: `python -m benchmarks.bare_server`."""
 
 from __future__ import annotations
 

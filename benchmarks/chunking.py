@@ -42,9 +42,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Means over the questions. `budget_recall` is the share of the answers within the first BUDGET
-    characters.
-    """
+    """Means over the questions; `budget_recall` is the recall in the first BUDGET characters."""
 
     model: str
     size: int
@@ -104,16 +102,13 @@ def measure(
 
 
 def grade(db: Database, question: Question, mode: str) -> tuple[float, float, float, float]:
-    """Recall, precision and intersection over union of the best chunks, and recall within the
-    budget.
-    """
+    """Recall, precision and IoU of the best chunks, and the recall within the budget."""
     hits = db.documents.search(question.text, mode=mode, limit=ENOUGH)
     chunks = [hit.item for hit in hits]
     top, first = chunks[:TOP], list(within(chunks, BUDGET))
     answered, wanted = common(_of(top, question), question.answers), length(question.answers)
-    retrieved = sum(
-        chunk.end - chunk.start for chunk in top
-    )  # text that comes twice is paid for twice
+    # Text that is in two chunks counts twice.
+    retrieved = sum(chunk.end - chunk.start for chunk in top)
     return (
         answered / wanted,
         answered / retrieved,
@@ -127,9 +122,7 @@ def grade(db: Database, question: Question, mode: str) -> tuple[float, float, fl
 
 
 def within(chunks: Sequence[Chunk], budget: int) -> Iterator[tuple[str, int, int]]:
-    """(source, start, end) of the first chunks that fit into so many characters, the last one
-    cut.
-    """
+    """(source, start, end) of the first chunks within so many characters, the last one cut."""
     for chunk in chunks:
         taken = min(budget, chunk.end - chunk.start)
         if taken == 0:

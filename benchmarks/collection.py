@@ -23,8 +23,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """`judged` holds for each query's id the relevance of documents, for queries with a relevant
-    one only.
+    """A collection; `judged` has the relevance of documents by the id of each query.
+
+    Queries without a relevant document are left out.
     """
 
     name: str

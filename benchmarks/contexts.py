@@ -41,9 +41,7 @@ SEARCH_TARGET = 1.0  # times that a search of entries may take, of what one of d
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Medians in milliseconds of the processor's time, and how a search of entries compares with
-    one of documents.
-    """
+    """Medians of CPU time in milliseconds; `ratio` compares searches of entries and documents."""
 
     entries: int
     chunks: int
@@ -90,7 +88,7 @@ def main(arguments: list[str]) -> None:
     for size in options.sizes:
         with tempfile.TemporaryDirectory(prefix="contexts-", dir=options.folder) as temporary:
             outcomes.append(measure(Path(temporary), size, options.rounds))
-    print(json.dumps([asdict(each) for each in outcomes]) if options.json else told(outcomes))
+    print(json.dumps([asdict(each) for each in outcomes]) if options.json else summary(outcomes))
 
 
 def measure(folder: Path, size: int, rounds: int) -> Outcome:
@@ -138,9 +136,7 @@ def texts(count: int, seed: int = 1) -> Iterator[str]:
 
 
 def remember(db: Database, size: int) -> None:
-    """Store the texts as entries of many threads; PER_VALUE of them share a project, and an
-    owner.
-    """
+    """Store the texts as entries of many threads; PER_VALUE of them share project and owner."""
     batch: list[Entry] = []
     for number, text in enumerate(texts(size)):
         value = f"p{number // PER_VALUE}"
@@ -186,8 +182,8 @@ def timed(work: Callable[[], int]) -> float:
     return 1000 * (time.process_time() - began)
 
 
-def told(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes in words."""
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes in sentences."""
     lines = [
         f"{each.entries:,} entries in {each.chunks:,} chunks: browsing by an indexed key "
         f"{each.browse_indexed} ms (by another {each.browse_unindexed} ms); hybrid search "

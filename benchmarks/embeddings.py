@@ -1,8 +1,4 @@
-"""Vectors to measure with: real embeddings of texts as far as this machine can make them, and
-clustered ones beyond.
-
-Never uniformly random ones: those have no neighbours worth the name, and say nothing about recall.
-"""
+"""Vectors to measure with: real embeddings of texts, and clustered ones where these are too few."""
 
 from __future__ import annotations
 
@@ -26,25 +22,19 @@ if TYPE_CHECKING:
 
 # Chosen so that cosines are spread as those of 10,000 passages by bge-small: their mean, the 10th,
 # the 100th, the 1,000th best.
-PER_TOPIC, PER_MATTER = (
-    2_000,
-    30,
-)  # rows that share a topic and, within it, a matter; on average, for some have many
-SIDE, TOPIC, MATTER = (
-    1.5,
-    0.6,
-    0.7,
-)  # how much counts what all share, a topic and a matter, beside what is a row's own
+# The mean number of rows that share a topic and, within it, a subtopic; some have many more.
+PER_TOPIC, PER_MATTER = 2_000, 30
+# The weights of what all rows share, of the topic and of the subtopic, beside 1 for the row's own.
+SIDE, TOPIC, MATTER = 1.5, 0.6, 0.7
 SPREAD = 0.3  # how much more of their own some rows have
 STEEPNESS = 0.3  # how quickly directions lose weight: their rank to this power
 BATCH = 512
 
 
 def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[Matrix, Matrix]:
-    """Unit vectors as alike as embeddings of texts are: topics and matters of very different size,
-    and no sharp borders.
+    """Unit vectors with cosines like those of embeddings of texts.
 
-    Queries are of the same kind.
+    Topics and subtopics have very different sizes and no sharp borders.
     """
     import numpy as np
 
@@ -76,8 +66,9 @@ def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[M
 
 
 def real(folders: Sequence[Path], rows: int, queries: int, cache: Path) -> tuple[Matrix, Matrix]:
-    """Embeddings of the texts and the queries of some collections, and of as many passages on this
-    machine as are missing.
+    """Embeddings of the texts and queries of some collections.
+
+    What is missing is made up for by passages from this machine.
     """
     collections = [load(folder) for folder in folders]
     found = dict.fromkeys(

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
         )
         for name, each in runs.items()
     ]
-    report.show(rows, [told(row) for row in rows[:2]], as_json=options.json)
+    report.show(rows, [summary(row) for row in rows[:2]], as_json=options.json)
 
 
 def documents(path: Path, characters: int) -> report.Row:
@@ -109,7 +109,7 @@ def line(
     }
 
 
-def told(row: report.Row) -> str:
+def summary(row: report.Row) -> str:
     """The verdicts in words."""
     return (
         f"{row['what']}: fresh {row['fresh / content']:.2f} times the content, "

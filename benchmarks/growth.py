@@ -40,7 +40,9 @@ def main(arguments: list[str]) -> None:
     if options.svg:
         options.svg.write_text(plot(rows))
     report.show(
-        rows, [told(rows, what) for what in ("search: CPU ms", "1 %: CPU ms")], as_json=options.json
+        rows,
+        [summary(rows, what) for what in ("search: CPU ms", "1 %: CPU ms")],
+        as_json=options.json,
     )
 
 
@@ -77,7 +79,7 @@ def line(runs: Runs, size: int, right: dict[str, list[set[int]]]) -> report.Row:
     }
 
 
-def told(rows: list[report.Row], what: str) -> str:
+def summary(rows: list[report.Row], what: str) -> str:
     """How the cost of ours grows from one size to the next, in words."""
     ours = [row for row in rows if row["engine"] == OURS]
     steps = [

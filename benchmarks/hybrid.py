@@ -89,8 +89,9 @@ def main(arguments: list[str]) -> None:
 
 
 def figures(runs: list[Runs], steps: list[str]) -> dict[str, float]:
-    """What a query takes where every engine is asked: the sum of each query's times, then medians
-    over queries and rounds.
+    """The time of a query where every engine runs it.
+
+    This is the sum of the times of its parts, then the median over queries and rounds.
     """
 
     def took(clock: str, share: float, again: str = "") -> float:

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
         size = plant(folder / "files", options.characters)
         runs = measure(folder, options.rounds)
     rows = [line(way, size, each) for way, each in runs.items()]
-    report.show(rows, [told(rows)], as_json=options.json)
+    report.show(rows, [summary(rows)], as_json=options.json)
 
 
 def plant(folder: Path, characters: int) -> int:
@@ -83,7 +83,7 @@ def line(way: str, files: int, runs: list[dict[str, Any]]) -> report.Row:
     }
 
 
-def told(rows: list[report.Row]) -> str:
+def summary(rows: list[report.Row]) -> str:
     """The verdict in words."""
     ours, *alone = rows
     shares = {

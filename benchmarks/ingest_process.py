@@ -45,9 +45,7 @@ class Listening:
 
 
 def ours(folder: Path, database: Path) -> dict[str, Any]:
-    """Bring a folder in, from nothing to searchable by words and meaning; the model is loaded
-    before.
-    """
+    """Ingest a folder into a new file, embedded; the model is loaded before."""
     embedder = Listening(embeddings.installed())
     embedder.embed(["warm"])
     embedder.texts.clear()
@@ -65,8 +63,9 @@ def ours(folder: Path, database: Path) -> dict[str, Any]:
 
 
 def raw(texts: list[str]) -> dict[str, Any]:
-    """Run the session on all texts: in batches with all processors on each, and one by one with a
-    processor for each.
+    """Run the session on all texts.
+
+    In batches with all processors on each, and one by one with a processor for each.
     """
     tokens = [ids[:LONGEST] for ids in _tokens(texts)]
     spread = [_feed([ids]) for ids in tokens]

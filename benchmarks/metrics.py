@@ -13,9 +13,7 @@ Measure = Callable[[Sequence[str], Mapping[str, int], int], float]
 
 
 def ndcg(ranking: Sequence[str], judged: Mapping[str, int], depth: int) -> float:
-    """Normalised discounted cumulative gain: the relevance found, worth less further down, of what
-    could be found.
-    """
+    """Normalized discounted cumulative gain of the first `depth` documents."""
     best = _discounted(sorted(judged.values(), reverse=True)[:depth])
     return _discounted([judged.get(id, 0) for id in ranking[:depth]]) / best if best else 0.0
 
@@ -27,9 +25,7 @@ def recall(ranking: Sequence[str], judged: Mapping[str, int], depth: int) -> flo
 
 
 def reciprocal_rank(ranking: Sequence[str], judged: Mapping[str, int], depth: int) -> float:
-    """One divided by the rank of the first relevant document; 0 when it is not among the first
-    `depth`.
-    """
+    """1 / rank of the first relevant document; 0 if it is not among the first `depth`."""
     relevant = _relevant(judged)
     return next((1 / rank for rank, id in enumerate(ranking[:depth], 1) if id in relevant), 0.0)
 

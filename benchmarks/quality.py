@@ -138,9 +138,7 @@ def searches(db: Database, mode: str) -> Callable[..., Results[Chunk]]:
 
 
 def ranked(ask: Callable[..., Results[Chunk]], query: str) -> tuple[list[str], float]:
-    """The first documents for a query, by their sources, and how many seconds its first page of
-    results took.
-    """
+    """The sources of the first documents for a query, and the seconds of its first page."""
     begin = time.perf_counter()
     ask(query, limit=PAGE)
     seconds = time.perf_counter() - begin

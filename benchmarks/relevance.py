@@ -1,5 +1,6 @@
-"""How well a hit's relevance tells what judges would say, and the weights for it: `python -m
-benchmarks relevance --data DIR`.
+"""How well the relevance of hits predicts judgments, and its weights.
+
+`python -m benchmarks relevance --data DIR`
 
 The queries of each collection are asked of its own documents, where judges said what is relevant,
 and of those of all others, where nothing is: so give collections that know nothing of each other's
@@ -51,9 +52,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One result of a query: in which collection, of which collection's query, with which evidence,
-    and what judges said.
-    """
+    """One result of a query: its collection, the collection of the query, evidence and judgment."""
 
     data: str
     of: str
@@ -62,7 +61,7 @@ class Result:
     relevant: bool
 
     @property
-    def stranger(self) -> bool:
+    def foreign(self) -> bool:
         """Whether the query was made for other documents."""
         return self.of != self.data
 
@@ -87,8 +86,9 @@ def main(arguments: list[str]) -> None:
 def ask(
     collections: Sequence[Collection], config: Config, mode: str, queries: int, cache: Path
 ) -> tuple[str, list[Result]]:
-    """The model's name, and the first results of so many own queries of each collection and as many
-    of all others together.
+    """The name of the model, and the first results of queries in each collection.
+
+    These are so many of its own queries, and as many of all other collections together.
     """
     results: list[Result] = []
     for asked in collections:
@@ -115,8 +115,9 @@ def _answers(
 
 
 def fit(results: Sequence[Result], evidence: Sequence[str]) -> Weights:
-    """The weights under which the judgments are likeliest; each collection, and its strangers,
-    count as much as any other.
+    """The weights with maximum likelihood.
+
+    Each collection counts the same, and so do its own queries and the foreign ones.
     """
     known = np.column_stack(
         [np.ones(len(results)), *(_figures(results, name) for name in evidence)]
@@ -129,8 +130,8 @@ def fit(results: Sequence[Result], evidence: Sequence[str]) -> Weights:
 
 def shares(results: Sequence[Result]) -> Floats:
     """How much each result counts."""
-    counts = Counter((each.data, each.stranger) for each in results)
-    return np.array([1 / counts[each.data, each.stranger] for each in results])
+    counts = Counter((each.data, each.foreign) for each in results)
+    return np.array([1 / counts[each.data, each.foreign] for each in results])
 
 
 def _figures(results: Sequence[Result], evidence: str) -> Floats:
@@ -138,9 +139,7 @@ def _figures(results: Sequence[Result], evidence: str) -> Floats:
 
 
 def _logistic(known: Floats, relevant: Floats, weights: Floats) -> Floats:
-    """Newton's method; a touch of ridge keeps it from running away where the evidence tells
-    everything.
-    """
+    """Newton's method, with a little ridge for evidence that separates the classes."""
     found = np.zeros(known.shape[1])
     ridge = 1e-6 * np.eye(len(found))
     for _ in range(50):
@@ -157,9 +156,7 @@ def chances(results: Sequence[Result], weights: Weights) -> Floats:
 
 
 def calibration_error(chance: Floats, relevant: Floats) -> float:
-    """How far the chance is from the share of relevant results, on average over the results, by
-    buckets of chance.
-    """
+    """The expected calibration error: |probability - share of relevant|, by buckets."""
     buckets = [_within(chance, low, high) for low, high in pairwise(EDGES)]
     return float(
         sum(abs(np.sum(chance[each] - relevant[each])) for each in buckets) / max(1, len(chance))
@@ -171,16 +168,14 @@ def _within(chance: Floats, low: float, high: float) -> NDArray[np.bool_]:
 
 
 def report(model: str, mode: str, results: Sequence[Result]) -> str:
-    """A table of what was told about collections that the weights had not seen, and the weights
-    fitted on all.
-    """
+    """A table of predictions for collections that were left out, and the weights fitted on all."""
     evidence, names = EVIDENCE[mode], list(dict.fromkeys(each.data for each in results))
     unseen = {name: [each for each in results if each.data == name] for name in names}
-    told = {
+    predicted = {
         name: chances(unseen[name], fit([each for each in results if each.data != name], evidence))
         for name in names
     }
-    heads = [f"{name}, {whose}" for name in names for whose in ("own", "strangers")]
+    heads = [f"{name}, {whose}" for name in names for whose in ("own", "foreign")]
     lines = [
         f"### {mode}, {model}",
         "",
@@ -189,13 +184,15 @@ def report(model: str, mode: str, results: Sequence[Result]) -> str:
     ]
     for low, high in pairwise(EDGES):
         cells = [
-            cell for name in names for cell in _cells(unseen[name], _within(told[name], low, high))
+            cell
+            for name in names
+            for cell in _cells(unseen[name], _within(predicted[name], low, high))
         ]
         lines.append(_row(f"{low:g} to {high:g}", cells))
     lines += [
-        _row(what, [cell for name in names for cell in figures(unseen[name], told[name])])
+        _row(what, [cell for name in names for cell in figures(unseen[name], predicted[name])])
         for what, figures in (
-            ("queries told that nothing relevant was found", _warned),
+            ("queries with the verdict that nothing relevant was found", _warned),
             ("calibration error", _errors),
         )
     ]
@@ -207,11 +204,9 @@ def _row(name: str, cells: list[str]) -> str:
 
 
 def _cells(results: Sequence[Result], within: NDArray[np.bool_]) -> Iterator[str]:
-    """The share of relevant results of own queries in a bucket, and how many they are; of strangers
-    only how many.
-    """
+    """The share of relevant results of own queries in a bucket; counts of own and foreign ones."""
     chosen = [each for each, inside in zip(results, within, strict=True) if inside]
-    own = [each.relevant for each in chosen if not each.stranger]
+    own = [each.relevant for each in chosen if not each.foreign]
     yield f"{np.mean(own):.2f} ({len(own)})" if own else ""
     yield f"{len(chosen) - len(own)}"
 
@@ -219,19 +214,19 @@ def _cells(results: Sequence[Result], within: NDArray[np.bool_]) -> Iterator[str
 def _warned(results: Sequence[Result], chance: Floats) -> Iterator[str]:
     best: dict[tuple[bool, str], float] = {}
     for each, found in zip(results, chance, strict=True):
-        key = (each.stranger, f"{each.of} {each.query}")
+        key = (each.foreign, f"{each.of} {each.query}")
         best[key] = max(best.get(key, 0.0), float(found))
-    for stranger in (False, True):
-        of_these = [found for (strange, _), found in best.items() if strange == stranger]
+    for foreign in (False, True):
+        of_these = [found for (strange, _), found in best.items() if strange == foreign]
         yield f"{np.mean(np.array(of_these) < WEAK):.3f}"
 
 
 def _errors(results: Sequence[Result], chance: Floats) -> Iterator[str]:
-    relevant, stranger = (
+    relevant, foreign = (
         np.array([getattr(each, name) for each in results], float)
-        for name in ("relevant", "stranger")
+        for name in ("relevant", "foreign")
     )
-    for these in (stranger == 0, stranger == 1):
+    for these in (foreign == 0, foreign == 1):
         yield f"{calibration_error(chance[these], relevant[these]):.3f}"
 
 

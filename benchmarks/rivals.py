@@ -1,6 +1,4 @@
-"""This library and its rivals on the same data: each in an environment and a process of its own,
-taking turns.
-"""
+"""This library and other engines on the same data, in turns, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ class Runs:
     def took(
         self, step: str, clock: str = "wall", share: float = 0.5, only: Sequence[int] | None = None
     ) -> float:
-        """What the median query (or another share) took, of all or of those at some positions: the
-        median of the rounds.
-        """
+        """The median (or another quantile) of query times; of several rounds the median."""
         return median(
             percentile(_some(figures[step][clock], only), share) for figures in self._rounds(step)
         )
@@ -93,9 +89,7 @@ def add_options(parser: argparse.ArgumentParser, rounds: int = 3) -> None:
 
 
 def chosen(names: Iterable[str] | None, verb: str, what: str) -> list[str]:
-    """The rivals that were named; one that lacks the verb is an error that names those that have
-    it.
-    """
+    """The rivals that were named; raises if one lacks the verb, and names those with it."""
     rivals = [name for name in dict.fromkeys(names or ()) if name != "none"]
     able = [name for name in RIVALS if engines.can(name, verb)]
     for name in rivals:
@@ -156,9 +150,7 @@ def recall(found: Sequence[Sequence[int]], right: Sequence[Iterable[int]]) -> fl
 
 
 def against(ours: Runs, theirs: Runs, steps: Mapping[str, tuple[str, Sequence[int] | None]]) -> str:
-    """One sentence: how many times as fast we are in some things, each a step and the positions of
-    its queries.
-    """
+    """One sentence: how many times as fast we are, by step and positions of queries."""
 
     def times(step: str, only: Sequence[int] | None) -> str:
         wall, cpu = (

@@ -1,6 +1,4 @@
-"""Database files for benchmarks: made once for the same data, settings and version of the library,
-then found again.
-"""
+"""Database files for benchmarks, made once for the same data, settings and library code."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ class Filled:
 
 
 def filled(folder: Path, data: str, corpus: Iterable[Entry], config: Config) -> Filled:
-    """The file in `folder` that holds a corpus (`data` is its digest), made now if it is not there
-    yet.
-    """
+    """The file in `folder` with a corpus (`data` is its digest), made if it does not exist."""
     key = hashlib.sha256("\0".join([data, repr(config), _library()]).encode()).hexdigest()[:24]
     path, notes = folder / f"{key}.db", folder / f"{key}.json"
     if not notes.exists():
@@ -72,9 +68,7 @@ def _fill(path: Path, corpus: Iterable[Entry], config: Config) -> Filled:
 
 
 def _ingest(db: Database, entry: Entry) -> None:
-    """As a user would: a title where there is one; an entry that is nothing but its title is that
-    text.
-    """
+    """Ingest entries as a user would; an entry without text has its title as its text."""
     text = entry.text if entry.text.strip() else entry.title
     if text.strip():
         db.documents.ingest_text(

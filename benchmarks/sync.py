@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     options = _options(arguments)
     with tempfile.TemporaryDirectory(prefix="sync-") as temporary:
         outcome = measure(Path(temporary), options.files, options.rounds)
-    print(json.dumps(asdict(outcome)) if options.json else told(outcome))
+    print(json.dumps(asdict(outcome)) if options.json else summary(outcome))
 
 
 def measure(folder: Path, files: int, rounds: int) -> Outcome:
@@ -109,7 +109,7 @@ def middle(times: list[tuple[float, float]]) -> tuple[float, float]:
     return round(median(cpu), 1), round(median(wall), 1)
 
 
-def told(outcome: Outcome) -> str:
+def summary(outcome: Outcome) -> str:
     """The outcome in words."""
     verdict = "within" if outcome.ratio <= TARGET else "ABOVE"
     return (

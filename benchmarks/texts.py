@@ -1,9 +1,4 @@
-"""Real text without a network: passages of the Python sources and documents on this machine, and
-queries made from them.
-
-A word's key is its first letters, which stand for its stem: engines cut endings off in ways of
-their own.
-"""
+"""Real text without a network: passages from files on this machine, and queries made from them."""
 
 from __future__ import annotations
 
@@ -57,9 +52,7 @@ def passages(count: int) -> list[str]:
 
 
 def files(characters: int) -> dict[str, str]:
-    """Names and texts of files of some pages, so many that they have about this many characters
-    together.
-    """
+    """Names and texts of files of some pages, with about this many characters together."""
     chosen: dict[str, str] = {}
     for path in _files():
         text = _read(path)
@@ -71,9 +64,7 @@ def files(characters: int) -> dict[str, str]:
 
 
 def cut(text: str) -> Iterator[str]:
-    """Passages of as many paragraphs as fit; those that are short, or hardly words, are left
-    out.
-    """
+    """Passages of as many paragraphs as fit, except short ones and those with few words."""
     passage = ""
     for paragraph in [
         *re.split(r"\n\s*\n", text),
@@ -92,9 +83,7 @@ def words(text: str) -> list[str]:
 
 
 def queries(texts: Sequence[str], each: int, seed: int = 1) -> list[Query]:
-    """`each` of every kind: a rare word, a common word, all words of a question, two words without
-    a third.
-    """
+    """`each` of every kind: a rare word, a common word, a question, two words without a third."""
     known, choice = _Known(texts), random.Random(seed)
     makers = {
         "rare word": known.rare,
@@ -108,9 +97,7 @@ def queries(texts: Sequence[str], each: int, seed: int = 1) -> list[Query]:
 
 
 def sums(texts: Sequence[str], of: Sequence[str], dimension: int) -> Matrix:
-    """Vectors of `texts`: sums of random vectors that stand for their words, the rarer in `of` the
-    longer.
-    """
+    """Vectors of `texts`: sums of random vectors of words, longer if rare in `of`."""
     import numpy as np
 
     seen = np.zeros(BUCKETS, np.int64)

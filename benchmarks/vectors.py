@@ -50,9 +50,7 @@ def main(arguments: list[str]) -> None:
 
 
 def nearest(rows: Matrix, queries: Matrix, groups: int = 1) -> list[set[int]]:
-    """The numbers of the rows that are nearest to each query by exact comparison, of all or of the
-    query's group.
-    """
+    """The rows nearest to each query by exact comparison, of all rows or of its group."""
     import numpy as np
 
     found = []
@@ -94,9 +92,8 @@ def beside_floor(ours: Runs, rows: Matrix) -> str:
     """What a query takes in passes over as many bytes as there are numbers."""
     floor = one_pass(rows.size)
     ratio = ours.took("nearest", "cpu") / floor
-    goal = (
-        f", {report.verdict(ratio, FLOOR_TARGET)}" if len(rows) >= FLOOR_ROWS else ""
-    )  # below, Python itself is what counts
+    # With fewer rows, the time is mostly that of Python itself.
+    goal = f", {report.verdict(ratio, FLOOR_TARGET)}" if len(rows) >= FLOOR_ROWS else ""
     return (
         f"One pass over {rows.size / 1e6:,.1f} MB takes {floor:.2f} ms; "
         f"a query takes {ratio:.1f} times as much CPU time{goal}."

@@ -1,59 +1,92 @@
-"""Keeping a file sound, small and movable: copy, compact, check, rebuild, stats."""
+"""Maintenance of a database file: copy, compact, check, rebuild, statistics."""
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
-from mcpvectordb.recovery import repair
 from mcpvectordb.storage.file import File, uri
 from mcpvectordb.storage.schema import VERSION
 
 
-class Kept(Protocol):
-    """An index that can be made again from the tables that are the truth."""
+class JSONColumn(NamedTuple):
+    """A column that holds JSON; `empty` is the value that a repair writes over an invalid one."""
+
+    table: str
+    name: str
+    kind: str
+    empty: str | None
+
+    @property
+    def invalid(self) -> str:
+        """A SQL condition that is true for rows with a value that is never written."""
+        wrong = f"json_type({self.name}) <> '{self.kind}'"
+        if self.kind == "array":
+            wrong += f" OR EXISTS (SELECT 1 FROM json_each({self.name}) WHERE type <> 'text')"
+        return (
+            f"{self.name} IS NOT NULL AND CASE WHEN json_valid({self.name}) THEN {wrong} ELSE 1 END"
+        )
+
+
+JSON_COLUMNS = (
+    JSONColumn("documents", "metadata", "object", "{}"),
+    JSONColumn("document_chunks", "headings", "array", "[]"),
+    JSONColumn("contexts", "metadata", "object", None),
+    JSONColumn("context_chunks", "headings", "array", "[]"),
+    JSONColumn("context_images", "metadata", "object", None),
+    JSONColumn("vectors", "metadata", "object", "{}"),
+    JSONColumn("libraries", "ignore", "array", "[]"),
+)
+# A SQL condition that is true for settings with a value that is never written.
+INVALID_SETTING = (
+    "CASE name WHEN 'model' THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) WHEN "
+    "'chunk_size' THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
+    "WHEN 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' ELSE NOT json_valid(value) END"
+)
+# The settings that are written together, with the first text of a file.
+INITIAL_SETTINGS = "('model', 'chunk_size', 'chunk_overlap')"
+
+
+class MaintainedIndex(Protocol):
+    """An index that can be made again from the ordinary tables."""
 
     def optimize(self, sql: apsw.Connection) -> None:
-        """Give up what removed rows still hold."""
+        """Free the space that removed rows still take."""
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Make it again."""
+        """Make the index again from the tables."""
 
     def problems(self, sql: apsw.Connection) -> Iterable[str]:
-        """What is wrong with it, in words."""
+        """What is wrong with the index, one sentence for each problem."""
 
 
 def copy(file: File, target: Path) -> Path:
-    """Write everything into one new file, verify it, then give it its name."""
+    """Write a copy of the database into a new file; nothing is at `target` until it is complete."""
     target = target.expanduser().absolute()
     if target.exists():
-        raise errors.InvalidInput(
-            f"{target} exists already; name a new file, or remove that one first"
-        )
+        raise _exists(target)
     if not target.parent.is_dir():
         raise errors.Unwritable(f"the folder {target.parent} does not exist: make it first")
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with (
-            file.outside() as sql
-        ):  # a database in memory has a file system of its own, so the disk's is named
+        # A database in memory has a VFS of its own, so the disk's is named.
+        with file.outside() as sql:
             sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
-        _verified(part)
-        os.link(part, target)  # unlike a rename this never replaces a file that came in between
+        _verify(part)
+        # Unlike a rename, a link never replaces a file that another process has made meanwhile.
+        os.link(part, target)
         _sync_folder(target.parent)
     except FileExistsError:
-        raise errors.InvalidInput(
-            f"{target} exists already; name a new file, or remove that one first"
-        ) from None
+        raise _exists(target) from None
     except OSError as error:
         if isinstance(error, errors.MCPVectorDBError):
             raise
@@ -64,10 +97,8 @@ def copy(file: File, target: Path) -> Path:
     return target
 
 
-def compact(file: File, indexes: Sequence[Kept]) -> int:
-    """Rebuild the vec0 tables, merge the words' segments, and rewrite the file without its
-    holes.
-    """
+def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
+    """Optimize the indexes and rewrite the file without unused pages; the bytes that this freed."""
     before = _bytes(file)
     with file.writing() as sql:
         for index in indexes:
@@ -78,14 +109,12 @@ def compact(file: File, indexes: Sequence[Kept]) -> int:
     return max(0, before - _bytes(file))
 
 
-def check(file: File, indexes: Sequence[Kept]) -> list[str]:
-    """SQLite's own checks (FTS5's among them), foreign keys, and that the indexes say what the
-    tables say.
-    """
+def check(file: File, indexes: Sequence[MaintainedIndex]) -> list[str]:
+    """The problems of a file: SQLite's own, invalid values, and indexes that differ from tables."""
     problems: list[str] = []
     try:
         with file.reading() as sql:
-            problems += [*file.flaws(), *repair.strange_values(sql)]
+            problems += [*file.flaws(), *invalid_values(sql)]
             for index in indexes:
                 problems += index.problems(sql)
     except errors.Damaged as error:
@@ -93,17 +122,32 @@ def check(file: File, indexes: Sequence[Kept]) -> list[str]:
     return problems
 
 
-def rebuild(file: File, indexes: Sequence[Kept]) -> None:
-    """Make the indexes again, in one transaction: readers see the old ones until the new ones are
-    there.
-    """
+def rebuild(file: File, indexes: Sequence[MaintainedIndex]) -> None:
+    """Make the indexes again in one transaction, until whose end readers use the old ones."""
     with file.writing() as sql:
         for index in indexes:
             index.rebuild(sql)
 
 
+def invalid_values(sql: apsw.Connection) -> Iterator[str]:
+    """Values in ordinary tables that are never written, one sentence for each kind of them."""
+    for column in JSON_COLUMNS:
+        count = sql.execute(f"SELECT count(*) FROM {column.table} WHERE {column.invalid}").get
+        if count:
+            yield (
+                f"{column.table}: the {column.name} of {count} rows is not a JSON {column.kind}"
+                f"{' of strings' if column.kind == 'array' else ''}"
+            )
+    for (name,) in sql.execute(f"SELECT name FROM settings WHERE {INVALID_SETTING}"):
+        yield f"settings: the value of {name} is invalid"
+    found = sql.execute(f"SELECT name FROM settings WHERE name IN {INITIAL_SETTINGS}")
+    names = [name for (name,) in found]
+    if names != ["model"] and len(names) not in (0, 3):
+        yield f"settings: of {INITIAL_SETTINGS} the file has only {names}"
+
+
 def stats(file: File, encoder: Encoder) -> Stats:
-    """Counts, sizes and what the file was made with."""
+    """Counts and sizes of a file, and the settings it was made with."""
     with file.reading() as sql:
         documents, libraries = sql.execute(
             "SELECT count(*), count(DISTINCT library) FROM documents"
@@ -147,15 +191,21 @@ def _bytes(file: File) -> int:
     )
 
 
-def _verified(part: Path) -> None:
-    """A copy must be sound and one single file before it gets its name."""
+def _exists(target: Path) -> errors.InvalidInput:
+    return errors.InvalidInput(
+        f"{target} exists already; name a new file, or remove that one first"
+    )
+
+
+def _verify(part: Path) -> None:
+    """Check a copy, make it a single file without a log, and have the system write it to disk."""
     connection = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
         found = connection.execute("PRAGMA quick_check(1)").get
         if found != "ok" or connection.execute("PRAGMA user_version").get != VERSION:
             raise errors.Damaged(
-                f"the copy is not sound ({found}); nothing was written: run `mcpvectordb check`"
+                f"the copy is damaged ({found}) and was removed: run `mcpvectordb check`"
             )
     finally:
         connection.close()

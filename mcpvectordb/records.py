@@ -1,14 +1,23 @@
-"""The data that goes in and out: frozen, keyword-only, free of behaviour beyond reading it."""
+"""The records that methods take and return: frozen, keyword-only data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
-
-from mcpvectordb.record import Record
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    dataclass_transform,
+    overload,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,11 +30,74 @@ Status = Literal["indexed", "replaced", "skipped"]
 Metric = Literal["cosine", "dot", "euclidean"]
 
 
-class Document(Record):
-    """One ingested source. `hash` is the SHA-256 of its raw bytes; `modified` is "" where unknown.
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Record:
+    """Base class of frozen, keyword-only data; a subclass names its fields, as a dataclass does.
 
-    `path` is its name in listings, which `Documents.lookup` takes: its library, then where it lies
-    in the library's folder, or its source.
+    To the standard library it is a dataclass (`dataclasses.fields` and `replace` work). Its methods
+    are written once, here, because a dataclass has them generated and compiled for each class: with
+    as many records as there are, that would be a good part of the import time.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+
+    def __init__(self, **values: Any) -> None:
+        if values.keys() != self.__dataclass_fields__.keys():
+            values = _complete(type(self), values)
+        self.__dict__.update(values)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self.__dataclass_fields__)
+        return f"{type(self).__qualname__}({values})"
+
+    def __eq__(self, other: object) -> bool:
+        return _compared(self) == _compared(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_compared(self))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _complete(record: type[Record], given: dict[str, Any]) -> dict[str, Any]:
+    """The values of all fields in their order, defaults included."""
+    fields = record.__dataclass_fields__
+    if unknown := given.keys() - fields.keys():
+        raise TypeError(
+            f"{record.__name__} has no field {', '.join(sorted(unknown))}; there are "
+            f"{', '.join(fields)}"
+        )
+    values = {
+        name: given[name] if name in given else _default(each) for name, each in fields.items()
+    }
+    if missing := [name for name, value in values.items() if value is MISSING]:
+        raise TypeError(f"{record.__name__} needs {', '.join(missing)}")
+    return values
+
+
+def _default(each: Field[Any]) -> Any:
+    return each.default if each.default_factory is MISSING else each.default_factory()
+
+
+def _compared(record: Any) -> tuple[Any, ...]:
+    return tuple(
+        record.__dict__[name] for name, each in record.__dataclass_fields__.items() if each.compare
+    )
+
+
+class Document(Record):
+    """One ingested source. `hash` is the SHA-256 of its raw bytes; `modified` is "" if unknown.
+
+    `path` is its name in listings, by which it can be looked up: its library, then its path in the
+    library's folder or its source (`Documents.lookup`).
     """
 
     id: str
@@ -43,8 +115,9 @@ class Document(Record):
 
 
 class Place(Record):
-    """A document, and what a name such as notes/tea.md:120:20 says of its lines: from which one on,
-    and how many.
+    """A document and the lines of it that a name such as notes/tea.md:120:20 asks for.
+
+    `line` is the first one, `lines` their number; None means all.
     """
 
     document: Document
@@ -53,9 +126,7 @@ class Place(Record):
 
 
 class Coverage(Record):
-    """How many different contents of documents are found by meaning, and how many wait for that,
-    wholly or in part.
-    """
+    """How many documents with different contents are embedded, and how many are not completely."""
 
     embedded: int
     waiting: int
@@ -64,7 +135,7 @@ class Coverage(Record):
 class Chunk(Record):
     """A passage of a document: `documents.text(document.id)[start:end] == text`.
 
-    `position` counts from 0, lines and pages from 1; `page` is None where the format has no pages.
+    `position` counts from 0, lines and pages from 1; `page` is None if the format has no pages.
     """
 
     id: int
@@ -80,7 +151,7 @@ class Chunk(Record):
 
     @property
     def citation(self) -> str:
-        """One line that names the place: title, page, lines and source."""
+        """One line with title, page, lines and source."""
         page = f"p. {self.page}, " if self.page is not None else ""
         lines = (
             f"line {self.first_line}"
@@ -93,8 +164,8 @@ class Chunk(Record):
 class Library(Record):
     """A named group of documents with its counts.
 
-    One that follows a folder has the folder's absolute path as `root`, and which files of it come
-    in; see `Documents.add_library`. For others these fields are empty.
+    If it follows a folder, `root` is the folder's absolute path, and `pattern` and `ignore` select
+    files of it; see `Documents.add_library`. Otherwise these fields are empty.
     """
 
     name: str
@@ -108,9 +179,9 @@ class Library(Record):
 
 
 class Vector(Record):
-    """An embedding that a user brought along, under an id of its own in a namespace of a store.
+    """An embedding that the user made, with an id that is unique in a namespace of a store.
 
-    `raw` is the embedding as the file keeps it: float32 where that holds every number exactly,
+    `raw` is the embedding as it is stored: float32 if that represents every number exactly,
     otherwise float64.
     """
 
@@ -123,7 +194,7 @@ class Vector(Record):
 
     @property
     def embedding(self) -> NDArray[np.floating[Any]]:
-        """The numbers, exactly as they were given; read-only, and not a copy."""
+        """The numbers exactly as they were added, as a read-only array that is not a copy."""
         import numpy as np
 
         return np.frombuffer(
@@ -132,21 +203,21 @@ class Vector(Record):
 
 
 class Added(Record):
-    """What adding a vector did."""
+    """The result of adding a vector."""
 
     status: Literal["added", "updated"]
     vector: Vector
 
 
 class AddedMany(Record):
-    """How many vectors were new, and how many took the place of one with the same id."""
+    """How many vectors were new, and how many replaced one with the same id."""
 
     added: int
     updated: int
 
 
 class Store(Record):
-    """A named set of vectors, the metric that ranks them, and how many they are."""
+    """A named set of vectors, the metric that ranks them, and their number."""
 
     name: str
     metric: Metric
@@ -154,22 +225,23 @@ class Store(Record):
 
 
 class Namespace(Record):
-    """A part of a store in which ids are unique; the unnamed one is ""."""
+    """A part of a store in which ids are unique; the default one is ""."""
 
     name: str
     vectors: int
 
 
 class Scores(Record):
-    """The legs' own figures: `text` is BM25 (higher is better), `vector` the cosine; ranks count
-    from 1.
+    """The scores of an item in each leg of a search; those that do not apply are None.
 
-    A rank is None where the leg did not bring the item up by itself. For items of
-    `Database.vectors`, `vector` is what the store's metric gives: the cosine, the dot product, or
-    the distance (lower is nearer). `rrf` is there where ranks were fused: Σ 1 / (k + rank).
-    `rerank` is what a cross-encoder gave the item, 0 to 1, where one was asked. `reach` is the BM25
-    of an average chunk that has every word of the query once, where words were looked for in chunks
-    of documents.
+    text, vector  BM25 (higher is better) and the cosine; for items of `Database.vectors`, `vector`
+                  is the value of the store's metric: cosine, dot product, or distance (lower is
+                  nearer)
+    text_rank,    ranks from 1; None if the leg did not return the item itself
+    vector_rank
+    rrf           reciprocal rank fusion: Σ 1 / (k + rank)
+    rerank        the score of the cross-encoder, 0 to 1
+    reach         the BM25 of an average chunk that has every word of the query once
     """
 
     text: float | None = None
@@ -182,21 +254,18 @@ class Scores(Record):
 
     @property
     def distance(self) -> float | None:
-        """The Euclidean distance of two vectors of length 1 that have this cosine: 0 to 2, lower is
-        nearer.
-        """
+        """The Euclidean distance of two unit vectors with this cosine, 0 to 2; lower is nearer."""
         return None if self.vector is None else math.sqrt(max(0.0, 2 - 2 * self.vector))
 
 
 class Hit(Record, Generic[T]):
-    """An item that a search found; `score` is 0 to 1 (by a store's metric for vectors), higher is
-    better.
+    """An item that a search found; `score` is 0 to 1, or by the metric of a store of vectors.
 
-    `relevance` is the chance that a judge would call it relevant, as it was on judged collections;
-    None where that was not calibrated: other models than the catalogue's, queries in other than
-    Latin letters, contexts, and vectors. `passage` is the part of a context that was nearest to the
-    query, "" where meaning had no say; `highlighted` its whole text with <mark> around the words
-    that were found, when that was asked for.
+    relevance    the probability that a judge calls it relevant, calibrated on judged collections;
+                 None where there is no calibration: models that are not in the catalogue, queries
+                 in non-Latin letters, contexts and vectors
+    passage      the part of a context that is nearest to the query; "" without vector search
+    highlighted  the whole text of a context with <mark> around the matches, if requested
     """
 
     item: T
@@ -208,10 +277,9 @@ class Hit(Record, Generic[T]):
 
 
 class Explained(Record):
-    """How a query was run: its time, the rows it gave, and SQLite's plan of each statement, one
-    step a line.
+    """How a query was run: its time, its rows, and SQLite's query plan, with one step per line.
 
-    `legs` has the same of the parts of a search.
+    `legs` has the same for each leg of a search.
     """
 
     milliseconds: float
@@ -221,13 +289,14 @@ class Explained(Record):
 
 
 class Results(Record, Sequence[Hit[T]]):
-    """Hits, best first. `legs` names what ran ("text", "vector", "expansion", "rerank"); `reasons`
-    says why a leg that was asked for did not. `verdict` is a sentence when nothing relevant was
-    found, otherwise "".
+    """Hits, best first, and how they were found.
 
-    In searches of contexts, `counts` says how many entries each leg brought ("text", "vector"), and
-    how many both and all legs together did ("both", "total"); `note` says when a query was not read
-    the way it was asked to be.
+    legs     the legs that ran: "text", "vector", "expansion", "rerank"
+    reasons  why a requested leg did not run, by leg
+    verdict  a sentence if nothing relevant was found, otherwise ""
+    counts   searches of contexts: how many entries "text" and "vector" returned, how many "both"
+             did, and how many there are in "total"
+    note     a sentence if the query could not be parsed in the requested syntax, otherwise ""
     """
 
     hits: tuple[Hit[T], ...]
@@ -253,9 +322,7 @@ class Results(Record, Sequence[Hit[T]]):
 
 
 class Embedded(Record):
-    """What went through the model: chunks, the tokens of their different texts, and the seconds it
-    was at work.
-    """
+    """How many chunks were embedded, the tokens of their distinct texts, and the model's time."""
 
     chunks: int = 0
     tokens: int = 0
@@ -275,8 +342,9 @@ class Embedded(Record):
 
 
 class Ingested(Record):
-    """What an ingest did. `pending` chunks have no embedding yet, and `note` says why when that was
-    not asked for.
+    """The result of an ingest; `pending` chunks have no embedding yet.
+
+    `note` says why, unless this was requested.
     """
 
     status: Status
@@ -287,12 +355,12 @@ class Ingested(Record):
 
 
 class Synced(Record):
-    """What a sync, or the ingest of a folder, did to a library, in files.
+    """The result of a sync, or of the ingest of a folder, in numbers of files.
 
-    `skipped` counts what is not taken in by reason; `failures` are (path, message) of what could
-    not be read: there the library is as it was. `note` says why new chunks have no embedding yet
-    when that was not asked for. `embedded` is what was embedded meanwhile; the last library of a
-    sync has what was left to embed.
+    skipped   files that are not ingested, by reason
+    failures  (path, message) of files that could not be read; what is stored of them stays
+    note      why new chunks have no embedding yet, unless this was requested
+    embedded  what was embedded meanwhile; the last library of a sync includes what was left
     """
 
     library: str
@@ -308,8 +376,9 @@ class Synced(Record):
 
 
 class Stats(Record):
-    """What is in a file and what it was made with; before the first ingest, what it would be made
-    with.
+    """Counts and sizes of a file, and its model and chunk sizes.
+
+    Before the first ingest, these are the ones that it would get.
     """
 
     path: str
@@ -329,13 +398,13 @@ class Stats(Record):
 
 
 class Progress(Record):
-    """How far a long step is.
+    """The progress of a long step.
 
-    step    "ingest" and "sync" count files, "embed" chunks, "fetch" bytes; a model that is pulled
-    counts the bytes of each file done    what is safely in the file; `total` is None while it is
-    not known chunks  how many have gone through the model meanwhile, of `chunks_known` that were
-    found so far, and their `tokens` seconds_left  an estimate for all of the work, also for what
-    comes after this step; None while there is nothing to go by
+    step          "ingest" and "sync" count files, "embed" chunks, "fetch" and the download of a
+                  model bytes
+    done, total   what is committed, and of how much; `total` is None while it is unknown
+    chunks        how many were embedded meanwhile, of `chunks_known` so far, and their `tokens`
+    seconds_left  an estimate for this step and those after it; None while there is none
     """
 
     step: str
@@ -349,13 +418,13 @@ class Progress(Record):
 
     @property
     def pace(self) -> str:
-        """What is known of it in words: "32/70 chunks, 7,110 tokens/s, 0:00:09 left"."""
-        beside = self.chunks_known and self.step != "embed"
+        """The known figures as text: "32/70 chunks, 7,110 tokens/s, 0:00:09 left"."""
+        with_chunks = self.chunks_known and self.step != "embed"
         return ", ".join(
             filter(
                 None,
                 [
-                    f"{self.chunks:,}/{self.chunks_known:,} chunks" if beside else "",
+                    f"{self.chunks:,}/{self.chunks_known:,} chunks" if with_chunks else "",
                     f"{self.tokens_per_second:,.0f} tokens/s" if self.tokens_per_second else "",
                     ""
                     if self.seconds_left is None
@@ -366,13 +435,11 @@ class Progress(Record):
 
 
 ProgressCallback = Callable[[Progress], None]
-"""Called in the thread that does the work; what it raises ends the work, and the next try goes on
-from there.
-"""
+"""Called in the thread that works. An exception ends the work, and the next call resumes it."""
 
 
 class Condition(NamedTuple):
-    """One condition of a `where`: a field or metadata path, an operator, and the value it takes.
+    """One condition of a `where`: a field or metadata path, an operator, and its value.
 
     `field` is a column ("title") or a metadata path ("metadata.a.b"; ("metadata", "a.b") for a key
     with a dot in it).
@@ -387,9 +454,8 @@ class Condition(NamedTuple):
 class Source(Record):
     """Raw bytes and where they came from; `name` is the last part of the path or URL.
 
-    `media_type` is the whole Content-Type header, charset included; `etag` is the server's mark of
-    this version. `mtime_ns` is the file's modification time if it tells this version from every
-    later one, otherwise -1.
+    `media_type` is the whole Content-Type header, with the charset; `etag` is the HTTP entity tag.
+    `mtime_ns` is the file's modification time if no later version can have the same, otherwise -1.
     """
 
     source: str
@@ -405,7 +471,7 @@ class Source(Record):
 class Parsed(Record):
     """The text of a source. `pages[i]` is the offset in `text` at which page i + 1 begins.
 
-    `kind` tells the chunker what the structure is written in.
+    `kind` says in which syntax the chunker finds the structure.
     """
 
     text: str
@@ -416,11 +482,11 @@ class Parsed(Record):
 
 
 class Span(Record):
-    """Where a chunk lies in a text.
+    """The place of a chunk in a text.
 
-    The chunk's text is `text[start:end]`. It owns `text[tile_start:tile_end]`: tiles follow each
-    other without gap or overlap and together are the whole text. `start` may reach back into the
-    previous tile (overlap) or skip white space; `end` leaves trailing white space out.
+    The text of the chunk is `text[start:end]`; its tile is `text[tile_start:tile_end]`. Tiles
+    follow each other without gap or overlap, and together are the whole text. `start` may be in the
+    previous tile (overlap) or after white space; `end` is before trailing white space.
     """
 
     start: int

@@ -1,8 +1,6 @@
-"""One engine at work: `python -m benchmarks.engines ENGINE FOLDER DATA STEP...` prints what it took
-and found as JSON.
+"""Runs one engine: `python -m benchmarks.engines ENGINE FOLDER DATA STEP...`.
 
-Each step is timed by the clock and by the processor's time of all threads, in milliseconds; each
-query of a step by itself. A step may be taken twice; the second time its name is "… again".
+Prints the times and results as JSON.
 """
 
 from __future__ import annotations
@@ -86,9 +84,7 @@ class Steps:
 
 
 def run(name: str, folder: Path, data: Path, steps: list[str]) -> dict[str, Any]:
-    """Open an engine, let it take the steps, close it; the figures of each, and of the process and
-    folder afterwards.
-    """
+    """Open an engine, run the steps, close it; the figures of each step, process and folder."""
     # what every engine needs sooner or later is not the time of the first to ask for it
     import numpy  # noqa: F401
 

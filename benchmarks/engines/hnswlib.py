@@ -27,8 +27,9 @@ class Engine:
         index.save_index(str(self._path))
 
     def nearest(self, query: Any, group: int | None) -> list[int]:
-        """With a condition fewer may be found than there are, and it fails if it finds too few:
-        then nothing is found.
+        """With a condition, fewer rows may be returned than there are.
+
+        It raises an error if it finds too few; the result is then empty.
         """
         if self._index is None:
             self._index = self._make("cosine", len(query))

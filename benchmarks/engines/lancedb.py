@@ -1,6 +1,4 @@
-"""LanceDB: vectors without an index, which is what it does until one is asked for; words by its own
-full-text index.
-"""
+"""LanceDB: vectors without an index, its default, and its own full-text index."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""This library: vectors in their shelf, passages as documents of one chunk each, both in one
-file.
-"""
+"""This library: vectors in their shelf, passages as documents of one chunk, in one file."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ BATCH = 50_000
 
 
 class Ready:
-    """An embedder without a model: a passage's vector is that of its number, which is its title; a
-    question's is set before.
+    """An embedder without a model.
+
+    A passage has the vector of its number, which is its title; that of a query is set before.
     """
 
     name = "ready"

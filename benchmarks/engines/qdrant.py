@@ -1,6 +1,4 @@
-"""Qdrant's client in its local mode, which keeps points in SQLite and compares them one by one in
-numpy.
-"""
+"""Qdrant's client in local mode: points in SQLite, compared one by one in numpy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""tantivy: words by their English stems, with positions; the passages are stored and read with
-every answer.
-"""
+"""tantivy with English stems and positions; passages are stored and read with every result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Known-item queries: what somebody might type who knows that a certain passage is in the file.
+"""Known-item queries: what a user might type who knows that a certain passage is in the file.
 
-Nobody has to judge their answers, because it is known where each of them came from. Titles and
-headings are asked as they stand; a few rare terms and a sentence without its rarest words stand for
-what people remember of a text.
+Their results need no judgments, because the passage of each query is known ("known-item search").
+Titles and headings are queries as they are; a few rare terms, and a sentence without its rarest
+words, imitate what people remember of a text.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from mcpvectordb.text.query import fts5_phrase, without_operators
 from mcpvectordb.text.tokens import CJK, STOP_WORDS
 
 KINDS = ("title", "heading", "terms", "sentence")
-# passages that are looked at for each item that is wanted of a kind: many have no telling title or
-# heading
+# Passages that are tried for each item of a kind: many have no title or heading that is unique.
 TRIES = 20
-NEARLY = 2  # chunks that may have all words of a query that is still telling: some overlap
-FREQUENT = 1_000  # how rare a word is, is counted up to here
+MAX_MATCHES = 2  # chunks that may have all words of a query: two chunks may overlap
+MAX_FREQUENCY = 1_000  # the frequency of a word is counted up to here
 FEWEST_TERMS, MOST_TERMS = 3, 5
-LEAST_CHARACTERS = 100  # of text from which terms are taken, where there is so much
+LEAST_CHARACTERS = 100  # of the text from which terms are taken, if there is so much
 SENTENCE_WORDS = range(8, 41)
-DROPPED = 1 / 3  # of a sentence's telling words
+DROPPED = 1 / 3  # of the content words of a sentence
 
 _TOKEN = re.compile(r"\w+(?:['’]\w+)*")
 _END = re.compile(r"[.!?…]['\"’”)\]]*\s+|[。！？]|\n\s*\n\s*")
@@ -38,8 +37,8 @@ _PROSE = re.compile(r"(?:[^\W_]|[ \n,;:'’\"“”()`*。，、！？.!?…%/�
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
-    """A query, and where in the text of a document (by its id) it should lead."""
+class KnownItem:
+    """A query, and the part of a document (named by its id) that it should find."""
 
     kind: str
     query: str
@@ -48,7 +47,7 @@ class Item:
     end: int
 
     def found_in(self, chunk: Chunk) -> bool:
-        """Whether a chunk has most of what the query is about, or lies in it for the most part."""
+        """Whether a chunk covers at least half of the part, or lies in it by at least half."""
         common = min(self.end, chunk.end) - max(self.start, chunk.start)
         return (
             chunk.document.id == self.document
@@ -58,9 +57,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """A tile of a document; `text` goes on to the end of the next one, because a sentence does not
-    mind tiles.
-    """
+    """A tile of a document; `text` goes on to the end of the next tile, to complete sentences."""
 
     id: int
     owner: int
@@ -80,28 +77,23 @@ def sample(
     kinds: Sequence[str] = KINDS,
     seed: int = 0,
     library: str | None = None,
-) -> list[Item]:
-    """Up to `count` items of each kind, from all over the file or a library; the same ones for the
-    same seed.
-    """
-    items: dict[tuple[str, str], Item] = {}
-    lacking = dict.fromkeys(kinds, count)
+) -> list[KnownItem]:
+    """Up to `count` items of each kind, from a file or a library; the same for the same seed."""
+    items: dict[tuple[str, str], KnownItem] = {}
+    missing = dict.fromkeys(kinds, count)
     for passage in _passages(sql, library, count * TRIES, seed):
-        for kind in [kind for kind in kinds if lacking[kind]]:
+        for kind in [kind for kind in kinds if missing[kind]]:
             item = _MAKERS[kind](sql, index, passage, Random(f"{seed} {passage.id}"))  # noqa: S311 - no secret
             if item is not None and (kind, item.query) not in items:
                 items[kind, item.query] = item
-                lacking[kind] -= 1
-        if not any(lacking.values()):
+                missing[kind] -= 1
+        if not any(missing.values()):
             break
     return sorted(items.values(), key=lambda item: KINDS.index(item.kind))
 
 
-# Pure parts.
-
-
 def tokens(text: str) -> list[str]:
-    """The words of a text; runs of Chinese, Japanese or Korean in twos."""
+    """The words of a text; Chinese, Japanese and Korean in pairs of characters."""
     found = []
     for token in _TOKEN.findall(CJK.sub(lambda run: f" {run[0]} ", text)):
         found += (
@@ -110,8 +102,8 @@ def tokens(text: str) -> list[str]:
     return found
 
 
-def telling(tokens: Sequence[str]) -> list[str]:
-    """Those of the words that say something, each once."""
+def content_words(tokens: Sequence[str]) -> list[str]:
+    """The words that are no stop words and can be searched for, each once."""
     return [
         word
         for word in dict.fromkeys(tokens)
@@ -122,22 +114,23 @@ def telling(tokens: Sequence[str]) -> list[str]:
 
 
 def rarest(frequencies: Mapping[str, int]) -> list[str]:
-    """Words by how rare they are; those that occur nowhere else come last, because nobody would
-    remember them.
+    """Words by their frequency, rarest first; those that occur only once come last.
+
+    Nobody would remember those.
     """
     present = [word for word, frequency in frequencies.items() if frequency]
     return sorted(present, key=lambda word: (frequencies[word] < 2, frequencies[word]))
 
 
-def vague(tokens: Sequence[str], frequencies: Mapping[str, int]) -> list[str]:
-    """A sentence without the rarest third of its telling words, in its order."""
+def without_rarest(tokens: Sequence[str], frequencies: Mapping[str, int]) -> list[str]:
+    """The words of a sentence in their order, without the rarest third of its content words."""
     by_frequency = sorted(frequencies, key=lambda word: frequencies[word])
     dropped = set(by_frequency[: max(1, round(DROPPED * len(frequencies)))])
     return [token for token in tokens if token not in dropped]
 
 
 def sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Where sentences lie in a text; what has no sentences, such as code, is cut at blank lines."""
+    """(start, end) of the sentences of a text; text such as code is split at blank lines."""
     ends = [0, *(each.end() for each in _END.finditer(text)), len(text)]
     for start, end in pairwise(ends):
         if sentence := text[start:end].strip():
@@ -146,21 +139,14 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text is a whole sentence of a person's length, and not code, a table or a
-    heading.
-    """
+    """Whether a text is one complete sentence of ordinary length, not code, table or heading."""
     return len(tokens(text)) in SENTENCE_WORDS and bool(_PROSE.fullmatch(text))
-
-
-# Where the file has to be asked.
 
 
 def _passages(
     sql: apsw.Connection, library: str | None, most: int, seed: int
 ) -> Iterator[_Passage]:
-    """Passages in a random order; none of a document that is there twice, for its copy would answer
-    as well.
-    """
+    """Passages in random order, except of documents with a copy, which could be found instead."""
     ids = [
         id
         for (id,) in sql.execute(
@@ -191,10 +177,10 @@ def _passages(
 
 def _title(
     sql: apsw.Connection, index: ChunkIndex, passage: _Passage, random: Random
-) -> Item | None:
-    """The title of the passage's document, if no other one has it."""
+) -> KnownItem | None:
+    """The title of the document of a passage, if no other document has it."""
     if (
-        not telling(tokens(passage.title))
+        not content_words(tokens(passage.title))
         or sql.execute(
             "SELECT EXISTS (SELECT 1 FROM documents WHERE lower(title) = lower(?) AND key <> ?)",
             (passage.title, passage.owner),
@@ -209,12 +195,17 @@ def _title(
 
 def _heading(
     sql: apsw.Connection, index: ChunkIndex, passage: _Passage, random: Random
-) -> Item | None:
-    """The nearest heading over the passage, if no other section has its words; it leads to the
-    whole section.
+) -> KnownItem | None:
+    """The nearest heading above a passage, if no other section has its words.
+
+    It should find any part of the section.
     """
     path = passage.headings
-    if not path or not telling(tokens(path[-1])) or path[-1].casefold() == passage.title.casefold():
+    if (
+        not path
+        or not content_words(tokens(path[-1]))
+        or path[-1].casefold() == passage.title.casefold()
+    ):
         return None
     rows = sql.execute(
         'SELECT start, "end", headings FROM document_chunks WHERE owner = ?', (passage.owner,)
@@ -222,33 +213,25 @@ def _heading(
     section = [
         (start, end) for start, end, headings in rows if decode_list(headings)[: len(path)] == path
     ]
-    if index.keyword.frequency(sql, f"headings : {fts5_phrase(path[-1])}", len(section) + 1) > len(
-        section
-    ):
+    match = f"headings : {fts5_phrase(path[-1])}"
+    if index.keyword.frequency(sql, match, len(section) + 1) > len(section):
         return None
-    return _item(
-        "heading",
-        path[-1],
-        passage,
-        min(start for start, _ in section),
-        max(end for _, end in section),
-    )
+    starts, ends = zip(*section, strict=True)
+    return _item("heading", path[-1], passage, min(starts), max(ends))
 
 
 def _terms(
     sql: apsw.Connection, index: ChunkIndex, passage: _Passage, random: Random
-) -> Item | None:
-    """The rarest words of a few sentences that belong together, as many as it takes to tell them
-    from all others.
-    """
-    lying = list(sentences(passage.text))
-    if not lying:
+) -> KnownItem | None:
+    """The rarest words of a few adjacent sentences, as many as identify them."""
+    spans = list(sentences(passage.text))
+    if not spans:
         return None
-    start = random.choice([start for start, _ in lying if start < passage.length])
-    end = next((end for _, end in lying if end >= start + LEAST_CHARACTERS), lying[-1][1])
-    chosen = rarest(_frequencies(sql, index, telling(tokens(passage.text[start:end]))))
+    start = random.choice([start for start, _ in spans if start < passage.length])
+    end = next((end for _, end in spans if end >= start + LEAST_CHARACTERS), spans[-1][1])
+    chosen = rarest(_frequencies(sql, index, content_words(tokens(passage.text[start:end]))))
     for count in range(FEWEST_TERMS, MOST_TERMS + 1):
-        if len(chosen) >= count and _is_telling(sql, index, chosen[:count]):
+        if len(chosen) >= count and _identify(sql, index, chosen[:count]):
             return _item(
                 "terms",
                 " ".join(chosen[:count]),
@@ -261,8 +244,8 @@ def _terms(
 
 def _sentence(
     sql: apsw.Connection, index: ChunkIndex, passage: _Passage, random: Random
-) -> Item | None:
-    """A sentence without its rarest words, unless it stands in other passages too."""
+) -> KnownItem | None:
+    """A sentence without its rarest words, unless other passages have it too."""
     prose = [
         (start, end)
         for start, end in sentences(passage.text)
@@ -271,20 +254,22 @@ def _sentence(
     if not prose:
         return None
     start, end = random.choice(prose)
-    asked = tokens(passage.text[start:end])
-    frequencies = _frequencies(sql, index, telling(asked))
-    if len(frequencies) < FEWEST_TERMS + 1 or not _is_telling(sql, index, list(frequencies)):
+    words = tokens(passage.text[start:end])
+    frequencies = _frequencies(sql, index, content_words(words))
+    if len(frequencies) < FEWEST_TERMS + 1 or not _identify(sql, index, list(frequencies)):
         return None
     return _item(
         "sentence",
-        " ".join(vague(asked, frequencies)),
+        " ".join(without_rarest(words, frequencies)),
         passage,
         passage.start + start,
         passage.start + end,
     )
 
 
-_MAKERS: Mapping[str, Callable[[apsw.Connection, ChunkIndex, _Passage, Random], Item | None]] = {
+_MAKERS: Mapping[
+    str, Callable[[apsw.Connection, ChunkIndex, _Passage, Random], KnownItem | None]
+] = {
     "title": _title,
     "heading": _heading,
     "terms": _terms,
@@ -292,16 +277,17 @@ _MAKERS: Mapping[str, Callable[[apsw.Connection, ChunkIndex, _Passage, Random], 
 }
 
 
-def _item(kind: str, query: str, passage: _Passage, start: int, end: int) -> Item:
-    return Item(
+def _item(kind: str, query: str, passage: _Passage, start: int, end: int) -> KnownItem:
+    return KnownItem(
         kind=kind, query=without_operators(query), document=passage.document, start=start, end=end
     )
 
 
 def _frequencies(sql: apsw.Connection, index: ChunkIndex, terms: Sequence[str]) -> dict[str, int]:
-    return {term: index.keyword.frequency(sql, fts5_phrase(term), FREQUENT) for term in terms}
+    return {term: index.keyword.frequency(sql, fts5_phrase(term), MAX_FREQUENCY) for term in terms}
 
 
-def _is_telling(sql: apsw.Connection, index: ChunkIndex, terms: Sequence[str]) -> bool:
-    """Whether hardly any other chunk has all of these words."""
-    return index.keyword.frequency(sql, " AND ".join(map(fts5_phrase, terms)), NEARLY + 1) <= NEARLY
+def _identify(sql: apsw.Connection, index: ChunkIndex, terms: Sequence[str]) -> bool:
+    """Whether at most MAX_MATCHES chunks have all of these words."""
+    match = " AND ".join(map(fts5_phrase, terms))
+    return index.keyword.frequency(sql, match, MAX_MATCHES + 1) <= MAX_MATCHES

@@ -1,9 +1,8 @@
-"""How well the passages of a file are found again, measured on the file itself: nobody has to
-judge, nothing is written.
+"""Measures how well searches find the passages of a file; the file is not changed.
 
-Known-item queries (see `known_items`) are asked in every mode. The same queries then try other
-vector weights and, on a sample of the documents in memory, other chunk sizes. What cannot be told
-from chance is not advised.
+Known-item queries (see `known_items`) are asked in every mode, so nobody has to judge the results.
+The same queries then try other vector weights and, on a sample of the documents in memory, other
+chunk sizes. A value is advised only if chance does not explain the difference (see `advice`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from statistics import fmean
 
 from mcpvectordb.bench import known_items
 from mcpvectordb.bench.advice import FEWEST_QUERIES, Comparison, comparison
-from mcpvectordb.bench.known_items import KINDS, Item
+from mcpvectordb.bench.known_items import KINDS, KnownItem
 from mcpvectordb.config import Config
 from mcpvectordb.database import Database
 from mcpvectordb.documents import rows
@@ -30,19 +29,35 @@ from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
 from mcpvectordb.records import Chunk, Progress, ProgressCallback, Results
 from mcpvectordb.text.tokens import is_non_latin
 
-PAGE = 10  # results that are looked at
-FEWEST_PASSAGES = 3 * PAGE  # with fewer, everything is among the first ten
-RERANKED = 24  # queries that a cross-encoder reads: it needs a second for each
+PAGE = 10  # results of a query that count
+FEWEST_PASSAGES = 3 * PAGE  # with fewer, nearly everything is among the first ten results
 WEIGHTS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-SAMPLED_TOKENS = 60_000  # of text that is embedded again for each chunk size: some 300 chunks
-SPANS = 50  # queries of either kind that try chunk sizes
-BUDGET = 4_000  # characters of results that are read, whatever the chunks' size
-ENOUGH = 200  # chunks that exceed the budget
+# Chunk sizes are compared by the first so many characters of the results, which is what an agent
+# reads of them; so many chunks of any size have more.
+BUDGET, BUDGET_CHUNKS = 4_000, 200
 
 LIMITS = (
-    "The queries are made of the passages' own words, which favours words over meaning: questions "
-    "in other words than the text's may rank the modes otherwise."
+    "The queries are made of words of the passages, which favours keyword search over vector "
+    "search: with questions in other words, the modes may rank differently."
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BenchSizes:
+    """How much is measured.
+
+    reranked_queries  queries for the cross-encoder, which takes about a second for each
+    sampled_tokens    text that is embedded again for each chunk size; the default is about 300
+                      chunks
+    span_queries      queries of either kind that compare chunk sizes
+    """
+
+    reranked_queries: int = 24
+    sampled_tokens: int = 60_000
+    span_queries: int = 50
+
+
+DEFAULT_SIZES = BenchSizes()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,9 +76,7 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """What `bench` found out; `queries` counts those of each kind, `notes` say what to know about
-    the figures.
-    """
+    """The result of `bench`; `queries` counts those of each kind, `notes` qualify the figures."""
 
     path: str
     library: str | None
@@ -80,12 +93,10 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A query's answer: the rank of what it should find (None below the tenth), and how long it
-    took.
-    """
+class ItemRank:
+    """The rank at which a query found its item (None below the tenth), and how long it took."""
 
-    item: Item
+    item: KnownItem
     rank: int | None
     milliseconds: float
 
@@ -105,19 +116,20 @@ def bench(
     seed: int = 0,
     chunking: bool = True,
     progress: ProgressCallback | None = None,
+    sizes: BenchSizes = DEFAULT_SIZES,
 ) -> Report:
-    """Measure searches on a file, with about so many queries made from a sample of its passages.
+    """Measure searches of a file by about so many queries, made from a sample of its passages.
 
-    The file is opened for reading only. `library` keeps to one library. With `chunking`, some
-    documents are embedded again in memory in chunks of half and of twice the size, which takes most
-    of the time. The same seed asks the same queries.
+    The file is opened for reading only. `library` restricts queries and searches to one library.
+    With `chunking`, some documents are embedded again in memory, in chunks of half and of twice the
+    size, which takes most of the time. The same seed gives the same queries.
     """
     if queries < len(KINDS):
         raise InvalidInput(f"queries must be {len(KINDS)} or more, not {queries}")
     with Database(
         path, config=replace(config or Config(), read_only=True), embedder=embedder
     ) as db:
-        return _Bench(db, embedder, library, seed, progress).report(queries, chunking)
+        return _Bench(db, embedder, library, seed, progress, sizes).report(queries, chunking)
 
 
 class _Bench:
@@ -130,9 +142,11 @@ class _Bench:
         library: str | None,
         seed: int,
         progress: ProgressCallback | None,
+        sizes: BenchSizes,
     ) -> None:
         self._db, self._embedder, self._library, self._seed = db, embedder, library, seed
         self._progress = progress or (lambda _: None)
+        self._sizes = sizes
         self._notes = [LIMITS]
 
     def report(self, queries: int, chunking: bool) -> Report:
@@ -142,7 +156,7 @@ class _Bench:
         comparisons = []
         if "hybrid" in by_mode:
             comparisons += self._weights(items)
-            comparisons += self._reranker(by_mode)
+            comparisons += self._reranking(by_mode)
             comparisons += self._chunk_sizes(items) if chunking else []
         stats = self._db.stats()
         return Report(
@@ -157,15 +171,15 @@ class _Bench:
             queries={kind: sum(item.kind == kind for item in items) for kind in KINDS},
             figures=tuple(
                 figures(mode, kind, some)
-                for mode, asked in by_mode.items()
-                for kind, some in _kinds(asked)
+                for mode, ranks in by_mode.items()
+                for kind, some in _by_kind(ranks)
             ),
             comparisons=tuple(comparisons),
             notes=tuple(self._notes),
         )
 
     def _extent(self) -> tuple[int, int]:
-        """How many documents and passages there are to be found."""
+        """The number of documents and passages that are searched; raises if they are too few."""
         libraries = [
             each for each in self._db.documents.libraries() if self._library in (None, each.name)
         ]
@@ -183,63 +197,58 @@ class _Bench:
             )
         return documents, passages
 
-    def _items(self, queries: int, passages: int) -> list[Item]:
-        with self._db._file.reading() as sql:
-            items = known_items.sample(
-                sql,
-                self._db._indexes[0],
-                max(1, queries // len(KINDS)),
-                seed=self._seed,
-                library=self._library,
-            )
+    def _items(self, queries: int, passages: int) -> list[KnownItem]:
+        count = max(1, queries // len(KINDS))
+        items = _sample(self._db, count, KINDS, seed=self._seed, library=self._library)
         if not items:
             raise InvalidInput(
-                f"none of the {passages} passages has a title, heading or words of its own to ask "
-                f"for"
+                f"none of the {passages} passages has a title, a heading or words that no other "
+                "passage has, so there is nothing to ask for"
             )
         if len(items) < FEWEST_QUERIES:
             self._notes.append(
-                f"Only {len(items)} queries could be asked: their figures are a matter of luck."
+                f"Only {len(items)} queries could be made: too few for figures to rely on."
             )
         return items
 
     def _modes(self) -> list[str]:
-        """The modes that the file can be searched in; what is lacking for others is noted."""
+        """The modes in which the file can be searched; notes say why others are missing."""
         coverage = self._db.documents.coverage()
-        lacking = self._db.documents.search("what is it", mode="vector", limit=1).reasons.get(
-            "vector", ""
-        )
+        trial = self._db.documents.search("what is it", mode="vector", limit=1)
+        reason = trial.reasons.get("vector", "")
         if not coverage.embedded:
-            lacking = lacking or "no document is wholly embedded yet: run `mcpvectordb embed`"
-        if lacking:
-            self._notes.append(f"Searched by words only: {lacking}")
+            reason = reason or "no document is completely embedded yet: run `mcpvectordb embed`"
+        if reason:
+            self._notes.append(f"Keyword search only: {reason}")
             return ["text"]
         if coverage.waiting:
             self._notes.append(
-                f"{coverage.waiting} documents wait for embeddings and are found by words only "
-                "until `mcpvectordb embed` has run."
+                f"{coverage.waiting} documents are not embedded yet: vector search does not find "
+                "them until `mcpvectordb embed` has run."
             )
-        if not_reranked := self._db._reranker.missing_reason():
-            self._notes.append(f"Not reranked: {not_reranked}")
+        if reason := self._db._reranker.missing_reason():
+            self._notes.append(f"Not reranked: {reason}")
             return ["text", "vector", "hybrid"]
         return ["text", "vector", "hybrid", "rerank"]
 
-    def _by_mode(self, items: Sequence[Item], modes: Sequence[str]) -> dict[str, list[Asked]]:
-        by_mode: dict[str, list[Asked]] = {}
+    def _by_mode(
+        self, items: Sequence[KnownItem], modes: Sequence[str]
+    ) -> dict[str, list[ItemRank]]:
+        by_mode: dict[str, list[ItemRank]] = {}
         for mode in modes:
-            some = items if mode != "rerank" else spaced(items, RERANKED)
-            self._search(some[0], mode)  # what is loaded first is not timed
+            some = items if mode != "rerank" else spaced(items, self._sizes.reranked_queries)
+            # The first search of a mode also loads models and indexes, and is not timed.
+            self._search(some[0], mode)
             by_mode[mode] = []
             for number, item in enumerate(some, 1):
                 begin = time.perf_counter()
                 results = self._search(item, mode)
-                by_mode[mode].append(
-                    Asked(item, _rank(item, results), 1000 * (time.perf_counter() - begin))
-                )
-                self._say(f"searching ({mode})", number, len(some))
+                milliseconds = 1000 * (time.perf_counter() - begin)
+                by_mode[mode].append(ItemRank(item, _rank(item, results), milliseconds))
+                self._report_progress(f"searching ({mode})", number, len(some))
         return by_mode
 
-    def _search(self, item: Item, mode: str) -> Results[Chunk]:
+    def _search(self, item: KnownItem, mode: str) -> Results[Chunk]:
         return self._db.documents.search(
             item.query,
             mode="hybrid" if mode == "rerank" else mode,
@@ -248,90 +257,87 @@ class _Bench:
             rerank=mode == "rerank",
         )
 
-    def _weights(self, items: Sequence[Item]) -> list[Comparison]:
-        """Other weights on the same embeddings of the queries; the weight says nothing where a
-        model cannot read a query.
+    def _weights(self, items: Sequence[KnownItem]) -> list[Comparison]:
+        """Other vector weights on the same queries, each of which is embedded once.
+
+        Queries that the model cannot read are left out, because their weight is fixed.
         """
         scores: dict[float, list[float]] = {}
         current = 0.0
         for number, item in enumerate(items, 1):
-            query_embedding = self._db._encoder.query_embedding(item.query, wait=True)
-            if not isinstance(query_embedding, str) and not (
-                query_embedding.weight == BLIND_VECTOR_WEIGHT and is_non_latin(item.query)
+            embedding = self._db._encoder.query_embedding(item.query, wait=True)
+            if not isinstance(embedding, str) and not (
+                embedding.weight == BLIND_VECTOR_WEIGHT and is_non_latin(item.query)
             ):
-                current = query_embedding.weight
+                current = embedding.weight
                 for weight in {*WEIGHTS, current}:
-                    results = self._db.documents._search.chunks(
-                        DocumentQuery(
-                            text=item.query,
-                            mode="hybrid",
-                            query_embedding=replace(query_embedding, weight=weight),
-                            filter=rows.document_filter(self._library, None, chunks=True),
-                            limit=PAGE,
-                        )
+                    question = DocumentQuery(
+                        text=item.query,
+                        mode="hybrid",
+                        query_embedding=replace(embedding, weight=weight),
+                        filter=rows.document_filter(self._library, None, chunks=True),
+                        limit=PAGE,
                     )
-                    scores.setdefault(weight, []).append(
-                        Asked(item, _rank(item, results), 0).reciprocal
-                    )
-            self._say("trying weights", number, len(items))
+                    rank = _rank(item, self._db.documents._search.chunks(question))
+                    scores.setdefault(weight, []).append(ItemRank(item, rank, 0).reciprocal)
+            self._report_progress("trying weights", number, len(items))
         return [comparison("vector_weight", "MRR@10", current, scores)] if scores else []
 
-    def _reranker(self, by_mode: Mapping[str, Sequence[Asked]]) -> list[Comparison]:
-        """Whether a second look puts the right passage higher."""
-        again = {asked.item: asked.reciprocal for asked in by_mode.get("rerank", [])}
-        if not again:
+    def _reranking(self, by_mode: Mapping[str, Sequence[ItemRank]]) -> list[Comparison]:
+        """Whether the cross-encoder ranks the right passage higher."""
+        reranked = {each.item: each.reciprocal for each in by_mode.get("rerank", [])}
+        if not reranked:
             return []
-        first = [asked.reciprocal for asked in by_mode["hybrid"] if asked.item in again]
-        return [comparison("rerank", "MRR@10", 0, {0: first, 1: list(again.values())})]
+        before = [each.reciprocal for each in by_mode["hybrid"] if each.item in reranked]
+        return [comparison("rerank", "MRR@10", 0, {0: before, 1: list(reranked.values())})]
 
-    def _chunk_sizes(self, items: Sequence[Item]) -> list[Comparison]:
-        """Half and twice the size, on documents that are chunked and embedded anew in memory."""
+    def _chunk_sizes(self, items: Sequence[KnownItem]) -> list[Comparison]:
+        """Half and twice the size, on documents that are chunked and embedded again in memory."""
         size = self._db.stats().chunk_size
-        pool = self._pool(items, size)
-        with self._chunked(pool, size) as db:
-            asked = self._spans(db)
-            shares: dict[float, list[float]] = {size: self._shares(db, asked)}
-        if len(asked) < FEWEST_QUERIES:
+        documents = self._sample_documents(items, size)
+        with self._chunked(documents, size) as db:
+            spans = self._spans(db)
+            shares: dict[float, list[float]] = {size: _shares(db, spans)}
+        if len(spans) < FEWEST_QUERIES:
             self._notes.append(
-                "Chunk sizes are not compared: there is too little text with words of its own."
+                "Chunk sizes are not compared: too few passages have words that no other has."
             )
             return []
         for other in sorted({max(16, size // 2), min(2000, size * 2)} - {size}):
-            with self._chunked(pool, other) as db:
-                shares[other] = self._shares(db, asked)
+            with self._chunked(documents, other) as db:
+                shares[other] = _shares(db, spans)
         return [
             comparison(
                 "chunk_size",
-                f"share of a passage in the first {BUDGET:,} characters found",
+                f"share of a passage in the first {BUDGET:,} characters of the results",
                 size,
                 shares,
             )
         ]
 
-    def _pool(self, items: Sequence[Item], size: int) -> list[tuple[str, str, str]]:
-        """(source, title, text) of documents, not too long together; the sources are numbered to be
-        different.
+    def _sample_documents(
+        self, items: Sequence[KnownItem], size: int
+    ) -> list[tuple[str, str, str]]:
+        """(source, title, text) of some documents, up to `sampled_tokens`; sources get a number.
+
+        The number makes them different where two libraries have the same source.
         """
-        pool = []
-        room = SAMPLED_TOKENS
+        sampled = []
+        room = self._sizes.sampled_tokens
         ids = list(dict.fromkeys(item.document for item in items))
         for number, id in enumerate(Random(self._seed).sample(ids, len(ids))):  # noqa: S311 - no secret
             document, text = self._db.documents.get(id), self._db.documents.text(id)
             tokens = size * document.chunks
-            pool.append(
-                (
-                    f"{number}/{document.source}",
-                    document.title,
-                    text[: len(text) * room // max(room, tokens)],
-                )
-            )
+            part = text[: len(text) * room // max(room, tokens)]
+            sampled.append((f"{number}/{document.source}", document.title, part))
             room -= tokens
             if room <= 0:
                 break
-        return [each for each in pool if each[2].strip()]
+        return [each for each in sampled if each[2].strip()]
 
     @contextlib.contextmanager
-    def _chunked(self, pool: Sequence[tuple[str, str, str]], size: int) -> Iterator[Database]:
+    def _chunked(self, documents: Sequence[tuple[str, str, str]], size: int) -> Iterator[Database]:
+        """A database in memory with these documents in chunks of another size."""
         stats = self._db.stats()
         config = replace(
             self._db.config,
@@ -341,57 +347,60 @@ class _Bench:
             chunk_overlap=min(stats.chunk_overlap, size // 2),
         )
         with Database(":memory:", config=config, embedder=self._embedder) as db:
-            for source, title, text in pool:
+            for source, title, text in documents:
                 db.documents.ingest_text(text, source=source, title=title, embed=False)
             db.embed_pending(
-                progress=lambda step: self._say(
+                progress=lambda step: self._report_progress(
                     f"embedding chunks of {size} tokens", step.done, step.total
                 )
             )
             yield db
 
-    def _spans(self, db: Database) -> list[Item]:
-        """Items with a place in the text that is not bound to chunks, by the sources of their
-        documents.
-        """
-        with db._file.reading() as sql:
-            items = known_items.sample(
-                sql, db._indexes[0], SPANS, kinds=("terms", "sentence"), seed=self._seed
-            )
+    def _spans(self, db: Database) -> list[KnownItem]:
+        """Items that do not depend on how a text is chunked; `document` is a source, not an id."""
+        kinds = ("terms", "sentence")
+        items = _sample(db, self._sizes.span_queries, kinds, seed=self._seed)
         return [replace(item, document=db.documents.get(item.document).source) for item in items]
 
-    def _shares(self, db: Database, items: Sequence[Item]) -> list[float]:
-        return [share(item, db.documents.search(item.query, limit=ENOUGH)) for item in items]
-
-    def _say(self, step: str, done: int, total: int | None) -> None:
+    def _report_progress(self, step: str, done: int, total: int | None) -> None:
         self._progress(Progress(step=step, done=done, total=total))
 
 
-# Pure arithmetic.
+def _sample(
+    db: Database, count: int, kinds: Sequence[str], *, seed: int, library: str | None = None
+) -> list[KnownItem]:
+    with db._file.reading() as sql:
+        return known_items.sample(
+            sql, db._indexes[0], count, kinds=kinds, seed=seed, library=library
+        )
 
 
-def figures(mode: str, kind: str, asked: Sequence[Asked]) -> Figures:
-    """The figures of some answers."""
-    times = sorted(each.milliseconds for each in asked)
+def _shares(db: Database, items: Sequence[KnownItem]) -> list[float]:
+    return [share(item, db.documents.search(item.query, limit=BUDGET_CHUNKS)) for item in items]
+
+
+def figures(mode: str, kind: str, ranks: Sequence[ItemRank]) -> Figures:
+    """The figures of some queries."""
+    times = sorted(each.milliseconds for each in ranks)
     return Figures(
         mode=mode,
         kind=kind,
-        queries=len(asked),
-        recall_1=fmean(each.rank == 1 for each in asked),
-        recall_10=fmean(each.rank is not None for each in asked),
-        mrr_10=fmean(each.reciprocal for each in asked),
+        queries=len(ranks),
+        recall_1=fmean(each.rank == 1 for each in ranks),
+        recall_10=fmean(each.rank is not None for each in ranks),
+        mrr_10=fmean(each.reciprocal for each in ranks),
         p50=percentile(times, 0.5),
         p95=percentile(times, 0.95),
     )
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of the values that is at least as large as this share of them."""
+    """The smallest value that is at least as large as this share of the values."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def spaced(items: Sequence[Item], wanted: int) -> list[Item]:
-    """So many of the items, evenly from all of them."""
+def spaced(items: Sequence[KnownItem], wanted: int) -> list[KnownItem]:
+    """`wanted` of the items, evenly spaced; all of them if they are fewer."""
     return (
         [items[i * len(items) // wanted] for i in range(wanted)]
         if wanted < len(items)
@@ -399,9 +408,10 @@ def spaced(items: Sequence[Item], wanted: int) -> list[Item]:
     )
 
 
-def share(item: Item, results: Results[Chunk]) -> float:
-    """How much of a passage is in the first characters of the results; its document is known by its
-    source.
+def share(item: KnownItem, results: Results[Chunk]) -> float:
+    """How much of a passage is in the first BUDGET characters of the results, from 0 to 1.
+
+    `item.document` is the source of its document.
     """
     room = BUDGET
     covered: set[int] = set()
@@ -413,10 +423,10 @@ def share(item: Item, results: Results[Chunk]) -> float:
     return len(covered) / (item.end - item.start)
 
 
-def _rank(item: Item, results: Results[Chunk]) -> int | None:
+def _rank(item: KnownItem, results: Results[Chunk]) -> int | None:
     return next((rank for rank, hit in enumerate(results, 1) if item.found_in(hit.item)), None)
 
 
-def _kinds(asked: Sequence[Asked]) -> list[tuple[str, list[Asked]]]:
-    kinds = [(kind, [each for each in asked if each.item.kind == kind]) for kind in KINDS]
-    return [*((kind, some) for kind, some in kinds if some), ("all", list(asked))]
+def _by_kind(ranks: Sequence[ItemRank]) -> list[tuple[str, list[ItemRank]]]:
+    kinds = [(kind, [each for each in ranks if each.item.kind == kind]) for kind in KINDS]
+    return [*((kind, some) for kind, some in kinds if some), ("all", list(ranks))]

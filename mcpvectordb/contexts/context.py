@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, final, overload
 
 from mcpvectordb.errors import MCPVectorDBError
-from mcpvectordb.record import Record
-from mcpvectordb.records import Explained
+from mcpvectordb.records import Explained, Record
 
 T = TypeVar("T")
 

@@ -211,7 +211,7 @@ class VectorIndex:
             value = base64.b64encode(centre(codes).tobytes()).decode()
             sql.execute(
                 "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)",
-                (self._centre_setting(group), f"{chunks} {value}"),
+                (self._centre_setting(group), json.dumps([chunks, value])),
             )
             changes.record_everything(sql, table)
 
@@ -227,12 +227,12 @@ class VectorIndex:
         import numpy as np
 
         try:
-            chunks, text = stored.split(" ")
+            chunks, text = json.loads(stored)
             centre = np.frombuffer(base64.b64decode(text, validate=True), np.float32)
             if dimension and (len(centre) != dimension or not np.isfinite(centre).all()):
                 raise ValueError(f"{len(centre)} values")
             return int(chunks), centre
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise Damaged(
                 f"the setting {self._centre_setting(group)} is not what was written ({error}): "
                 "run `mcpvectordb rebuild`"

@@ -1,1 +1,1 @@
-"""What can be saved of a damaged file."""
+"""Recovery of what can still be read of a damaged file."""

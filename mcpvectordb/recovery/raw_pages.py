@@ -1,7 +1,15 @@
-"""Reading the tables of a damaged file, whatever else in it is torn.
+"""Reads the tables of a damaged SQLite file, page by page, without its header and its schema.
 
-A private copy of the file gets a new first page that names a single table, so that neither a
-damaged header nor a trigger, a view or an extension stands between us and the rows.
+Page 1 of an SQLite file holds the header (100 bytes) and the root of the schema table. If either is
+damaged, SQLite does not open the file; if the schema names a trigger, a view or a virtual table,
+reading may run it. A table itself is only a B-tree that begins at its root page. So page 1 is
+rebuilt, in a private copy of the file and once for each table: an empty database in memory is made
+with a bare definition of the table, its schema is changed to name the root page in the damaged
+file, and its first page is written over the first page of the copy.
+
+The root pages are read in the same way from the old schema table, whose root is first moved from
+page 1 to a new page at the end of the copy. Where the schema table is damaged too, see
+`DamagedFile._find_roots`. The file format: https://sqlite.org/fileformat2.html
 """
 
 from __future__ import annotations
@@ -10,7 +18,7 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,16 +31,21 @@ from mcpvectordb.storage.schema import VERSION, migrate
 Row = tuple[object, ...]
 
 _UNREADABLE = (apsw.CorruptError, apsw.IOError, apsw.NotADBError, apsw.FormatError)
-_HEADER = 100  # bytes of the first page that describe the file
-_HIGHEST = 2**63 - 1
-# what the first page is the root of
-_CONTENTS = "CREATE TABLE contents (type, name, tbl_name, rootpage, sql)"
+_HEADER_SIZE = 100
+_MAX_ROWID = 2**63 - 1
+# The columns of sqlite_schema, under a name that SQLite does not reserve.
+_SCHEMA_TABLE = "CREATE TABLE old_schema (type, name, tbl_name, rootpage, sql)"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """An ordinary table of a format: the columns that lie in the file, those of them that hold text
-    or can be written.
+class RawTable:
+    """An ordinary table of a file format.
+
+    statement  the CREATE TABLE statement that the schema has for it
+    stored     the columns that are in the file; `texts` are those of type TEXT
+    written    the columns that can be written, which are all but the generated ones
+    key        the columns of the primary key
+    rowid      whether its rows have a rowid
     """
 
     name: str
@@ -44,29 +57,29 @@ class Table:
     rowid: bool
 
     @property
-    def plain(self) -> str:
-        """A definition under which its rows can be read, without the constraints that would need an
-        index.
-        """
-        if not self.rowid:
-            return (
-                f"CREATE TABLE {self.name} ({_quoted(self.stored)}, PRIMARY KEY "
-                f"({_quoted(self.key)})) WITHOUT ROWID"
+    def definition(self) -> str:
+        """A CREATE TABLE statement that is enough to read the rows: no constraints, no indexes."""
+        if self.rowid:
+            columns = (
+                f'"{name}" INTEGER PRIMARY KEY' if self.key == (name,) else f'"{name}"'
+                for name in self.stored
             )
-        return f"CREATE TABLE {self.name} ({', '.join(map(self._plain_column, self.stored))})"
+            return f"CREATE TABLE {self.name} ({', '.join(columns)})"
+        return (
+            f"CREATE TABLE {self.name} ({_quoted(self.stored)}, PRIMARY KEY ({_quoted(self.key)})) "
+            "WITHOUT ROWID"
+        )
 
     @property
     def columns(self) -> str:
-        """What to select: text as bytes, since what is damaged need not be text any more, or text
-        although it was none.
-        """
+        """The columns to select; text is read as bytes, since damaged text need not be UTF-8."""
         return ", ".join(
             f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END"
             for each in map('"{}"'.format, self.stored)
         )
 
-    def decoded(self, row: Row) -> Row:
-        """The values of the columns that can be written."""
+    def decode(self, row: Row) -> Row:
+        """The values of the columns that can be written, from a row of `columns`."""
         values = dict(zip(self.stored, row, strict=True))
         return tuple(
             value.decode(errors="replace")
@@ -76,122 +89,100 @@ class Table:
             if name in self.written
         )
 
-    def _plain_column(self, name: str) -> str:
-        return f'"{name}" INTEGER PRIMARY KEY' if self.key == (name,) else f'"{name}"'
 
+class DamagedFile:
+    """The tables of a damaged file, which is copied to `copy` and not changed itself.
 
-class Wreck:
-    """A copy of a damaged file, made at `copy`."""
+    version     the format of the file, or the newest one if the header does not name it
+    tables      the ordinary tables of that format
+    unreadable  the names of tables of which `rows` could not read everything
+    """
 
     def __init__(self, damaged: Path, copy: Path) -> None:
         self._copy = copy
         for suffix in ("", "-wal"):
             if Path(f"{damaged}{suffix}").exists():
                 shutil.copyfile(f"{damaged}{suffix}", f"{copy}{suffix}")
-        self._write(0, _head(self._read(0)))
-        self._fold_log()
+        self._write(0, _with_sound_header(self._read(0)))
+        self._apply_log()
         os.truncate(copy, -(-copy.stat().st_size // PAGE_SIZE) * PAGE_SIZE)
         self.version = _version(self._read(0)) or VERSION
         self.tables = tables(self.version)
-        self.torn: set[str] = set()  # the tables of which something could not be read
+        self.unreadable: set[str] = set()
         self._pages = copy.stat().st_size // PAGE_SIZE
-        self._roots = self._found()
+        self._roots = self._find_roots()
 
-    def __len__(self) -> int:
-        return len(self._roots)
+    @property
+    def has_tables(self) -> bool:
+        """Whether any table of the format was found."""
+        return bool(self._roots)
 
-    def rows(self, table: Table) -> Iterator[Row]:
-        """Every row of a table that can still be reached, as it would be written again; some may
-        come twice.
+    def rows(self, table: RawTable) -> Iterator[Row]:
+        """Every row of a table that can be read, with the columns to write; some may come twice."""
+        root = self._roots.get(table.name)
+        complete = root is not None and (yield from self._rows_at(root, table))
+        if not complete:
+            self.unreadable.add(table.name)
+
+    def _rows_at(self, root: int, table: RawTable) -> Generator[Row, None, bool]:
+        """The rows of a table that begins at page `root`; returns whether these are all."""
+        with self._opened(table.definition, root) as sql:
+            read = _rows_by_rowid if table.rowid else _rows_by_key
+            return (yield from read(sql, table))
+
+    def _find_roots(self) -> dict[str, int]:
+        """The root pages of the tables, by name.
+
+        They are looked up in the old schema table. Where that is damaged, each page with a CREATE
+        TABLE statement on it is read as if it were the root of the schema table. Tables that are
+        still missing are assumed to be where a new file or a compacted one has them.
         """
-        if table.name not in self._roots:
-            self.torn.add(table.name)
-            return
-        with self._opened(table.plain, self._roots[table.name]) as sql:
-            found = (
-                self._around_damage(sql, table) if table.rowid else self._from_both_ends(sql, table)
-            )
-            yield from map(table.decoded, found)
-
-    def _around_damage(self, sql: apsw.Connection, table: Table) -> Generator[Row, None, None]:
-        """Up to a damaged page, then from a row behind it back to the damage, then on from that
-        row.
-        """
-        select, start = f"SELECT {table.columns}, rowid FROM {table.name} WHERE rowid", -_HIGHEST
-        while True:
-            whole, last = yield from _until_damage(sql, f"{select} > ? ORDER BY rowid", start)
-            if whole:
-                return
-            self.torn.add(table.name)
-            behind = _behind(sql, table.name, last)
-            if behind is None:
-                return
-            yield from _until_damage(
-                sql, f"{select} > ? AND rowid < ? ORDER BY rowid DESC", last, behind
-            )
-            start = behind - 1
-
-    def _from_both_ends(self, sql: apsw.Connection, table: Table) -> Generator[Row, None, None]:
-        for direction in ("ASC", "DESC"):
-            order = ", ".join(f'"{each}" {direction}' for each in table.key)
-            whole, _ = yield from _until_damage(
-                sql, f"SELECT {table.columns}, 0 FROM {table.name} ORDER BY {order}"
-            )
-            if whole:
-                return
-            self.torn.add(table.name)
-
-    def _found(self) -> dict[str, int]:
-        """Where the tables begin: by the table of contents, and where that is torn by any page that
-        looks like a part of it.
-        """
-        moved = (
-            self._pages + 1
-        )  # the root of the contents is the first page, which is needed for other things
-        self._write(moved - 1, _without_header(self._read(0)))
+        schema = self._pages + 1
+        self._write(schema - 1, _without_header(self._read(0)))
         parts = [page + 1 for page in range(1, self._pages) if b"CREATE TABLE " in self._read(page)]
         names = {each.statement: each.name for each in self.tables} | {
             each.name: each.name for each in self.tables
         }
         roots: dict[str, int] = {}
-        for root in (moved, *parts):
-            with self._opened(_CONTENTS, root) as sql:
+        for root in (schema, *parts):
+            with self._opened(_SCHEMA_TABLE, root) as sql:
                 for name, page, statement in _until_damage(
                     sql,
-                    "SELECT CAST(name AS BLOB), rootpage, CAST(sql AS BLOB), rowid FROM contents",
+                    "SELECT CAST(name AS BLOB), rootpage, CAST(sql AS BLOB), rowid FROM old_schema",
                 ):
                     known = names.get(_text(statement)) or names.get(_text(name))
                     if known and isinstance(page, int) and 1 < page <= self._pages:
                         roots.setdefault(known, page)
-        return roots | self._guessed(roots)
+        return roots if len(roots) == len(self.tables) else {**self._guess_roots(roots), **roots}
 
-    def _guessed(self, found: dict[str, int]) -> dict[str, int]:
-        """Where tables begin that the contents do not tell of: new files and compacted ones have
-        them in a fixed order.
+    def _guess_roots(self, found: Mapping[str, int]) -> dict[str, int]:
+        """The root pages in a file whose tables are where a new or a compacted file has them.
+
+        A layout is accepted if it agrees with the roots that were found, and if the page where it
+        has the table of chunks begins with a row that looks like a chunk.
         """
-        if len(found) == len(self.tables):
-            return {}
         chunks = next(each for each in self.tables if each.name == "document_chunks")
         for layout in _layouts(self.version):
             if all(layout[name] == page for name, page in found.items()):
-                self._roots = layout
-                if _is_chunk(next(self.rows(chunks), ())):
+                first = next(self._rows_at(layout[chunks.name], chunks), ())
+                if _is_chunk(first):
                     return {name: page for name, page in layout.items() if page <= self._pages}
         return {}
 
-    def _fold_log(self) -> None:
+    def _apply_log(self) -> None:
+        """Write what is in the log (-wal) of the copy into the copy itself."""
         with (
             contextlib.suppress(*_UNREADABLE),
             contextlib.closing(apsw.Connection(str(self._copy))) as sql,
         ):
             sql.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-            sql.execute(
-                "PRAGMA writable_schema = ON"
-            )  # its schema may be torn, which is no matter here
+            # With this, SQLite accepts a damaged schema.
+            sql.execute("PRAGMA writable_schema = ON")
             sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextlib.contextmanager
     def _opened(self, definition: str, root: int) -> Iterator[apsw.Connection]:
+        """A connection to the copy, in which the table defined here is the only one."""
         self._write(0, _first_page(definition, root, self._copy.stat().st_size // PAGE_SIZE))
         connection = apsw.Connection(
             f"{uri(self._copy)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -214,8 +205,8 @@ class Wreck:
 
 
 @functools.cache
-def tables(version: int) -> tuple[Table, ...]:
-    """The ordinary tables of a format."""
+def tables(version: int) -> tuple[RawTable, ...]:
+    """The ordinary tables of a file format."""
     scratch = apsw.Connection(MEMORY)
     for step in range(version):
         migrate(scratch, step)
@@ -223,31 +214,33 @@ def tables(version: int) -> tuple[Table, ...]:
         "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' "
         "AND name NOT LIKE 'sqlite%' ORDER BY name"
     ).fetchall()
-    result = tuple(_table(scratch, str(name), bool(keyed)) for name, keyed in found)
+    result = tuple(
+        _table(scratch, str(name), rowid=not without_rowid) for name, without_rowid in found
+    )
     scratch.close()
     return result
 
 
-def _table(scratch: apsw.Connection, name: str, keyed: bool) -> Table:
+def _table(scratch: apsw.Connection, name: str, rowid: bool) -> RawTable:
     columns: list[Any] = scratch.execute(
         "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?) WHERE hidden <> 2 ORDER BY cid",
         (name,),
     ).fetchall()
     key = [(place, column) for column, _, _, place in columns if place]
-    return Table(
+    return RawTable(
         name=name,
         statement=scratch.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).get,
         stored=tuple(column for column, *_ in columns),
         texts=frozenset(column for column, type, *_ in columns if type == "TEXT"),
         written=tuple(column for column, _, hidden, _ in columns if not hidden),
         key=tuple(column for _, column in sorted(key)),
-        rowid=not keyed,
+        rowid=rowid,
     )
 
 
 @functools.cache
 def _layouts(version: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Where the tables begin in a new file and in one that VACUUM wrote."""
+    """The root pages of the tables in a new file, and in one that VACUUM wrote."""
     scratch = apsw.Connection(MEMORY)
     scratch.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     for step in range(version):
@@ -265,6 +258,7 @@ def _layouts(version: int) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _is_chunk(row: Row) -> bool:
+    """Whether a row has a text and a hash where the table of chunks has them."""
     return (
         len(row) > 3
         and isinstance(row[3], str)
@@ -273,28 +267,62 @@ def _is_chunk(row: Row) -> bool:
     )
 
 
+def _rows_by_rowid(sql: apsw.Connection, table: RawTable) -> Generator[Row, None, bool]:
+    """The rows in front of each damaged page and behind it; returns whether there was none.
+
+    A scan ends at a damaged page. A row behind the damage is then found by its rowid, from which
+    one scan goes back to the damage and the next one goes on.
+    """
+    select, start = f"SELECT {table.columns}, rowid FROM {table.name} WHERE rowid", -_MAX_ROWID
+    scan = functools.partial(_until_damage, sql, decode=table.decode)
+    undamaged = True
+    while True:
+        complete, last = yield from scan(f"{select} > ? ORDER BY rowid", start)
+        if complete:
+            return undamaged
+        undamaged = False
+        behind = _rowid_behind(sql, table.name, last)
+        if behind is None:
+            return False
+        yield from scan(f"{select} > ? AND rowid < ? ORDER BY rowid DESC", last, behind)
+        start = behind - 1
+
+
+def _rows_by_key(sql: apsw.Connection, table: RawTable) -> Generator[Row, None, bool]:
+    """The rows from both ends up to a damaged page; returns whether there was none."""
+    for direction in ("ASC", "DESC"):
+        order = ", ".join(f'"{each}" {direction}' for each in table.key)
+        select = f"SELECT {table.columns}, 0 FROM {table.name} ORDER BY {order}"
+        complete, _ = yield from _until_damage(sql, select, decode=table.decode)
+        if complete:
+            return direction == "ASC"
+    return False
+
+
 def _until_damage(
-    sql: apsw.Connection, select: str, *bindings: int
+    sql: apsw.Connection, select: str, *bindings: int, decode: Callable[[Row], Row] = tuple
 ) -> Generator[Row, None, tuple[bool, int]]:
-    """The rows of a select without their rowid, which comes last; whether that was all, and the
-    last rowid before damage.
+    """The decoded rows of a select without its last column, the rowid.
+
+    Returns whether these are all, and the last rowid in front of the damage.
     """
     last = bindings[0] if bindings else 0
     try:
         for *row, rowid in sql.execute(select, bindings):
+            # In a damaged B-tree, a page may point back to an earlier one.
             if len(bindings) == 1 and rowid <= last:
-                return False, last  # in a damaged tree the way can lead back
+                return False, last
             last = rowid
-            yield tuple(row)
+            yield decode(tuple(row))
     except (*_UNREADABLE, apsw.SQLError):
         return False, last
     return True, last
 
 
-def _behind(sql: apsw.Connection, table: str, last: int) -> int | None:
-    """A rowid behind damage that can be read, as near to it as steps of growing size find one."""
+def _rowid_behind(sql: apsw.Connection, table: str, last: int) -> int | None:
+    """A rowid that can be read behind the damage after `last`, found in steps of doubled size."""
     start, step = max(last, 0), 1
-    while start + step < _HIGHEST:
+    while start + step < _MAX_ROWID:
         with contextlib.suppress(*_UNREADABLE):
             row = sql.execute(
                 f"SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1", (start + step,)
@@ -306,9 +334,7 @@ def _behind(sql: apsw.Connection, table: str, last: int) -> int | None:
 
 
 def _first_page(definition: str, root: int, pages: int) -> bytes:
-    """The first page of a file that has so many pages and in it one table, which begins at page
-    `root`.
-    """
+    """Page 1 of a file with so many pages and a single table, which begins at page `root`."""
     scratch = apsw.Connection(MEMORY)
     scratch.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     scratch.execute(definition)
@@ -316,29 +342,33 @@ def _first_page(definition: str, root: int, pages: int) -> bytes:
     scratch.execute("UPDATE sqlite_schema SET rootpage = ?", (root,))
     page = bytearray(scratch.serialize("main")[:PAGE_SIZE])
     scratch.close()
+    # The number of pages, which counts only if "version-valid-for" equals the change counter.
     page[28:32], page[92:96] = pages.to_bytes(4, "big"), page[24:28]
     return bytes(page)
 
 
-def _head(page: bytes) -> bytes:
-    """The first page with a sound header: everything in it is known, except for the format."""
-    header = bytearray(_first_page(_CONTENTS, 2, 0)[:_HEADER])
-    header[18:20] = b"\2\2"  # a log beside the file is to be read
+def _with_sound_header(page: bytes) -> bytes:
+    """Page 1 with a header made anew; of the old one only the version of our format is kept."""
+    header = bytearray(_first_page(_SCHEMA_TABLE, 2, 0)[:_HEADER_SIZE])
+    header[18:20] = b"\2\2"  # WAL mode, so that SQLite reads the log
     header[60:64] = _version(page).to_bytes(4, "big")
-    return bytes(header) + page[_HEADER:]
+    return bytes(header) + page[_HEADER_SIZE:]
 
 
 def _version(page: bytes) -> int:
+    """The version of our format in a header (SQLite's user_version), or 0 if it is impossible."""
     version = int.from_bytes(page[60:64], "big")
     return version if version <= VERSION else 0
 
 
 def _without_header(page: bytes) -> bytes:
-    """The root of the contents as it would be on any other page: the list of its cells begins at
-    the very start.
+    """Page 1 as any other page: the B-tree's header and cell pointers come first.
+
+    Cells stay where they are, because pointers to them count from the start of the page; the 100
+    bytes of the file header become unused space in front of them.
     """
-    cells = max(_HEADER, int.from_bytes(page[_HEADER + 5 : _HEADER + 7], "big"))
-    return page[_HEADER:cells] + bytes(_HEADER) + page[cells:]
+    cells = max(_HEADER_SIZE, int.from_bytes(page[_HEADER_SIZE + 5 : _HEADER_SIZE + 7], "big"))
+    return page[_HEADER_SIZE:cells] + bytes(_HEADER_SIZE) + page[cells:]
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,7 @@
-"""Making salvaged rows fit together again, so that indexes can be built on them.
+"""Repairs salvaged rows, so that they refer to each other and indexes can be built on them.
 
-What is changed or removed here is told. A text that is not sure to be whole forgets the hash of its
-source, so that ingesting the source again replaces it.
+What is changed or removed is reported. The repair clears the source hash of a text that may be
+incomplete, so that ingesting the source again replaces it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -21,23 +21,8 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex, covers_tile
 from mcpvectordb.index.metrics import METRICS
+from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
 
-_JSON = (
-    ("documents", "metadata", "object", "{}"),
-    ("document_chunks", "headings", "array", "[]"),
-    ("contexts", "metadata", "object", None),
-    ("context_chunks", "headings", "array", "[]"),
-    ("context_images", "metadata", "object", None),
-    ("vectors", "metadata", "object", "{}"),
-    ("libraries", "ignore", "array", "[]"),
-)
-_SENSELESS = (
-    "CASE name WHEN 'model' THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) WHEN "
-    "'chunk_size' THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
-    "WHEN 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' ELSE NOT json_valid(value) END"
-)
-# all three at once, with the first text that comes in
-_SETTLED = "('model', 'chunk_size', 'chunk_overlap')"
 _COUNTED = (
     "documents",
     "document_chunks",
@@ -47,75 +32,66 @@ _COUNTED = (
     "libraries",
 )
 
-Piece = tuple[int, int, str, int, int, int]  # id, position, tile, tile_start, start, end
+
+class Tile(NamedTuple):
+    """A tile of a text and the place of its chunk, as the table of chunks has them."""
+
+    id: int
+    position: int
+    text: str
+    tile_start: int
+    start: int
+    end: int
 
 
-@dataclass
-class Mended:
-    """What a file holds after mending, by table; the texts that are not sure to be whole; what is
-    gone.
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a file holds after the repair.
+
+    rows        how many rows it has, by table
+    incomplete  the sources of texts that may be incomplete or changed
+    lost        what was removed, one phrase for each
     """
 
-    rows: dict[str, int] = field(default_factory=dict)
-    incomplete: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
+    rows: dict[str, int]
+    incomplete: list[str]
+    lost: list[str]
 
 
-def mend(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Mended:
-    """Mend all tables, in the caller's transaction."""
+def repair(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Repaired:
+    """Repair all tables in the open transaction; `indexes` belong to documents and contexts."""
     documents, contexts = indexes
-    sql.execute("PRAGMA defer_foreign_keys = ON")  # until the strays are gone
-    lost = [*_mend_values(sql), *_mend_embeddings(sql)]
-    _adopt(sql)
+    # Foreign keys hold again when rows that refer to missing rows are deleted.
+    sql.execute("PRAGMA defer_foreign_keys = ON")
+    lost = [*_repair_values(sql), *_remove_bad_embeddings(sql)]
+    _add_missing_owners(sql)
     gaps = [set(_close_gaps(sql, index)) for index in indexes]
-    lost += [*_drop_strays(sql), *_drop_empty(sql)]
-    _mend_settings(sql)
+    lost += [*_delete_orphans(sql), *_delete_empty(sql)]
+    _repair_settings(sql)
     changed = [set(_accept_texts(sql, index)) for index in indexes]
     incomplete = [
-        *_doubtful_documents(sql, documents, gaps[0] | changed[0]),
+        *_incomplete_documents(sql, documents, gaps[0] | changed[0]),
         *_changed_contexts(sql, contexts),
     ]
     rows = {table: int(sql.execute(f"SELECT count(*) FROM {table}").get) for table in _COUNTED}
-    return Mended(rows=rows, incomplete=incomplete, lost=lost)
+    return Repaired(rows, incomplete, lost)
 
 
-def strange_values(sql: apsw.Connection) -> Iterator[str]:
-    """What the tables hold although nobody writes such a thing, in words: no objects, no lists of
-    texts, no settings.
-    """
-    for table, column, kind, _ in _JSON:
-        if count := sql.execute(f"SELECT count(*) FROM {table} WHERE {_strange(column, kind)}").get:
-            yield f"{table}: the {column} of {count} rows is not what was written"
-    yield from (
-        f"settings: the {name} is not what was written"
-        for (name,) in sql.execute(f"SELECT name FROM settings WHERE {_SENSELESS}")
-    )
-    settled = [
-        name for (name,) in sql.execute(f"SELECT name FROM settings WHERE name IN {_SETTLED}")
-    ]
-    if settled != ["model"] and len(settled) not in (0, 3):
-        yield f"settings: of {_SETTLED} the file has only {settled}"
-
-
-def _strange(column: str, kind: str) -> str:
-    other = f"json_type({column}) <> '{kind}'"
-    if kind == "array":
-        other += f" OR EXISTS (SELECT 1 FROM json_each({column}) WHERE type <> 'text')"
-    return f"{column} IS NOT NULL AND CASE WHEN json_valid({column}) THEN {other} ELSE 1 END"
-
-
-def _mend_values(sql: apsw.Connection) -> Iterator[str]:
-    for table, column, kind, empty in _JSON:
-        sql.execute(f"UPDATE {table} SET {column} = ? WHERE {_strange(column, kind)}", (empty,))
+def _repair_values(sql: apsw.Connection) -> Iterator[str]:
+    """Replace invalid JSON by an empty value, and unknown metrics by the default one."""
+    for column in JSON_COLUMNS:
+        table, name = column.table, column.name
+        sql.execute(f"UPDATE {table} SET {name} = ? WHERE {column.invalid}", (column.empty,))
         if sql.changes():
-            yield f"the {column} of {sql.changes()} rows of the table {table}"
+            yield f"the {name} of {sql.changes()} rows of the table {table}"
     metrics = ", ".join(f"'{each}'" for each in METRICS)
     sql.execute(f"UPDATE stores SET metric = 'cosine' WHERE metric NOT IN ({metrics})")
 
 
-def _mend_embeddings(sql: apsw.Connection) -> Iterator[str]:
-    """Take out embeddings that cannot be ranked: chunks get new ones, vectors are gone with
-    theirs.
+def _remove_bad_embeddings(sql: apsw.Connection) -> Iterator[str]:
+    """Delete embeddings that cannot be ranked, and vectors together with theirs.
+
+    Chunks get new embeddings later.
     """
     sql.execute(f"DELETE FROM models WHERE dimension NOT BETWEEN 1 AND {arrays.MAX_DIMENSION}")
     for table in ("document_embeddings", "context_embeddings"):
@@ -139,6 +115,7 @@ def _mend_embeddings(sql: apsw.Connection) -> Iterator[str]:
 
 
 def _unusable(sql: apsw.Connection, select: str) -> list[tuple[int]]:
+    """The ids whose embedding is missing, has the wrong size, or holds NaN or infinity."""
     import numpy as np
 
     return [
@@ -150,8 +127,8 @@ def _unusable(sql: apsw.Connection, select: str) -> list[tuple[int]]:
     ]
 
 
-def _adopt(sql: apsw.Connection) -> None:
-    """Give chunks and vectors whose owner is gone a new one, named after its number."""
+def _add_missing_owners(sql: apsw.Connection) -> None:
+    """Insert a row for each missing owner of chunks or vectors, named after its number."""
     missing = "SELECT DISTINCT owner FROM {0}_chunks WHERE owner NOT IN (SELECT {1} FROM {0}s)"
     for (key,) in sql.execute(missing.format("document", "key")).fetchall():
         sql.execute(
@@ -173,39 +150,50 @@ def _adopt(sql: apsw.Connection) -> None:
 
 
 def _close_gaps(sql: apsw.Connection, index: ChunkIndex) -> Iterator[int]:
-    """Let the tiles of each text follow each other again; the owners whose tiles did not."""
+    """Make the tiles of each text follow each other again; the owners whose tiles did not."""
     for (owner,) in list(sql.execute(f"SELECT DISTINCT owner FROM {index.chunks}")):
-        pieces: list[Any] = sql.execute(
+        rows: list[Any] = sql.execute(
             f'SELECT id, position, tile, tile_start, start, "end" FROM {index.chunks} '
             "WHERE owner = ? ORDER BY position",
             (owner,),
         ).fetchall()
-        closed = list(_closed(pieces))
-        if closed != pieces:
+        tiles = [Tile(*row) for row in rows]
+        closed = list(_without_gaps(tiles))
+        if closed != tiles:
+            # Positions are unique, so the old ones are moved out of the range first.
             sql.execute(
                 f"UPDATE {index.chunks} SET position = id + (1 << 40) WHERE owner = ?", (owner,)
-            )  # out of the way
+            )
             sql.executemany(
-                f'UPDATE {index.chunks} SET position = ?2, tile_start = ?4, start = ?5, "end" = ?6 '
-                f"WHERE id = ?1",
-                ((id, position, None, *places) for id, position, _, *places in closed),
+                f'UPDATE {index.chunks} SET position = ?2, tile_start = ?3, start = ?4, "end" = ?5 '
+                "WHERE id = ?1",
+                (
+                    (each.id, each.position, each.tile_start, each.start, each.end)
+                    for each in closed
+                ),
             )
             yield int(owner)
 
 
-def _closed(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    offset, before = 0, (-2, 0)  # position and length of the tile before
-    for place, (id, position, tile, tile_start, start, end) in enumerate(pieces):
-        back = before[1] if position == before[0] + 1 else 0
-        first, last = max(start - tile_start, -back), end - tile_start
-        if not (first < last <= len(tile) and covers_tile(tile, first, last)):
-            first, last = 0, len(tile)
-        yield id, place, tile, offset, offset + first, offset + last
-        offset, before = offset + len(tile), (position, len(tile))
+def _without_gaps(tiles: Sequence[Tile]) -> Iterator[Tile]:
+    """The tiles with positions and offsets as if nothing had been between them.
+
+    A chunk may begin in the tile before its own (overlap), but only where that tile is still there.
+    One whose offsets are impossible gets its whole tile.
+    """
+    offset, position_before, length_before = 0, -2, 0
+    for place, tile in enumerate(tiles):
+        overlap = length_before if tile.position == position_before + 1 else 0
+        length = len(tile.text)
+        first, last = max(tile.start - tile.tile_start, -overlap), tile.end - tile.tile_start
+        if not (first < last <= length and covers_tile(tile.text, first, last)):
+            first, last = 0, length
+        yield Tile(tile.id, place, tile.text, offset, offset + first, offset + last)
+        offset, position_before, length_before = offset + length, tile.position, length
 
 
-def _drop_strays(sql: apsw.Connection) -> Iterator[str]:
-    """Remove rows that refer to rows that are gone, and those that refer to them."""
+def _delete_orphans(sql: apsw.Connection) -> Iterator[str]:
+    """Delete rows that refer to missing rows, until there are none."""
     references = sql.execute(
         'SELECT t.name, f."from", f."table", f."to" FROM sqlite_schema t, '
         "pragma_foreign_key_list(t.name) f WHERE t.type = 'table'"
@@ -217,13 +205,11 @@ def _drop_strays(sql: apsw.Connection) -> Iterator[str]:
             sql.execute(f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})")
             if sql.changes():
                 found = True
-                yield (
-                    f"{sql.changes()} rows of the table {table}, since what they belonged to is "
-                    f"gone"
-                )
+                yield f"{sql.changes()} rows of the table {table}, which referred to missing rows"
 
 
-def _drop_empty(sql: apsw.Connection) -> Iterator[str]:
+def _delete_empty(sql: apsw.Connection) -> Iterator[str]:
+    """Delete documents and contexts that have no chunk left."""
     for table, key, name in (("document", "key", "source"), ("context", "id", "id")):
         for (lost,) in sql.execute(
             f"DELETE FROM {table}s WHERE {key} NOT IN (SELECT owner FROM {table}_chunks) "
@@ -232,24 +218,25 @@ def _drop_empty(sql: apsw.Connection) -> Iterator[str]:
             yield f"the whole text of {table} {lost}"
 
 
-def _mend_settings(sql: apsw.Connection) -> None:
-    """Keep settings that make sense; the others are settled anew."""
-    sql.execute(f"DELETE FROM settings WHERE {_SENSELESS}")
+def _repair_settings(sql: apsw.Connection) -> None:
+    """Delete invalid settings, which are then written anew; the model is the one with most rows."""
+    sql.execute(f"DELETE FROM settings WHERE {INVALID_SETTING}")
     sql.execute(
         "INSERT OR IGNORE INTO settings (name, value) SELECT 'model', CAST(key AS TEXT) FROM "
         "models ORDER BY (SELECT count(*) FROM document_embeddings WHERE model = key) DESC LIMIT 1"
     )
-    if not _are_keys(
+    if not _are_indexable(
         sql.execute("SELECT value FROM settings WHERE name = 'indexed_metadata'").get or "[]"
     ):
         sql.execute("DELETE FROM settings WHERE name = 'indexed_metadata'")
     sql.execute(
-        f"DELETE FROM settings WHERE name IN {_SETTLED} AND name <> 'model' "
-        f"AND (SELECT count(*) FROM settings WHERE name IN {_SETTLED}) < 3"
+        f"DELETE FROM settings WHERE name IN {INITIAL_SETTINGS} AND name <> 'model' "
+        f"AND (SELECT count(*) FROM settings WHERE name IN {INITIAL_SETTINGS}) < 3"
     )
 
 
-def _are_keys(text: str) -> bool:
+def _are_indexable(text: str) -> bool:
+    """Whether a JSON array holds names of metadata keys that can be indexed."""
     try:
         checked_names(json.loads(text))
     except (InvalidInput, TypeError):
@@ -258,22 +245,22 @@ def _are_keys(text: str) -> bool:
 
 
 def _accept_texts(sql: apsw.Connection, index: ChunkIndex) -> Iterator[int]:
-    """Take the texts for what they are now; the owners of those that are not what came in."""
+    """Store the hash of each changed chunk as it is now; the owners of these chunks."""
     for id, hash in list(index.altered(sql)):
         sql.execute(f"UPDATE {index.chunks} SET hash = ? WHERE id = ?", (hash, id))
         yield int(sql.execute(f"SELECT owner FROM {index.chunks} WHERE id = ?", (id,)).get)
 
 
-def _doubtful_documents(
+def _incomplete_documents(
     sql: apsw.Connection, index: ChunkIndex, damaged: set[int]
 ) -> Iterator[str]:
-    """The sources of documents that are not sure to be whole; what says that they are is taken from
-    them.
-    """
-    doubtful = {
-        owner for owner, text in index.texts(sql) if not _proven(sql, index, owner, text, damaged)
+    """The sources of documents that may be incomplete; they count as changed at the next ingest."""
+    unproven = {
+        owner
+        for owner, text in index.texts(sql)
+        if not _is_complete(sql, index, owner, text, damaged)
     }
-    for key in sorted(damaged | doubtful):
+    for key in sorted(damaged | unproven):
         yield from (
             source
             for (source,) in sql.execute(
@@ -284,13 +271,14 @@ def _doubtful_documents(
         )
 
 
-def _proven(
+def _is_complete(
     sql: apsw.Connection, index: ChunkIndex, owner: int, text: str, damaged: set[int]
 ) -> bool:
-    """Whether a document has lost nothing: its text is its source, or (another text than its
-    source) it has its end.
+    """Whether it is certain that a document without gaps has not lost its end either.
 
-    The end cannot be missing where another's chunk, one that is in its place, came right after it.
+    That is so if its text has the hash of its source. The text of a PDF has not; then its chunks
+    must be followed directly by a chunk of another document that is undamaged, because ids are
+    given in order and a missing end would have left a gap between the two.
     """
     raw = text.encode()
     hash, size = sql.execute("SELECT hash, size FROM documents WHERE key = ?", (owner,)).get
@@ -305,6 +293,7 @@ def _proven(
 
 
 def _changed_contexts(sql: apsw.Connection, index: ChunkIndex) -> Iterator[str]:
+    """The contexts whose text has changed; their hash is set to that of the text as it is now."""
     for owner, text in list(index.texts(sql)):
         hash = hashlib.sha256(text.encode()).digest()
         if sql.execute("SELECT hash FROM contexts WHERE id = ?", (owner,)).get != hash:

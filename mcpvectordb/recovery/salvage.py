@@ -1,6 +1,4 @@
-"""Saving what is left of a damaged file: its ordinary tables, row by row, into a new file whose
-indexes are made again.
-"""
+"""Salvages a damaged file: the rows of its ordinary tables go into a new file with new indexes."""
 
 from __future__ import annotations
 
@@ -16,18 +14,22 @@ from mcpvectordb.database import Database
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput, NotOurFile, Unreadable, Unwritable
 from mcpvectordb.recovery import repair
-from mcpvectordb.recovery.raw_pages import Row, Table, Wreck
+from mcpvectordb.recovery.raw_pages import DamagedFile, RawTable, Row
 from mcpvectordb.storage.file import PAGE_SIZE
 from mcpvectordb.storage.schema import migrate
 
-# Made again from other tables, or not missed.
+# Tables that are made again from others, or whose rows nobody needs.
 _DERIVED = {"document_pending", "context_pending", "cache", "changes", "library_skipped"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Salvaged:
-    """What is in `path` now, by table; `incomplete` texts have lost or changed a part; `lost` says
-    what else is gone.
+    """What was salvaged.
+
+    path        the new file
+    rows        how many rows it has, by table
+    incomplete  the sources of texts of which a part is missing or changed
+    lost        what else is missing, one phrase for each
     """
 
     path: str
@@ -42,75 +44,70 @@ def salvage(
     *,
     embedder: Embedder | None = None,
 ) -> Salvaged:
-    """Write everything that can still be read of a damaged file into the new file `target`; the
-    damaged one stays as it is.
+    """Write everything that can still be read of a damaged file into the new file `target`.
 
-    Torn texts are kept as far as they go: ingest their sources again to make them whole. What has
-    lost its embedding waits for a new one (`Database.embed_pending`). Nothing that was deleted
-    comes back.
+    The damaged file is not changed. Texts with missing parts are kept: ingest their sources again
+    to replace them. Chunks that have lost their embedding get a new one by
+    `Database.embed_pending`. Deleted rows are not restored.
     """
-    damaged, goal = Path(path).expanduser(), Path(target).expanduser().absolute()
-    if not damaged.is_file():
-        raise Unreadable(f"{damaged} is not there, or is no file")
-    if goal.exists():
-        raise InvalidInput(f"{goal} exists already; name a new file, or remove that one first")
-    if not goal.parent.is_dir():
-        raise Unwritable(f"the folder {goal.parent} does not exist: make it first")
+    source, new = Path(path).expanduser(), Path(target).expanduser().absolute()
+    if not source.is_file():
+        raise Unreadable(f"{source} does not exist, or is not a file")
+    if new.exists():
+        raise InvalidInput(f"{new} exists already; name a new file, or remove that one first")
+    if not new.parent.is_dir():
+        raise Unwritable(f"the folder {new.parent} does not exist: make it first")
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{goal.name}.", dir=goal.parent) as folder:
-            return _salvaged(damaged, Path(folder), goal, embedder)
+        with tempfile.TemporaryDirectory(prefix=f".{new.name}.", dir=new.parent) as folder:
+            return _salvage(source, new, Path(folder), embedder)
     except apsw.Error as error:
-        raise Unwritable(f"{goal} cannot be written: {error}") from error
+        raise Unwritable(f"{new} cannot be written: {error}") from error
 
 
-def _salvaged(damaged: Path, folder: Path, goal: Path, embedder: Embedder | None) -> Salvaged:
-    wreck, new = Wreck(damaged, folder / "wreck.db"), folder / "new.db"
-    if not len(wreck):
+def _salvage(source: Path, target: Path, folder: Path, embedder: Embedder | None) -> Salvaged:
+    """Salvage `source` by way of a temporary folder."""
+    damaged, new = DamagedFile(source, folder / "damaged.db"), folder / "new.db"
+    if not damaged.has_tables:
         raise NotOurFile(
-            f"{damaged} has none of the tables of a mcpvectordb file, so there is nothing to save"
+            f"{source} has none of the tables of a mcpvectordb file, so there is nothing to save"
         )
-    lost = _copied(wreck, new)
+    lost = _copy_rows(damaged, new)
     with Database(new, embedder=embedder) as db, db._file.writing() as sql:
-        mended = repair.mend(sql, db._indexes)
-    with Database(
-        new, embedder=embedder
-    ) as db:  # opened again, it has a vec0 table for each model that is left
+        repaired = repair.repair(sql, db._indexes)
+    # Opening the file makes a vec0 table for each model that the repair has left.
+    with Database(new, embedder=embedder) as db:
         db.rebuild()
-        db.copy_to(goal)
+        db.copy_to(target)
     return Salvaged(
-        path=str(goal),
-        rows=mended.rows,
-        incomplete=tuple(mended.incomplete),
-        lost=(*lost, *mended.lost),
+        path=str(target),
+        rows=repaired.rows,
+        incomplete=tuple(repaired.incomplete),
+        lost=(*lost, *repaired.lost),
     )
 
 
-def _copied(wreck: Wreck, new: Path) -> list[str]:
-    """Fill a new file of the same format with every row that can be read; the tables that lack
-    some.
-    """
+def _copy_rows(damaged: DamagedFile, new: Path) -> list[str]:
+    """Write every row that can be read into a new file of the same format; what was lost."""
     sql = apsw.Connection(str(new))
     sql.execute(f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA synchronous = OFF; BEGIN")
-    for step in range(wreck.version):
+    for step in range(damaged.version):
         migrate(sql, step)
     lost = []
-    for table in wreck.tables:
+    for table in damaged.tables:
         if table.name not in _DERIVED:
-            refused = _filled(sql, table, wreck.rows(table))
-            if refused or table.name in wreck.torn:
+            refused = _insert(sql, table, damaged.rows(table))
+            if refused or table.name in damaged.unreadable:
                 lost.append(f"some rows of the table {table.name}")
     sql.execute("COMMIT")
     sql.close()
     return lost
 
 
-def _filled(sql: apsw.Connection, table: Table, rows: Iterator[Row]) -> int:
-    """Write a table's rows; how many were no rows of it any more."""
+def _insert(sql: apsw.Connection, table: RawTable, rows: Iterator[Row]) -> int:
+    """Insert the rows of a table; how many of them its constraints refused."""
     names = ", ".join(f'"{each}"' for each in table.written)
-    insert = (
-        f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES "
-        f"({', '.join('?' * len(table.written))})"
-    )
+    values = ", ".join("?" * len(table.written))
+    insert = f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES ({values})"
     refused = 0
     for row in rows:
         try:

@@ -45,7 +45,7 @@ def test_the_verdicts_are_in_words() -> None:
         search_documents=50.0,
         ratio=1.2,
     )
-    first, second, third = contexts.told([small, large]).split("\n")
+    first, second, third = contexts.summary([small, large]).split("\n")
     assert first.endswith("0.5 times, within the target of 1") and second.endswith(
         "1.2 times, ABOVE the target of 1"
     )

@@ -26,9 +26,8 @@ def test_cosines_are_spread_as_those_of_real_embeddings() -> None:
         float(ranked.mean()),
         *(float(ranked[:, place - 1].mean()) for place in (10, 100, 1_000)),
     ]
-    assert spread == pytest.approx(
-        [0.573, 0.778, 0.713, 0.651], abs=0.05
-    )  # of 10,000 passages, embedded by bge-small
+    # The values of 10,000 passages, embedded by bge-small.
+    assert spread == pytest.approx([0.573, 0.778, 0.713, 0.651], abs=0.05)
     assert (ranked[:, 9] - ranked[:, 10]).max() < 0.1  # no border behind the tenth
 
 

@@ -65,9 +65,8 @@ def test_a_file_is_made_once_for_the_same_data_and_model(
     cache: Path, outcomes: dict[str, quality.Outcome]
 ) -> None:
     collection = load(LITTLE)
-    again = filled(
-        cache, collection.digest, [], Config(model=MODEL)
-    )  # an empty corpus could not fill a new one
+    # With an empty corpus, only a file that is already there has chunks.
+    again = filled(cache, collection.digest, [], Config(model=MODEL))
     assert again.chunks == outcomes["text"].chunks
     other = filled(cache, "other data", [], Config(model=MODEL))
     assert other.path != again.path

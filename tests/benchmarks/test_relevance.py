@@ -17,7 +17,7 @@ TRUTH = Weights(base=-6.0, cosine=5.0, coverage=4.0)
 
 def invented(data: str, of: str, count: int, low: float, high: float, seed: int) -> list[Result]:
     """Results whose relevance is drawn with the chance that TRUTH gives to their evidence;
-    strangers' are all irrelevant.
+    foreign queries' are all irrelevant.
     """
     draw = np.random.default_rng(seed)
     results = []
@@ -45,7 +45,7 @@ def test_the_weights_that_made_the_judgments_are_found_again(results: list[Resul
     assert found.coverage == pytest.approx(TRUTH.coverage, abs=0.7)
 
 
-def test_every_collection_and_its_strangers_count_the_same(results: list[Result]) -> None:
+def test_every_collection_and_its_foreign_queries_count_the_same(results: list[Result]) -> None:
     counted = shares(results)
     for data in "ab":
         for of in "ab":
@@ -58,7 +58,7 @@ def test_every_collection_and_its_strangers_count_the_same(results: list[Result]
 
 
 def test_the_truth_is_well_calibrated_and_a_boast_is_not(results: list[Result]) -> None:
-    own = [each for each in results if not each.stranger]
+    own = [each for each in results if not each.foreign]
     relevant = np.array([each.relevant for each in own], float)
     assert calibration_error(chances(own, TRUTH), relevant) < 0.02
     assert calibration_error(np.ones(len(own)), relevant) == pytest.approx(1 - relevant.mean())
@@ -67,7 +67,7 @@ def test_the_truth_is_well_calibrated_and_a_boast_is_not(results: list[Result]) 
 def test_the_table_shows_what_was_told_of_unseen_collections(results: list[Result]) -> None:
     title, _, head, rule, *lines = report("a model", "hybrid", results).splitlines()
     assert title == "### hybrid, a model"
-    assert head == "| relevance | a, own | a, strangers | b, own | b, strangers |" and head.count(
+    assert head == "| relevance | a, own | a, foreign | b, own | b, foreign |" and head.count(
         "|"
     ) == rule.count("|")
     buckets = lines[: len(relevance.EDGES) - 1]
@@ -77,10 +77,9 @@ def test_the_table_shows_what_was_told_of_unseen_collections(results: list[Resul
         12_000,
         1_000,
     )
-    told, error = lines[len(buckets) : len(buckets) + 2]
-    assert (
-        told.split("|")[3].strip() == told.split("|")[5].strip() == "1.000"
-    )  # of all strangers' queries
+    verdicts, error = lines[len(buckets) : len(buckets) + 2]
+    # For all queries about things that are not in the collection.
+    assert verdicts.split("|")[3].strip() == verdicts.split("|")[5].strip() == "1.000"
     assert all(float(cell) < 0.05 for cell in error.split("|")[2:-1])
     assert "fitted on all: Weights(base=-" in lines[-1]
 
@@ -136,7 +135,7 @@ def test_the_command_asks_each_collection_its_own_questions_and_the_others(
     printed = capsys.readouterr().out
     assert (
         "### text, all-MiniLM-L6-v2" in printed
-        and "| relevance | tea, own | tea, strangers | car, own |" in printed
+        and "| relevance | tea, own | tea, foreign | car, own |" in printed
     )
     assert "coverage=" in printed.splitlines()[-2]
 

@@ -46,10 +46,8 @@ def test_words_are_found_by_us_and_by_a_rival_on_the_same_passages(
         for engine in (OURS, "fts5")
     }
     assert all(row["ms"] > 0 for row in rows)
-    for engine in (
-        OURS,
-        "fts5",
-    ):  # what is right for how many of three queries depends on the texts of this machine
+    # How many of three queries are answered depends on the texts that this machine has.
+    for engine in (OURS, "fts5"):
         assert 0.5 < max(row["right in 10"] for row in rows if row["engine"] == engine) <= 1
 
 
@@ -126,7 +124,7 @@ def test_growth_is_linear_or_it_is_told() -> None:
         {"engine": OURS, "rows": size, "ms": took}
         for size, took in ((10, 1.0), (100, 9.0), (1000, 180.0))
     ]
-    assert growth.told(rows, "ms") == (
+    assert growth.summary(rows, "ms") == (
         "ms grows 9.0 times for 10 times the rows (linear or less), 20.0 times for 10 times the "
         "rows (MORE)."
     )

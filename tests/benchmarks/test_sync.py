@@ -27,4 +27,4 @@ def test_the_verdict_is_in_words() -> None:
     outcome = sync.Outcome(
         files=10_000, walk_cpu=20.0, sync_cpu=110.0, walk_wall=21.0, sync_wall=112.0, ratio=5.5
     )
-    assert sync.told(outcome).endswith("5.5 walks, ABOVE the target of 5")
+    assert sync.summary(outcome).endswith("5.5 walks, ABOVE the target of 5")

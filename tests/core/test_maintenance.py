@@ -25,7 +25,9 @@ def answers(db: Database) -> list[tuple[str, float]]:
     return [(hit.item.text, hit.score) for hit in db.documents.search("apple pie 3", limit=10)]
 
 
-def test_a_copy_is_one_complete_file_for_its_owner(path: Path, tmp_path: Path) -> None:
+def test_a_copy_is_one_complete_file_that_only_its_owner_can_read(
+    path: Path, tmp_path: Path
+) -> None:
     with filled(path) as db:
         target = db.copy_to(tmp_path / "copy.db")
         assert stat.S_IMODE(target.stat().st_mode) == 0o600
@@ -39,7 +41,7 @@ def test_a_copy_is_one_complete_file_for_its_owner(path: Path, tmp_path: Path) -
     assert [each.name for each in moved.iterdir()] == ["renamed.db"]
 
 
-def test_a_copy_opens_for_reading_without_leaving_anything(path: Path, tmp_path: Path) -> None:
+def test_a_copy_opened_for_reading_is_not_changed(path: Path, tmp_path: Path) -> None:
     with filled(path) as db:
         target = db.copy_to(tmp_path / "copy.db")
     before = target.read_bytes()
@@ -84,7 +86,7 @@ def test_a_copy_never_replaces_a_file(path: Path, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "test.db"]
 
 
-def test_a_database_in_memory_can_be_kept(tmp_path: Path) -> None:
+def test_a_database_in_memory_can_be_copied_to_a_file(tmp_path: Path) -> None:
     with Database(":memory:", embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a")
         assert db.check() == [] and db.stats().documents == 1
@@ -93,7 +95,7 @@ def test_a_database_in_memory_can_be_kept(tmp_path: Path) -> None:
         assert db.documents.count() == 1
 
 
-def test_compacting_gives_space_back_and_changes_no_answer(path: Path) -> None:
+def test_compacting_frees_space_and_changes_no_results(path: Path) -> None:
     with filled(path, 120) as db:
         for document in db.documents.browse(limit=100):
             db.documents.delete(document.id)
@@ -109,7 +111,7 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "reported"),
     [
         ("DELETE FROM document_embeddings WHERE chunk = 3", "neither embedded nor waiting"),
         (
@@ -142,28 +144,28 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
         ),
         (
             "UPDATE settings SET value = 'nonsense' WHERE name = 'model'",
-            "the model is not what was written",
+            "the value of model is invalid",
         ),
         (
             "UPDATE settings SET value = 'many' WHERE name = 'chunk_overlap'",
-            "the chunk_overlap is not what was written",
+            "the value of chunk_overlap is invalid",
         ),
         ("DELETE FROM settings WHERE name = 'model'", "has only ['chunk_overlap', 'chunk_size']"),
         (
             "UPDATE documents SET metadata = '[]' WHERE key < 4",
-            "the metadata of 3 rows is not what was written",
+            "the metadata of 3 rows is not a JSON object",
         ),
     ],
 )
-def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(
-    path: Path, statement: str, told: str
+def test_check_reports_what_is_wrong_and_rebuild_repairs_the_indexes(
+    path: Path, statement: str, reported: str
 ) -> None:
     filled(path).close()
     other = apsw.Connection(str(path))
     other.execute(statement)
     other.close()
     with Database(path, embedder=Letters()) as db:
-        assert any(told in problem for problem in db.check())
+        assert any(reported in problem for problem in db.check())
         db.rebuild()
         left = db.check()
         truth_is_broken = any(
@@ -172,14 +174,14 @@ def test_check_tells_what_is_wrong_and_rebuild_mends_the_indexes(
         assert bool(left) == truth_is_broken
 
 
-def test_rebuild_makes_the_same_answers(path: Path) -> None:
+def test_rebuild_changes_no_results(path: Path) -> None:
     with filled(path) as db:
         expected = answers(db)
         db.rebuild()
         assert answers(db) == expected and db.check() == []
 
 
-def test_a_torn_page_is_damage_that_is_told_without_a_crash(path: Path) -> None:
+def test_overwritten_pages_are_reported(path: Path) -> None:
     filled(path, 200).close()
     data = bytearray(path.read_bytes())
     for offset in range(len(data) * 3 // 4, len(data) * 3 // 4 + 8192 * 6):
@@ -198,7 +200,7 @@ def test_stats_count_what_is_there(path: Path) -> None:
         assert stats.bytes > 0
 
 
-def test_rows_that_an_index_of_sqlite_does_not_know_are_told(path: Path) -> None:
+def test_rows_that_are_missing_in_an_index_of_sqlite_are_reported(path: Path) -> None:
     filled(path, 3).close()
     other = apsw.Connection(str(path))
     other.execute("PRAGMA writable_schema = ON")

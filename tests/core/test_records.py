@@ -1,8 +1,99 @@
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
+from typing import Any
+
 import pytest
 
-from mcpvectordb import Embedded, Progress
+from mcpvectordb import Document, Embedded, Progress
+from mcpvectordb.records import Record
+
+
+class Point(Record):
+    """A point."""
+
+    x: int
+    y: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+    weight: float = field(default=0.0, compare=False)
+
+
+class Other(Record):
+    x: int
+    y: int = 0
+
+
+def test_fields_have_their_values_or_their_defaults() -> None:
+    point = Point(x=1)
+    assert (point.x, point.y, point.tags, point.weight) == (1, 0, {}, 0.0)
+    assert Point(x=1).tags is not point.tags
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "Point needs x"),
+        ({"y": 1}, "Point needs x"),
+        ({"x": 1, "z": 2, "a": 3}, "Point has no field a, z; there are x, y, tags, weight"),
+    ],
+)
+def test_fields_that_are_missing_or_unknown_are_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Point(**values)
+
+
+def test_fields_are_given_by_name_only() -> None:
+    with pytest.raises(TypeError):
+        Point(1)  # type: ignore[misc]
+
+
+def test_a_record_does_not_change() -> None:
+    point = Point(x=1)
+    with pytest.raises(FrozenInstanceError, match="'x'"):
+        point.x = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="'new'"):
+        point.new = 2  # type: ignore[attr-defined]
+    with pytest.raises(FrozenInstanceError, match="'x'"):
+        del point.x
+    assert point.x == 1
+
+
+def test_records_are_equal_when_their_kind_and_compared_fields_are() -> None:
+    assert Point(x=1, y=2) == Point(y=2, x=1) != Point(x=1) and Point(x=1, weight=1.0) == Point(
+        x=1, weight=2.0
+    )
+    assert Point(x=1) != Other(x=1) and Point(x=1) != (1, 0)
+    assert (
+        hash(Other(x=1)) == hash(Other(x=1, y=0)) and len({Other(x=1), Other(x=1), Other(x=2)}) == 2
+    )
+
+
+def test_a_record_shows_its_fields_in_their_order() -> None:
+    assert repr(Point(tags={"a": "b"}, x=1)) == "Point(x=1, y=0, tags={'a': 'b'}, weight=0.0)"
+    assert repr(Point(weight=1.0, tags={}, y=2, x=1)) == "Point(x=1, y=2, tags={}, weight=1.0)"
+
+
+def test_a_record_is_a_dataclass_to_the_standard_library() -> None:
+    assert is_dataclass(Progress) and [each.name for each in fields(Progress)][:3] == [
+        "step",
+        "done",
+        "total",
+    ]
+    assert replace(Point(x=1, y=2), x=3) == Point(x=3, y=2)
+
+
+def test_a_record_is_copied_and_pickled() -> None:
+    progress = Progress(step="embed", done=1, total=None)
+    assert (
+        copy.copy(progress)
+        == copy.deepcopy(progress)
+        == pickle.loads(pickle.dumps(progress))
+        == progress
+    )
+    assert issubclass(Document, Record)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +127,11 @@ from mcpvectordb import Embedded, Progress
         (Progress(step="ingest", done=3, total=9, seconds_left=61), "0:01:01 left"),
     ],
 )
-def test_the_pace_says_what_is_known(progress: Progress, words: str) -> None:
+def test_the_pace_has_the_known_figures(progress: Progress, words: str) -> None:
     assert progress.pace == words
 
 
-def test_what_was_embedded_adds_up() -> None:
+def test_figures_of_embedding_are_added() -> None:
     both = Embedded(chunks=1, tokens=10, seconds=0.5) + Embedded(chunks=2, tokens=20, seconds=1.0)
     assert (both.chunks, both.tokens, both.seconds, both.tokens_per_second) == (3, 30, 1.5, 20.0)
     assert Embedded().tokens_per_second == 0 and both == Embedded(chunks=3, tokens=30)

@@ -1,4 +1,4 @@
-"""Every promise counts its rounds and failures; the run ends with a table of them."""
+"""Each guarantee counts its rounds and failures; the run ends with a table of them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.torture.support_torture import FULL, Promise
+from tests.torture.support_torture import FULL, Guarantee
 
-PROMISES = pytest.StashKey[dict[str, Promise]]()
+GUARANTEES = pytest.StashKey[dict[str, Guarantee]]()
 
 
 @pytest.fixture
-def promise(request: pytest.FixtureRequest) -> Callable[..., Promise]:
-    """`promise("1 killed", full=500, short=6)`: as many rounds as this run is to have, and a row of
-    the table.
+def guarantee(request: pytest.FixtureRequest) -> Callable[..., Guarantee]:
+    """`guarantee("1 killed", full=500, short=6)` makes a row of the table.
+
+    It has as many rounds as the option --rounds asks for.
     """
     wanted = request.config.getoption("--rounds")
-    kept = request.config.stash.setdefault(PROMISES, {})
+    guarantees = request.config.stash.setdefault(GUARANTEES, {})
 
-    def give(name: str, *, full: int, short: int) -> Promise:
+    def give(name: str, *, full: int, short: int) -> Guarantee:
         planned = short if wanted is None else max(1, full * wanted // FULL)
         first = 1_000_000 * request.config.getoption("--again")
-        return kept.setdefault(name, Promise(name, planned, long=wanted is not None, first=first))
+        return guarantees.setdefault(
+            name, Guarantee(name, planned, long=wanted is not None, first=first)
+        )
 
     return give
 
@@ -30,14 +33,14 @@ def promise(request: pytest.FixtureRequest) -> Callable[..., Promise]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    kept = config.stash.get(PROMISES, {})
-    if not kept:
+    guarantees = config.stash.get(GUARANTEES, {})
+    if not guarantees:
         return
-    width = max(len(name) for name in kept)
-    terminalreporter.section("promises")
-    terminalreporter.write_line(f"{'promise':<{width}}  {'rounds':>8}  failures")
+    width = max(len(name) for name in guarantees)
+    terminalreporter.section("guarantees")
+    terminalreporter.write_line(f"{'guarantee':<{width}}  {'rounds':>8}  failures")
     for each in sorted(
-        kept.values(), key=lambda promise: (int(promise.name.split()[0]), promise.name)
+        guarantees.values(), key=lambda guarantee: (int(guarantee.name.split()[0]), guarantee.name)
     ):
         terminalreporter.write_line(
             f"{each.name:<{width}}  {each.rounds:>8,}  {len(each.failures):>8}  {each.note}".rstrip(),

@@ -1,4 +1,4 @@
-"""Ways to spoil a file, and a look at what is left of it, in children that may die of it."""
+"""Ways to damage a file, and checks of a damaged file in child processes that may crash."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
@@ -14,20 +15,27 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from mcpvectordb import Database, DatabaseError, MCPVectorDBError, NotFound
-from mcpvectordb.index import chunks, vector
+from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.recovery.salvage import salvage
 from tests.support import Letters
 from tests.torture.support_torture import State, some_text, start, state
 
 PAGE = 8192
-PATIENCE = 60.0  # seconds for one file, on a busy machine
+TIMEOUT = 60.0  # seconds for one file, on a busy machine
 Spoiler = Callable[[bytearray, random.Random], None]
 
 
+def opened(path: Path) -> Database:
+    """A damaged file; every other one is searched by its codes, small as it is."""
+    by_codes = zlib.crc32(path.read_bytes()) % 2 if path.is_file() else 0
+    tuning = Tuning(lease_seconds=0.3, exact_rows=0 if by_codes else 5_000)
+    return Database(path, embedder=Letters(), tuning=tuning)
+
+
 def made(path: Path) -> State:
-    """A file of every kind of content, some of it deleted or waiting."""
+    """Make a file with every kind of content, some of it deleted or not embedded yet."""
     rng = random.Random("a file to be damaged")
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         for number in range(60):
             db.documents.ingest_text(
                 some_text(rng), source=f"a{number}", embed=number % 7 > 0, metadata={"n": number}
@@ -40,7 +48,7 @@ def made(path: Path) -> State:
 
 
 def forked(target: Callable[[Path], None], path: Path) -> None:
-    """Do something in a child that dies of it, so that what is open stays as it is."""
+    """Run a function in a child process that exits without closing what is open."""
     child = os.fork()
     if child == 0:
         target(path)
@@ -48,9 +56,9 @@ def forked(target: Callable[[Path], None], path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def die_while_writing(path: Path) -> None:
-    """Leave a log behind; to be forked."""
-    db = Database(path, embedder=Letters())
+def exit_while_writing(path: Path) -> None:
+    """Write to a file and exit, so that a log is left; to be used with `forked`."""
+    db = opened(path)
     rng = random.Random("a log to be damaged")
     for number in range(20):
         db.documents.ingest_text(some_text(rng), source=f"b{number}")
@@ -122,8 +130,8 @@ SPOILERS: tuple[Spoiler, ...] = (
 )
 
 
-def spoiled(base: Path, target: Path, number: int) -> None:
-    """Write a damaged copy of a file and its log, the same one for the same number."""
+def write_damaged(base: Path, target: Path, number: int) -> None:
+    """Write a damaged copy of a file and its log, the same for the same number."""
     rng = random.Random(f"spoiled {number}")
     for part in ("", "-wal"):
         Path(f"{target}{part}").unlink(missing_ok=True)
@@ -138,46 +146,45 @@ def spoiled(base: Path, target: Path, number: int) -> None:
 
 
 @dataclass
-class Look:
-    """What became of one file: how it was received, and everything that must not have happened."""
+class Inspection:
+    """How a file was treated (`answer`), and everything that must not have happened (`wrong`)."""
 
     answer: str = ""
     wrong: list[str] = field(default_factory=list)
 
 
-def looked_at(path: Path, before: State, *, save: bool = False, new: bool = False) -> Look:
-    """Open a file that may be damaged, ask it everything, mend it and save what is left of it."""
-    look, print_before = Look(), _print(path)
-    may_change = (
-        new or Path(f"{path}-wal").exists()
-    )  # a log of ours is written back when the file is closed
+def inspect_file(path: Path, before: State, *, save: bool = False, new: bool = False) -> Inspection:
+    """Open a file that may be damaged, read all of it, and optionally repair and salvage it."""
+    inspection, fingerprint = Inspection(), _fingerprint(path)
+    # A log of ours is written back when the file is closed.
+    may_change = new or Path(f"{path}-wal").exists()
     try:
-        with Database(path, embedder=Letters()) as db:
-            told = [answer for answer in _asked(db, look) if answer]
-            look.answer = "damage told" if told else "sound"
-            look.wrong += _changed(texts(db), before) if before and not told else []
+        with opened(path) as db:
+            reported = [answer for answer in _read_everything(db, inspection) if answer]
+            inspection.answer = "damage reported" if reported else "sound"
+            inspection.wrong += _changed(texts(db), before) if before and not reported else []
     except DatabaseError as error:
-        look.answer = f"refused: {type(error).__name__}"
+        inspection.answer = f"refused: {type(error).__name__}"
     except Exception as error:
-        look.wrong.append(f"opening raised {type(error).__name__}: {error}")
-    if not may_change or look.answer.startswith("refused"):
-        if _print(path) != print_before:
-            look.wrong.append("reading changed the file")
+        inspection.wrong.append(f"opening raised {type(error).__name__}: {error}")
+    if not may_change or inspection.answer.startswith("refused"):
+        if _fingerprint(path) != fingerprint:
+            inspection.wrong.append("reading changed the file")
         left = [
             each.name
             for each in path.parent.iterdir()
             if each.name.startswith(path.name) and each != path
         ]
         if left and not may_change:
-            look.wrong.append(f"reading left {left}")
-    if look.answer != "sound" and save:
-        mended(path, look)
-        _saved(path, before, look)
-    return look
+            inspection.wrong.append(f"reading left {left}")
+    if inspection.answer != "sound" and save:
+        write_to(path, inspection)
+        _salvage(path, before, inspection)
+    return inspection
 
 
-def _print(path: Path) -> object:
-    """What must stay the same: the bytes of an ordinary file, or what kind of thing it is."""
+def _fingerprint(path: Path) -> object:
+    """What reading must not change: the bytes of an ordinary file, or the status of another."""
     try:
         info = path.stat()
     except OSError as error:
@@ -189,8 +196,8 @@ def _print(path: Path) -> object:
     )
 
 
-def _asked(db: Database, look: Look) -> Iterator[str]:
-    """What every way of reading says; only errors of ours may come back."""
+def _read_everything(db: Database, inspection: Inspection) -> Iterator[str]:
+    """The results of every way of reading; errors of other libraries are added to `wrong`."""
     documents = db.documents
     questions: list[Callable[[], object]] = [
         db.stats,
@@ -214,15 +221,13 @@ def _asked(db: Database, look: Look) -> Iterator[str]:
         except (DatabaseError, NotFound) as error:
             yield str(error)
         except Exception as error:
-            look.wrong.append(f"a question raised {type(error).__name__}: {error}")
+            inspection.wrong.append(f"a question raised {type(error).__name__}: {error}")
 
 
-def mended(path: Path, look: Look) -> None:
-    """Write to the damaged file: it may refuse, but it may neither hang nor raise what is not
-    ours.
-    """
+def write_to(path: Path, inspection: Inspection) -> None:
+    """Write to the damaged file; it may refuse, but not hang or raise an error that is not ours."""
     try:
-        with Database(path, embedder=Letters()) as db:
+        with opened(path) as db:
             for deed in (
                 lambda: db.documents.ingest_text("new harbour", source="new"),
                 lambda: [db.documents.delete(each.id) for each in db.documents.browse(limit=5)],
@@ -236,24 +241,26 @@ def mended(path: Path, look: Look) -> None:
     except DatabaseError:
         pass
     except Exception as error:
-        look.wrong.append(f"mending raised {type(error).__name__}: {error}")
+        inspection.wrong.append(f"writing raised {type(error).__name__}: {error}")
 
 
-def _saved(path: Path, before: State, look: Look) -> None:
+def _salvage(path: Path, before: State, inspection: Inspection) -> None:
     target = path.with_name("saved.db")
     target.unlink(missing_ok=True)
     try:
         done = salvage(path, target, embedder=Letters())
     except DatabaseError:
         return  # nothing was left
-    with Database(target, embedder=Letters()) as db:
-        told = {f"document {source}" for source in done.incomplete} | {"document new"}
-        whole = {key: text for key, text in texts(db).items() if key not in told}
-        look.wrong += [f"saved: {problem}" for problem in (*db.check(), *_changed(whole, before))]
+    with opened(target) as db:
+        reported = {f"document {source}" for source in done.incomplete} | {"document new"}
+        whole = {key: text for key, text in texts(db).items() if key not in reported}
+        inspection.wrong += [
+            f"saved: {problem}" for problem in (*db.check(), *_changed(whole, before))
+        ]
 
 
 def texts(db: Database) -> State:
-    """The documents of a file."""
+    """The texts of the documents of a file."""
     return {
         f"document {each.source}": db.documents.text(each.id)
         for each in db.documents.browse(limit=1_000)
@@ -261,8 +268,9 @@ def texts(db: Database) -> State:
 
 
 def _changed(found: State, before: State) -> list[str]:
-    """Texts that are not what they were although nobody said so; names and white space have nothing
-    that could prove them.
+    """The texts that have changed without being reported.
+
+    Names and white space are not compared, because no hash covers them.
     """
     known = {"".join(content.split()) for content in before.values()}
     return [
@@ -274,15 +282,16 @@ def _changed(found: State, before: State) -> list[str]:
 
 # Many files in few children.
 
-Job = Callable[[int], Look]
+Job = Callable[[int], Inspection]
 
 
 def in_children(
-    job: Callable[..., Look], arguments: Sequence[object], numbers: Sequence[int], children: int = 2
-) -> Iterator[tuple[int, Look]]:
-    """Do a job for every number in processes of their own; a death or a hang is what that number's
-    file has done.
-    """
+    job: Callable[..., Inspection],
+    arguments: Sequence[object],
+    numbers: Sequence[int],
+    children: int = 2,
+) -> Iterator[tuple[int, Inspection]]:
+    """Run a job for each number in child processes; a crash or a hang is a failure of it."""
     waiting = list(reversed(numbers))
     running: dict[Connection, tuple[_Child, list[int]]] = {}
     while waiting or running:
@@ -293,8 +302,8 @@ def in_children(
         ready = wait(list(running), timeout=1)
         for answers in [each for each in running if each in ready or running[each][0].late]:
             child, batch = running[answers]
-            look = child.answer()
-            yield batch.pop(0), look
+            inspection = child.answer()
+            yield batch.pop(0), inspection
             if child.dead or not batch:
                 del running[answers]
                 child.end()
@@ -303,7 +312,7 @@ def in_children(
 
 class _Child:
     def __init__(
-        self, job: Callable[..., Look], arguments: Sequence[object], batch: Sequence[int]
+        self, job: Callable[..., Inspection], arguments: Sequence[object], batch: Sequence[int]
     ) -> None:
         self.answers, theirs = Pipe(duplex=False)
         self._process = start(_work_through, job, tuple(arguments), list(batch), theirs)
@@ -313,20 +322,20 @@ class _Child:
 
     @property
     def late(self) -> bool:
-        return time.monotonic() - self._since > PATIENCE
+        return time.monotonic() - self._since > TIMEOUT
 
-    def answer(self) -> Look:
+    def answer(self) -> Inspection:
         self._since = time.monotonic()
         if not self.answers.poll():
             self.dead = True
-            return Look("hang", [f"the process did not come back within {PATIENCE:g} s"])
+            return Inspection("hang", [f"the process did not come back within {TIMEOUT:g} s"])
         try:
-            look: Look = self.answers.recv()
-            return look
+            inspection: Inspection = self.answers.recv()
+            return inspection
         except EOFError:
             self.dead = True
             self._process.join()
-            return Look("crash", [f"the process died with {self._process.exitcode}"])
+            return Inspection("crash", [f"the process died with {self._process.exitcode}"])
 
     def end(self) -> None:
         if self.dead:
@@ -336,19 +345,20 @@ class _Child:
 
 
 def _work_through(
-    job: Callable[..., Look], arguments: tuple[object, ...], batch: list[int], answers: Connection
+    job: Callable[..., Inspection],
+    arguments: tuple[object, ...],
+    batch: list[int],
+    answers: Connection,
 ) -> None:
-    chunks.LEASE_SECONDS = 0.3
     for number in batch:
-        vector.EXACT_ROWS = 5_000 * (number % 2)  # every other file is searched by its vec0 tables
         answers.send(job(*arguments, number))
 
 
-def spoil_and_look(base: Path, folder: Path, before: State, number: int) -> Look:
+def damage_and_inspect(base: Path, folder: Path, before: State, number: int) -> Inspection:
     """The job for one damaged file."""
     own = folder / str(number)
     own.mkdir()
-    spoiled(base, own / "spoiled.db", number)
-    look = looked_at(own / "spoiled.db", before, save=number % 3 == 0)
+    write_damaged(base, own / "spoiled.db", number)
+    inspection = inspect_file(own / "spoiled.db", before, save=number % 3 == 0)
     shutil.rmtree(own)
-    return look
+    return inspection

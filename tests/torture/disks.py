@@ -1,6 +1,4 @@
-"""Disks that fail, as SQLite sees them: one that forgets what was not synced, one that is full, one
-that is slow.
-"""
+"""Failing disks, as SQLite sees them: without unsynced data, full, read-only, or slow."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ NOBODY = 65_534
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a file of the database, in order; "acknowledged" belongs to
-    none.
-    """
+    """An operation on a file of the database; an "acknowledged" event belongs to no file."""
 
     kind: str  # write, truncate, sync, delete, acknowledged
     name: str = ""
@@ -42,7 +38,7 @@ class Event:
 
 
 class Recorder(apsw.VFS):
-    """The system's own disk, with a list of everything that is written to it."""
+    """The system's VFS with a list of everything that is written."""
 
     def __init__(self, base: str) -> None:
         self.events: list[Event] = []
@@ -82,7 +78,7 @@ class RecordedFile(apsw.VFSFile):
 
 @contextmanager
 def recorded() -> Iterator[Recorder]:
-    """Everything that SQLite opens meanwhile lies on a disk that remembers what happens to it."""
+    """Record everything that SQLite writes within the block."""
     base = apsw.vfs_names()[0]
     recorder = Recorder(base)
     try:
@@ -94,9 +90,7 @@ def recorded() -> Iterator[Recorder]:
 
 @dataclass
 class Stored:
-    """A file on a disk: what is sure to be there, and what was written since and may be there or
-    not.
-    """
+    """A file on a disk: the synced bytes, and the later writes that may be lost."""
 
     sure: bytearray = field(default_factory=bytearray)
     since: list[Event] = field(default_factory=list)
@@ -104,14 +98,14 @@ class Stored:
 
 
 class Disk:
-    """What a disk holds while events happen to it, and what a power cut leaves of that."""
+    """The contents of a disk after some events, and what a power cut leaves of them."""
 
     def __init__(self) -> None:
         self.files: dict[str, Stored] = {}
         self._deleted: dict[str, Stored] = {}  # not sure to be gone
 
     def happen(self, event: Event) -> None:
-        """Take in an event."""
+        """Apply an event."""
         if event.kind == "acknowledged":
             return
         if event.kind == "delete":
@@ -141,7 +135,7 @@ class Disk:
 
 
 def _left(stored: Stored, survival: float, rng: random.Random) -> bytes:
-    """The sure bytes with some of the later writes, of which some are torn at a sector."""
+    """The synced bytes with some of the later writes, some of them torn at a sector."""
     content = bytearray(stored.sure)
     for event in stored.since:
         if event.kind == "truncate":
@@ -188,7 +182,7 @@ def moments(events: Sequence[Event]) -> list[int]:
 
 
 class SlowFile(apsw.VFSFile):
-    """A file on a disk far away."""
+    """A file on a slow disk."""
 
     def __init__(
         self, base: str, name: str | apsw.URIFilename | None, flags: list[int], seconds: float
@@ -211,14 +205,13 @@ class SlowFile(apsw.VFSFile):
     def xLock(self, level: int) -> None:  # noqa: N802
         try:
             super().xLock(level)
-        except (
-            apsw.IOError
-        ):  # a reader cannot lock exclusively; SQLite passes over that, but apsw would raise it
+        except apsw.IOError:
+            # A reader cannot lock exclusively; SQLite ignores that, but apsw would raise it.
             raise apsw.BusyError from None
 
 
 class Slow(apsw.VFS):
-    """The system's own disk, but every sync takes so many seconds, and everything else some."""
+    """The system's VFS, with a delay for every sync and a shorter one for everything else."""
 
     def __init__(self, seconds: float) -> None:
         self._base, self._seconds = apsw.vfs_names()[0], seconds
@@ -236,7 +229,7 @@ def write_slowly(
     kinds: Mapping[str, tuple[int, Operation]],
     count: int,
 ) -> None:
-    """A child's life on a slow disk."""
+    """What a child process does: work on a slow disk."""
     slow = Slow(0.02)
     work(path, owner, seed, journal, kinds, count)
     slow.unregister()
@@ -246,8 +239,9 @@ def write_slowly(
 
 
 def unprivileged(target: Callable[..., None], *arguments: object) -> None:
-    """Do something in a new folder as a user who is not root; skips the test where such a one
-    cannot run this Python.
+    """Run a function in a new folder as a user who is not root.
+
+    Skips the test where no such user can run this Python.
     """
     if os.geteuid() == 0 and not all(map(_open_to_all, (ROOT, Path(sys.prefix)))):
         pytest.skip("only root may read this installation")
@@ -283,9 +277,7 @@ def _as_nobody(
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
-    """A disk of so many megabytes in place of a folder; skips the test where that is not
-    allowed.
-    """
+    """Mount a disk of so many megabytes at a folder; skips the test where this is not allowed."""
     folder.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder))
     try:
@@ -296,7 +288,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
 
 @contextmanager
 def read_only_disk(folder: Path, *files: Path) -> Iterator[None]:
-    """A disk in place of a folder that holds copies of these files and cannot be written."""
+    """Mount a read-only disk with copies of these files at a folder."""
     with small_disk(folder, 64):
         for file in files:
             shutil.copy(file, folder)

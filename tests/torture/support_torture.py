@@ -1,6 +1,4 @@
-"""What the torture suite is made of: promises that count, operations and what they change, children
-that can be killed.
-"""
+"""Parts of the torture suite: guarantees, operations and what they change, child processes."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 from mcpvectordb import Database, NotFound
-from mcpvectordb.index import chunks
+from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 
 FULL = 500  # `--rounds 500` is the full form; other numbers scale every promise alike
@@ -30,8 +28,8 @@ Changes = Mapping[str, str | None]  # key -> what it is afterwards, None when it
 
 
 @dataclass
-class Promise:
-    """A row of the table: how often it was put to the test, and what broke it."""
+class Guarantee:
+    """A row of the table: how often a guarantee was tested, and how it failed."""
 
     name: str
     planned: int
@@ -43,13 +41,11 @@ class Promise:
 
     @property
     def numbers(self) -> range:
-        """The numbers of its rounds, which are their seeds."""
+        """The numbers of the rounds, which are their seeds."""
         return range(self.first, self.first + self.planned)
 
-    def holds(self, round: Callable[[int, random.Random], object]) -> None:
-        """Run all rounds, each with a number and the generator that belongs to it; a broken one
-        does not end the others.
-        """
+    def run_rounds(self, round: Callable[[int, random.Random], object]) -> None:
+        """Run all rounds, each with its number and a generator seeded by it."""
         for number in self.numbers:
             self.rounds += 1
             try:
@@ -58,12 +54,10 @@ class Promise:
                 self.failures.append(f"round {number}: {type(error).__name__}: {error}")
             if len(self.failures) >= MOST_FAILURES:
                 break
-        self.kept()
+        self.check_failures()
 
-    def kept(self) -> None:
-        """Fail the test when anything broke the promise, with the rounds' numbers, which are their
-        seeds.
-        """
+    def check_failures(self) -> None:
+        """Fail the test if a round failed, with the numbers (seeds) of these rounds."""
         assert not self.failures, (
             f"{self.name}: {len(self.failures)} of {self.rounds}\n" + "\n".join(self.failures)
         )
@@ -74,13 +68,22 @@ class Promise:
 
 @dataclass(frozen=True)
 class Step:
-    """One call, and what it has changed once it has returned."""
+    """One call, and what it has changed when it has returned."""
 
     changes: Changes
     call: Callable[[], object]
 
 
 Operation = Callable[[Database, random.Random, str], Step]
+
+
+# The dead leave their leases behind, and a round should not wait long for them.
+SHORT_LEASES = Tuning(lease_seconds=0.3)
+
+
+def opened(path: Path) -> Database:
+    """The database of a test, with leases that end soon."""
+    return Database(path, embedder=Letters(), tuning=SHORT_LEASES)
 
 
 def _ingest(db: Database, rng: random.Random, owner: str, embed: bool = True) -> Step:
@@ -161,9 +164,7 @@ def _delete_context(db: Database, rng: random.Random, owner: str) -> Step:
 
 
 def _sync(db: Database, rng: random.Random, owner: str) -> Step:
-    """Change some files of a folder, then bring its library in line with it: afterwards both are
-    the same.
-    """
+    """Change some files of a folder, then sync its library; afterwards both are the same."""
     folder = db.path.parent / f"{owner}-folder"
     folder.mkdir(exist_ok=True)
     files = [folder / f"{number}.txt" for number in range(4)]
@@ -206,7 +207,7 @@ READING: Mapping[str, tuple[int, Operation]] = {
 
 
 def state(db: Database) -> State:
-    """Everything that is in a file, by key."""
+    """Everything in a file, by key."""
     held: list[tuple[str, str]] = [
         *(
             (f"document {each.source}", db.documents.text(each.id))
@@ -223,7 +224,7 @@ def state(db: Database) -> State:
 
 
 def some_text(rng: random.Random) -> str:
-    """A title and a few sentences or many, of words that occur again and again."""
+    """A title and one or many sentences, from a small vocabulary."""
     sentences = rng.choice([1, 1, 1, 3, 40])
     lines = [" ".join(rng.choices(WORDS, k=9)) + "." for _ in range(sentences)]
     return f"# {rng.choice(WORDS)} {rng.randrange(10_000)}\n\n" + "\n\n".join(lines) + "\n"
@@ -238,7 +239,7 @@ WORDS = (
 def steps(
     db: Database, rng: random.Random, owner: str, table: Mapping[str, tuple[int, Operation]]
 ) -> Iterator[Step]:
-    """Operations without end, chosen by weight, on keys that no other owner touches."""
+    """Operations without end, chosen by weight, on keys that no other owner uses."""
     operations = list(table.values())
     while True:
         _, operation = rng.choices(operations, [weight for weight, _ in operations])[0]
@@ -249,7 +250,7 @@ def steps(
 
 
 class Journal:
-    """A child's account; a line is there as soon as the call that it reports has returned."""
+    """The log of a child process; a line is written when the call that it reports has returned."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
@@ -260,9 +261,7 @@ class Journal:
 
 @dataclass
 class Account:
-    """What a journal says: the acknowledged changes, the one that was under way, how long each
-    took, what went wrong.
-    """
+    """The content of a journal: acknowledged changes, the unfinished one, durations, errors."""
 
     acknowledged: dict[str, str | None] = field(default_factory=dict)
     begun: dict[str, str | None] = field(default_factory=dict)
@@ -296,13 +295,10 @@ def work(
     kinds: Mapping[str, tuple[int, Operation]],
     count: int,
 ) -> None:
-    """A child's life: open the file, do `count` operations, close it."""
-    chunks.LEASE_SECONDS = (
-        0.3  # the dead leave their leases behind, and a round should not wait long for them
-    )
+    """What a child process does: open the file, do `count` operations, close it."""
     rng, account = random.Random(seed), Journal(journal)
     try:
-        with Database(path, embedder=Letters()) as db:
+        with opened(path) as db:
             for _, step in zip(range(count), steps(db, rng, owner, kinds), strict=False):
                 account.write(begin=dict(step.changes))
                 started = time.perf_counter()
@@ -316,9 +312,9 @@ def work(
 
 
 def append(path: Path, owner: str, journal: Path) -> None:
-    """A child's life: one new document after the other, until it is killed."""
+    """What a child process does: add one document after the other until it is killed."""
     rng, account = random.Random(owner), Journal(journal)
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         for number in itertools.count():
             account.write(begin=number)
             db.documents.ingest_text(some_text(rng), source=f"{owner}-{number}")
@@ -326,58 +322,52 @@ def append(path: Path, owner: str, journal: Path) -> None:
 
 
 def appended(journal: Path) -> tuple[int, int]:
-    """How many documents `append` has been told are stored, and how many it has begun to store."""
+    """How many documents `append` has stored, and how many it has begun to store."""
     lines = journal.read_bytes().splitlines() if journal.exists() else []
     return sum(b"done" in line for line in lines), sum(b"begin" in line for line in lines)
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a process holds at a moment: bytes of memory and open files."""
+class Resources:
+    """The resources of a process: bytes of memory and open files."""
 
     memory: int
     files: int
 
     @classmethod
-    def now(cls) -> Taken:
+    def now(cls) -> Resources:
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return cls(pages * os.sysconf("SC_PAGE_SIZE"), len(list(Path("/proc/self/fd").iterdir())))
 
 
 @dataclass(frozen=True)
-class Life:
-    """What a process held on its way, and how large its file was before and after it was
-    compacted.
-    """
+class ResourceUsage:
+    """The resources of a process over time, and the file size before and after compaction."""
 
-    looks: list[Taken]
+    measurements: list[Resources]
     before: int
     after: int
 
 
-def live(path: Path, count: int, looks: int, answer: Connection) -> None:
-    """A child's life: `count` operations of every kind on one open file, counted from time to
-    time.
-    """
+def run_operations(path: Path, count: int, measurements: int, answer: Connection) -> None:
+    """What a child process does: `count` operations on one open file, with regular measurements."""
     rng, taken = random.Random("a long life"), []
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         for number, step in zip(
             range(count), steps(db, rng, "life", {**WRITING, **READING}), strict=False
         ):
             step.call()
-            if number % (count // looks) == 0:
-                taken.append(Taken.now())
-        taken.append(Taken.now())
+            if number % (count // measurements) == 0:
+                taken.append(Resources.now())
+        taken.append(Resources.now())
         before = db.stats().bytes
         db.compact()
-        answer.send(Life(taken, before, db.stats().bytes))
+        answer.send(ResourceUsage(taken, before, db.stats().bytes))
 
 
 def start(target: Callable[..., None], *arguments: object) -> ForkServerProcess:
-    """A new process of its own, forked from a server that has the library loaded but never opened a
-    file.
-    """
+    """A new process, forked from a server that has the library loaded but no file open."""
     process = _server().Process(target=target, args=arguments, daemon=True)
     process.start()
     return process
@@ -392,7 +382,7 @@ def _server() -> ForkServerContext:
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60, what: str = "it") -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
@@ -400,8 +390,9 @@ def wait_for(condition: Callable[[], object], seconds: float = 60, what: str = "
 
 
 def disagreements(found: State, before: State, accounts: Iterable[Account]) -> list[str]:
-    """Where a file differs from what was acknowledged; what was under way may have come in or
-    not.
+    """Where a file differs from the acknowledged changes.
+
+    The unfinished change of each process may be there or not.
     """
     expected: dict[str, set[str | None]] = {key: {content} for key, content in before.items()}
     for account in accounts:

@@ -1,6 +1,4 @@
-"""Copies under live writers: each complete, equal, one file, and readable where nothing can be
-written.
-"""
+"""Copies during writes: each complete, consistent, one file, and readable on read-only media."""
 
 from __future__ import annotations
 
@@ -19,10 +17,17 @@ import apsw
 import pytest
 
 from mcpvectordb import Database, ReadOnly
-from mcpvectordb.index import chunks
-from tests.support import ROOT, Letters
+from tests.support import ROOT
 from tests.torture.disks import read_only_disk
-from tests.torture.support_torture import Promise, append, appended, some_text, start, wait_for
+from tests.torture.support_torture import (
+    Guarantee,
+    append,
+    appended,
+    opened,
+    some_text,
+    start,
+    wait_for,
+)
 
 pytestmark = pytest.mark.torture
 
@@ -31,26 +36,24 @@ WRITERS = ("one", "two")
 TRUTH = ("documents", "document_chunks", "document_embeddings")
 
 
-def test_a_copy_is_one_moment_of_a_file_that_others_write_to(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_copy_is_a_consistent_state_of_a_file_that_others_write_to(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        chunks, "LEASE_SECONDS", 0.1
-    )  # a copy has the leases of those who go on without it
-    kept = promise("6 copies under live writers", full=100, short=4)
-    for begin in range(0, kept.planned, ROUNDS_PER_FILE):
+    # A copy also has the leases of the processes that work on the original.
+    tested = guarantee("6 copies under live writers", full=100, short=4)
+    for begin in range(0, tested.planned, ROUNDS_PER_FILE):
         folder = tmp_path / str(begin)
         folder.mkdir()
-        kept.failures += copied(folder, range(begin, min(begin + ROUNDS_PER_FILE, kept.planned)))
-        kept.rounds = min(begin + ROUNDS_PER_FILE, kept.planned)
+        tested.failures += copy_repeatedly(
+            folder, range(begin, min(begin + ROUNDS_PER_FILE, tested.planned))
+        )
+        tested.rounds = min(begin + ROUNDS_PER_FILE, tested.planned)
         shutil.rmtree(folder)
-    kept.kept()
+    tested.check_failures()
 
 
-def copied(folder: Path, numbers: range) -> list[str]:
-    """Copy a file again and again while two processes write to it; what is wrong with the
-    copies.
-    """
+def copy_repeatedly(folder: Path, numbers: range) -> list[str]:
+    """Copy a file repeatedly while two processes write to it; what is wrong with the copies."""
     path, wrong = folder / "live.db", []
     journals = {name: folder / f"{name}.journal" for name in WRITERS}
     writers = [start(append, path, name, journal) for name, journal in journals.items()]
@@ -59,14 +62,14 @@ def copied(folder: Path, numbers: range) -> list[str]:
             lambda: all(appended(journal)[0] > 2 for journal in journals.values()),
             what="the writers",
         )
-        with Database(path, embedder=Letters()) as db:
+        with opened(path) as db:
             for number in numbers:
                 least = {name: appended(journal)[0] for name, journal in journals.items()}
                 copy = db.copy_to(folder / f"copy{number}.db")
                 most = {name: appended(journal)[1] for name, journal in journals.items()}
                 wrong += [
                     f"round {number}: {each}"
-                    for each in (*gaps(copy, least, most), *differences(copy, db))
+                    for each in (*inconsistencies(copy, least, most), *differences(copy, db))
                 ]
     finally:
         for writer in writers:
@@ -75,10 +78,10 @@ def copied(folder: Path, numbers: range) -> list[str]:
     return wrong
 
 
-def gaps(copy: Path, least: dict[str, int], most: dict[str, int]) -> list[str]:
-    """Where a copy is no single moment between its start and its end, or no single file."""
+def inconsistencies(copy: Path, least: dict[str, int], most: dict[str, int]) -> list[str]:
+    """What shows that a copy is not one state of the file, or not one single file."""
     wrong = [] if one_file(copy) else ["it is not one single file for its owner"]
-    with Database(copy, embedder=Letters()) as db:
+    with opened(copy) as db:
         wrong += db.check()
         sources = [each.source.split("-") for each in db.documents.browse(limit=1_000_000)]
     for name in WRITERS:
@@ -92,15 +95,16 @@ def gaps(copy: Path, least: dict[str, int], most: dict[str, int]) -> list[str]:
 
 
 def differences(copy: Path, original: Database) -> list[str]:
-    """Rows and ranks of a copy that are not those of the original, to which rows have only been
-    added since.
+    """Rows and ranks of a copy that differ from those of the original.
+
+    The original may have more rows, which were added after the copy.
     """
     wrong = [
         f"{table} has other rows"
         for table in TRUTH
         if not rows(copy, table) <= rows(original.path, table)
     ]
-    with Database(copy, embedder=Letters()) as db:
+    with opened(copy) as db:
         db.embed_pending()
         held = [each.id for each in db.documents.browse(limit=1_000_000)]
         for query in ("harbour lamp", "naïve tide E-4021"):
@@ -133,7 +137,7 @@ def one_file(copy: Path) -> bool:
 
 def filled(path: Path) -> Database:
     rng = random.Random("a file to be copied")
-    db = Database(path, embedder=Letters())
+    db = opened(path)
     for number in range(40):
         db.documents.ingest_text(
             some_text(rng), source=str(number), metadata={"n": number}, embed=number % 5 > 0
@@ -154,7 +158,7 @@ def answers(db: Database) -> list[Any]:
     return [documents, [(hit.item, hit.score) for hit in db.vectors.search([1.0] * 8, limit=10)]]
 
 
-def test_a_copy_of_a_quiet_file_is_equal_in_every_table_and_answer(tmp_path: Path) -> None:
+def test_a_copy_of_a_file_without_writers_has_equal_tables_and_results(tmp_path: Path) -> None:
     with filled(tmp_path / "quiet.db") as db:
         copy = db.copy_to(tmp_path / "copy.db")
         expected = answers(db)
@@ -167,25 +171,25 @@ def test_a_copy_of_a_quiet_file_is_equal_in_every_table_and_answer(tmp_path: Pat
         assert len(tables) > 10 and all(
             rows(copy, table) == rows(db.path, table) for table in tables
         )
-    with Database(copy, embedder=Letters()) as other:
+    with opened(copy) as other:
         assert answers(other) == expected and other.check() == []
 
 
-def test_a_copy_and_a_closed_file_open_where_nothing_can_be_written(
-    promise: Callable[..., Promise], tmp_path: Path
+def test_a_copy_and_a_closed_file_open_on_read_only_media(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
 ) -> None:
     with filled(tmp_path / "closed.db") as db:
         copy, expected = db.copy_to(tmp_path / "copy.db"), answers(db)
     with read_only_disk(tmp_path / "disk", copy, tmp_path / "closed.db"):
         for name in ("copy.db", "closed.db"):
-            with Database(tmp_path / "disk" / name, embedder=Letters()) as other:
+            with opened(tmp_path / "disk" / name) as other:
                 assert other.read_only and answers(other) == expected and other.check() == []
                 with pytest.raises(ReadOnly):
                     other.documents.ingest_text("new", source="new")
-    promise("6 copies on read-only media", full=2, short=2).rounds = 2
+    guarantee("6 copies on read-only media", full=2, short=2).rounds = 2
 
 
-def test_the_advice_on_moving_files_works_as_it_is_written(tmp_path: Path) -> None:
+def test_a_file_can_be_moved_as_the_documentation_says(tmp_path: Path) -> None:
     advice = re.search(
         r"\*\*Moving a file:\*\*.*?(?=\n- )", (ROOT / "README.md").read_text(), re.DOTALL
     )
@@ -213,5 +217,5 @@ def test_the_advice_on_moving_files_works_as_it_is_written(tmp_path: Path) -> No
         )
     shutil.copy(tmp_path / "notes.db", tmp_path / "any-means.db")
     for name in ("shell.db", "any-means.db"):
-        with Database(tmp_path / name, embedder=Letters()) as moved:
+        with opened(tmp_path / name) as moved:
             assert answers(moved) == expected and moved.check() == []

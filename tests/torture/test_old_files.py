@@ -1,5 +1,6 @@
-"""Files of earlier formats: each is brought up to date, and a kill meanwhile leaves it old or new,
-never between.
+"""Files of earlier formats are migrated.
+
+A kill during a migration leaves the old format or the new one, never a mixture.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mcpvectordb import Database
 from mcpvectordb.storage import file
 from mcpvectordb.storage.schema import VERSION
-from tests.support import Letters
-from tests.torture.old import ROWS, know_the_next_format, open_all
-from tests.torture.support_torture import Promise, State, start, state, wait_for
+from tests.torture.next_format import ROWS, open_all, register_next_format
+from tests.torture.support_torture import Guarantee, State, opened, start, state, wait_for
 
 pytestmark = pytest.mark.torture
 
@@ -27,12 +26,12 @@ FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("version-*.db
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("version", range(1, VERSION + 1))
-def test_an_old_file_is_brought_up_to_date(
-    promise: Callable[..., Promise], tmp_path: Path, fixture: Path, version: int
+def test_an_old_file_is_migrated(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, fixture: Path, version: int
 ) -> None:
-    """From the format that it was made in, and from each that lies between that one and ours."""
-    kept = promise("11 old files", full=VERSION, short=VERSION)
-    kept.rounds += 1
+    """From the format that it was made in, and from each one after that."""
+    tested = guarantee("11 old files", full=VERSION, short=VERSION)
+    tested.rounds += 1
     between = tmp_path / "between.db"
     shutil.copy(fixture, between)
     sql = apsw.Connection(str(between))
@@ -44,16 +43,16 @@ def test_an_old_file_is_brought_up_to_date(
 
 def migrated(fixture: Path, path: Path) -> State:
     shutil.copy(fixture, path)
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         assert db.stats().format == VERSION and db.check() == []
         return state(db)
 
 
-def test_a_kill_leaves_a_file_old_or_new(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_kill_during_a_migration_leaves_the_old_or_the_new_format(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [migrated(fixture, tmp_path / f"{fixture.stem}.expected") for fixture in FIXTURES]
-    kept = promise("11 killed migrations", full=200, short=6)
+    tested = guarantee("11 killed migrations", full=200, short=6)
     seen: list[int] = []
 
     def round(number: int, rng: random.Random) -> None:
@@ -76,14 +75,14 @@ def test_a_kill_leaves_a_file_old_or_new(
             verify(path, folder, expected[number % len(FIXTURES)], monkeypatch)
         shutil.rmtree(folder)
 
-    kept.holds(round)
-    kept.note = ", ".join(f"{seen.count(each)} left in format {each}" for each in sorted(set(seen)))
+    tested.run_rounds(round)
+    tested.note = ", ".join(
+        f"{seen.count(each)} left in format {each}" for each in sorted(set(seen))
+    )
 
 
 def format_of(path: Path) -> int:
-    """The format that a reader sees, with everything that belongs to it and nothing that does
-    not.
-    """
+    """The format that a reader sees, which must have exactly the tables of that format."""
     sql = apsw.Connection(str(path))
     version = int(sql.execute("PRAGMA user_version").get)
     assert sql.execute("PRAGMA integrity_check").get == "ok"
@@ -100,11 +99,11 @@ def format_of(path: Path) -> int:
 
 
 def verify(path: Path, folder: Path, expected: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is now, it opens in the next format with all that was in it."""
+    """Check that the file opens in the next format with all of its content."""
     with monkeypatch.context() as patch:
         for name in ("MIGRATIONS", "VERSION"):
             patch.setattr(file, name, getattr(file, name))
-        know_the_next_format(folder)
-        with Database(path, embedder=Letters()) as db:
+        register_next_format(folder)
+        with opened(path) as db:
             assert state(db) == expected and db.check() == []
     file.expected_schema.cache_clear()

@@ -1,5 +1,6 @@
-"""The power fails, and what was written but not synced is lost or torn: what was acknowledged is
-there all the same.
+"""A power cut loses or tears what was written but not synced.
+
+Every acknowledged change is stored nevertheless.
 """
 
 from __future__ import annotations
@@ -12,17 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Database
-from mcpvectordb.index import chunks
-from tests.support import Letters
 from tests.torture.disks import Disk, Event, moments, recorded
 from tests.torture.support_torture import (
     WRITING,
     Account,
-    Promise,
+    Guarantee,
     State,
     Step,
     disagreements,
+    opened,
     state,
     steps,
 )
@@ -33,14 +32,12 @@ STEPS = 25  # operations of one life of a file, opened and closed several times
 CUTS = 100  # power cuts tried on one life
 
 
-def lived(path: Path, rng: random.Random) -> tuple[list[Event], list[Step]]:
-    """A file is made, written to, closed and opened again; everything that happened to the disk,
-    and what was done.
-    """
+def recorded_history(path: Path, rng: random.Random) -> tuple[list[Event], list[Step]]:
+    """Make, write, close and reopen a file; the events on the disk, and what was done."""
     done: list[Step] = []
     with recorded() as disk:
         while len(done) < STEPS:
-            with Database(path, embedder=Letters()) as db:
+            with opened(path) as db:
                 for step in islice(steps(db, rng, "writer", WRITING), rng.randint(3, 12)):
                     done.append(step)
                     step.call()
@@ -48,10 +45,9 @@ def lived(path: Path, rng: random.Random) -> tuple[list[Event], list[Step]]:
     return disk.events, done
 
 
-def test_what_was_acknowledged_outlives_a_power_cut(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_acknowledged_changes_survive_a_power_cut(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)
     events: list[Event] = []
     done: list[Step] = []
     cuts: list[int] = []
@@ -61,7 +57,7 @@ def test_what_was_acknowledged_outlives_a_power_cut(
         if number % CUTS == 0:
             shutil.rmtree(tmp_path)
             tmp_path.mkdir()
-            events, done = lived(tmp_path / "lived.db", rng)
+            events, done = recorded_history(tmp_path / "lived.db", rng)
             cuts = moments(events)
         place = rng.choice(cuts) if number % 4 else rng.randrange(len(events))
         folder = tmp_path / str(number)
@@ -75,7 +71,7 @@ def test_what_was_acknowledged_outlives_a_power_cut(
         )
         shutil.rmtree(folder)
 
-    promise("2 power loss", full=1_000, short=20).holds(round)
+    guarantee("2 power loss", full=1_000, short=20).run_rounds(round)
 
 
 def verify(path: Path, done: list[Step], acknowledged: int) -> None:
@@ -83,7 +79,7 @@ def verify(path: Path, done: list[Step], acknowledged: int) -> None:
     for step in done[:acknowledged]:
         account.acknowledged |= step.changes
     account.begun = dict(done[acknowledged].changes) if acknowledged < len(done) else {}
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         assert db.check() == []
         assert disagreements(state(db), State(), [account]) == []
         db.embed_pending()

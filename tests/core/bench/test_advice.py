@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mcpvectordb.bench.advice import (
     FEWEST_QUERIES,
-    SURE,
-    WORTH,
-    Tried,
+    RELEVANT,
+    SIGNIFICANT,
+    TriedValue,
     better,
     compared,
     comparison,
@@ -27,26 +27,28 @@ def test_a_gain_is_the_mean_difference_with_its_standard_error() -> None:
 
 
 @given(scores)
-def test_only_what_is_surely_better_is_preferred(rows: list[tuple[float, float, float]]) -> None:
+def test_only_a_significantly_better_value_is_advised(
+    rows: list[tuple[float, float, float]],
+) -> None:
     columns = dict(zip((0.4, 0.5, 0.6), map(list, zip(*rows, strict=True)), strict=True))
     tried = compared(0.5, columns)
     best = better(0.5, tried)
     if best is None:
-        assert all(each.gain < WORTH or each.gain <= SURE * each.error for each in tried)
+        assert all(each.gain < RELEVANT or each.gain <= SIGNIFICANT * each.error for each in tried)
     else:
         assert best.value != 0.5
-        assert best.gain >= WORTH and best.gain > SURE * best.error
+        assert best.gain >= RELEVANT and best.gain > SIGNIFICANT * best.error
 
 
-def test_of_values_that_are_equally_good_the_nearest_is_preferred() -> None:
+def test_of_equally_good_values_the_nearest_is_advised() -> None:
     tried = [
-        Tried(value=value, score=0.5, gain=gain, error=0.01)
+        TriedValue(value=value, score=0.5, gain=gain, error=0.01)
         for value, gain in ((0.2, 0.05), (0.3, 0.045), (0.4, 0.02))
     ]
     assert better(0.6, tried) == tried[1]
 
 
-def test_nothing_is_concluded_from_a_few_queries() -> None:
+def test_a_few_queries_advise_nothing() -> None:
     few = comparison(
         "rerank", "MRR@10", 0, {0: [0.0] * (FEWEST_QUERIES - 1), 1: [1.0] * (FEWEST_QUERIES - 1)}
     )
@@ -61,8 +63,8 @@ def test_nothing_is_concluded_from_a_few_queries() -> None:
             "vector_weight",
             0.6,
             0.8,
-            "0.8 instead of 0.6 (MRR@10 +1.000 ± 0.000), although these queries favour words: "
-            "set MCPVECTORDB_VECTOR_WEIGHT=0.8.",
+            "0.8 instead of 0.6 (MRR@10 +1.000 ± 0.000), although these queries favour "
+            "keyword search: set MCPVECTORDB_VECTOR_WEIGHT=0.8.",
         ),
         (
             "vector_weight",
@@ -88,11 +90,10 @@ def test_advice_names_the_setting_to_change(
     assert found.advice.endswith(sentence)
 
 
-def test_without_a_difference_the_value_in_force_is_kept() -> None:
+def test_without_a_difference_the_current_value_is_advised() -> None:
     same = comparison("chunk_size", "", 200, dict.fromkeys((100, 200, 400), [0.5, 1.0] * 20))
     assert same.advised == 200
-    assert (
-        same.advice
-        == "Chunk size: keep 200 tokens. This sample shows none from 100 to 400 to be surely "
+    assert same.advice == (
+        "Chunk size: keep 200 tokens. In this sample no size from 100 to 400 is significantly "
         "better."
     )

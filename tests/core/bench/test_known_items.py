@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Database
 from mcpvectordb.bench import known_items
-from mcpvectordb.bench.known_items import KINDS, Item
+from mcpvectordb.bench.known_items import KINDS, KnownItem
 from mcpvectordb.text.query import fts5_phrase
 from mcpvectordb.text.tokens import STOP_WORDS
 from tests.support_bench import BOILERPLATE, fill
@@ -16,30 +16,32 @@ from tests.support_bench import BOILERPLATE, fill
 
 def sample(
     db: Database, count: int = 8, *, seed: int = 0, library: str | None = None
-) -> list[Item]:
+) -> list[KnownItem]:
     with db._file.reading() as sql:
         return known_items.sample(sql, db._indexes[0], count, seed=seed, library=library)
 
 
 @pytest.fixture
-def items(db: Database) -> list[Item]:
+def items(db: Database) -> list[KnownItem]:
     fill(db)
     return sample(db)
 
 
-def test_there_are_items_of_every_kind_and_no_query_twice(items: list[Item]) -> None:
+def test_there_are_items_of_every_kind_and_no_query_twice(items: list[KnownItem]) -> None:
     assert Counter(item.kind for item in items) == dict.fromkeys(KINDS, 8)
     assert len({(item.kind, item.query) for item in items}) == len(items)
 
 
 def test_the_same_seed_makes_the_same_items_and_another_one_others(
-    db: Database, items: list[Item]
+    db: Database, items: list[KnownItem]
 ) -> None:
     assert sample(db) == items
     assert sample(db, seed=1) != items
 
 
-def test_a_query_leads_to_the_text_that_it_was_made_from(db: Database, items: list[Item]) -> None:
+def test_a_query_leads_to_the_text_that_it_was_made_from(
+    db: Database, items: list[KnownItem]
+) -> None:
     for item in items:
         text = db.documents.text(item.document)[item.start : item.end]
         assert set(known_items.tokens(item.query)) <= set(known_items.tokens(text)), item
@@ -47,7 +49,7 @@ def test_a_query_leads_to_the_text_that_it_was_made_from(db: Database, items: li
 
 
 def test_a_title_leads_to_its_whole_document_and_a_heading_to_its_section(
-    db: Database, items: list[Item]
+    db: Database, items: list[KnownItem]
 ) -> None:
     for item in items:
         text = db.documents.text(item.document)
@@ -59,7 +61,7 @@ def test_a_title_leads_to_its_whole_document_and_a_heading_to_its_section(
             assert text[item.end :].lstrip().startswith("## Summary")
 
 
-def test_what_many_share_is_not_asked(db: Database) -> None:
+def test_titles_and_headings_of_several_documents_are_no_queries(db: Database) -> None:
     fill(db)
     queries = {(item.kind, item.query) for item in sample(db, 100)}
     assert ("title", "Bakana of old") not in queries
@@ -69,11 +71,10 @@ def test_what_many_share_is_not_asked(db: Database) -> None:
     assert sum(kind == "heading" for kind, _ in queries) == 40
 
 
-def test_a_document_that_is_there_twice_is_not_asked_for(db: Database) -> None:
+def test_a_document_with_a_copy_gives_no_items(db: Database) -> None:
     fill(db, 5)
-    fill(
-        db, 4, library="copies"
-    )  # the first, second and fourth are the same; the third has another title
+    # The first, second and fourth are the same as before; the third has another title.
+    fill(db, 4, library="copies")
     assert {db.documents.get(item.document).source for item in sample(db, 20)} == {"2.md", "4.md"}
     assert not sample(db, 20, library="no such library")
     assert {
@@ -81,8 +82,8 @@ def test_a_document_that_is_there_twice_is_not_asked_for(db: Database) -> None:
     } == {"copies"}
 
 
-def test_terms_are_rare_and_as_many_as_it_takes_to_tell_the_passage(
-    db: Database, items: list[Item]
+def test_terms_are_rare_and_as_many_as_identify_the_passage(
+    db: Database, items: list[KnownItem]
 ) -> None:
     for item in items:
         if item.kind == "terms":
@@ -92,7 +93,7 @@ def test_terms_are_rare_and_as_many_as_it_takes_to_tell_the_passage(
                 assert db._indexes[0].keyword.frequency(sql, expression, 10) <= 2
 
 
-def test_a_sentence_loses_its_rarest_words(db: Database, items: list[Item]) -> None:
+def test_a_sentence_loses_its_rarest_words(db: Database, items: list[KnownItem]) -> None:
     for item in items:
         if item.kind == "sentence":
             whole = known_items.tokens(db.documents.text(item.document)[item.start : item.end])
@@ -102,13 +103,13 @@ def test_a_sentence_loses_its_rarest_words(db: Database, items: list[Item]) -> N
             assert {"The", "is"} <= set(asked)
 
 
-def test_a_file_without_telling_text_has_no_items(db: Database) -> None:
+def test_a_file_without_content_words_has_no_items(db: Database) -> None:
     for number in range(40):
         db.documents.ingest_text(BOILERPLATE, source=f"{number}.md", title="Notes")
     assert sample(db) == []
 
 
-def test_chinese_is_asked_in_pairs_of_characters(db: Database) -> None:
+def test_chinese_queries_have_pairs_of_characters(db: Database) -> None:
     db.documents.ingest_text(
         "北京大学的学生人数在去年增加了很多，因为新的宿舍已经建成。" * 4, source="1.md", title="一"
     )
@@ -129,14 +130,14 @@ def test_tokens_are_words_of_the_text_in_order(text: str) -> None:
 
 
 @given(st.lists(st.text(max_size=6)))
-def test_telling_words_can_be_looked_for_and_come_once(tokens: list[str]) -> None:
-    found = known_items.content_terms(tokens)
+def test_content_words_can_be_searched_for_and_come_once(tokens: list[str]) -> None:
+    found = known_items.content_words(tokens)
     assert len(set(found)) == len(found)
     assert all(fts5_phrase(word) and word.casefold() not in STOP_WORDS for word in found)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.integers(0, 5)))
-def test_rare_words_come_first_and_those_that_are_nowhere_else_last(
+def test_rare_words_come_first_and_words_that_occur_once_last(
     frequencies: dict[str, int],
 ) -> None:
     counts = [frequencies[word] for word in known_items.rarest(frequencies)]
@@ -146,11 +147,11 @@ def test_rare_words_come_first_and_those_that_are_nowhere_else_last(
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1), st.randoms(use_true_random=False))
-def test_a_vague_sentence_keeps_order_and_loses_no_common_word(
+def test_a_sentence_without_its_rarest_words_keeps_its_order_and_its_common_words(
     tokens: list[str], random: object
 ) -> None:
     frequencies = {word: 1 + ord(word) for word in tokens if word > "b"}
-    kept = known_items.vague(tokens, frequencies)
+    kept = known_items.without_rarest(tokens, frequencies)
     dropped = [word for word in tokens if word not in kept]
     assert [word for word in tokens if word in kept] == kept
     assert len(set(dropped)) == (max(1, round(len(frequencies) / 3)) if frequencies else 0)
@@ -181,5 +182,5 @@ def test_sentences_cover_all_visible_text_and_do_not_overlap(text: str) -> None:
         ("| a | table | has | bars | between | all | of | its | cells |", False),
     ],
 )
-def test_prose_is_told_from_code_and_tables(text: str, expected: bool) -> None:
+def test_prose_is_distinguished_from_code_and_tables(text: str, expected: bool) -> None:
     assert known_items.is_prose(text) is expected

@@ -20,11 +20,12 @@ from mcpvectordb import (
     Results,
     Scores,
 )
-from mcpvectordb.bench.known_items import KINDS, Item
+from mcpvectordb.bench.known_items import KINDS, KnownItem
 from mcpvectordb.bench.run import (
     BUDGET,
     LIMITS,
-    Asked,
+    BenchSizes,
+    ItemRank,
     Report,
     bench,
     figures,
@@ -37,13 +38,13 @@ from mcpvectordb.search.rerank import CachedReranker
 from tests.support import Letters
 from tests.support_bench import fill
 
-ITEM = Item(kind="terms", query="", document="d", start=100, end=200)
+ITEM = KnownItem(kind="terms", query="", document="d", start=100, end=200)
 MODES = ["text", "vector", "hybrid"]
 
 
 @dataclass
 class Measured:
-    """A file, its bytes before it was measured, and what came of that."""
+    """A file, its bytes before it was measured, and the report."""
 
     path: Path
     before: bytes
@@ -53,7 +54,7 @@ class Measured:
 
 @pytest.fixture(autouse=True, scope="module")
 def no_cross_encoder() -> Iterator[None]:
-    """It needs a second for each query; one test asks a quicker one."""
+    """The cross-encoder takes a second for each query; one test has a faster one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CachedReranker, "missing_reason", lambda _: "it is not here")
         yield
@@ -183,7 +184,7 @@ def test_the_weight_in_force_is_the_configured_one(filled: Path) -> None:
     assert 0.35 in [each.value for each in weight.tried]
 
 
-def test_letters_that_say_nothing_make_a_low_weight_better_and_that_is_said_with_care(
+def test_a_low_weight_is_advised_with_a_caveat_where_embeddings_say_little(
     filled: Path,
 ) -> None:
     (weight,) = quick(filled, config=Config(vector_weight=1.0)).comparisons
@@ -191,7 +192,7 @@ def test_letters_that_say_nothing_make_a_low_weight_better_and_that_is_said_with
     assert "only if yours are like that" in weight.advice
 
 
-def test_a_cross_encoder_is_asked_where_there_is_one(
+def test_reranking_is_measured_where_there_is_a_cross_encoder(
     filled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CachedReranker, "missing_reason", lambda _: "")
@@ -223,9 +224,9 @@ def test_progress_names_the_step_and_reaches_its_end(measured: Measured) -> None
     assert all(step.done == step.total for step in last.values())
 
 
-def test_what_the_queries_favour_is_always_said(measured: Measured) -> None:
+def test_the_notes_always_say_what_the_queries_favour(measured: Measured) -> None:
     assert measured.report.notes == (LIMITS, "Not reranked: it is not here")
-    assert "favours words over meaning" in LIMITS
+    assert "favours keyword search over vector search" in LIMITS
 
 
 def test_one_library_is_measured_by_itself(filled: Path) -> None:
@@ -246,17 +247,19 @@ def test_an_empty_file_has_nothing_to_measure(path: Path) -> None:
         quick(path)
 
 
-def test_passages_that_are_all_alike_cannot_be_asked_for(path: Path) -> None:
+def test_identical_passages_cannot_be_measured(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(40):
             db.documents.ingest_text("All of us say the same.", source=f"{number}.md", title="Same")
     with pytest.raises(
-        InvalidInput, match="none of the 40 passages has a title, heading or words of its own"
+        InvalidInput, match="none of the 40 passages has a title, a heading or words"
     ):
         quick(path)
 
 
-def test_without_embeddings_words_are_measured_and_the_reason_is_told(path: Path) -> None:
+def test_without_embeddings_only_keyword_search_is_measured_and_the_reason_is_noted(
+    path: Path,
+) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(40):
             db.documents.ingest_text(
@@ -268,39 +271,39 @@ def test_without_embeddings_words_are_measured_and_the_reason_is_told(path: Path
     assert {each.mode for each in report.figures} == {"text"}
     assert (
         report.notes[-1]
-        == "Searched by words only: no document is wholly embedded yet: run `mcpvectordb embed`"
+        == "Keyword search only: no document is completely embedded yet: run `mcpvectordb embed`"
     )
     other = quick(path, embedder=None)
     assert "letters" in other.notes[-1]
     assert not report.comparisons and not other.comparisons
 
 
-def test_documents_that_wait_for_embeddings_are_told(filled: Path) -> None:
+def test_documents_without_embeddings_are_noted(filled: Path) -> None:
     with Database(filled, embedder=Letters()) as db:
         db.documents.ingest_text("A text that waits.", source="waits.md", embed=False)
     assert any(
-        note.startswith("1 documents wait for embeddings")
+        note.startswith("1 documents are not embedded yet")
         for note in quick(filled, queries=4).notes
     )
 
 
 def test_chunk_sizes_are_compared_on_a_sample_that_does_not_grow_with_the_file(
-    filled: Path, monkeypatch: pytest.MonkeyPatch
+    filled: Path,
 ) -> None:
-    monkeypatch.setattr("mcpvectordb.bench.run.SAMPLED_TOKENS", 700)
     steps: list[Progress] = []
-    report = bench(filled, embedder=Letters(), queries=8, progress=steps.append)
+    sizes = BenchSizes(sampled_tokens=700)
+    report = bench(filled, embedder=Letters(), queries=8, progress=steps.append, sizes=sizes)
     totals = {step.step: step.total for step in steps if step.step.startswith("embedding")}
     assert totals.keys() == {"embedding chunks of 200 tokens"}
     assert totals.popitem()[1] in (3, 4)
     assert (
         report.notes[-1]
-        == "Chunk sizes are not compared: there is too little text with words of its own."
+        == "Chunk sizes are not compared: too few passages have words that no other has."
     )
 
 
-def test_few_queries_are_called_a_matter_of_luck(filled: Path) -> None:
-    assert any("matter of luck" in note for note in quick(filled, queries=4).notes)
+def test_few_queries_are_noted(filled: Path) -> None:
+    assert any("too few for figures to rely on" in note for note in quick(filled, queries=4).notes)
     with pytest.raises(InvalidInput, match="queries must be 4 or more"):
         quick(filled, queries=3)
 
@@ -336,8 +339,8 @@ def test_a_share_counts_characters_once_and_only_within_the_budget() -> None:
 
 
 def test_figures_are_means_and_percentiles() -> None:
-    asked = [Asked(ITEM, rank, float(time)) for time, rank in enumerate((1, 1, 2, None), 1)]
-    all_of_them = figures("text", "all", asked)
+    ranks = [ItemRank(ITEM, rank, float(time)) for time, rank in enumerate((1, 1, 2, None), 1)]
+    all_of_them = figures("text", "all", ranks)
     assert (all_of_them.recall_1, all_of_them.recall_10, all_of_them.mrr_10) == (0.5, 0.75, 0.625)
     assert (all_of_them.p50, all_of_them.p95) == (2, 4)
 
@@ -353,7 +356,7 @@ def test_a_percentile_is_a_value_with_as_many_below_it(values: list[float], shar
 @given(st.integers(1, 60), st.integers(1, 80))
 def test_spaced_items_are_different_ones_in_order(count: int, wanted: int) -> None:
     items = [
-        Item(kind="title", query=str(number), document="", start=0, end=1)
+        KnownItem(kind="title", query=str(number), document="", start=0, end=1)
         for number in range(count)
     ]
     some = spaced(items, wanted)

@@ -61,7 +61,7 @@ def test_a_file_is_measured_with_its_own_model_and_the_report_is_printed(
         re.MULTILINE,
     )
     assert re.search(r"^Vector weight: keep 0\.6\. ", rest, re.MULTILINE)
-    assert "favours words over meaning" in rest
+    assert "favours keyword search over vector search" in rest
 
 
 def test_bench_without_a_file_measures_the_one_of_the_program_and_prints_json(
@@ -95,7 +95,7 @@ def test_bench_without_a_file_measures_the_one_of_the_program_and_prints_json(
         "sentence",
         "all",
     ]
-    assert any("Searched by words only" in note and "letters" in note for note in report["notes"])
+    assert any("Keyword search only" in note and "letters" in note for note in report["notes"])
 
 
 def test_a_missing_or_too_small_file_is_one_error(path: Path, tmp_path: Path) -> None:

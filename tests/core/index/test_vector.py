@@ -196,6 +196,6 @@ def test_a_centre_is_stored_when_a_group_has_grown_and_every_reader_uses_it(
 
 def test_a_damaged_centre_is_reported(sql: apsw.Connection) -> None:
     space = filled(sql, clustered(4_300))
-    for damage in ("16", "16 AAAA", "x AAAA", "16 !!"):
+    for damage in ("16", '[16, "AAAA"]', '["x", "AAAA"]', '[16, "!!"]', "x"):
         sql.execute("UPDATE settings SET value = ?", (damage,))
         assert "not what was written" in " ".join(space.problems(sql, 1, DIMENSION))

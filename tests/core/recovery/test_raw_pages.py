@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb.recovery.raw_pages import Row, Wreck, tables
+from mcpvectordb.recovery.raw_pages import DamagedFile, Row, tables
 from mcpvectordb.storage.file import PAGE_SIZE
 from mcpvectordb.storage.schema import VERSION
 from tests.support import Letters
@@ -14,9 +14,7 @@ from tests.support import Letters
 
 @pytest.fixture
 def settings(path: Path) -> list[tuple[str, str]]:
-    """A file with many rows in a table whose rows are ordered by a text, and in one ordered by
-    number.
-    """
+    """The rows of a table without rowids, in a file that has many rows in another table too."""
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("x", source="x")
         with db._file.writing() as sql:
@@ -32,12 +30,14 @@ def settings(path: Path) -> list[tuple[str, str]]:
 
 
 def read(path: Path, name: str) -> tuple[set[Row], bool]:
-    wreck = Wreck(path, path.with_name("wreck.db"))
-    found = set(wreck.rows(next(each for each in wreck.tables if each.name == name)))
-    return found, name in wreck.torn
+    """The rows of a table that could be read, and whether some could not."""
+    file = DamagedFile(path, path.with_name("copy.db"))
+    found = set(file.rows(next(each for each in file.tables if each.name == name)))
+    return found, name in file.unreadable
 
 
 def spoil(path: Path, name: str, *leaves: int) -> None:
+    """Overwrite some of the leaf pages of a table."""
     sql = apsw.Connection(str(path))
     pages = [
         page
@@ -60,7 +60,7 @@ def test_only_ordinary_tables_are_read(path: Path) -> None:
     ]
 
 
-def test_a_sound_table_is_read_whole(path: Path, settings: list[tuple[str, str]]) -> None:
+def test_a_sound_table_is_read_completely(path: Path, settings: list[tuple[str, str]]) -> None:
     assert read(path, "settings") == (set(settings), False)
 
 
@@ -68,28 +68,28 @@ def test_rows_on_both_sides_of_damaged_pages_are_read(
     path: Path, settings: list[tuple[str, str]]
 ) -> None:
     spoil(path, "models", 2, 5)
-    found, torn = read(path, "models")
-    assert torn and 350 < len(found) < 501
+    found, unreadable = read(path, "models")
+    assert unreadable and 350 < len(found) < 501
     assert {1, 501} <= {row[0] for row in found}
 
 
-def test_a_table_that_is_ordered_by_text_is_read_from_both_ends(
+def test_a_table_without_rowids_is_read_from_both_ends(
     path: Path, settings: list[tuple[str, str]]
 ) -> None:
     spoil(path, "settings", 3)
-    found, torn = read(path, "settings")
-    assert torn and 350 < len(found) < len(settings) and found < set(settings)
+    found, unreadable = read(path, "settings")
+    assert unreadable and 350 < len(found) < len(settings) and found < set(settings)
     assert {settings[0], settings[-1]} <= found
 
 
-def test_text_that_is_none_any_more_is_kept_as_far_as_it_goes(
+def test_bytes_that_are_not_utf_8_are_replaced_in_a_text(
     path: Path, settings: list[tuple[str, str]]
 ) -> None:
     data = path.read_bytes()
     place = data.index(b"model 77")
     path.write_bytes(data[:place] + b"m\xffdel" + data[place + 5 :])
-    found, torn = read(path, "models")
-    assert not torn and "m\ufffddel 77" in {row[1] for row in found}
+    found, unreadable = read(path, "models")
+    assert not unreadable and "m\ufffddel 77" in {row[1] for row in found}
 
 
 def test_the_damaged_file_is_not_touched(path: Path, settings: list[tuple[str, str]]) -> None:
@@ -103,10 +103,8 @@ def test_bytes_that_became_text_are_read_as_bytes(
     path: Path, settings: list[tuple[str, str]]
 ) -> None:
     data = path.read_bytes()
-    as_blob, as_text = (
-        b"\x05\x09\x09\x82\x0c",
-        b"\x05\x09\x09\x82\x0d",
-    )  # one bit in the head of the row (1, 1, 128 bytes)
+    # One bit in the header of the row (1, 1, 128 bytes).
+    as_blob, as_text = b"\x05\x09\x09\x82\x0c", b"\x05\x09\x09\x82\x0d"
     assert data.count(as_blob) == 1
     path.write_bytes(data.replace(as_blob, as_text))
     found, _ = read(path, "document_embeddings")

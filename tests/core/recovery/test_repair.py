@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb.recovery.repair import Mended, mend
+from mcpvectordb.recovery.repair import Repaired, repair
 from tests.support import Letters
 
 LONG = "# T\n\n" + "\n\n".join(
@@ -14,8 +14,8 @@ LONG = "# T\n\n" + "\n\n".join(
 )
 
 
-def broken(path: Path, *statements: str) -> Mended:
-    """Mend a file after it was broken, and see that it is sound."""
+def repaired_after(path: Path, *statements: str) -> Repaired:
+    """Change a file by statements, repair it, and check that it is sound."""
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text(LONG, source="long.md")
         db.documents.ingest_text("short", source="short.md", metadata={"a": 1})
@@ -25,11 +25,11 @@ def broken(path: Path, *statements: str) -> Mended:
         other.execute(statement)
     other.close()
     with Database(path, embedder=Letters()) as db, db._file.writing() as sql:
-        mended = mend(sql, db._indexes)
+        repaired = repair(sql, db._indexes)
     with Database(path, embedder=Letters()) as db:
         db.rebuild()
         assert db.check() == []
-    return mended
+    return repaired
 
 
 def text(path: Path, source: str) -> str:
@@ -38,59 +38,61 @@ def text(path: Path, source: str) -> str:
 
 
 def test_a_sound_file_stays_as_it_is(path: Path) -> None:
-    mended = broken(path)
-    assert mended.incomplete == mended.lost == [] and mended.rows["documents"] == 2
+    repaired = repaired_after(path)
+    assert repaired.incomplete == repaired.lost == [] and repaired.rows["documents"] == 2
     assert text(path, "long.md") == LONG
 
 
 @pytest.mark.parametrize("position", ["= 0", "= 1", "IN (1, 2)"])
-def test_a_text_with_a_gap_is_closed_and_told(path: Path, position: str) -> None:
-    mended = broken(path, f"DELETE FROM document_chunks WHERE owner = 1 AND position {position}")
-    assert mended.incomplete == ["long.md"]
+def test_gaps_of_a_text_are_closed_and_the_text_is_reported(path: Path, position: str) -> None:
+    repaired = repaired_after(
+        path, f"DELETE FROM document_chunks WHERE owner = 1 AND position {position}"
+    )
+    assert repaired.incomplete == ["long.md"]
     assert 0 < len(text(path, "long.md")) < len(LONG)
 
 
-def test_a_text_that_lost_its_end_is_told(path: Path) -> None:
-    mended = broken(
+def test_a_text_that_lost_its_end_is_reported(path: Path) -> None:
+    repaired = repaired_after(
         path,
         "DELETE FROM document_chunks WHERE id = (SELECT max(id) FROM document_chunks WHERE owner = "
         "1)",
     )
-    assert mended.incomplete == ["long.md"] and LONG.startswith(text(path, "long.md"))
+    assert repaired.incomplete == ["long.md"] and LONG.startswith(text(path, "long.md"))
 
 
-def test_a_text_that_lost_its_end_to_another_is_told(path: Path) -> None:
-    mended = broken(
+def test_a_text_whose_end_belongs_to_another_document_is_reported(path: Path) -> None:
+    repaired = repaired_after(
         path,
         "UPDATE document_chunks SET owner = 77 WHERE id = (SELECT max(id) FROM document_chunks "
         "WHERE owner = 1)",
     )
-    assert mended.incomplete == ["long.md", "salvaged/77"] and LONG.startswith(
+    assert repaired.incomplete == ["long.md", "salvaged/77"] and LONG.startswith(
         text(path, "long.md")
     )
 
 
 @pytest.mark.parametrize("blank", ["*", "\v", "\ufffd"])
-def test_a_change_between_chunks_is_told(path: Path, blank: str) -> None:
-    mended = broken(
+def test_a_changed_character_between_two_chunks_is_reported(path: Path, blank: str) -> None:
+    repaired = repaired_after(
         path,
         f"UPDATE document_chunks SET tile = substr(tile, 1, length(tile) - 1) || '{blank}' "
         "WHERE owner = 1 AND position = 1",
     )
-    assert mended.incomplete == ["long.md"] and blank in text(path, "long.md")
+    assert repaired.incomplete == ["long.md"] and blank in text(path, "long.md")
 
 
-def test_offsets_that_make_no_sense_are_made_anew(path: Path) -> None:
-    broken(
+def test_impossible_offsets_are_replaced(path: Path) -> None:
+    repaired_after(
         path,
         'UPDATE document_chunks SET start = 99999, "end" = 5, tile_start = 77 WHERE position = 1',
     )
     assert text(path, "long.md") == LONG
 
 
-def test_a_changed_text_is_told(path: Path) -> None:
-    mended = broken(path, "UPDATE document_chunks SET tile = 'Short' WHERE owner = 2")
-    assert mended.incomplete == ["short.md"] and text(path, "short.md") == "Short"
+def test_a_changed_text_is_reported(path: Path) -> None:
+    repaired = repaired_after(path, "UPDATE document_chunks SET tile = 'Short' WHERE owner = 2")
+    assert repaired.incomplete == ["short.md"] and text(path, "short.md") == "Short"
 
 
 @pytest.mark.parametrize(
@@ -109,8 +111,8 @@ def test_a_changed_text_is_told(path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_stay_is_told(path: Path, statement: str, lost: str) -> None:
-    assert any(lost in each for each in broken(path, statement).lost)
+def test_what_is_removed_is_reported(path: Path, statement: str, lost: str) -> None:
+    assert any(lost in each for each in repaired_after(path, statement).lost)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_what_cannot_stay_is_told(path: Path, statement: str, lost: str) -> None
     ],
 )
 def test_chunks_without_a_sound_embedding_get_a_new_one(path: Path, statement: str) -> None:
-    broken(path, statement)
+    repaired_after(path, statement)
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("another", source="another")
         db.embed_pending()
@@ -137,8 +139,8 @@ def test_chunks_without_a_sound_embedding_get_a_new_one(path: Path, statement: s
         )
 
 
-def test_texts_and_vectors_whose_owner_is_gone_get_a_new_one(path: Path) -> None:
-    mended = broken(path, "DELETE FROM documents WHERE key = 2", "DELETE FROM stores")
-    assert "salvaged/2" in mended.incomplete and text(path, "salvaged/2") == "short"
+def test_texts_and_vectors_without_an_owner_get_a_new_one(path: Path) -> None:
+    repaired = repaired_after(path, "DELETE FROM documents WHERE key = 2", "DELETE FROM stores")
+    assert "salvaged/2" in repaired.incomplete and text(path, "salvaged/2") == "short"
     with Database(path) as db:
         assert db.vectors.get("v", store="salvaged 1").dimension == 2

@@ -18,9 +18,7 @@ FIXTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("version-*.db"))
 
 @pytest.fixture
 def filled(path: Path) -> dict[str, str]:
-    """A file with documents of many chunks, some deleted, some without embedding, vectors and
-    contexts beside them.
-    """
+    """The texts of a file with documents of many chunks, some without embeddings, and vectors."""
     rng = random.Random(7)
     words = "harbour lamp keeper signal winter bread letter engine coast tide".split()
     lines = [" ".join(rng.choices(words, k=12)) for _ in range(200)]
@@ -67,7 +65,7 @@ def overwrite(path: Path, page: int, content: bytes = b"\xa5" * PAGE_SIZE) -> No
         file.write(content)
 
 
-def test_everything_is_saved_of_a_sound_file(
+def test_a_sound_file_is_salvaged_completely(
     path: Path, tmp_path: Path, filled: dict[str, str]
 ) -> None:
     before = path.read_bytes()
@@ -93,7 +91,7 @@ def test_everything_is_saved_of_a_sound_file(
         assert one.vectors.get("v3") == other.vectors.get("v3")
 
 
-def test_a_damaged_page_costs_what_was_on_it_and_no_more(
+def test_of_a_damaged_page_only_what_was_on_it_is_lost(
     path: Path, tmp_path: Path, filled: dict[str, str]
 ) -> None:
     pages = pages_of(path, "document_chunks")
@@ -113,7 +111,7 @@ def test_a_damaged_page_costs_what_was_on_it_and_no_more(
     assert all(line in filled[source] for source in changed for line in found[source].splitlines())
 
 
-def test_what_is_not_sure_to_be_whole_is_read_again_from_its_source(
+def test_an_incomplete_text_is_replaced_when_its_source_is_ingested_again(
     path: Path, tmp_path: Path, filled: dict[str, str]
 ) -> None:
     overwrite(path, pages_of(path, "document_chunks")[2])
@@ -132,7 +130,7 @@ def test_what_is_not_sure_to_be_whole_is_read_again_from_its_source(
         assert db.check() == []
 
 
-def test_texts_whose_document_is_gone_are_kept_under_a_number(
+def test_texts_without_their_document_are_named_by_a_number(
     path: Path, tmp_path: Path, filled: dict[str, str]
 ) -> None:
     for page in pages_of(path, "documents"):
@@ -146,7 +144,7 @@ def test_texts_whose_document_is_gone_are_kept_under_a_number(
 
 
 @pytest.mark.parametrize("spoil", [bytes(PAGE_SIZE), b"\xa5" * PAGE_SIZE], ids=["zeros", "noise"])
-def test_a_lost_first_page_costs_nothing(
+def test_without_its_first_page_a_file_is_salvaged_completely(
     path: Path, tmp_path: Path, filled: dict[str, str], spoil: bytes
 ) -> None:
     overwrite(path, 1, spoil)
@@ -156,7 +154,7 @@ def test_a_lost_first_page_costs_nothing(
     assert texts_in(tmp_path / "out.db") == filled
 
 
-def test_lost_tables_of_contents_cost_nothing_in_a_new_or_compacted_file(
+def test_without_its_schema_a_new_or_compacted_file_is_salvaged_completely(
     path: Path, tmp_path: Path, filled: dict[str, str]
 ) -> None:
     with Database(path, embedder=Letters()) as db:
@@ -168,7 +166,7 @@ def test_lost_tables_of_contents_cost_nothing_in_a_new_or_compacted_file(
         assert texts_in(tmp_path / f"{name}.out") == filled
 
 
-def test_a_file_that_was_cut_off_keeps_what_lies_before_the_cut(
+def test_of_a_truncated_file_what_is_before_the_end_is_salvaged(
     path: Path, tmp_path: Path, filled: dict[str, str]
 ) -> None:
     size = path.stat().st_size
@@ -180,13 +178,15 @@ def test_a_file_that_was_cut_off_keeps_what_lies_before_the_cut(
     assert all(source in done.incomplete for source in found if found[source] != filled.get(source))
 
 
-def test_nothing_deleted_comes_back(path: Path, tmp_path: Path, filled: dict[str, str]) -> None:
+def test_deleted_documents_are_not_restored(
+    path: Path, tmp_path: Path, filled: dict[str, str]
+) -> None:
     overwrite(path, 1)
     salvage(path, tmp_path / "out.db", embedder=Letters())
     assert not {f"{number}.md" for number in range(85, 90)} & texts_in(tmp_path / "out.db").keys()
 
 
-def test_a_log_beside_the_file_is_read_too(path: Path, tmp_path: Path) -> None:
+def test_rows_in_the_write_ahead_log_are_salvaged(path: Path, tmp_path: Path) -> None:
     done = python(
         """
 import os, sys
@@ -205,19 +205,18 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
-def test_a_file_of_an_old_format_is_saved_into_one_of_the_new(
+def test_a_file_of_an_old_format_is_salvaged_into_one_of_the_newest(
     fixture: Path, path: Path, tmp_path: Path
 ) -> None:
     shutil.copy(fixture, path)
-    overwrite(
-        path, 1, path.read_bytes()[:16] + bytes(44)
-    )  # everything that the header says before the format
+    # Everything in the header that comes before the version of the format.
+    overwrite(path, 1, path.read_bytes()[:16] + bytes(44))
     salvage(path, tmp_path / "out.db", embedder=Letters())
     assert texts_in(tmp_path / "out.db")["boats.md"].endswith("Sails catch the wind.\n")
 
 
-def test_what_cannot_be_salvaged_is_told(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match="is not there"):
+def test_paths_that_cannot_be_salvaged_are_refused(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="does not exist, or is not a file"):
         salvage(path, tmp_path / "out.db")
     path.write_text("precious")
     with pytest.raises(NotOurFile, match="nothing to save"):
@@ -231,7 +230,7 @@ def test_what_cannot_be_salvaged_is_told(path: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_the_command_says_what_was_saved(
+def test_the_command_reports_what_was_salvaged(
     path: Path, tmp_path: Path, filled: dict[str, str]
 ) -> None:
     overwrite(path, pages_of(path, "document_chunks")[1])

@@ -1,4 +1,4 @@
-"""A server that is asked for everything it can do, on and on, in a process of its own."""
+"""A server process that receives calls of every kind, one after the other."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ from mcpvectordb_server.server import WARM_AFTER
 from mcpvectordb_server.surfaces import NAMES, load
 from tests.server.clients import service
 from tests.support import Letters
-from tests.torture.hostile import Session
-from tests.torture.support_torture import WORDS, Life, Taken, some_text
+from tests.torture.hostile_calls import Session
+from tests.torture.support_torture import WORDS, Resources, ResourceUsage, some_text
 
-FILES, VECTORS, ENTRIES = (
-    8,
-    40,
-    40,
-)  # that there are at most at a time: what is written replaces what was there
+# The largest numbers at a time: later ones replace earlier ones.
+FILES, VECTORS, ENTRIES = 8, 40, 40
 CLEARED = 500  # calls after which all documents are deleted
 
 
@@ -72,30 +69,30 @@ def possible_calls(
     ]
 
 
-def serve(path: Path, count: int, looks: int, answer: Connection) -> None:
-    """A child's life: `count` calls to one server, counted from time to time."""
+def serve(path: Path, count: int, measurements: int, answer: Connection) -> None:
+    """What a child process does: `count` calls to one server, with regular measurements."""
     rng, taken = random.Random("a server's long life"), []
     with Database(path, embedder=Letters(), config=Config(rerank_contexts=False)) as db:
         with Session.with_server(service(db, *map(load, NAMES))) as session:
-            asked(session, "query", {"query": "what is loaded once is loaded then"})
+            call_tool(session, "query", {"query": "what is loaded once is loaded then"})
             for each in possible_calls(rng, path.parent, 0):
-                asked(session, *each)
+                call_tool(session, *each)
             time.sleep(WARM_AFTER + 0.5)
             for number in range(count):
-                asked(session, *rng.choice(possible_calls(rng, path.parent, number)))
+                call_tool(session, *rng.choice(possible_calls(rng, path.parent, number)))
                 if number % CLEARED == CLEARED - 1:
                     for document in db.documents.browse(limit=1_000):
-                        asked(session, "delete_document", {"doc_id": document.id})
-                if number % (count // looks) == 0:
-                    taken.append(Taken.now())
-            taken.append(Taken.now())
+                        call_tool(session, "delete_document", {"doc_id": document.id})
+                if number % (count // measurements) == 0:
+                    taken.append(Resources.now())
+            taken.append(Resources.now())
         before = db.stats().bytes
         db.documents.ingest_text("so that something is left", source="x")
         db.compact()
-        answer.send(Life(taken, before, db.stats().bytes))
+        answer.send(ResourceUsage(taken, before, db.stats().bytes))
 
 
-def asked(session: Session, tool: str, arguments: dict[str, Any]) -> None:
-    """Call a tool, and be content with whatever it answers."""
+def call_tool(session: Session, tool: str, arguments: dict[str, Any]) -> None:
+    """Call a tool and ignore the reply."""
     reply = session.request("tools/call", {"name": tool, "arguments": arguments})
     assert "result" in reply and "inside the server" not in str(reply), reply

@@ -1,8 +1,7 @@
-"""Rows of vec0's and FTS5's own tables that nobody wrote, and everything that is asked of these
-two: neither may crash.
+"""Invalid rows in the shadow tables of vec0 and FTS5, and every statement of ours on them.
 
-The statements are those of the library. There is no file, and no check before them but one that
-FTS5 needs, so this says what the two can bear by themselves, at hundreds of tries a second.
+Neither may crash. The statements are those of the library, on a database in memory and without the
+checks of the library except for one that FTS5 needs, so hundreds of databases are tried a second.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from mcpvectordb.storage import vec0
 from mcpvectordb.storage.fts5 import Removals
 from mcpvectordb.storage.schema import expected_rows
 from mcpvectordb.storage.vec0 import create_statement
-from tests.torture.damage import Look
+from tests.torture.damage import Inspection
 
 DIMENSION = 16
 WORDS = (
@@ -125,8 +124,8 @@ LAST: tuple[Statement, ...] = (
 )
 
 
-def craft_and_ask(number: int) -> Look:
-    """The job for some files; a crash ends the child that does it."""
+def craft_and_ask(number: int) -> Inspection:
+    """The job for some databases; a crash ends the child process that does it."""
     for each in range(TRIES):
         rng = random.Random(f"shadows {number} {each}")
         crafted = _opened(_base())
@@ -146,7 +145,7 @@ def craft_and_ask(number: int) -> Look:
                     continue
                 sql.execute(statement, bindings(rng)).fetchall()
         sql.close()
-    return Look("survived")
+    return Inspection("survived")
 
 
 def _opened(content: bytes | None = None) -> apsw.Connection:
@@ -179,7 +178,7 @@ def _base() -> bytes:
 
 
 def _spoil(sql: apsw.Connection, rng: random.Random) -> None:
-    """Remove a row or all, or give one another id, another row's value or one that never was."""
+    """Delete rows, or give one another id, the value of another row, or an invalid value."""
     table = rng.choice(
         [
             str(name)

@@ -1,4 +1,4 @@
-"""Questions that cost as much as possible, and a large file to ask them of."""
+"""Queries that cost as much as possible, and a large file for them."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ VECTOR_FILTERS: dict[str, dict[str, Any]] = {
 Burner = tuple[str, str, str, dict[str, Any]]
 
 
-def _burners() -> Iterator[Burner]:
-    """(surface, tool, what it is, arguments) of every costly call."""
+def _costly_calls() -> Iterator[Burner]:
+    """(surface, tool, description, arguments) of every costly call."""
     for what, query in QUERIES.items():
         yield "mcpvectordb", "search", what, {"query": query, "top_k": 100}
         yield (
@@ -206,13 +206,14 @@ def _burners() -> Iterator[Burner]:
     yield "openrag", "get_stats", "all", {}
 
 
-BURNERS: tuple[Burner, ...] = tuple(_burners())
+COSTLY_CALLS: tuple[Burner, ...] = tuple(_costly_calls())
 
 
 @contextmanager
 def large_file(path: Path, chunks: int) -> Iterator[Database]:
-    """A file with so many chunks of documents, as many of contexts, and as many vectors; its words
-    are as unevenly spread as a language's, and the common ones are in nearly every chunk.
+    """A file with `chunks` chunks of documents, as many of contexts, and as many vectors.
+
+    The frequencies of its words follow Zipf's law; the most common ones are in nearly every chunk.
     """
     rng, spread = random.Random("a large file"), np.random.default_rng(0)
     rare = [

@@ -1,6 +1,4 @@
-"""Files and pages that an agent may name: what it must not read is refused with a reason, however
-it is named.
-"""
+"""Files and URLs that an agent names: what it must not read is refused with a reason."""
 
 from __future__ import annotations
 
@@ -40,8 +38,8 @@ from tests.support_web import (
     slow_status,
     wrong_chunks,
 )
-from tests.torture.hostile import Defects, Session, refusal_of
-from tests.torture.support_torture import Promise
+from tests.torture.hostile_calls import Defects, Session, refusal_of
+from tests.torture.support_torture import Guarantee, opened
 
 pytestmark = [
     pytest.mark.torture,
@@ -64,10 +62,10 @@ def offered(db: Database, roots: tuple[Path, ...] | None = None) -> Iterator[dic
         defects.none()
 
 
-def answered(
+def refusal_text(
     sessions: dict[str, Session], surface: str, tool: str, arguments: dict[str, Any]
 ) -> str:
-    """The words of a refusal, "" when there was none."""
+    """The text of a refusal, "" if there was none."""
     session = sessions[surface]
     described = next(each for each in session.tools if each["name"] == tool)
     return refusal_of(
@@ -75,8 +73,8 @@ def answered(
     )
 
 
-def told(db: Database) -> str:
-    """Everything that a client could read."""
+def readable_text(db: Database) -> str:
+    """Everything in a reply that a client can read."""
     return "\n".join(db.documents.text(each.id) for each in db.documents.browse(limit=1_000))
 
 
@@ -84,8 +82,9 @@ def told(db: Database) -> str:
 
 
 def world(folder: Path) -> tuple[list[str], list[str]]:
-    """A folder that may be read and much around it that may not: paths refused where it is a root,
-    and paths refused always.
+    """A folder that may be read, and many files outside of it that may not.
+
+    Returns the paths that are refused if the folder is a root, and those that are always refused.
     """
     inside, outside = folder / "inside", folder / "outside"
     make(inside / "sub" / "note.txt", b"harmless")
@@ -176,8 +175,10 @@ def world(folder: Path) -> tuple[list[str], list[str]]:
     return outward, always
 
 
-def test_no_path_leads_where_it_should_not(promise: Callable[..., Promise], tmp_path: Path) -> None:
-    with Database(tmp_path / "x.db", embedder=Letters()) as db:
+def test_no_path_leads_outside_the_roots_or_to_a_secret(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
+) -> None:
+    with opened(tmp_path / "x.db") as db:
         db.documents.ingest_text("so that there is a log", source="x")
         outward, always = world(tmp_path)
         cases = [
@@ -186,18 +187,18 @@ def test_no_path_leads_where_it_should_not(promise: Callable[..., Promise], tmp_
             for paths, rooted in ((outward, True), (always, True), (always, False))
             for path in paths
         ]
-        kept = promise("8 paths", full=len(cases), short=len(cases))
+        tested = guarantee("8 paths", full=len(cases), short=len(cases))
         with offered(db) as free, offered(db, (tmp_path / "inside",)) as bound:
 
             def round(number: int, rng: random.Random) -> None:
                 (surface, tool, parameter), path, rooted = cases[number % len(cases)]
-                reason = answered(bound if rooted else free, surface, tool, {parameter: path})
+                reason = refusal_text(bound if rooted else free, surface, tool, {parameter: path})
                 assert len(reason) > 15, f"{tool} {path}: {reason!r}"
-                assert SECRET not in reason and SECRET not in told(db)
+                assert SECRET not in reason and SECRET not in readable_text(db)
 
-            kept.holds(round)
+            tested.run_rounds(round)
             assert (
-                answered(
+                refusal_text(
                     bound, *TOOLS[0][:2], {"path": str(tmp_path / "inside" / "sub" / "note.txt")}
                 )
                 == ""
@@ -205,20 +206,20 @@ def test_no_path_leads_where_it_should_not(promise: Callable[..., Promise], tmp_
         assert db.check() == []
 
 
-def test_no_race_between_check_and_open_is_won(
-    promise: Callable[..., Promise], tmp_path: Path
+def test_a_path_swapped_between_check_and_open_is_not_read(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
 ) -> None:
-    kept = promise("8 races between check and open", full=5_000, short=150)
+    tested = guarantee("8 races between check and open", full=5_000, short=150)
     inside, over = tmp_path / "inside", threading.Event()
     make(inside / "sub" / "note.txt", b"public")
     make(inside / "file.txt", b"public")
     secret = make(tmp_path / "outside" / "note.txt", SECRET.encode())
     outcomes: dict[str, int] = {}
-    with Database(tmp_path / "x.db", embedder=Letters()) as db, offered(db, (inside,)) as sessions:
+    with opened(tmp_path / "x.db") as db, offered(db, (inside,)) as sessions:
 
         def round(number: int, rng: random.Random) -> None:
             surface, tool, parameter = TOOLS[number % 2]
-            reason = answered(
+            reason = refusal_text(
                 sessions,
                 surface,
                 tool,
@@ -228,7 +229,7 @@ def test_no_race_between_check_and_open_is_won(
                 outcomes.get("refused" if reason else "read", 0) + 1
             )
             if number % 50 == 0:
-                assert SECRET not in told(db)
+                assert SECRET not in readable_text(db)
 
         swappers = [
             threading.Thread(target=swap, args=[inside / name, target, over])
@@ -237,38 +238,41 @@ def test_no_race_between_check_and_open_is_won(
         for swapper in swappers:
             swapper.start()
         try:
-            kept.holds(round)
+            tested.run_rounds(round)
         finally:
             over.set()
             for swapper in swappers:
                 swapper.join()
-        assert SECRET not in told(db) and db.documents.search("treasure", mode="text").hits == ()
-    kept.note = ", ".join(f"{count:,} {name}" for name, count in sorted(outcomes.items()))
+        assert (
+            SECRET not in readable_text(db)
+            and db.documents.search("treasure", mode="text").hits == ()
+        )
+    tested.note = ", ".join(f"{count:,} {name}" for name, count in sorted(outcomes.items()))
 
 
 def swap(path: Path, target: Path, over: threading.Event) -> None:
-    """Put a link in a thing's place and take it away again, over and over."""
-    kept, link = path.with_name(f"{path.name}.kept"), path.with_name(f"{path.name}.link")
+    """Replace a path by a symbolic link and restore it, repeatedly."""
+    original, link = path.with_name(f"{path.name}.kept"), path.with_name(f"{path.name}.link")
     while not over.is_set():
         link.symlink_to(target)
-        path.rename(kept)
+        path.rename(original)
         link.rename(path)
         path.unlink()
-        kept.rename(path)
+        original.rename(path)
         over.wait(0.002)
 
 
 # URLs
 
 
-def test_no_url_leads_where_it_should_not(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_urls_of_private_addresses_are_refused(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled: list[object] = []
     monkeypatch.setattr(socket, "create_connection", lambda *given, **_: dialled.append(given))
     monkeypatch.setattr(urls, "_system_resolver", lambda host, port: NAMES.get(host, ["10.0.0.1"]))
     calls = [("mcpvectordb", "ingest_url", "url"), *TOOLS]
-    kept = promise("8 URLs", full=len(HOSTILE) * len(calls), short=len(HOSTILE) * len(calls))
+    tested = guarantee("8 URLs", full=len(HOSTILE) * len(calls), short=len(HOSTILE) * len(calls))
     with (
         Database(tmp_path / "x.db", embedder=Letters(), config=Config(host_interval=0)) as db,
         offered(db) as sessions,
@@ -277,11 +281,11 @@ def test_no_url_leads_where_it_should_not(
         def round(number: int, rng: random.Random) -> None:
             place, which = divmod(number % (len(HOSTILE) * len(calls)), len(calls))
             surface, tool, parameter = calls[which]
-            reason = answered(sessions, surface, tool, {parameter: HOSTILE[place]})
+            reason = refusal_text(sessions, surface, tool, {parameter: HOSTILE[place]})
             assert len(reason) > 15, f"{tool} {HOSTILE[place]!r}: {reason!r}"
             assert not dialled and db.documents.count() == 0
 
-        kept.holds(round)
+        tested.run_rounds(round)
 
 
 def redirect(location: str) -> Callable[[Handler], None]:
@@ -335,12 +339,10 @@ PAGES: dict[str, Callable[[Handler], None]] = {
 }
 
 
-def test_no_site_gets_more_than_it_may(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_redirects_to_private_addresses_and_oversized_pages_are_refused(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loopback is taken for public here, so that the first hop is allowed; whatever else it leads
-    to is not.
-    """
+    """Loopback counts as public here, so the first hop is allowed, but none of the others."""
     monkeypatch.setattr(
         urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
     )
@@ -348,7 +350,7 @@ def test_no_site_gets_more_than_it_may(
     monkeypatch.setattr(
         urls, "_system_resolver", lambda host, port: answers.get(host, ["127.0.0.1"])
     )
-    kept = promise("8 hostile sites", full=5 * len(PAGES), short=len(PAGES))
+    tested = guarantee("8 hostile sites", full=5 * len(PAGES), short=len(PAGES))
     config = Config(host_interval=0, fetch_timeout=0.3, max_source_bytes=100_000)
     with (
         closing(Site()) as site,
@@ -360,23 +362,21 @@ def test_no_site_gets_more_than_it_may(
             what = list(PAGES)[number % len(PAGES)]
             site.pages["/"] = PAGES[what]
             url = site.url("/", rng.choice(["127.0.0.1", "site.test"]))
-            reason = answered(sessions, "mcpvectordb", "ingest_url", {"url": url})
+            reason = refusal_text(sessions, "mcpvectordb", "ingest_url", {"url": url})
             assert len(reason) > 15, f"{what}: {reason!r}"
             assert db.documents.count() == 0
 
-        kept.holds(round)
+        tested.run_rounds(round)
 
 
-def test_a_name_that_changes_its_address_gains_nothing(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_name_that_changes_its_address_after_the_check_is_not_fetched(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The public address of a name is another loopback one, where nobody answers; its private one
-    has the secret.
-    """
+    """The public address of a name has no server here; its private one has the secret."""
     monkeypatch.setattr(
         urls, "blocked", lambda address, **_: "" if address == "127.0.0.9" else "private"
     )
-    kept = promise("8 rebinding", full=500, short=20)
+    tested = guarantee("8 rebinding", full=500, short=20)
     config = Config(host_interval=0, fetch_timeout=5)
     with (
         closing(Site()) as site,
@@ -388,11 +388,11 @@ def test_a_name_that_changes_its_address_gains_nothing(
         def round(number: int, rng: random.Random) -> None:
             asked = iter([["127.0.0.9"], *[["127.0.0.1"]] * 5])
             monkeypatch.setattr(urls, "_system_resolver", lambda host, port: next(asked))
-            reason = answered(
+            reason = refusal_text(
                 sessions, "mcpvectordb", "ingest_url", {"url": site.url("/", f"name{number}.test")}
             )
             assert reason and site.seen == [] and db.documents.count() == 0
             with suppress(StopIteration):
                 assert next(asked) == ["127.0.0.1"]
 
-        kept.holds(round)
+        tested.run_rounds(round)

@@ -1,13 +1,12 @@
-"""A format after the newest: long enough to be killed in, and every part of it can be seen."""
+"""A file format after the newest one, whose migration is long enough to be killed in."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from mcpvectordb import Database
 from mcpvectordb.storage import file
 from mcpvectordb.storage.schema import MIGRATIONS, VERSION
-from tests.support import Letters
+from tests.torture.support_torture import opened
 
 ROWS = 5_000
 NEXT = f"""
@@ -20,8 +19,8 @@ CREATE INDEX torture_by_text ON torture (text);
 """
 
 
-def know_the_next_format(folder: Path) -> None:
-    """Let this process know one format more than there is."""
+def register_next_format(folder: Path) -> None:
+    """Register one more migration in this process."""
     step = folder / f"{VERSION + 1:03}_torture.sql"
     step.write_text(NEXT)
     file.MIGRATIONS = (*MIGRATIONS, step)
@@ -30,7 +29,7 @@ def know_the_next_format(folder: Path) -> None:
 
 
 def open_all(paths: list[Path], steps: Path) -> None:
-    """A child's life: bring one file after the other up to the next format."""
-    know_the_next_format(steps)
+    """What a child process does: migrate one file after the other to the next format."""
+    register_next_format(steps)
     for path in paths:
-        Database(path, embedder=Letters()).close()
+        opened(path).close()

@@ -1,6 +1,4 @@
-"""Whatever a client sends: an answer in the surface's own words, nothing broken, and a server that
-lives on.
-"""
+"""Whatever a client sends, the reply is in the dialect of the surface and the server goes on."""
 
 from __future__ import annotations
 
@@ -23,21 +21,27 @@ from mcpvectordb_server.surfaces import NAMES, load
 from tests.server.clients import Wire, service
 from tests.support import Letters
 from tests.support_web import HOSTILE
-from tests.torture.burning import BURNERS, large_file
-from tests.torture.hostile import WORDS, Attacker, Defects, Session, evil, misfits, refusal_of
-from tests.torture.support_torture import Promise, some_text
+from tests.torture.costly_queries import COSTLY_CALLS, large_file
+from tests.torture.hostile_calls import (
+    WORDS,
+    Attacker,
+    Defects,
+    Session,
+    hostile_value,
+    misfits,
+    refusal_of,
+)
+from tests.torture.support_torture import Guarantee, opened, some_text
 
 pytestmark = pytest.mark.torture
 
 CALLS_PER_FILE = 1_000
-STRIDE = 13  # from one burner to the next, so that a few of them are of all kinds
+STRIDE = 13  # from one costly call to the next, so that a few of them are of all kinds
 CPU_SECONDS = 2.0  # that a query may take on 100,000 chunks
 
 
-def furnished(db: Database, folder: Path) -> dict[str, list[Any]]:
-    """Fill a file with a little of everything; what leads to it, by the names that parameters
-    have.
-    """
+def fill(db: Database, folder: Path) -> dict[str, list[Any]]:
+    """Fill a file with every kind of content; its ids and names, by names of parameters."""
     rng = random.Random("what is there")
     files = [folder / f"{name}.txt" for name in ("harbour", "lamp", "tea")]
     for file in files:
@@ -105,22 +109,22 @@ def no_names(host: str, port: int) -> list[str]:
 
 
 @contextmanager
-def attacked(surface: Surface, folder: Path) -> Iterator[tuple[Session, Attacker, Database]]:
-    """A server that offers one surface of a new file, and whoever is going to attack it."""
+def attacked_server(surface: Surface, folder: Path) -> Iterator[tuple[Session, Attacker, Database]]:
+    """A server that offers one surface of a new file, and an attacker of it."""
     folder.mkdir()
     with Database(folder / "x.db", embedder=Letters(), config=Config(models_dir=str(folder))) as db:
-        known = furnished(db, folder)
+        known = fill(db, folder)
         with Session.with_server(service(db, surface)) as session:
             yield session, Attacker(session.tools, known), db
         assert db.check() == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_call_is_answered_in_the_surfaces_own_words(
-    name: str, promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_reply_is_in_the_dialect_of_the_surface(
+    name: str, guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(urls, "_system_resolver", no_names)
-    kept, surface = promise(f"7 hostile calls, {name}", full=10_000, short=150), load(name)
+    tested, surface = guarantee(f"7 hostile calls, {name}", full=10_000, short=150), load(name)
     functions = {tool.name: tool for tool in surface.tools}
     refused = 0
     with ExitStack() as stack, Defects.watched() as defects:
@@ -132,10 +136,10 @@ def test_every_call_is_answered_in_the_surfaces_own_words(
             if number % CALLS_PER_FILE == 0:
                 stack.close()
                 session, attacker, _ = stack.enter_context(
-                    attacked(surface, tmp_path / str(number))
+                    attacked_server(surface, tmp_path / str(number))
                 )
             if surface.template and rng.random() < 0.05:
-                read_resource(session, surface.template.prefix + str(evil(rng)))
+                read_resource(session, surface.template.prefix + str(hostile_value(rng)))
             tool, arguments = attacker.call(rng)
             answer = session.request("tools/call", {"name": tool, "arguments": arguments})
             refusal = refusal_of(
@@ -147,8 +151,8 @@ def test_every_call_is_answered_in_the_surfaces_own_words(
                 assert refusal, f"{tool} takes {wrong[0]}, although its schema does not"
                 assert clear(functions[tool].arguments.schema, refusal), f"{tool}: {refusal}"
 
-        kept.holds(round)
-    kept.note = f"{refused:,} refused"
+        tested.run_rounds(round)
+    tested.note = f"{refused:,} refused"
 
 
 def read_resource(session: Session, uri: str) -> None:
@@ -181,12 +185,12 @@ GARBAGE = [
 ]
 
 
-def test_a_server_process_lives_through_all_of_it(
-    promise: Callable[..., Promise], path: Path, tmp_path: Path
+def test_a_server_process_survives_hostile_calls_over_all_surfaces(
+    guarantee: Callable[..., Guarantee], path: Path, tmp_path: Path
 ) -> None:
-    kept = promise("7 hostile calls, a process", full=5_000, short=60)
+    tested = guarantee("7 hostile calls, a process", full=5_000, short=60)
     with Database(path) as db:
-        known = furnished(db, tmp_path)
+        known = fill(db, tmp_path)
     with Wire(
         "--db",
         str(path),
@@ -209,7 +213,7 @@ def test_a_server_process_lives_through_all_of_it(
                 surface_of(tool), next(each for each in tools if each["name"] == tool), answer
             )
 
-        kept.holds(round)
+        tested.run_rounds(round)
         assert wire.request("ping")["result"] == {}
         assert wire.finish() == 0
         assert "Traceback" not in wire.errors
@@ -218,7 +222,7 @@ def test_a_server_process_lives_through_all_of_it(
 
 
 def surface_of(tool: str) -> str:
-    """The surface that a tool belongs to where all are offered; the first keeps its names."""
+    """The surface of a tool where all are offered; the first surface keeps its names."""
     for name in NAMES:
         if tool.startswith(f"{name}_"):
             return name
@@ -228,24 +232,23 @@ def surface_of(tool: str) -> str:
 # Vectors that poison ranking
 
 
-def test_no_vector_is_ranked_where_it_does_not_belong(
-    promise: Callable[..., Promise], tmp_path: Path
+def test_vectors_with_extreme_numbers_are_ranked_correctly(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
 ) -> None:
-    kept = promise("7 poisoned vectors", full=200, short=4)
+    tested = guarantee("7 poisoned vectors", full=200, short=4)
 
     def round(number: int, rng: random.Random) -> None:
-        size = (
-            6_000 if kept.long and number % 20 == 0 else 60
-        )  # above 5,000 an index chooses the candidates
+        # Above 5,000 vectors, an index chooses the candidates.
+        size = 6_000 if tested.long and number % 20 == 0 else 60
         stored = {f"v{each}": [rng.gauss(0, 1) for _ in range(4)] for each in range(size)}
         with (
-            Database(tmp_path / f"{number}.db", embedder=Letters()) as db,
+            opened(tmp_path / f"{number}.db") as db,
             Session.with_server(service(db, load("vector_store"))) as session,
         ):
             db.vectors.add_many(stored, list(stored.values()))
             for each in range(60):
-                poison = poisoned(rng)
-                reply = told(session, "vector_add", id=f"p{each}", embedding=poison)
+                poison = extreme_vector(rng)
+                reply = text(session, "vector_add", id=f"p{each}", embedding=poison)
                 if "error" not in reply:
                     stored[f"p{each}"] = poison
                 else:
@@ -253,17 +256,17 @@ def test_no_vector_is_ranked_where_it_does_not_belong(
                         any(not is_number(value) for value in poison)
                         or not 0 < len(poison) <= 16_384
                     ), poison[:4]
-            for query in ([rng.gauss(0, 1) for _ in range(4)], poisoned(rng)):
-                reply = told(session, "vector_search", query=query, k=30)
+            for query in ([rng.gauss(0, 1) for _ in range(4)], extreme_vector(rng)):
+                reply = text(session, "vector_search", query=query, k=30)
                 if "error" not in reply:
                     judge(query, stored, reply["results"])
         (tmp_path / f"{number}.db").unlink()
 
-    kept.holds(round)
+    tested.run_rounds(round)
 
 
-def poisoned(rng: random.Random) -> list[Any]:
-    """Numbers of which some are too small, too large or none at all; and now and then too many."""
+def extreme_vector(rng: random.Random) -> list[Any]:
+    """Numbers of which some are denormal, huge or NaN; sometimes of another dimension."""
     scale = rng.choice(
         [0.0, 5e-324, 1e-310, 1e-160, 1e-45, 1e-24, 1e-7, 1.0, 1e7, 1e19, 1e38, 1e154, 1e300]
     )
@@ -286,7 +289,7 @@ def is_number(value: Any) -> bool:
     )
 
 
-def told(session: Session, tool: str, **arguments: Any) -> dict[str, Any]:
+def text(session: Session, tool: str, **arguments: Any) -> dict[str, Any]:
     reply: dict[str, Any] = session.request("tools/call", {"name": tool, "arguments": arguments})[
         "result"
     ]["structuredContent"]
@@ -294,8 +297,9 @@ def told(session: Session, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 def cosine(one: list[float], other: list[float]) -> float:
-    """The cosine by fractions, which neither overflow nor vanish; 0 where there is no direction or
-    another dimension.
+    """The cosine by fractions, which neither overflow nor underflow.
+
+    It is 0 for a vector of zeros or of another dimension.
     """
     if len(one) != len(other) or not any(one) or not any(other):
         return 0.0
@@ -312,9 +316,7 @@ def cosine(one: list[float], other: list[float]) -> float:
 def judge(
     query: list[float], stored: dict[str, list[float]], results: list[dict[str, Any]]
 ) -> None:
-    """Every score is the true cosine, and nobody who is left out is nearer than one who is
-    shown.
-    """
+    """Check that every score is the true cosine, and that nothing nearer is left out."""
     for each in results:
         assert abs(each["score"] - cosine(query, stored[each["id"]])) < 1e-6, each
     same = {each["id"]: each["score"] for each in results if len(stored[each["id"]]) == len(query)}
@@ -387,10 +389,10 @@ PLACES = [
 ]
 
 
-def test_no_filter_and_no_name_reaches_what_belongs_elsewhere(
-    promise: Callable[..., Promise], path: Path
+def test_no_filter_and_no_name_reaches_another_library_store_or_thread(
+    guarantee: Callable[..., Guarantee], path: Path
 ) -> None:
-    kept = promise("7 reaching across", full=2_000, short=80)
+    tested = guarantee("7 reaching across", full=2_000, short=80)
     with (
         Database(path, embedder=Letters(), config=Config(rerank_contexts=False)) as db,
         ExitStack() as stack,
@@ -430,7 +432,7 @@ def test_no_filter_and_no_name_reaches_what_belongs_elsewhere(
             refusal_of(name, tools[tool], answer)
             assert SECRET not in json.dumps(answer), f"{tool} {arguments}"
 
-        kept.holds(round)
+        tested.run_rounds(round)
         assert db.check() == []
 
 
@@ -451,9 +453,7 @@ def odd_filter(rng: random.Random) -> dict[str, Any]:
 
 
 def place(rng: random.Random) -> str:
-    """A name of what is mine, or one that may be taken for it, but not the one of what is
-    theirs.
-    """
+    """A name of something of mine, or a similar one, but never a name of something of theirs."""
     return rng.choice(["mine", *PLACES])
 
 
@@ -528,14 +528,16 @@ REACHES: list[Callable[[random.Random], tuple[str, str, dict[str, Any]]]] = [
 ]
 
 
-# Queries that burn CPU
+# Queries that take much CPU time
 
 
-def test_no_query_burns_more_than_it_may(promise: Callable[..., Promise], tmp_path: Path) -> None:
-    kept = promise("7 queries that burn CPU", full=len(BURNERS), short=30)
+def test_no_query_takes_more_cpu_time_than_the_limit(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
+) -> None:
+    tested = guarantee("7 queries that burn CPU", full=len(COSTLY_CALLS), short=30)
     slowest: tuple[float, str] = (0.0, "")
     with (
-        large_file(tmp_path / "large.db", chunks=100_000 if kept.long else 200) as db,
+        large_file(tmp_path / "large.db", chunks=100_000 if tested.long else 200) as db,
         ExitStack() as stack,
     ):
         chunks = db.stats().chunks
@@ -543,17 +545,17 @@ def test_no_query_burns_more_than_it_may(promise: Callable[..., Promise], tmp_pa
             name: stack.enter_context(Session.with_server(service(db, load(name))))
             for name in NAMES
         }
-        assert math.gcd(STRIDE, len(BURNERS)) == 1, "some would be left out"
+        assert math.gcd(STRIDE, len(COSTLY_CALLS)) == 1, "some would be left out"
         for _ in range(2):  # what is loaded once is not what a query costs
-            told(sessions["mcpvectordb"], "search", query="time")
+            text(sessions["mcpvectordb"], "search", query="time")
             sessions["qmd"].request(
                 "tools/call", {"name": "search", "arguments": {"query": "time"}}
             )
-            told(sessions["context_server"], "hybrid_search_context", query="time")
+            text(sessions["context_server"], "hybrid_search_context", query="time")
 
         def round(number: int, rng: random.Random) -> None:
             nonlocal slowest
-            surface, tool, what, arguments = BURNERS[number * STRIDE % len(BURNERS)]
+            surface, tool, what, arguments = COSTLY_CALLS[number * STRIDE % len(COSTLY_CALLS)]
             started = time.process_time()
             answer = sessions[surface].request("tools/call", {"name": tool, "arguments": arguments})
             seconds = time.process_time() - started
@@ -563,8 +565,8 @@ def test_no_query_burns_more_than_it_may(promise: Callable[..., Promise], tmp_pa
                 answer,
             )
             slowest = max(slowest, (seconds, f"{surface} {tool}, {what}"))
-            if kept.long and seconds > CPU_SECONDS:
+            if tested.long and seconds > CPU_SECONDS:
                 raise AssertionError(f"{surface} {tool}, {what}: {seconds:.1f} s")
 
-        kept.holds(round)
-    kept.note = f"on {chunks:,} chunks; at most {slowest[0]:.2f} s: {slowest[1]}"
+        tested.run_rounds(round)
+    tested.note = f"on {chunks:,} chunks; at most {slowest[0]:.2f} s: {slowest[1]}"

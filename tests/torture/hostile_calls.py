@@ -1,6 +1,4 @@
-"""Calls that mean harm: arguments made after a tool's schema and then spoiled, and what every
-answer to them must be.
-"""
+"""Hostile calls: arguments that fit a schema and are then spoiled, and checks of the replies."""
 
 from __future__ import annotations
 
@@ -198,26 +196,24 @@ WORDS = [
 ]
 
 
-def evil(rng: random.Random) -> Any:
-    """A value that no parameter was made for."""
+def hostile_value(rng: random.Random) -> Any:
+    """A value that fits no parameter."""
     value = copy.deepcopy(rng.choice(rng.choice([STRINGS, STRINGS, NUMBERS, ODD])))
     if rng.random() < 0.15:
         value = [copy.deepcopy(value) for _ in range(rng.randint(0, 3))]
     elif rng.random() < 0.15:
-        value = {rng.choice(STRINGS): value, "a": evil(rng)}
+        value = {rng.choice(STRINGS): value, "a": hostile_value(rng)}
     return value
 
 
 class Attacker:
-    """Makes calls to the tools of a server. `known` has values by the names of parameters that lead
-    somewhere.
-    """
+    """Makes calls to the tools of a server; `known` has valid values by names of parameters."""
 
     def __init__(self, tools: list[dict[str, Any]], known: Mapping[str, list[Any]]) -> None:
         self.tools, self.known = tools, known
 
     def call(self, rng: random.Random) -> tuple[str, dict[str, Any]]:
-        """A tool's name, and arguments that fit its schema, nearly fit it, or do not at all."""
+        """A tool's name, and arguments that fit its schema, nearly fit it, or do not."""
         tool = rng.choice(self.tools)
         arguments = self._object(tool["inputSchema"], rng)
         for _ in range(rng.choice([0, 0, 0, 1, 1, 2, 5])):
@@ -243,7 +239,7 @@ class Attacker:
             ],
             "object": lambda: self._object(schema, rng),
         }
-        return makers[schema["type"]]() if schema.get("type") in makers else evil(rng)
+        return makers[schema["type"]]() if schema.get("type") in makers else hostile_value(rng)
 
     def _object(self, schema: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         if "properties" not in schema:
@@ -251,7 +247,9 @@ class Attacker:
                 ["n", "kind", "library", "source", "a.b", "metadata", "", *STRINGS[:20]],
                 rng.randint(0, 4),
             )
-            return {key: rng.choice([1, "a", None, [1], {"n": 1}, evil(rng)]) for key in keys}
+            return {
+                key: rng.choice([1, "a", None, [1], {"n": 1}, hostile_value(rng)]) for key in keys
+            }
         required = schema.get("required", ())
         return {
             name: self._value(each, rng, name)
@@ -260,18 +258,18 @@ class Attacker:
         }
 
     def _spoil(self, value: Any, rng: random.Random) -> None:
-        """Change one place of an object, or of an object or array in it."""
+        """Change one place in an object, or in an object or array inside it."""
         parts = value.values() if isinstance(value, dict) else value
         inner = [each for each in parts if isinstance(each, dict | list) and each]
         if inner and rng.random() < 0.5:
             self._spoil(rng.choice(inner), rng)
         elif isinstance(value, list):
-            value[rng.randrange(len(value))] = evil(rng)
+            value[rng.randrange(len(value))] = hostile_value(rng)
         elif value and rng.random() < 0.75:
             key = rng.choice(list(value))
             value[key] = rng.choice(
                 [
-                    evil(rng),
+                    hostile_value(rng),
                     json.dumps(value[key]),
                     [value[key]],
                     {"x": value[key]},
@@ -279,13 +277,11 @@ class Attacker:
                 ]
             )
         else:
-            value[rng.choice(STRINGS)] = evil(rng)
+            value[rng.choice(STRINGS)] = hostile_value(rng)
 
 
 class Session:
-    """A server in memory, and bare messages to and from it, exactly as they would go onto the
-    wire.
-    """
+    """A server in memory, and raw messages to and from it, as they are on the wire."""
 
     def __init__(self, made: Service, portal: Any, sends: Any, receives: Any) -> None:
         self.made, self._portal, self._sends, self._receives, self._last = (
@@ -308,7 +304,7 @@ class Session:
     @classmethod
     @contextmanager
     def with_server(cls, made: Service) -> Iterator[Session]:
-        """A session that ends with the block; the server must still be there then."""
+        """A session that ends with the block, by when the server must still be running."""
         with start_blocking_portal() as portal:
             sends, reads = anyio.create_memory_object_stream[Any](1)
             writes, receives = anyio.create_memory_object_stream[Any](1)
@@ -325,7 +321,7 @@ class Session:
                     portal.call(stream.aclose)
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one request, after a trip through the characters that a wire carries."""
+        """The reply to one request, encoded and decoded as on the wire."""
         self._last += 1
         answer = self._portal.call(
             self._exchange,
@@ -350,7 +346,7 @@ class Session:
 
 
 class Defects(logging.Handler):
-    """Whatever the server itself calls a defect of its own, with the traceback."""
+    """Log records of internal errors of the server, with their tracebacks."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -361,7 +357,7 @@ class Defects(logging.Handler):
         self.seen.append(self.format(record))
 
     def none(self) -> None:
-        """Fail when there was any."""
+        """Fail if there was any."""
         seen, self.seen = self.seen, []
         assert not seen, seen[0][-1_500:]
 
@@ -380,8 +376,9 @@ class Defects(logging.Handler):
 
 
 def refusal_of(surface: str, tool: dict[str, Any], answer: dict[str, Any]) -> str:
-    """Check an answer against its schema and the dialect of its surface; the words of a refusal, ""
-    for a result.
+    """Check a reply against its schema and the dialect of its surface.
+
+    Returns the text of a refusal, "" for a result.
     """
     assert "error" not in answer, f"an error of the protocol: {answer['error']}"
     result = answer["result"]
@@ -445,9 +442,8 @@ def _error_of_mcp(result: dict[str, Any], structured: dict[str, Any] | None, fai
 def _context_server(result: dict[str, Any], structured: dict[str, Any] | None, failed: bool) -> str:
     refusal = _error_of_mcp(result, structured, failed)
     assert "\n" not in refusal and (failed or structured is not None)
-    if (
-        structured and "error" in structured
-    ):  # filters that cannot be used are told in a result without entries
+    # Invalid filters are reported in a result without entries.
+    if structured and "error" in structured:
         assert structured["results"] == [] and structured["validation_errors"]
         return str(structured["validation_errors"][0])
     if structured and structured.get("success") is False:  # what can be done of a batch is done
@@ -465,9 +461,7 @@ DIALECTS: Mapping[str, Callable[[dict[str, Any], Any, bool], str]] = {
 
 
 def misfits(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
-    """The parameters whose argument is not what the schema asks for, once clients' ways of writing
-    are undone.
-    """
+    """The parameters whose argument does not fit the schema, after lenient readings of JSON."""
     schema, kinds = tool.arguments.schema, get_type_hints(tool.function, include_extras=True)
     required = schema.get("required", ())
     given = {
@@ -495,9 +489,7 @@ def _is_valid(value: Any, schema: dict[str, Any]) -> bool:
 
 
 def _undone(value: Any, schema: dict[str, Any]) -> Any:
-    """Items of a batch may be written in clients' ways, too: what is inside of them as JSON texts,
-    and 5.0 for 5.
-    """
+    """An item of a batch after the server's lenient readings: JSON in strings, 5.0 for 5."""
     if isinstance(value, list) and "properties" in (items := schema.get("items", {})):
         return [
             {name: _undone(each, items["properties"].get(name, {})) for name, each in item.items()}

@@ -1,5 +1,6 @@
-"""kill -9 of processes that write: nothing acknowledged is lost, nothing deleted comes back,
-waiting work goes on.
+"""kill -9 of processes that write.
+
+Nothing acknowledged is lost, nothing deleted comes back, and unfinished embedding is resumed.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Database
-from mcpvectordb.index import chunks
-from tests.support import Letters
 from tests.torture.support_torture import (
     WRITING,
     Account,
-    Promise,
+    Guarantee,
     State,
     disagreements,
+    opened,
     start,
     state,
     wait_for,
@@ -32,19 +31,18 @@ pytestmark = pytest.mark.torture
 ROUNDS_PER_FILE = 25
 
 
-def test_what_was_acknowledged_outlives_kill_9(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_acknowledged_changes_survive_kill_9(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.3)
     path, before = tmp_path / "killed.db", State()
 
     def round(number: int, rng: random.Random) -> None:
         nonlocal before
         if number % ROUNDS_PER_FILE == 0:
             before = fresh(tmp_path)
-        accounts = killed(path, rng, number)
+        accounts = kill_writers(path, rng, number)
         assert not [error for account in accounts for error in account.errors]
-        with Database(path, embedder=Letters()) as db:
+        with opened(path) as db:
             found = state(db)
             assert disagreements(found, before, accounts) == []
             before = found
@@ -53,7 +51,7 @@ def test_what_was_acknowledged_outlives_kill_9(
             assert db.stats().pending == 0
             assert db.check() == []
 
-    promise("1 killed", full=500, short=5).holds(round)
+    guarantee("1 killed", full=500, short=5).run_rounds(round)
 
 
 def fresh(folder: Path) -> State:
@@ -62,10 +60,8 @@ def fresh(folder: Path) -> State:
     return {}
 
 
-def killed(path: Path, rng: random.Random, number: int) -> list[Account]:
-    """Start one to four writers, let them work for a moment, and kill them one by one or all at
-    once.
-    """
+def kill_writers(path: Path, rng: random.Random, number: int) -> list[Account]:
+    """Start one to four writers, and kill them after a moment, one by one or all at once."""
     journals = [path.with_name(f"{number}-{child}.journal") for child in range(rng.randint(1, 4))]
     children = [
         start(work, path, f"writer{child}", f"{number} {child}", journal, WRITING, 1_000_000)

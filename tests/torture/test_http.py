@@ -1,5 +1,6 @@
-"""A server on loopback among strangers: who has no token gets nowhere, and nobody keeps others from
-being served.
+"""A server on loopback with hostile clients.
+
+Requests without the token are refused, and no client can keep others from being served.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from mcpvectordb_server.http import LIMITS
 from mcpvectordb_server.surfaces import load
 from tests.server.clients import Wire, service
 from tests.server.support_http import HELLO, TOKEN, Running
-from tests.support import Letters
-from tests.torture.support_torture import Promise, wait_for
+from tests.torture.support_torture import Guarantee, opened, wait_for
 
 pytestmark = pytest.mark.torture
 
@@ -116,7 +116,7 @@ MALFORMED = [
 
 @contextmanager
 def served(path: Path) -> Iterator[Running]:
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         running = Running("streamable-http", service(db, load("mcpvectordb"), roots=()))
         try:
             yield running
@@ -124,11 +124,11 @@ def served(path: Path) -> Iterator[Running]:
             running.stop()
 
 
-def test_strangers_are_turned_away_and_broken_requests_break_nothing(
-    promise: Callable[..., Promise], path: Path
+def test_requests_without_the_token_and_malformed_requests_are_refused(
+    guarantee: Callable[..., Guarantee], path: Path
 ) -> None:
     cases = len(REFUSED) + len(MALFORMED)
-    kept = promise("9 requests to be refused", full=2_000, short=cases)
+    tested = guarantee("9 requests to be refused", full=2_000, short=cases)
     with served(path) as running:
 
         def round(number: int, rng: random.Random) -> None:
@@ -145,14 +145,12 @@ def test_strangers_are_turned_away_and_broken_requests_break_nothing(
             if number % 5 == 0:
                 assert running.request()[0] == 200
 
-        kept.holds(round)
+        tested.run_rounds(round)
         assert running.request()[0] == 200
 
 
 def malformed(port: int, request: bytes) -> None:
-    """Send bytes that are no proper request: the answer is a refusal, or the end of the
-    connection.
-    """
+    """Send bytes that are no valid request; the reply is a refusal, or the connection ends."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         try:
             connection.sendall(request)
@@ -163,13 +161,11 @@ def malformed(port: int, request: bytes) -> None:
     assert answer == b"" or answer.split(b" ")[1][:1] == b"4", (request[:60], answer)
 
 
-def test_whoever_keeps_connections_open_keeps_nobody_out(
-    promise: Callable[..., Promise], path: Path
+def test_open_connections_do_not_keep_other_clients_out(
+    guarantee: Callable[..., Guarantee], path: Path
 ) -> None:
-    """Idle ones, ones that drip a head, a refused body or a body with the right token, and bodies
-    without end.
-    """
-    kept = promise("9 connections that are kept open", full=200, short=40)
+    """Idle ones, slow headers, slow bodies with and without the token, and endless bodies."""
+    tested = guarantee("9 connections that are kept open", full=200, short=40)
     body = f"POST /mcp HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\n"
     begun = [
         b"",
@@ -197,17 +193,17 @@ def test_whoever_keeps_connections_open_keeps_nobody_out(
             assert running.request()[0] == 200
             waits.append(time.monotonic() - started)
 
-        kept.holds(round)
+        tested.run_rounds(round)
         endless(running.port, body)
         assert running.request()[0] == 200
-    kept.note = (
+    tested.note = (
         f"others waited {1000 * sorted(waits)[len(waits) // 2]:.0f} ms, at most "
         f"{1000 * max(waits):.0f}"
     )
 
 
 def endless(port: int, head: str) -> None:
-    """A body that is longer than any may be is not taken in."""
+    """A body that is longer than the limit is not read."""
     piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
@@ -220,8 +216,10 @@ def endless(port: int, head: str) -> None:
     assert b" 413 " in answer or answer == b"", answer
 
 
-def test_a_server_process_serves_many_at_once(promise: Callable[..., Promise], path: Path) -> None:
-    kept = promise("9 load over HTTP", full=4_000, short=64)
+def test_a_server_process_serves_many_clients_at_once(
+    guarantee: Callable[..., Guarantee], path: Path
+) -> None:
+    tested = guarantee("9 load over HTTP", full=4_000, short=64)
     with Database(path) as db:
         for number in range(20):
             db.documents.ingest_text(
@@ -243,7 +241,8 @@ def test_a_server_process_serves_many_at_once(promise: Callable[..., Promise], p
         seconds: list[float] = []
         clients = [
             threading.Thread(
-                target=client, args=[port, kept.planned // CLIENTS, number, seconds, kept.failures]
+                target=client,
+                args=[port, tested.planned // CLIENTS, number, seconds, tested.failures],
             )
             for number in range(CLIENTS)
         ]
@@ -254,13 +253,13 @@ def test_a_server_process_serves_many_at_once(promise: Callable[..., Promise], p
         wire.process.terminate()
         wire.process.wait(30)
         assert "Traceback" not in wire.errors
-    kept.rounds = len(seconds)
+    tested.rounds = len(seconds)
     ordered = sorted(seconds)
-    kept.note = (
+    tested.note = (
         f"{CLIENTS} clients, p50 {1000 * ordered[len(ordered) // 2]:.0f} ms, "
-        f"p99 {1000 * ordered[len(ordered) * 99 // 100]:.0f} ms, {len(kept.failures)} errors"
+        f"p99 {1000 * ordered[len(ordered) * 99 // 100]:.0f} ms, {len(tested.failures)} errors"
     )
-    kept.kept()
+    tested.check_failures()
 
 
 CALLS: list[dict[str, Any]] = [
@@ -273,7 +272,7 @@ CALLS: list[dict[str, Any]] = [
 
 
 def client(port: int, count: int, seed: int, seconds: list[float], failures: list[str]) -> None:
-    """One who calls tools one after the other, and begins a new session now and then."""
+    """A client that calls tools one after the other, and begins a new session now and then."""
     rng = random.Random(seed)
     for start in range(0, count, 50):
         with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
@@ -294,7 +293,7 @@ def client(port: int, count: int, seed: int, seconds: list[float], failures: lis
 def post(
     connection: HTTPConnection, message: dict[str, Any], session: str = ""
 ) -> tuple[dict[str, Any], str]:
-    """Send a message; the answer, or what was wrong, and the session it belongs to."""
+    """Send a message; returns the reply, or what was wrong, and its session."""
     headers = {
         "Authorization": f"Bearer {TOKEN}",
         "Content-Type": "application/json",

@@ -1,5 +1,6 @@
-"""Disks that are full, slow or gone, files that may not be touched: a clear error, nothing lost,
-and on it goes after.
+"""Disks that are full, slow or missing, and files without permission.
+
+The error is clear, nothing acknowledged is lost, and work goes on when the cause is removed.
 """
 
 from __future__ import annotations
@@ -12,16 +13,15 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Database, ReadOnly, Unwritable
-from mcpvectordb.index import chunks
-from tests.support import Letters
 from tests.torture.disks import small_disk, unprivileged, write_slowly
 from tests.torture.support_torture import (
     READING,
     WRITING,
     Account,
-    Promise,
+    Guarantee,
     State,
     disagreements,
+    opened,
     some_text,
     start,
     state,
@@ -32,16 +32,15 @@ from tests.torture.support_torture import (
 pytestmark = pytest.mark.torture
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(
-    promise: Callable[..., Promise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_reported_and_nothing_is_lost(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "LEASE_SECONDS", 0.1)
 
     def round(number: int, rng: random.Random) -> None:
         with small_disk(tmp_path / "disk", 6):
             path, ballast = tmp_path / "disk" / "full.db", tmp_path / "disk" / "ballast"
             account = Account()
-            with Database(path, embedder=Letters()) as db:
+            with opened(path) as db:
                 free = os.statvfs(path.parent).f_bavail * os.statvfs(path.parent).f_frsize
                 ballast.write_bytes(bytes(max(0, free - rng.randrange(20_000, 600_000))))
                 assert filled_up(db, rng, account), "the disk was never full"
@@ -51,11 +50,11 @@ def test_a_full_disk_is_told_and_nothing_is_lost(
                     step.call()
                     account.acknowledged |= step.changes
                 assert disagreements(state(db), State(), [account]) == [] and db.check() == []
-            with Database(path, embedder=Letters()) as db:
+            with opened(path) as db:
                 db.embed_pending()
                 assert disagreements(state(db), State(), [account]) == [] and db.check() == []
 
-    promise("5 full disk", full=50, short=3).holds(round)
+    guarantee("5 full disk", full=50, short=3).run_rounds(round)
 
 
 def filled_up(db: Database, rng: random.Random, account: Account) -> bool:
@@ -82,7 +81,7 @@ def filled_up(db: Database, rng: random.Random, account: Account) -> bool:
 def _may_not_be_written(path: Path) -> None:
     path.chmod(0o400)
     path.parent.chmod(0o500)
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         assert db.read_only and db.documents.search("harbour").hits and db.check() == []
         with pytest.raises(ReadOnly, match="reading only"):
             db.documents.ingest_text("new", source="new")
@@ -111,23 +110,23 @@ def _folder_may_not_be_written(path: Path) -> None:
     "forbid",
     [_may_not_be_written, _may_not_be_read, _folder_may_not_be_entered, _folder_may_not_be_written],
 )
-def test_what_may_not_be_touched_is_told_and_goes_on_when_it_may(
-    promise: Callable[..., Promise], tmp_path: Path, forbid: Callable[[Path], None]
+def test_missing_permission_is_reported_and_work_resumes_with_it(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, forbid: Callable[[Path], None]
 ) -> None:
-    promise("5 no permission", full=4, short=4).rounds += 1
+    guarantee("5 no permission", full=4, short=4).rounds += 1
     unprivileged(_forbidden, forbid)
 
 
 def _forbidden(folder: Path, forbid: Callable[[Path], None]) -> None:
     path = folder / "mine.db"
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         db.documents.ingest_text("harbour", source="a")
     try:
         forbid(path)
     finally:
         folder.chmod(0o700)
         path.chmod(0o600)
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         assert not db.read_only and state(db) == {"document a": "harbour"}
         db.documents.ingest_text("lamp", source="b")
         assert db.check() == []
@@ -137,15 +136,15 @@ def _forbidden(folder: Path, forbid: Callable[[Path], None]) -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_vanished_file_is_told_and_goes_on_when_it_is_back(
-    promise: Callable[..., Promise], tmp_path: Path, what: str
+def test_a_missing_file_is_reported_and_work_resumes_when_it_is_back(
+    guarantee: Callable[..., Guarantee], tmp_path: Path, what: str
 ) -> None:
-    promise("5 vanished files", full=3, short=3).rounds += 1
+    guarantee("5 vanished files", full=3, short=3).rounds += 1
     folder = tmp_path / "folder"
     folder.mkdir()
     path = folder / "here.db"
     place, elsewhere = (path, folder / "away.db") if what == "file" else (folder, tmp_path / "away")
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         db.documents.ingest_text("harbour", source="a")
         place.rename(elsewhere)
         for question in (
@@ -159,61 +158,62 @@ def test_a_vanished_file_is_told_and_goes_on_when_it_is_back(
         elsewhere.rename(place)
         db.documents.ingest_text("lamp", source="c")
         assert state(db) == {"document a": "harbour", "document c": "lamp"} and db.check() == []
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         assert state(db) == {"document a": "harbour", "document c": "lamp"} and db.check() == []
 
 
-def test_a_file_that_another_took_the_place_of_is_told(
-    promise: Callable[..., Promise], tmp_path: Path
-) -> None:
-    promise("5 vanished files", full=3, short=3).rounds += 1
+def test_a_replaced_file_is_reported(guarantee: Callable[..., Guarantee], tmp_path: Path) -> None:
+    guarantee("5 vanished files", full=3, short=3).rounds += 1
     path = tmp_path / "here.db"
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         db.documents.ingest_text("harbour", source="a")
         db.copy_to(tmp_path / "copy.db").replace(path)
         with pytest.raises(Unwritable, match="replaced"):
             db.documents.ingest_text("lost?", source="b")
-    with Database(path, embedder=Letters()) as db:
+    with opened(path) as db:
         assert state(db) == {"document a": "harbour"} and db.check() == []
 
 
 # Other ways to the same file, and disks far away.
 
 
-def test_processes_that_come_by_a_link_and_by_the_name_share_one_file(
-    promise: Callable[..., Promise], tmp_path: Path
+def test_processes_that_open_a_file_by_a_link_and_by_its_name_share_it(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
 ) -> None:
-    kept = promise("5 linked files", full=5, short=1)
+    tested = guarantee("5 linked files", full=5, short=1)
     (tmp_path / "links").mkdir()
 
     def round(number: int, rng: random.Random) -> None:
         path, link = tmp_path / f"{number}.db", tmp_path / "links" / f"{number}.db"
         link.symlink_to(path)
-        crowd(tmp_path, [(path, work), (link, work)], 15, f"{kept.name} {number}")
+        run_processes(tmp_path, [(path, work), (link, work)], 15, f"{tested.name} {number}")
 
-    kept.holds(round)
+    tested.run_rounds(round)
 
 
-def test_a_slow_disk_is_waited_for(promise: Callable[..., Promise], tmp_path: Path) -> None:
-    kept = promise("5 slow disk", full=5, short=1)
+def test_writes_to_a_slow_disk_complete(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
+) -> None:
+    tested = guarantee("5 slow disk", full=5, short=1)
 
     def round(number: int, rng: random.Random) -> None:
         path = tmp_path / f"{number}.db"
-        crowd(
+        run_processes(
             tmp_path,
             [(path, write_slowly), (path, work), (path, write_slowly)],
             6,
-            f"{kept.name} {number}",
+            f"{tested.name} {number}",
         )
 
-    kept.holds(round)
+    tested.run_rounds(round)
 
 
-def crowd(
+def run_processes(
     folder: Path, ways: list[tuple[Path, Callable[..., None]]], count: int, seed: str
 ) -> None:
-    """Let processes work on one file, each in its way and with its name for it, and compare the
-    file with what they say.
+    """Run processes on one file, each with its own function and path.
+
+    The file must agree with what they report.
     """
     journals = [folder / f"{seed} {number}.journal" for number, _ in enumerate(ways)]
     children = [
@@ -232,5 +232,5 @@ def crowd(
         child.join()
     accounts = [Account.read(journal) for journal in journals]
     assert not [error for account in accounts for error in account.errors]
-    with Database(ways[0][0], embedder=Letters()) as db:
+    with opened(ways[0][0]) as db:
         assert disagreements(state(db), State(), accounts) == [] and db.check() == []

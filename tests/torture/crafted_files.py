@@ -1,6 +1,4 @@
-"""Files that somebody else made, by accident or on purpose: what each is, and how it must be
-received.
-"""
+"""Files that another program made, by accident or on purpose, and how each must be treated."""
 
 from __future__ import annotations
 
@@ -13,16 +11,16 @@ from pathlib import Path
 import apsw
 
 from mcpvectordb.storage.schema import APPLICATION_ID, VERSION
-from tests.torture.damage import Look, die_while_writing, forked, looked_at, mended
+from tests.torture.damage import Inspection, exit_while_writing, forked, inspect_file, write_to
 
 NOT_OURS, DAMAGED, NEWER = ("refused: NotOurFile",), ("refused: Damaged",), ("refused: NewerFile",)
 UNUSABLE, SOUND = ("refused: Unwritable",), ("sound",)
-TOLD = ("refused: Damaged", "damage told")
+TOLD = ("refused: Damaged", "damage reported")
 Maker = Callable[[Path], object]
 
 
 def ours(path: Path) -> None:
-    """A sound file; the test has made one beside the folders of the cases."""
+    """A sound file; the test has made one in the parent folder."""
     shutil.copyfile(path.parent.parent / "base.db", path)
 
 
@@ -32,7 +30,7 @@ def written(content: bytes) -> Maker:
 
 
 def changed(*statements: str, wal: bool = True) -> Maker:
-    """A file of ours after another program has worked on it."""
+    """A file of ours that another program has changed."""
 
     def make(path: Path) -> None:
         ours(path)
@@ -48,7 +46,7 @@ def changed(*statements: str, wal: bool = True) -> Maker:
 
 
 def patched(place: int, content: bytes) -> Maker:
-    """A file of ours with other bytes at a place."""
+    """A file of ours with other bytes at an offset."""
 
     def make(path: Path) -> None:
         ours(path)
@@ -98,7 +96,7 @@ def _die_with_a_foreign_log(path: Path) -> None:
 def _log_of_another_file_of_ours(path: Path) -> None:
     other = path.with_name("other")
     ours(other)
-    forked(die_while_writing, other)
+    forked(exit_while_writing, other)
     ours(path)
     Path(f"{other}-wal").replace(f"{path}-wal")
     other.unlink()
@@ -303,18 +301,19 @@ CASES: Mapping[str, tuple[Maker, tuple[str, ...]]] = {
 }
 
 
-def received(folder: Path, number: int) -> Look:
-    """Make one of the cases, look at it, write to it if it opens, and say what was not as it should
-    be.
+def inspect_case(folder: Path, number: int) -> Inspection:
+    """Make the file of a case, read it, and write to it if it opens.
+
+    Returns what was not as the case requires.
     """
     name = list(CASES)[number]
     make, expected = CASES[name]
     path = folder / str(number) / "crafted.db"
     path.parent.mkdir()
     make(path)
-    look = looked_at(path, {}, save=False, new=name == "no bytes at all")
-    if look.answer not in expected:
-        look.wrong.append(f"{look.answer} instead of {' or '.join(expected)}")
-    if not look.answer.startswith("refused"):
-        mended(path, look)
-    return look
+    inspection = inspect_file(path, {}, save=False, new=name == "no bytes at all")
+    if inspection.answer not in expected:
+        inspection.wrong.append(f"{inspection.answer} instead of {' or '.join(expected)}")
+    if not inspection.answer.startswith("refused"):
+        write_to(path, inspection)
+    return inspection
