@@ -83,8 +83,8 @@ def test_stdout_carries_only_protocol_and_stderr_nothing_to_worry_about(
         ('{"jsonrpc":"2.0","id":7,"method":"ping"', 7, -32700),
         (
             '{"method":"ping","params":{"deep":'
-            + "[" * 3000
-            + "]" * 3000
+            + "[" * 100_000
+            + "]" * 100_000
             + '},"jsonrpc":"2.0","id":"x"}',
             "x",
             -32700,
