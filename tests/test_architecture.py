@@ -5,6 +5,7 @@ never code.
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,36 @@ def test_weights_are_never_imported_as_code() -> None:
 @pytest.mark.parametrize("module", list(MODULES))
 def test_a_module_has_one_subject(module: str) -> None:
     assert len(MODULES[module].read_text("utf-8").splitlines()) <= 600
+
+
+MAP = (ROOT / ".github" / "ARCHITECTURE.md").read_text("utf-8")
+
+
+def test_the_map_names_the_packages_in_their_order() -> None:
+    table = MAP.split("\n## The map\n")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [
+        each or "__init__" for each in LAYERS
+    ]
+
+
+def test_the_modules_that_the_map_names_exist() -> None:
+    roots = ROOT, ROOT / "mcpvectordb", ROOT / "mcpvectordb_server"
+    named = set(re.findall(r"`([\w/]+\.py)`", MAP))
+    assert named and not {
+        each for each in named if not any((root / each).is_file() for root in roots)
+    }
+
+
+def test_the_documents_for_contributors_have_no_broken_link() -> None:
+    for page in (ROOT / ".github").glob("*.md"):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_workflow_runs_on_every_platform_that_the_readme_names() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    runners = {"ubuntu-latest": "Linux", "macos-latest": "macOS", "windows-latest": "Windows"}
+    matrix = re.search(r"os: \[(.*)\]", workflow)
+    assert matrix and "Python 3.11 or newer, Linux, macOS or Windows." in readme
+    assert {runners[each] for each in matrix[1].split(", ")} == {"Linux", "macOS", "Windows"}

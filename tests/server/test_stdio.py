@@ -83,8 +83,8 @@ def test_stdout_has_only_the_protocol_and_stderr_only_expected_warnings(
         ('{"jsonrpc":"2.0","id":7,"method":"ping"', 7, -32700),
         (
             '{"method":"ping","params":{"deep":'
-            + "[" * 3000
-            + "]" * 3000
+            + "[" * 100_000
+            + "]" * 100_000
             + '},"jsonrpc":"2.0","id":"x"}',
             "x",
             -32700,
