@@ -78,29 +78,20 @@ def problems(where: Where | None, fields: Collection[str]) -> list[str]:
 
 
 def compile(
-    where: Where | None, columns: Mapping[str, str], metadata: str
-) -> tuple[str, list[Any]]:
-    """Turn a `where` into a boolean SQL expression ("1" when it is empty) and its bindings; NULL
-    means no match.
-
-    `columns` gives the SQL expression of each field that may be named, `metadata` the one of the
-    JSON text (NULL when there is none). Both are put into the SQL as they are. The connection needs
-    the functions in FUNCTIONS.
-    """
-    return compile_conditions(conditions(where), columns, metadata)
-
-
-def compile_conditions(
     checked: Sequence[Condition], columns: Mapping[str, str], metadata: str
 ) -> tuple[str, list[Any]]:
-    """Compile conditions that `conditions` returned, as `compile` does, without a second check."""
+    """A boolean SQL expression ("1" for no condition) and its bindings; NULL means no match.
+
+    `checked` is what `conditions` returned. `columns` gives the SQL expression of each field that
+    may be named, `metadata` the one of the JSON text (NULL when there is none). Both are put into
+    the SQL as they are. The connection needs the functions in FUNCTIONS.
+    """
     pieces = [_compile(condition, columns, metadata) for condition in checked]
     sql = " AND ".join(f"({piece.sql})" for piece in pieces)
     return sql or "1", [value for piece in pieces for value in piece.bindings]
 
 
-# ---------------------------------------------------------------------------------------- SQL
-# functions in Python
+# SQL functions in Python
 
 
 def casefold(value: Any) -> Any:
@@ -130,7 +121,6 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
 }
 
 
-# -------------------------------------------------------------------------------------------------
 # pieces of SQL
 
 
@@ -223,7 +213,6 @@ def _compile(condition: Condition, columns: Mapping[str, str], metadata: str) ->
     return operator.build(operand, value)
 
 
-# -------------------------------------------------------------------------------------------------
 # the operators
 
 _Build = Callable[[_Operand, Any], _Piece]
@@ -351,7 +340,6 @@ OPERATORS: Mapping[str, _Operator] = {
 }
 
 
-# -------------------------------------------------------------------------------------------
 # reading and refusing
 
 

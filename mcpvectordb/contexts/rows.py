@@ -121,7 +121,7 @@ def compile_filter(
         pieces.append(("x.created_at <= ?", [last]))
     conditions = filters.conditions(where)
     if conditions:
-        pieces.append(filters.compile_conditions(conditions, FIELDS, "x.metadata"))
+        pieces.append(filters.compile(conditions, FIELDS, "x.metadata"))
     return ContextFilter(
         " AND ".join(f"({sql})" for sql, _ in pieces) or "1",
         tuple(value for _, bindings in pieces for value in bindings),

@@ -18,12 +18,17 @@ from mcpvectordb.text.tokens import is_non_latin
 
 
 class CachedReranker:
-    """Any thread may ask; the first one loads the model."""
+    """A cross-encoder whose scores are cached in the file; the first question loads the model."""
 
     def __init__(self, config: Config, cache: Cache) -> None:
         self._config, self._cache = config, cache
         self._lock = threading.Lock()
         self._loaded: Reranker | None = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._loaded is not None
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float] | str:
         """How well each passage answers the query, 0 to 1, or the reason why it was not asked."""
@@ -45,7 +50,7 @@ class CachedReranker:
             return str(error)
 
     def missing_reason(self) -> str:
-        """Why the model is not to be had on this machine; "" when its files are there."""
+        """Why the model is not available on this machine; "" when its files are there."""
         try:
             weights.locate(
                 weights.find(DEFAULT, self._config.models_folder()), self._config.models_folder()
@@ -55,7 +60,7 @@ class CachedReranker:
         return ""
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         if self._loaded is not None:
             self._loaded.close()
 

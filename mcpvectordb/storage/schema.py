@@ -33,7 +33,7 @@ def expected_rows(version: int, rows: frozenset[Row]) -> frozenset[Row]:
     found = [vec0.STATEMENT.fullmatch(str(row[3])) for row in rows]
     tables = frozenset((match[1], int(match[2])) for match in found if match)
     indexes = (_KEY_INDEX.fullmatch(str(row[3])) for row in rows)
-    return _made(version, tables, frozenset(match[1] for match in indexes if match))
+    return made_rows(version, tables, frozenset(match[1] for match in indexes if match))
 
 
 def key_index(key: str) -> str:
@@ -55,7 +55,7 @@ def migrate(connection: apsw.Connection, version: int) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _made(
+def made_rows(
     version: int, vector_tables: frozenset[tuple[str, int]], keys: frozenset[str]
 ) -> frozenset[Row]:
     """The rows of a schema that is made anew in memory."""

@@ -46,12 +46,12 @@ class Shelf:
 
     def select(self, where: Any) -> list[int]:
         """Positions of the matching rows, counted from 0."""
-        sql, bindings = filters.compile(where, COLUMNS, "items.metadata")
+        sql, bindings = filters.compile(filters.conditions(where), COLUMNS, "items.metadata")
         rows = self.connection.execute(f"SELECT key FROM items WHERE {sql} ORDER BY key", bindings)
         return [key - 1 for (key,) in rows]
 
     def plan(self, where: Any) -> str:
-        sql, bindings = filters.compile(where, COLUMNS, "items.metadata")
+        sql, bindings = filters.compile(filters.conditions(where), COLUMNS, "items.metadata")
         rows = self.connection.execute(
             f"EXPLAIN QUERY PLAN SELECT key FROM items WHERE {sql}", bindings
         )
@@ -75,7 +75,7 @@ def selected(shelf: Shelf, values: list[Any], *condition: Any) -> list[Any]:
 
 def refusal(where: Any) -> str:
     with pytest.raises(InvalidFilter) as caught:
-        filters.compile(where, COLUMNS, "items.metadata")
+        filters.compile(filters.conditions(where), COLUMNS, "items.metadata")
     return str(caught.value)
 
 
@@ -87,7 +87,7 @@ def refusal(where: Any) -> str:
 def test_no_condition_selects_everything(shelf: Shelf, where: Any) -> None:
     shelf.fill([("a", 1, None), (None, None, {"k": 1})])
     assert filters.conditions(where) == []
-    assert filters.compile(where, COLUMNS, "items.metadata") == ("1", [])
+    assert filters.compile(filters.conditions(where), COLUMNS, "items.metadata") == ("1", [])
     assert shelf.select(where) == [0, 1]
 
 
@@ -331,7 +331,9 @@ def test_python_is_called_only_where_case_or_structure_asks_for_it() -> None:
         ("array_contains", "a"),
         ("gt", "a"),
     ]:
-        sql, _ = filters.compile([("metadata.k", operator, value)], COLUMNS, "m")
+        sql, _ = filters.compile(
+            filters.conditions([("metadata.k", operator, value)]), COLUMNS, "m"
+        )
         assert not any(name in sql for name in filters.FUNCTIONS)
     for operator, value in [
         ("eq", 1),
@@ -340,7 +342,9 @@ def test_python_is_called_only_where_case_or_structure_asks_for_it() -> None:
         ("exists", None),
         ("array_contains", True),
     ]:
-        sql, _ = filters.compile([("metadata.k", operator, value, False)], COLUMNS, "m")
+        sql, _ = filters.compile(
+            filters.conditions([("metadata.k", operator, value, False)]), COLUMNS, "m"
+        )
         assert not any(name in sql for name in filters.FUNCTIONS)
 
 
@@ -769,7 +773,9 @@ def test_an_injection_selects_nothing_and_breaks_nothing(shelf: Shelf, attack: s
     for field in (attack, ("title", attack), (attack, "secret")):
         assert refusal([(field, "eq", "s")]).startswith("unknown field")
     assert refusal([("title", attack, "s")]).startswith("'title': unknown operator")
-    sql, _ = filters.compile([(("metadata", attack * 9), "eq", attack * 9)], COLUMNS, "m")
+    sql, _ = filters.compile(
+        filters.conditions([(("metadata", attack * 9), "eq", attack * 9)]), COLUMNS, "m"
+    )
     assert attack * 9 not in sql
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcpvectordb.storage import file
+from mcpvectordb.storage import schema
 from mcpvectordb.storage.schema import MIGRATIONS, VERSION
 from tests.torture.support_torture import opened
 
@@ -23,9 +23,9 @@ def register_next_format(folder: Path) -> None:
     """Register one more migration in this process."""
     step = folder / f"{VERSION + 1:03}_torture.sql"
     step.write_text(NEXT)
-    file.MIGRATIONS = (*MIGRATIONS, step)
-    file.VERSION = VERSION + 1
-    file.expected_schema.cache_clear()
+    schema.MIGRATIONS = (*MIGRATIONS, step)
+    schema.VERSION = VERSION + 1
+    schema.made_rows.cache_clear()
 
 
 def open_all(paths: list[Path], steps: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mcpvectordb.storage import file
+from mcpvectordb.storage import schema
 from mcpvectordb.storage.schema import VERSION
 from tests.torture.next_format import ROWS, open_all, register_next_format
 from tests.torture.support_torture import Guarantee, State, opened, start, state, wait_for
@@ -36,7 +36,7 @@ def test_an_old_file_is_migrated(
     shutil.copy(fixture, between)
     sql = apsw.Connection(str(between))
     for step in range(int(sql.execute("PRAGMA user_version").get), version):
-        file.migrate(sql, step)
+        schema.migrate(sql, step)
     sql.close()
     assert migrated(between, tmp_path / "old.db") == migrated(fixture, tmp_path / "expected.db")
 
@@ -102,8 +102,8 @@ def verify(path: Path, folder: Path, expected: State, monkeypatch: pytest.Monkey
     """Check that the file opens in the next format with all of its content."""
     with monkeypatch.context() as patch:
         for name in ("MIGRATIONS", "VERSION"):
-            patch.setattr(file, name, getattr(file, name))
+            patch.setattr(schema, name, getattr(schema, name))
         register_next_format(folder)
         with opened(path) as db:
             assert state(db) == expected and db.check() == []
-    file.expected_schema.cache_clear()
+    schema.made_rows.cache_clear()

@@ -62,7 +62,7 @@ def test_narrowing_by_the_index_never_loses_a_match(
         "INSERT INTO contexts VALUES (?, ?)",
         (encode(metadata), folded(NAMES, metadata)),
     )
-    condition, bindings = filters.compile(where, {}, "x.metadata")
+    condition, bindings = filters.compile(filters.conditions(where), {}, "x.metadata")
     narrowed, candidates = index_condition(NAMES, filters.conditions(where))
     select = "SELECT 1 FROM contexts x WHERE"
     plain = sql.execute(f"{select} {condition}", bindings).fetchall()

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
-from mcpvectordb.index.keyword import COUNTED
 from mcpvectordb.search.relevance import WEAK
 from tests.support import search_documents
 from tests.support_aerodynamics import ANSWERED, UNHEARD_OF, fill
@@ -137,22 +136,3 @@ def test_an_average_chunk_with_every_word_once_has_what_can_be_reached(db: Datab
     ) and repeated.reach == pytest.approx(2 * best.scores.reach)
     (quoted,) = db.documents.search('"apple jam"', mode="text")
     assert quoted.scores.text == pytest.approx(quoted.scores.reach, rel=1e-5)
-
-
-def test_how_common_a_word_is_is_told_without_counting_all_of_it(db: Database) -> None:
-    with db._file.writing() as sql:
-        index = db.documents._index
-        for id in range(1, 3 * COUNTED + 1):
-            index._put_words(
-                sql,
-                (
-                    id,
-                    "",
-                    (),
-                    f"{'often' if id % 2 else 'seldom'} {'rare' if id == 5 else 'common'} word",
-                ),
-            )
-        query = index.keyword
-        assert query._having(sql, '"often"', 3 * COUNTED) == pytest.approx(1.5 * COUNTED, rel=0.01)
-        assert query._having(sql, '"rare"', 3 * COUNTED) == 1
-        assert query._having(sql, '"word"', 3 * COUNTED) == 3 * COUNTED

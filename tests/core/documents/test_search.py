@@ -295,7 +295,7 @@ def test_what_was_found_out_is_remembered_in_the_file(cities: Database, path: Pa
         assert [(hit.item.id, hit.score) for hit in again] == [
             (hit.item.id, hit.score) for hit in first
         ]
-        assert db._reranking._loaded is None
+        assert not db._reranker.loaded
         assert db.check() == []
 
 
