@@ -187,3 +187,16 @@ def test_the_workflow_runs_on_every_platform_that_the_readme_names() -> None:
     matrix = re.search(r"os: \[(.*)\]", workflow)
     assert matrix and "Python 3.11 or newer, Linux, macOS or Windows." in readme
     assert {runners[each] for each in matrix[1].split(", ")} == {"Linux", "macOS", "Windows"}
+
+
+def test_a_class_name_exists_once_in_both_packages() -> None:
+    found: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name.lstrip("_"), []).append(module)
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def test_the_root_of_the_library_holds_at_most_ten_modules() -> None:
+    assert len(list((ROOT / "mcpvectordb").glob("*.py"))) <= 10

@@ -88,6 +88,9 @@ class OnnxEmbedder(OnnxModel):
         self.dimension = model.dimension
         self.vector_weight = model.vector_weight
         self.latin_only = model.latin_only
+        self.tokens_embedded = 0
+        """How many tokens went through the model so far; texts are not tokenized again for that."""
+        self._counting = threading.Lock()
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """Return one unit vector per text, in their order.
@@ -120,6 +123,8 @@ class OnnxEmbedder(OnnxModel):
 
     def _part(self, ids: Sequence[int]) -> NDArray[np.float32]:
         output = self.run(ids)
+        with self._counting:
+            self.tokens_embedded += len(ids)
         if output.ndim not in (2, 3) or output.shape[-1] < self.dimension:
             raise EmbeddingFailed(
                 f"{self.name} gave an output of shape {output.shape}, "

@@ -363,13 +363,12 @@ class Encoder:
     def _embed_batch(
         self, index: ChunkIndex, model: ModelRow, embedder: Embedder, batch: list[tuple[int, str]]
     ) -> Embedded:
-        began = time.monotonic()
+        began, counted = time.monotonic(), getattr(embedder, "tokens_embedded", None)
         texts = list(dict.fromkeys(text for _, text in batch))
         try:
             vectors = dict(zip(texts, checked(embedder, texts), strict=True))
-        except (
-            BaseException
-        ):  # also an interrupt: others, or the next try, need not wait for the lease to end
+        except BaseException:
+            # Also when interrupted: others, or the next try, need not wait for the lease to end.
             with self._file.writing() as sql:
                 index.release(sql, model.key, [chunk for chunk, _ in batch])
             raise
@@ -377,10 +376,13 @@ class Encoder:
             settled = index.settle(
                 sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch)
             )
-        tokens = self.tokens()
-        return Embedded(
-            chunks=settled, tokens=sum(map(tokens.count, texts)), seconds=time.monotonic() - began
+        # An embedder of the user's own does not say how many tokens it has seen.
+        tokens = (
+            sum(map(self.tokens().count, texts))
+            if counted is None
+            else getattr(embedder, "tokens_embedded", counted) - counted
         )
+        return Embedded(chunks=settled, tokens=tokens, seconds=time.monotonic() - began)
 
     def _embedder(self, fixed: ModelRow) -> Embedder:
         """The embedder for a model of the file; loaded once."""

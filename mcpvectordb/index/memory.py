@@ -24,7 +24,7 @@ import apsw
 from mcpvectordb.index import changes
 
 
-class Entry(Protocol):
+class MemoryEntry(Protocol):
     """Whatever can be kept."""
 
     @property
@@ -49,7 +49,7 @@ class Memory:
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._entries: dict[tuple[str, Hashable], tuple[Entry, int]] = {}
+        self._entries: dict[tuple[str, Hashable], tuple[MemoryEntry, int]] = {}
         self._bytes = 0
         self._asked: set[str] = set()
         self._lock = threading.Lock()
@@ -94,7 +94,7 @@ class Memory:
             self._entries[index, key] = found
             return found[0]
 
-    def put(self, index: str, key: Hashable, entry: Entry) -> None:
+    def put(self, index: str, key: Hashable, entry: MemoryEntry) -> None:
         """Keep an entry (again, when it has grown) and drop others that no longer fit.
 
         An entry that is larger than the whole budget is not kept.
