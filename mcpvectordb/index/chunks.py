@@ -106,6 +106,7 @@ class ChunkIndex:
     ) -> None:
         """Add a text's chunks: found by words at once, by meaning once they are embedded."""
         used = models(sql)
+        ids: list[int] = []
         for position, span in enumerate(spans):
             body = text[span.start : span.end]
             sql.execute(
@@ -126,17 +127,17 @@ class ChunkIndex:
                     _digest(embedding_text(title, span.headings, body)),
                 ),
             )
-            chunk = sql.last_insert_rowid()
+            ids.append(sql.last_insert_rowid())
             if self._has_words:
-                self._put_words(sql, (chunk, title, span.headings, body))
+                self._put_words(sql, (ids[-1], title, span.headings, body))
             sql.executemany(
                 f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)",
-                ((model, chunk) for model, _ in used),
+                ((model, ids[-1]) for model, _ in used),
             )
-        if self._has_words and spans:
-            changes.record(sql, self.words, [chunk])
+        if self._has_words:
+            changes.record(sql, self.words, ids[-1:])
         for model, _ in used:
-            self._copy_known(sql, model, self._pending_of(sql, model, [owner], len(spans)))
+            self._copy_known(sql, model, ids)
 
     def remove(self, sql: apsw.Connection, owner: int) -> int:
         """Take an owner's chunks out of the indexes and the tables; how many they were."""
