@@ -37,6 +37,8 @@ from mcpvectordb import InvalidInput
 MIN_TOKEN = 16
 """Fewest characters of a bearer token."""
 
+# The status of RFC 6455 for a WebSocket that is closed because it is not allowed.
+_POLICY_VIOLATION = 1008
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # The SDK's protection against DNS rebinding is off, because AccessGate checks Host and Origin.
 _SDK_SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -97,7 +99,10 @@ class IdleTimeoutProtocol(H11Protocol):
 
 
 class AccessGate:
-    """Checks every request but `/health`: Host (421), Origin (403), then the bearer token (401)."""
+    """Checks every request but `/health`: Host (421), Origin (403), then the bearer token (401).
+
+    WebSockets, and kinds of connection that are not known, never reach the application.
+    """
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
         self._app = app
@@ -106,7 +111,12 @@ class AccessGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on to the application."""
-        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
+        kind = scope["type"]
+        if kind == "websocket":
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        elif kind not in ("http", "lifespan"):
+            raise ValueError(f"the gate cannot check ASGI scopes of the type {kind!r}")
+        elif kind == "http" and (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -216,6 +216,37 @@ def test_the_gate_refuses_to_work_with_an_empty_or_short_token() -> None:
             served.AccessGate(PlainTextResponse("reached"), token=short, hosts=["localhost"])
 
 
+@pytest.mark.parametrize("kind", ["websocket", "webtransport"])
+def test_the_gate_lets_only_http_and_lifespan_through(kind: str) -> None:
+    reached: list[str] = []
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["type"])
+
+    async def receive() -> Any:
+        return {"type": f"{kind}.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def connect(kind: str) -> None:
+        gate = served.AccessGate(app, token=TOKEN, hosts=["localhost"])
+        headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode())]
+        await gate({"type": kind, "path": "/mcp", "headers": headers}, receive, send)
+
+    if kind == "websocket":
+        anyio.run(connect, kind)
+        assert sent == [{"type": "websocket.close", "code": 1008}]
+    else:
+        with pytest.raises(ValueError, match="cannot check ASGI scopes of the type 'webtransport'"):
+            anyio.run(connect, kind)
+    assert reached == []
+    for known in ("http", "lifespan"):
+        anyio.run(connect, known)
+    assert reached == ["http", "lifespan"]
+
+
 def test_first_starts_at_the_same_time_agree_on_one_token(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
