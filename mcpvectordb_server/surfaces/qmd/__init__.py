@@ -277,6 +277,7 @@ def _search(
         limit=limit,
         expand=True,
         rerank=True,
+        remember=False,
     )
 
 
