@@ -27,7 +27,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcpvectordb import MCPVectorDBError, Progress
 from mcpvectordb_server.grant import Grant, ProgressCallback
-from mcpvectordb_server.replies import Reply, Resource, Text, reply_of
+from mcpvectordb_server.replies import MAX_ECHO, Reply, Resource, Text, abridged, cut, reply_of
 from mcpvectordb_server.surface import (
     InternalError,
     PublishedTool,
@@ -98,7 +98,10 @@ class Service:
 
     async def _handle(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Handle a message, restore what the SDK's models drop, and warm the embedding model."""
-        result = await call_next(ctx)
+        try:
+            result = await call_next(ctx)
+        except MCPError as error:
+            raise _short(error) from None
         if ctx.method == "tools/call" and isinstance(result, dict):
             _restore_names(result, _reply.get())
         if ctx.method != "initialize":
@@ -129,7 +132,7 @@ class Service:
         if published is None:
             raise MCPError(
                 types.INVALID_PARAMS,
-                f"Unknown tool: {params.name}; there are {', '.join(self._offered)}",
+                f"Unknown tool: {cut(params.name, MAX_ECHO)}; there are {', '.join(self._offered)}",
             )
         raw = params.arguments or {}
         self._warn_of_unknown(published, raw)
@@ -184,7 +187,7 @@ class Service:
                     uri=uri, mime_type=template.media_type, text=text
                 )
                 return types.ReadResourceResult(contents=[content])
-        raise MCPError(types.INVALID_PARAMS, f"Unknown resource: {uri}")
+        raise MCPError(types.INVALID_PARAMS, f"Unknown resource: {cut(uri, MAX_ECHO)}")
 
     async def _list_prompts(self, ctx: Context, params: Any) -> types.ListPromptsResult:
         return types.ListPromptsResult(
@@ -207,7 +210,7 @@ class Service:
                 return types.GetPromptResult(
                     description=surface.prompt.description, messages=[message]
                 )
-        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {cut(params.name, MAX_ECHO)}")
 
 
 def instructions(
@@ -271,8 +274,14 @@ def _read(template: ResourceTemplate, db: Any, path: str) -> str:
     except MCPVectorDBError as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from None
     except Exception:
-        log.exception("reading %s%s failed", template.prefix, path)
+        log.exception("reading %s%s failed", template.prefix, cut(path, MAX_ECHO))
         raise MCPError(types.INTERNAL_ERROR, str(InternalError())) from None
+
+
+def _short(error: MCPError) -> MCPError:
+    """The error without long texts: the SDK repeats unknown methods and invalid parameters."""
+    data = cut(error.data, MAX_ECHO) if isinstance(error.data, str) else error.data
+    return MCPError(error.code, abridged(error.message), data)
 
 
 def _restore_names(result: dict[str, Any], reply: Reply | None) -> None:
