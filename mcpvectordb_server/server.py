@@ -40,7 +40,7 @@ from mcpvectordb_server.surface import (
 log = logging.getLogger("mcpvectordb_server")
 
 WORKERS = 8
-"""Most calls that run at once."""
+"""Most calls that run at once; as many that ingest run beside them."""
 
 # Loading at once would slow the first listing of tools.
 WARM_AFTER = 0.3
@@ -69,7 +69,7 @@ class Service:
         self._db, self._offered, self._roots = db, offered, roots
         self._surfaces = tuple(surfaces)
         self._tools = [_tool(each, offered) for each in offered.values()]
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._limiters: dict[bool, anyio.CapacityLimiter] = {}
         self._unknown: set[tuple[str, str]] = set()
         self._warming: threading.Timer | None = None
         self.server = self._make_server(version)
@@ -137,7 +137,8 @@ class Service:
         raw = params.arguments or {}
         self._warn_of_unknown(published, raw)
         grant = Grant(roots=self._roots, progress=_progress(ctx))
-        reply = await self._in_thread(partial(call, published, self._db, raw, grant))
+        work = partial(call, published, self._db, raw, grant)
+        reply = await self._in_thread(work, ingests=published.tool.arguments.grant is not None)
         _reply.set(reply)
         return types.CallToolResult(
             content=[_block(each) for each in reply.content],
@@ -152,10 +153,17 @@ class Service:
                 self._unknown.add(key)
                 log.warning("%s ignores the unknown argument %r", published.name, name[:100])
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(WORKERS)
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+    async def _in_thread(self, work: Callable[[], Any], *, ingests: bool = False) -> Any:
+        """Run in a worker thread.
+
+        Tools that take a Grant ingest: a slow page or a large file holds their thread for long, so
+        they have threads of their own, and no other call ever waits for them.
+        """
+        if ingests not in self._limiters:
+            self._limiters[ingests] = anyio.CapacityLimiter(WORKERS)
+        return await anyio.to_thread.run_sync(
+            work, abandon_on_cancel=True, limiter=self._limiters[ingests]
+        )
 
     async def _list_resources(self, ctx: Context, params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from mcpvectordb_server.server import WARM_AFTER
+from mcpvectordb_server.server import WARM_AFTER, WORKERS
 from tests.server.clients import VERSIONS, ask, exchange, refusal, service, talk
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
@@ -224,6 +224,22 @@ def test_other_calls_are_served_while_one_is_slow() -> None:
         return bool(found.structured_content["count"] == 1)
 
     assert talk(service(Shelf(), LITTLE), conversation)
+
+
+def test_no_call_waits_for_ingests_however_many_there_are() -> None:
+    async def conversation(client: Client) -> Any:
+        async with anyio.create_task_group() as group:
+            for _ in range(3 * WORKERS):
+                group.start_soon(client.call_tool, "slow", {"steps": 1500})
+            await anyio.sleep(0.2)
+            with anyio.fail_after(15):
+                added = await client.call_tool("add", {"note": "tea"})
+                read = await client.read_resource("little://a.md")
+            group.cancel_scope.cancel()
+        return added.structured_content["count"], read.contents[0].text
+
+    made = service(Shelf(), LITTLE, FLAGGING)
+    assert talk(made, conversation) == (1, "note a.md: ['tea']")
 
 
 def test_the_model_is_loaded_some_time_after_the_handshake() -> None:
