@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
 
 from mcpvectordb.errors import InvalidInput
 
@@ -80,7 +81,7 @@ class Config:
     allow_private_urls: bool = False
     fetch_timeout: float = 30.0
     host_interval: float = 1.0
-    proxy: str = ""
+    proxy: str = field(default="", repr=False)
     parse_timeout: float = 30.0
     parse_memory: int = 1_000_000_000
     parse_output_bytes: int = 200_000_000
@@ -126,8 +127,12 @@ class Config:
             raise InvalidInput(
                 f"host_interval must be 0 to 86400 seconds, not {self.host_interval}"
             )
-        if self.proxy and not self.proxy.startswith("http://"):
-            raise InvalidInput(f"proxy must look like http://host:port, not {self.proxy!r}")
+        if self.proxy and not _is_proxy(self.proxy):
+            # Its value is not repeated, because it may contain a password.
+            raise InvalidInput(
+                "proxy must look like http://host:port or http://user:password@host:port; write "
+                "special characters of the password as %XX"
+            )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -164,6 +169,19 @@ class Config:
 def _did_you_mean(name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+
+
+def _is_proxy(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme == "http"
+            and bool(parts.hostname)
+            and parts.port != 0
+            and not (parts.path.strip("/") or parts.query or parts.fragment)
+        )
+    except ValueError:
+        return False
 
 
 def _type_of(default: object) -> type:

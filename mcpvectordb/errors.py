@@ -26,6 +26,17 @@ MCPVectorDBError
     └── EmbeddingFailed (RuntimeError)   the embedder returned unusable vectors
 """
 
+LONGEST_QUOTE = 200
+"""Most characters that an error message repeats of a value it was given."""
+
+
+def quoted(value: object) -> str:
+    """`value` as Python writes it, for an error message; of a long one the beginning."""
+    text = repr(value[: LONGEST_QUOTE + 1] if isinstance(value, str) else value)
+    if len(text) <= LONGEST_QUOTE:
+        return text
+    return f"{text[:LONGEST_QUOTE]}… (shortened)"
+
 
 class MCPVectorDBError(Exception):
     """Base class of every error that this library raises on purpose."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mcpvectordb.errors import Damaged, InvalidInput
+from mcpvectordb.errors import Damaged, InvalidInput, quoted
 
 MAX_DEPTH = 32
 MAX_CHARACTERS = 1_000_000
@@ -104,7 +104,7 @@ def _check(value: object, place: str, depth: int) -> None:
         case Mapping():
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise InvalidInput(f"{place} has the key {key!r}, but keys must be text")
+                    raise InvalidInput(f"{place} has the key {quoted(key)}, but keys must be text")
                 storable(key, f"a key of {place}")
                 _check(item, f"{place}.{key}", depth + 1)
         case list() | tuple():

@@ -13,6 +13,7 @@ import os
 import secrets
 import socket
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcpvectordb import InvalidInput
 
+MIN_TOKEN = 16
+"""Fewest characters of a bearer token."""
+
+# The status of RFC 6455 for a WebSocket that is closed because it is not allowed.
+_POLICY_VIOLATION = 1008
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # The SDK's protection against DNS rebinding is off, because AccessGate checks Host and Origin.
 _SDK_SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -93,16 +99,24 @@ class IdleTimeoutProtocol(H11Protocol):
 
 
 class AccessGate:
-    """Checks every request but `/health`: Host (421), Origin (403), then the bearer token (401)."""
+    """Checks every request but `/health`: Host (421), Origin (403), then the bearer token (401).
+
+    WebSockets, and kinds of connection that are not known, never reach the application.
+    """
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
         self._app = app
-        self._token = token.encode()
+        self._token = _long_enough(token, "the token of the gate", "give a longer one").encode()
         self._hosts = {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on to the application."""
-        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
+        kind = scope["type"]
+        if kind == "websocket":
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        elif kind not in ("http", "lifespan"):
+            raise ValueError(f"the gate cannot check ASGI scopes of the type {kind!r}")
+        elif kind == "http" and (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -221,29 +235,64 @@ def token_for(host: str, given: str | None, folder: Path) -> str:
     Where there is neither, a token is made, kept in `folder` and shown once on stderr.
     """
     if given is not None:
-        if not given.strip():
-            raise InvalidInput(
-                "MCPVECTORDB_TOKEN is empty; give a token, or unset it to use the data folder's"
-            )
-        return given.strip()
+        return _long_enough(
+            given,
+            "MCPVECTORDB_TOKEN",
+            "give a longer one, or unset it to use the one in the data folder",
+        )
     if not is_loopback(host):
         raise InvalidInput(
             f"to serve on {host}, beyond this machine, set MCPVECTORDB_TOKEN to a token of your "
             f"choice"
         )
-    return _token_file(folder / "token")
+    path = folder / "token"
+    try:
+        if not path.exists():
+            _make_token(path)
+        return _kept_token(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(
+            f"the token file {path} cannot be read or made: {reason}; repair this, or set "
+            f"MCPVECTORDB_TOKEN to a token of your choice"
+        ) from None
 
 
-def _token_file(path: Path) -> str:
-    if path.exists():
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            raise InvalidInput(f"{path} can be read by others; run: chmod 600 {path}")
-        return path.read_text().strip()
+def _make_token(path: Path) -> None:
+    """Keep a new token in `path`, whole or not at all; a token that another process kept stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     token = secrets.token_urlsafe(32)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(token + "\n")
+    # mkstemp makes the file for its owner only.
+    number, name = tempfile.mkstemp(prefix=".token-", dir=path.parent)
+    try:
+        with os.fdopen(number, "w") as file:
+            file.write(token + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(name, path)
+    except FileExistsError:
+        return
+    finally:
+        Path(name).unlink()
     sys.stderr.write(f"New token, shown only now and kept in {path}:\n{token}\n")
+
+
+def _kept_token(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+            raise InvalidInput(f"{path} can be read by others; run: chmod 600 {path}")
+        text = file.read()
+    return _long_enough(text, f"the token file {path}", "remove it to have a new token made")
+
+
+def _long_enough(token: str, origin: str, remedy: str) -> str:
+    """The token without blanks around it; a short one, which could be guessed, is refused."""
+    token = token.strip()
+    if len(token) < MIN_TOKEN:
+        raise InvalidInput(
+            f"{origin} has {len(token)} characters, and a token needs at least {MIN_TOKEN}; "
+            f"{remedy}"
+        )
     return token
 
 

@@ -17,6 +17,9 @@ MAX_REPLY = 200_000
 MAX_REFUSAL = 4_000
 """Most characters of an error message: it need not repeat everything that it refuses."""
 
+MAX_ECHO = 200
+"""Most characters of a name that an error message repeats."""
+
 # Strings are never cut below this length; a reply that is still too long loses items instead.
 _SHORTEST_CUT = 200
 # Characters reserved for the note that says what is missing.
@@ -77,10 +80,10 @@ def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
 def refusal_of(value: Any) -> Reply:
     """The Reply for a surface's error, a Reply or a dict, with its long texts abridged."""
     if isinstance(value, Reply):
-        blocks = tuple(replace(each, text=_abridged(each.text)) for each in value.content)
+        blocks = tuple(replace(each, text=abridged(each.text)) for each in value.content)
         return reply_of(replace(value, content=blocks))
     return reply_of(
-        {key: _abridged(each) if isinstance(each, str) else each for key, each in value.items()}
+        {key: abridged(each) if isinstance(each, str) else each for key, each in value.items()}
     )
 
 
@@ -225,7 +228,7 @@ def _bounded(reply: Reply, more: str) -> Reply:
     return replace(reply, content=tuple(blocks), structured=structured)
 
 
-def _abridged(text: str) -> str:
+def abridged(text: str) -> str:
     """`text`; of a long one the beginning and the end: a quoted value stands in the middle."""
     if len(text) <= MAX_REFUSAL:
         return text

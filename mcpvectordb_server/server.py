@@ -27,7 +27,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcpvectordb import MCPVectorDBError, Progress
 from mcpvectordb_server.grant import Grant, ProgressCallback
-from mcpvectordb_server.replies import Reply, Resource, Text, reply_of
+from mcpvectordb_server.replies import MAX_ECHO, Reply, Resource, Text, abridged, cut, reply_of
 from mcpvectordb_server.surface import (
     InternalError,
     PublishedTool,
@@ -40,7 +40,7 @@ from mcpvectordb_server.surface import (
 log = logging.getLogger("mcpvectordb_server")
 
 WORKERS = 8
-"""Most calls that run at once."""
+"""Most calls that run at once; as many that ingest run beside them."""
 
 # Loading at once would slow the first listing of tools.
 WARM_AFTER = 0.3
@@ -69,7 +69,7 @@ class Service:
         self._db, self._offered, self._roots = db, offered, roots
         self._surfaces = tuple(surfaces)
         self._tools = [_tool(each, offered) for each in offered.values()]
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._limiters: dict[bool, anyio.CapacityLimiter] = {}
         self._unknown: set[tuple[str, str]] = set()
         self._warming: threading.Timer | None = None
         self.server = self._make_server(version)
@@ -98,7 +98,10 @@ class Service:
 
     async def _handle(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Handle a message, restore what the SDK's models drop, and warm the embedding model."""
-        result = await call_next(ctx)
+        try:
+            result = await call_next(ctx)
+        except MCPError as error:
+            raise _short(error) from None
         if ctx.method == "tools/call" and isinstance(result, dict):
             _restore_names(result, _reply.get())
         if ctx.method != "initialize":
@@ -129,12 +132,13 @@ class Service:
         if published is None:
             raise MCPError(
                 types.INVALID_PARAMS,
-                f"Unknown tool: {params.name}; there are {', '.join(self._offered)}",
+                f"Unknown tool: {cut(params.name, MAX_ECHO)}; there are {', '.join(self._offered)}",
             )
         raw = params.arguments or {}
         self._warn_of_unknown(published, raw)
         grant = Grant(roots=self._roots, progress=_progress(ctx))
-        reply = await self._in_thread(partial(call, published, self._db, raw, grant))
+        work = partial(call, published, self._db, raw, grant)
+        reply = await self._in_thread(work, ingests=published.tool.arguments.grant is not None)
         _reply.set(reply)
         return types.CallToolResult(
             content=[_block(each) for each in reply.content],
@@ -149,10 +153,17 @@ class Service:
                 self._unknown.add(key)
                 log.warning("%s ignores the unknown argument %r", published.name, name[:100])
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(WORKERS)
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+    async def _in_thread(self, work: Callable[[], Any], *, ingests: bool = False) -> Any:
+        """Run in a worker thread.
+
+        Tools that take a Grant ingest: a slow page or a large file holds their thread for long, so
+        they have threads of their own, and no other call ever waits for them.
+        """
+        if ingests not in self._limiters:
+            self._limiters[ingests] = anyio.CapacityLimiter(WORKERS)
+        return await anyio.to_thread.run_sync(
+            work, abandon_on_cancel=True, limiter=self._limiters[ingests]
+        )
 
     async def _list_resources(self, ctx: Context, params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])
@@ -184,7 +195,7 @@ class Service:
                     uri=uri, mime_type=template.media_type, text=text
                 )
                 return types.ReadResourceResult(contents=[content])
-        raise MCPError(types.INVALID_PARAMS, f"Unknown resource: {uri}")
+        raise MCPError(types.INVALID_PARAMS, f"Unknown resource: {cut(uri, MAX_ECHO)}")
 
     async def _list_prompts(self, ctx: Context, params: Any) -> types.ListPromptsResult:
         return types.ListPromptsResult(
@@ -207,7 +218,7 @@ class Service:
                 return types.GetPromptResult(
                     description=surface.prompt.description, messages=[message]
                 )
-        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {cut(params.name, MAX_ECHO)}")
 
 
 def instructions(
@@ -271,8 +282,14 @@ def _read(template: ResourceTemplate, db: Any, path: str) -> str:
     except MCPVectorDBError as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from None
     except Exception:
-        log.exception("reading %s%s failed", template.prefix, path)
+        log.exception("reading %s%s failed", template.prefix, cut(path, MAX_ECHO))
         raise MCPError(types.INTERNAL_ERROR, str(InternalError())) from None
+
+
+def _short(error: MCPError) -> MCPError:
+    """The error without long texts: the SDK repeats unknown methods and invalid parameters."""
+    data = cut(error.data, MAX_ECHO) if isinstance(error.data, str) else error.data
+    return MCPError(error.code, abridged(error.message), data)
 
 
 def _restore_names(result: dict[str, Any], reply: Reply | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -184,9 +185,9 @@ def apply(change: SettingsChange) -> Path | None:
     if _read(path) != change.before:
         raise InvalidInput(f"{path} was changed by another program just now; try again")
     backup = _backup(path) if change.before is not None else None
-    written = path.with_name(f".{path.name}.{os.getpid()}")
+    written = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        written.write_bytes(change.after.encode())
+        _write_private(written, change.after.encode())
         if backup:
             shutil.copymode(path, written)
         written.replace(path)
@@ -198,7 +199,20 @@ def apply(change: SettingsChange) -> Path | None:
 
 def _backup(path: Path) -> Path:
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S-%f")
-    return Path(shutil.copy2(path, path.with_name(f"{path.name}.{stamp}.bak")))
+    backup = path.with_name(f"{path.name}.{stamp}.bak")
+    try:
+        _write_private(backup, path.read_bytes())
+        shutil.copystat(path, backup)
+    except OSError as error:
+        raise InvalidInput(f"{backup} cannot be written: {error.strerror}") from None
+    return backup
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a new file that nobody but its owner can read: settings may hold keys."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "wb") as file:
+        file.write(content)
 
 
 def _read(path: Path) -> str | None:

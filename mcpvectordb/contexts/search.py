@@ -14,7 +14,7 @@ from mcpvectordb.contexts.context import Context
 from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.contexts.rows import ContextFilter, by_ids
-from mcpvectordb.errors import InvalidInput
+from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder, QueryEmbedding
@@ -58,6 +58,7 @@ class ContextQuery(NamedTuple):
     end: int
     rrf_k: int
     rerank: bool
+    remember: bool
     images: bool
     highlight: bool
     explain: bool
@@ -97,14 +98,14 @@ class ContextRanking:
 def parse_words(text: str, parser: str) -> FulltextQuery:
     """Parse the words of a query by the parser of this name; InvalidInput for an unknown one."""
     if parser not in PARSERS:
-        raise InvalidInput(f"words must be {', '.join(PARSERS)}, not {parser!r}")
+        raise InvalidInput(f"words must be {', '.join(PARSERS)}, not {quoted(parser)}")
     return PARSERS[parser](text)
 
 
 def checked_rrf_k(k: int) -> int:
     """`k` if reciprocal rank fusion can use it: a whole number from 1 to MAX_RRF_K."""
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_RRF_K:
-        raise InvalidInput(f"rrf_k must be a whole number of 1 to {MAX_RRF_K}, not {k!r}")
+        raise InvalidInput(f"rrf_k must be a whole number of 1 to {MAX_RRF_K}, not {quoted(k)}")
     return k
 
 
@@ -142,7 +143,7 @@ class ContextSearch:
             passages = self._excerpts(sql, ranking, query.stemmed) if query.rerank else []
         if query.rerank:
             # Outside of any transaction, because it can take seconds.
-            reorder(ranking, self._reranker.scores(query.text, passages))
+            reorder(ranking, self._reranker.scores(query.text, passages, in_file=query.remember))
         with self._file.reading() as sql:
             hits = self._hits(sql, ranking, query)
         spent = 1000 * (time.perf_counter() - began)

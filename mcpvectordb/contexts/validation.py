@@ -8,7 +8,7 @@ from dataclasses import replace
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.contexts.context import Change, Entry, Image
-from mcpvectordb.errors import InvalidInput, TooLarge
+from mcpvectordb.errors import InvalidInput, TooLarge, quoted
 from mcpvectordb.metadata import storable
 
 SOURCES = ("user", "agent")
@@ -67,7 +67,7 @@ def checked_id(id: object) -> int:
 def checked_ids(ids: Iterable[int]) -> list[int]:
     """`ids` as a list, if each is a whole number of 1 or more."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise InvalidInput(f"ids must be a list of whole numbers, not {ids!r}")
+        raise InvalidInput(f"ids must be a list of whole numbers, not {quoted(ids)}")
     return [checked_id(id) for id in ids]
 
 
@@ -90,14 +90,14 @@ def checked_threads(threads: Iterable[str]) -> list[str]:
 def whole_number(value: object, name: str, least: int = 0) -> int:
     """`value` if it is a whole number from `least` to 2^63 - 1, the largest that SQLite stores."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_ID:
-        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {value!r}")
+        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {quoted(value)}")
     return value
 
 
 def one_of(value: object, known: Sequence[str], name: str) -> str:
     """`value` if it is one of `known`."""
     if not isinstance(value, str) or value not in known:
-        raise InvalidInput(f"{name} must be {' or '.join(known)}, not {value!r}")
+        raise InvalidInput(f"{name} must be {' or '.join(known)}, not {quoted(value)}")
     return value
 
 

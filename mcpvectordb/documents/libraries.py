@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
-from mcpvectordb.errors import InvalidInput, NotFound, Unreadable
+from mcpvectordb.errors import LONGEST_QUOTE, InvalidInput, NotFound, Unreadable, quoted
 from mcpvectordb.ingest import gitignore
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
@@ -54,8 +54,8 @@ def add(
         known = sql.execute("SELECT root FROM libraries WHERE name = ?", (name,)).fetchone()
         if known and known[0] != folder:
             raise InvalidInput(
-                f"the library {name!r} already follows {known[0]}; remove it first, or choose "
-                "another name"
+                f"the library {quoted(name)} already follows {known[0]}; remove it first, "
+                "or choose another name"
             )
         sql.execute(
             "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) "
@@ -82,7 +82,7 @@ def unfollow(file: File, name: str) -> None:
             "OR EXISTS (SELECT 1 FROM documents WHERE library = ?1)",
             (checked_name(name),),
         ).get:
-            raise NotFound(f"there is no library {name!r}")
+            raise NotFound(f"there is no library {quoted(name)}")
         sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
 
 
@@ -92,7 +92,9 @@ def describe(file: File, name: str, path: str, text: str) -> None:
     with file.writing() as sql:
         parts = _parts(_followed(sql, name)[0].root, storable(path, "path"))
         if ".." in parts:
-            raise InvalidInput(f"{path!r} is outside of the library; name a path inside of it")
+            raise InvalidInput(
+                f"{quoted(path)} is outside of the library; name a path inside of it"
+            )
         if not parts:
             sql.execute("UPDATE libraries SET description = ? WHERE name = ?", (text, name))
         elif text.strip():
@@ -169,8 +171,8 @@ def _followed(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
     ]
     if name is not None and not found:
         raise NotFound(
-            f"no library {name!r} follows a folder; add it with `mcpvectordb library add {name} "
-            f"FOLDER`"
+            f"no library {quoted(name)} follows a folder; add it with `mcpvectordb library add "
+            f"{name[:LONGEST_QUOTE]} FOLDER`"
         )
     return found
 
@@ -179,7 +181,7 @@ def _check_pattern(pattern: str) -> None:
     compile_glob(storable(pattern, "pattern", blank=False))
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise InvalidInput(
-            f"the pattern {pattern!r} must be relative to the folder, for example **/*.md"
+            f"the pattern {quoted(pattern)} must be relative to the folder, for example **/*.md"
         )
 
 
@@ -191,7 +193,7 @@ def _folder(root: str | os.PathLike[str]) -> tuple[str, str]:
     except (OSError, ValueError, RuntimeError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise Unreadable(
-            f"{os.fspath(root)!r} cannot be a library's folder: {reason} (working folder: "
+            f"{quoted(os.fspath(root))} cannot be a library's folder: {reason} (working folder: "
             f"{Path.cwd()})"
         ) from None
     if not folder.is_dir():

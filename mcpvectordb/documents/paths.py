@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from mcpvectordb.documents.rows import SELECT, document, path
-from mcpvectordb.errors import NotFound
+from mcpvectordb.errors import NotFound, quoted
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
@@ -37,7 +37,7 @@ def lookup(sql: apsw.Connection, name: str) -> Place:
         for key in _keys(sql, match[1]):
             line, *count = map(int, match.groups()[1:])
             return Place(document=_document(sql, key), line=line, lines=count[0] if count else None)
-    raise NotFound(f"there is no document {name!r}")
+    raise NotFound(f"there is no document {quoted(name)}")
 
 
 def similar(sql: apsw.Connection, name: str) -> list[str]:

@@ -12,7 +12,7 @@ import apsw
 
 from mcpvectordb import filters, metadata
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.errors import Damaged, NotFound
+from mcpvectordb.errors import Damaged, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
@@ -107,7 +107,7 @@ def row(sql: apsw.Connection, id: str) -> Sequence[Any]:
     """The row of the document with this id; raises NotFound."""
     found = sql.execute(f"{SELECT} WHERE d.id = ?", (storable(id, "id"),)).fetchone()
     if found is None:
-        raise NotFound(f"no document has the id {id!r}")
+        raise NotFound(f"no document has the id {quoted(id)}")
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
 from mcpvectordb.documents.sync import check_root, ingest_folder, sync
 from mcpvectordb.documents.write import DocumentWriter
-from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge
+from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -143,11 +143,11 @@ class Documents:
         storable(text, "text")
         storable(source, "source", blank=False)
         if not text.strip():
-            raise NoText(f"the text of {source!r} is blank: there is nothing to search in it")
+            raise NoText(f"the text of {quoted(source)} is blank: there is nothing to search in it")
         raw = text.encode()
         if len(raw) > self._config.max_source_bytes:
             raise TooLarge(
-                f"the text of {source!r} is {len(raw):,} bytes; at most "
+                f"the text of {quoted(source)} is {len(raw):,} bytes; at most "
                 f"{self._config.max_source_bytes:,} are ingested"
             )
         _check(library, metadata)
@@ -336,6 +336,7 @@ class Documents:
         plain: bool = False,
         expand: bool = False,
         rerank: bool = False,
+        remember: bool = True,
     ) -> Results[Chunk]:
         """The passages (chunks) or documents that answer a query best.
 
@@ -358,7 +359,8 @@ class Documents:
         title or path of the document. In hybrid mode the score is made of ranks (1/rank without a
         reranker), and `expand` also searches for terms that the first results have in common
         (pseudo-relevance feedback), unless the words alone point at one document. `expand` and
-        `rerank` have no effect on documents in text and vector mode.
+        `rerank` have no effect on documents in text and vector mode. What both find out is cached
+        in the file; with `remember=False` in memory, and nothing is written.
         """
         checked_window(limit, offset)
         _check_unit(unit, expand)
@@ -377,6 +379,7 @@ class Documents:
             min_relevance=relevance.checked(min_relevance),
             expand=expand and hybrid,
             rerank=rerank and (hybrid or not whole),
+            remember=remember,
         )
         return self._search.whole(question) if whole else self._search.chunks(question)
 
@@ -507,7 +510,7 @@ def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:
 
 def _check_unit(unit: str, expand: bool) -> None:
     if unit not in ("passage", "document"):
-        raise InvalidInput(f"unit must be passage or document, not {unit!r}")
+        raise InvalidInput(f"unit must be passage or document, not {quoted(unit)}")
     if expand and unit == "passage":
         raise InvalidInput("expand applies to documents only; pass unit='document' with it")
 

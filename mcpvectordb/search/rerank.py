@@ -5,7 +5,7 @@ twice.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
@@ -18,7 +18,7 @@ from mcpvectordb.text.tokens import is_non_latin
 
 
 class CachedReranker:
-    """A cross-encoder whose scores are cached in the file; the first question loads the model."""
+    """A cross-encoder whose scores are cached; the first question loads the model."""
 
     def __init__(self, config: Config, cache: Cache) -> None:
         self._config, self._cache = config, cache
@@ -30,8 +30,13 @@ class CachedReranker:
         """Whether the model is in memory."""
         return self._loaded is not None
 
-    def scores(self, query: str, passages: Sequence[str]) -> list[float] | str:
-        """How well each passage answers the query, 0 to 1, or the reason why it was not asked."""
+    def scores(
+        self, query: str, passages: Sequence[str], *, in_file: bool = True
+    ) -> list[float] | str:
+        """How well each passage answers the query, 0 to 1, or the reason why it was not asked.
+
+        New scores are cached in the file, or else in memory.
+        """
         from statistics import median
 
         if not passages:
@@ -45,7 +50,8 @@ class CachedReranker:
             model = weights.find(DEFAULT, self._config.models_folder())
             if model.latin_only and is_non_latin(query):
                 return f"{model.name} reads Latin letters only"
-            return self._scores(model, query, passages)
+            keep = self._cache.write if in_file else self._cache.hold
+            return self._scores(model, query, passages, keep)
         except ModelError as error:
             return str(error)
 
@@ -64,7 +70,13 @@ class CachedReranker:
         if self._loaded is not None:
             self._loaded.close()
 
-    def _scores(self, model: Model, query: str, passages: Sequence[str]) -> list[float]:
+    def _scores(
+        self,
+        model: Model,
+        query: str,
+        passages: Sequence[str],
+        keep: Callable[[Mapping[bytes, float]], None],
+    ) -> list[float]:
         keys = [cache.key("rerank", model.digest, query, passage) for passage in passages]
         known = {
             key: value for key, value in self._cache.read(keys).items() if isinstance(value, float)
@@ -80,7 +92,7 @@ class CachedReranker:
                     strict=True,
                 )
             )
-            self._cache.write(new)
+            keep(new)
             known |= new
         return [known[key] for key in keys]
 

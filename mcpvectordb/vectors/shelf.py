@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from mcpvectordb import filters
-from mcpvectordb.errors import Damaged, InvalidInput, NotFound
+from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import Group
@@ -121,7 +121,8 @@ class Vectors:
             ).fetchone()
         if row is None:
             raise NotFound(
-                f"no vector has the id {id!r} in the store {store!r}, namespace {namespace!r}"
+                f"no vector has the id {quoted(id)} in the store {quoted(store)}, namespace "
+                f"{quoted(namespace)}"
             )
         return _vector(row)
 
@@ -239,13 +240,13 @@ class Vectors:
     ) -> int:
         _checked_store(store), _checked_namespace(namespace)
         if metric is not None and (not isinstance(metric, str) or metric not in METRICS):
-            raise InvalidInput(f"metric must be {', '.join(METRICS)}, not {metric!r}")
+            raise InvalidInput(f"metric must be {', '.join(METRICS)}, not {quoted(metric)}")
         with self._file.writing() as sql:
             shelved = _shelved(sql, store) or _new_store(sql, store, metric or "cosine")
             if metric not in (None, shelved.metric):
                 raise InvalidInput(
-                    f"the store {store!r} ranks by {shelved.metric}, which cannot be changed to "
-                    f"{metric}: use another store"
+                    f"the store {quoted(store)} ranks by {shelved.metric}, which cannot be "
+                    f"changed to {metric}: use another store"
                 )
             return self._store.put(sql, shelved, namespace, ids, encoded, groups)
 
@@ -364,7 +365,7 @@ def _checked_ids(ids: Iterable[str]) -> list[str]:
     if len(last) < len(names):
         twice = next(position for position, id in enumerate(names) if last[id] != position)
         raise InvalidInput(
-            f"ids[{twice}] and ids[{last[names[twice]]}] are the same: {names[twice]!r}"
+            f"ids[{twice}] and ids[{last[names[twice]]}] are the same: {quoted(names[twice])}"
         )
     return names
 

@@ -185,7 +185,7 @@ def ingest_file(
     """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
         raise InvalidInput(
-            f"path must be a file, not the URL {path!r}; use ingest_url for web pages"
+            f"path must be a file, not the URL {path[:100]!r}; use ingest_url for web pages"
         )
     if not path.strip():
         raise InvalidInput("path must not be blank")
@@ -468,7 +468,7 @@ def _conditions(filter: dict[str, Any]) -> tuple[list[Condition], str | None]:
             )
         else:
             known = ", ".join(sorted([*_COLUMNS, "id", "content", "metadata"]))
-            raise InvalidFilter(f"there is no field {key!r} to filter by; there are {known}")
+            raise InvalidFilter(f"there is no field {key[:100]!r} to filter by; there are {known}")
     return conditions, content
 
 

@@ -24,6 +24,7 @@ from mcpvectordb import (
     Unreadable,
 )
 from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.replies import MAX_ECHO, cut
 from mcpvectordb_server.surface import Hints, Surface, Tool
 
 VERSION = "2025-11-09"
@@ -257,7 +258,9 @@ def delete_document(
         raise OpenragError("invalid_document_id", "Invalid document ID format")
     removed = db.documents.delete(document_id.lower())
     if not removed:
-        raise OpenragError("document_not_found", f"Document not found: {document_id}")
+        raise OpenragError(
+            "document_not_found", f"Document not found: {cut(document_id, MAX_ECHO)}"
+        )
     return OpenragDeleteReply(
         status="success",
         document_id=document_id,

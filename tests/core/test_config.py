@@ -63,6 +63,33 @@ def test_a_misspelt_name_or_an_invalid_value_is_an_error(
         Config.from_env({name: value})
 
 
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "https://me:hunter2@proxy:1",
+        "me:hunter2@proxy:1",
+        "http://me:hunter2/x@proxy:1",
+        "http://me:hunter2#x@proxy:1",
+        "http://me:x@proxy:hunter2",
+        "http://me:hunter2@",
+        "http://me:hunter2@[::1",
+    ],
+)
+def test_the_password_of_a_proxy_is_in_no_error(proxy: str) -> None:
+    with pytest.raises(InvalidInput, match="proxy must look like http://host:port") as error:
+        Config(proxy=proxy)
+    assert "hunter2" not in str(error.value)
+    with pytest.raises(InvalidInput) as error:
+        Config.from_env({"MCPVECTORDB_PROXY": proxy})
+    assert "hunter2" not in str(error.value)
+
+
+def test_the_password_of_a_proxy_is_not_in_the_text_of_a_configuration() -> None:
+    config = Config.from_env({"MCPVECTORDB_PROXY": "http://me:hunter2@proxy:8080/"})
+    assert config.proxy == "http://me:hunter2@proxy:8080/"
+    assert "hunter2" not in repr(config)
+
+
 def test_variables_of_the_server_are_known_and_ignored() -> None:
     assert Config.from_env(dict.fromkeys(SERVER_VARIABLES, "x")) == Config()
     with pytest.raises(InvalidInput, match="did you mean MCPVECTORDB_SURFACE"):

@@ -19,7 +19,7 @@ from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.server import Service
 from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool, publish
 
-TOKEN = "conformance"
+TOKEN = "a-token-for-conformance"
 
 
 class Nothing:

@@ -73,6 +73,19 @@ def exchange(
     made: Service, version: str, *requests: tuple[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The results of a handshake and of requests, exactly as they are sent to the client."""
+    return [answer["result"] for answer in _answers(made, version, *requests)]
+
+
+def refusal(made: Service, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The protocol error that answers a request, exactly as it is sent to the client."""
+    error: dict[str, Any] = _answers(made, VERSIONS[-1], (method, params))[-1]["error"]
+    return error
+
+
+def _answers(
+    made: Service, version: str, *requests: tuple[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The answers to a handshake and to requests."""
 
     async def run() -> list[dict[str, Any]]:
         to_server, server_reads = anyio.create_memory_object_stream[Any](1)
@@ -99,7 +112,7 @@ def exchange(
                 answer = (await from_server.receive()).message.model_dump(
                     by_alias=True, exclude_unset=True
                 )
-                results.append(answer["result"])
+                results.append(answer)
             to_server.close()
         return results
 

@@ -3,8 +3,12 @@ from __future__ import annotations
 import json
 import socket
 import stat
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+from starlette.responses import PlainTextResponse
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server import http as served
@@ -172,10 +177,108 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
         served.token_for("127.0.0.1", None, tmp_path)
 
 
-def test_a_given_token_is_taken_and_an_empty_one_is_not(tmp_path: Path) -> None:
-    assert served.token_for("0.0.0.0", "mine", tmp_path) == "mine"
-    with pytest.raises(InvalidInput, match="MCPVECTORDB_TOKEN is empty"):
-        served.token_for("127.0.0.1", " ", tmp_path)
+def test_a_given_token_is_taken_and_a_short_one_is_not(tmp_path: Path) -> None:
+    assert served.token_for("0.0.0.0", f" {TOKEN}\n", tmp_path) == TOKEN
+    for short in ("", " ", "x" * 15, " " * 20 + "secret"):
+        with pytest.raises(InvalidInput, match=r"MCPVECTORDB_TOKEN has \d+ char.* at least 16"):
+            served.token_for("127.0.0.1", short, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kept", ["", "\n", "fifteen letters"])
+def test_a_token_file_that_is_empty_or_short_is_refused(kept: str, tmp_path: Path) -> None:
+    (tmp_path / "token").touch(0o600)
+    (tmp_path / "token").write_text(kept)
+    with pytest.raises(InvalidInput, match=r"token has \d+ char.*remove it to have a new") as error:
+        served.token_for("127.0.0.1", None, tmp_path)
+    assert "fifteen" not in str(error.value)
+    assert (tmp_path / "token").read_text() == kept
+
+
+@pytest.mark.parametrize("obstacle", ["folder", "bytes", "dangling link"])
+def test_a_token_file_that_cannot_be_read_is_a_clear_error(obstacle: str, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    if obstacle == "folder":
+        path.mkdir(0o700)
+    elif obstacle == "bytes":
+        path.touch(0o600)
+        path.write_bytes(b"\xff" * 40)
+    else:
+        path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InvalidInput, match=r"the token file .* cannot be read or made: "):
+        served.token_for("127.0.0.1", None, tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_gate_refuses_to_work_with_an_empty_or_short_token() -> None:
+    for short in ("", " " * 20, "x" * 15):
+        with pytest.raises(InvalidInput, match="the token of the gate has"):
+            served.AccessGate(PlainTextResponse("reached"), token=short, hosts=["localhost"])
+
+
+@pytest.mark.parametrize("kind", ["websocket", "webtransport"])
+def test_the_gate_lets_only_http_and_lifespan_through(kind: str) -> None:
+    reached: list[str] = []
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["type"])
+
+    async def receive() -> Any:
+        return {"type": f"{kind}.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def connect(kind: str) -> None:
+        gate = served.AccessGate(app, token=TOKEN, hosts=["localhost"])
+        headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode())]
+        await gate({"type": kind, "path": "/mcp", "headers": headers}, receive, send)
+
+    if kind == "websocket":
+        anyio.run(connect, kind)
+        assert sent == [{"type": "websocket.close", "code": 1008}]
+    else:
+        with pytest.raises(ValueError, match="cannot check ASGI scopes of the type 'webtransport'"):
+            anyio.run(connect, kind)
+    assert reached == []
+    for known in ("http", "lifespan"):
+        anyio.run(connect, known)
+    assert reached == ["http", "lifespan"]
+
+
+def test_first_starts_at_the_same_time_agree_on_one_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts = 8
+
+    def start(folder: Path, together: threading.Barrier) -> str:
+        together.wait(30)
+        return served.token_for("127.0.0.1", None, folder)
+
+    with ThreadPoolExecutor(starts) as pool:
+        for number in range(50):
+            folder, together = tmp_path / str(number), threading.Barrier(starts)
+            begun = [pool.submit(start, folder, together) for _ in range(starts)]
+            tokens = {each.result(30) for each in begun}
+            assert tokens == {(folder / "token").read_text().strip()}
+            assert [each.name for each in folder.iterdir()] == ["token"]
+    assert capsys.readouterr().err.count("New token") == 50
+
+
+def test_a_full_disk_at_the_first_start_is_a_clear_error_and_leaves_no_file(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from mcpvectordb_server.http import token_for\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "token_for('127.0.0.1', None, Path(sys.argv[1]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert "InvalidInput: the token file" in done.stderr
+    assert "cannot be read or made: File too large; repair this, or set" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

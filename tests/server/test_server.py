@@ -7,8 +7,8 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from mcpvectordb_server.server import WARM_AFTER
-from tests.server.clients import VERSIONS, ask, exchange, service, talk
+from mcpvectordb_server.server import WARM_AFTER, WORKERS
+from tests.server.clients import VERSIONS, ask, exchange, refusal, service, talk
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
 
@@ -102,6 +102,23 @@ def test_every_protocol_version_with_a_handshake_is_served(version: str) -> None
 def test_an_unknown_tool_is_a_protocol_error_that_lists_the_known_ones() -> None:
     with pytest.raises(MCPError, match="Unknown tool: fly; there are find, broken"):
         ask(service(Shelf(), FLAGGING), "fly")
+
+
+def test_errors_repeat_only_the_beginning_of_a_long_name() -> None:
+    made, long = service(Shelf(), LITTLE, FLAGGING), "x" * 1_000_000
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("tools/call", {"name": long}),
+        ("resources/read", {"uri": f"other://{long}"}),
+        ("prompts/get", {"name": long}),
+        ("tools/call", {"name": {"no": long}}),
+        (long, {}),
+    ]
+    for method, params in requests:
+        error = refusal(made, method, params)
+        assert len(str(error)) < 5000, method[:20]
+    assert "Unknown tool: xxx" in refusal(made, *requests[0])["message"]
+    assert len(refusal(made, *requests[0])["message"]) < 500
+    assert refusal(made, "little/unknown", {})["data"] == "little/unknown"
 
 
 def test_an_unknown_argument_is_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,6 +224,22 @@ def test_other_calls_are_served_while_one_is_slow() -> None:
         return bool(found.structured_content["count"] == 1)
 
     assert talk(service(Shelf(), LITTLE), conversation)
+
+
+def test_no_call_waits_for_ingests_however_many_there_are() -> None:
+    async def conversation(client: Client) -> Any:
+        async with anyio.create_task_group() as group:
+            for _ in range(3 * WORKERS):
+                group.start_soon(client.call_tool, "slow", {"steps": 1500})
+            await anyio.sleep(0.2)
+            with anyio.fail_after(15):
+                added = await client.call_tool("add", {"note": "tea"})
+                read = await client.read_resource("little://a.md")
+            group.cancel_scope.cancel()
+        return added.structured_content["count"], read.contents[0].text
+
+    made = service(Shelf(), LITTLE, FLAGGING)
+    assert talk(made, conversation) == (1, "note a.md: ['tea']")
 
 
 def test_the_model_is_loaded_some_time_after_the_handshake() -> None:

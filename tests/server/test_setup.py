@@ -67,6 +67,34 @@ def test_the_old_file_is_kept_and_its_mode_too(home: Path) -> None:
     assert sorted(each.name for each in path.parent.iterdir()) == sorted([path.name, backup.name])
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_nothing_that_is_written_can_be_read_by_others_even_for_a_moment(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = HOSTS["cursor"].settings()
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mcpServers": {"other": {"env": {"KEY": "secret"}}}}')
+    path.chmod(0o600)
+    modes: list[int] = []
+    change_mode = os.chmod
+
+    def noting_the_mode_before(name: str, mode: int, **options: bool) -> None:
+        modes.append(stat.S_IMODE(Path(name).stat().st_mode))
+        change_mode(name, mode, **options)
+
+    monkeypatch.setattr(os, "chmod", noting_the_mode_before)
+    set_up("cursor", home / "notes.db")
+    assert modes == [0o600, 0o600]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_a_new_settings_file_is_for_its_owner_only(home: Path) -> None:
+    path = HOSTS["cursor"].settings()
+    path.parent.mkdir(parents=True)
+    set_up("cursor", home / "notes.db")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_a_dry_run_shows_the_change_and_writes_nothing(home: Path) -> None:
     path = HOSTS["cursor"].settings()
     path.parent.mkdir(parents=True)

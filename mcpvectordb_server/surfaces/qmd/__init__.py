@@ -23,7 +23,7 @@ from mcpvectordb import (
     Place,
     Results,
 )
-from mcpvectordb_server.replies import MAX_REPLY, Reply, Resource, Text
+from mcpvectordb_server.replies import MAX_ECHO, MAX_REPLY, Reply, Resource, Text, cut
 from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool
 from mcpvectordb_server.surfaces.qmd.guide import GUIDE, INSTRUCTIONS
 
@@ -194,7 +194,9 @@ def multi_get(
     _not_negative("maxLines", maxLines)
     documents, missing = _selected(db, pattern)
     if not documents:
-        raise NotFound("\n\n".join(missing) or f"No files matched pattern: {pattern}")
+        raise NotFound(
+            "\n\n".join(missing) or f"No files matched pattern: {cut(pattern, MAX_ECHO)}"
+        )
     sizes = {each.id: db.documents.text_bytes(each.id) for each in documents}
     large = [each for each in documents if sizes[each.id] > maxBytes]
     small = [each for each in documents if sizes[each.id] <= maxBytes]
@@ -277,6 +279,7 @@ def _search(
         limit=limit,
         expand=True,
         rerank=True,
+        remember=False,
     )
 
 
@@ -350,7 +353,7 @@ def _place(db: Database, name: str, *, suggest: bool = True) -> Place:
 
 def _not_found(name: str, paths: list[str]) -> str:
     similar = "".join(f"\n  - {path}" for path in paths)
-    return f"Document not found: {name}" + (
+    return f"Document not found: {cut(name, MAX_ECHO)}" + (
         f"\n\nDid you mean one of these?{similar}" if similar else ""
     )
 

@@ -121,6 +121,21 @@ def test_an_unknown_name_is_not_found(db: Database, notes: Path, name: str) -> N
         db.documents.lookup(name)
 
 
+def test_an_error_repeats_only_the_beginning_of_a_long_name(db: Database) -> None:
+    long = "é" * 1_000_000
+    for lookup in (
+        db.documents.lookup,
+        db.documents.get,
+        db.documents.sync,
+        lambda name: db.documents.describe(name, "", "x"),
+        lambda name: db.vectors.get(name),
+        lambda name: db.documents.search("x", unit=name),
+    ):
+        with pytest.raises((NotFound, InvalidInput), match="ééé") as error:
+            lookup(long)
+        assert len(str(error.value)) < 1000
+
+
 def test_a_name_may_end_with_a_line_and_a_number_of_lines(db: Database, notes: Path) -> None:
     place = db.documents.lookup("tea.md:120")
     assert (place.document.path, place.line, place.lines) == ("notes/tea.md", 120, None)
