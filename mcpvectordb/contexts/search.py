@@ -58,7 +58,6 @@ class ContextQuery(NamedTuple):
     end: int
     rrf_k: int
     rerank: bool
-    remember: bool
     images: bool
     highlight: bool
     explain: bool
@@ -143,7 +142,7 @@ class ContextSearch:
             passages = self._excerpts(sql, ranking, query.stemmed) if query.rerank else []
         if query.rerank:
             # Outside of any transaction, because it can take seconds.
-            reorder(ranking, self._reranker.scores(query.text, passages, in_file=query.remember))
+            reorder(ranking, self._reranker.scores(query.text, passages))
         with self._file.reading() as sql:
             hits = self._hits(sql, ranking, query)
         spent = 1000 * (time.perf_counter() - began)

@@ -251,7 +251,6 @@ class Contexts:
         offset: int = 0,
         rrf_k: int = 60,
         rerank: bool = False,
-        remember: bool = True,
         images: bool = False,
         highlight: bool = False,
         explain: bool = False,
@@ -266,7 +265,6 @@ class Contexts:
                  stand out
         rerank   let the cross-encoder, where it is installed, order the results; where it did not,
                  `reasons` says why
-        remember cache its scores in the file; False caches them in memory and writes nothing
         which    the filters of `browse`; they apply before the ranking
 
         A score is 0 to 1; hybrid scores compare with those of the same query only. The results say
@@ -283,7 +281,6 @@ class Contexts:
             end=end,
             rrf_k=checked_rrf_k(rrf_k),
             rerank=rerank,
-            remember=remember,
             images=images,
             highlight=highlight,
             explain=explain,

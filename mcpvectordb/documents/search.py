@@ -59,7 +59,6 @@ class DocumentQuery:
     min_relevance: float = 0.0
     expand: bool = False
     rerank: bool = False
-    remember: bool = True
 
     @property
     def wanted(self) -> int:
@@ -120,7 +119,7 @@ class DocumentSearch:
             )
             chunks = rows.chunks(sql, self._index, list(ids))
         if found.expansion is not None:
-            self._expander.remember(found.expansion, in_file=question.remember)
+            self._expander.remember(found.expansion)
         if question.rerank:
             self._rerank(question, [chunks[id] for id, _, _ in first], found, blend)
         page = [
@@ -141,7 +140,7 @@ class DocumentSearch:
         passages = [
             embedding_text(chunk.document.title, chunk.headings, chunk.text) for chunk in chunks
         ]
-        figures = self._reranker.scores(question.text, passages, in_file=question.remember)
+        figures = self._reranker.scores(question.text, passages)
         if isinstance(figures, str):
             found.reasons["rerank"] = figures
             return

@@ -336,7 +336,6 @@ class Documents:
         plain: bool = False,
         expand: bool = False,
         rerank: bool = False,
-        remember: bool = True,
     ) -> Results[Chunk]:
         """The passages (chunks) or documents that answer a query best.
 
@@ -359,8 +358,7 @@ class Documents:
         title or path of the document. In hybrid mode the score is made of ranks (1/rank without a
         reranker), and `expand` also searches for terms that the first results have in common
         (pseudo-relevance feedback), unless the words alone point at one document. `expand` and
-        `rerank` have no effect on documents in text and vector mode. What both find out is cached
-        in the file; with `remember=False` in memory, and nothing is written.
+        `rerank` have no effect on documents in text and vector mode.
         """
         checked_window(limit, offset)
         _check_unit(unit, expand)
@@ -379,7 +377,6 @@ class Documents:
             min_relevance=relevance.checked(min_relevance),
             expand=expand and hybrid,
             rerank=rerank and (hybrid or not whole),
-            remember=remember,
         )
         return self._search.whole(question) if whole else self._search.chunks(question)
 

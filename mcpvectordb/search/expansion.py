@@ -40,7 +40,7 @@ class Expansion:
 
 
 class QueryExpander:
-    """Expands queries by passages of documents; the terms are cached."""
+    """Expands queries by passages of documents; the terms are cached in the file."""
 
     def __init__(self, index: ChunkIndex, cache: Cache) -> None:
         self._index, self._cache = index, cache
@@ -64,10 +64,9 @@ class QueryExpander:
         )
         return Expansion(_extended(query, terms), mean, {key: terms} if known is None else {})
 
-    def remember(self, expansion: Expansion, *, in_file: bool = True) -> None:
-        """Cache what was computed, in the file or in memory; not inside of a transaction."""
-        keep = self._cache.write if in_file else self._cache.hold
-        keep(expansion.cacheable)
+    def remember(self, expansion: Expansion) -> None:
+        """Cache what was computed; not inside of a transaction."""
+        self._cache.write(expansion.cacheable)
 
     def _best_terms(self, sql: apsw.Connection, query: Query, texts: Iterable[str]) -> list[str]:
         """The words with the highest tf · idf in the texts."""

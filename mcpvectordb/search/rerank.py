@@ -5,7 +5,7 @@ twice.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
@@ -18,7 +18,7 @@ from mcpvectordb.text.tokens import is_non_latin
 
 
 class CachedReranker:
-    """A cross-encoder whose scores are cached; the first question loads the model."""
+    """A cross-encoder whose scores are cached in the file; the first question loads the model."""
 
     def __init__(self, config: Config, cache: Cache) -> None:
         self._config, self._cache = config, cache
@@ -30,13 +30,8 @@ class CachedReranker:
         """Whether the model is in memory."""
         return self._loaded is not None
 
-    def scores(
-        self, query: str, passages: Sequence[str], *, in_file: bool = True
-    ) -> list[float] | str:
-        """How well each passage answers the query, 0 to 1, or the reason why it was not asked.
-
-        New scores are cached in the file, or else in memory.
-        """
+    def scores(self, query: str, passages: Sequence[str]) -> list[float] | str:
+        """How well each passage answers the query, 0 to 1, or the reason why it was not asked."""
         from statistics import median
 
         if not passages:
@@ -50,8 +45,7 @@ class CachedReranker:
             model = weights.find(DEFAULT, self._config.models_folder())
             if model.latin_only and is_non_latin(query):
                 return f"{model.name} reads Latin letters only"
-            keep = self._cache.write if in_file else self._cache.hold
-            return self._scores(model, query, passages, keep)
+            return self._scores(model, query, passages)
         except ModelError as error:
             return str(error)
 
@@ -70,13 +64,7 @@ class CachedReranker:
         if self._loaded is not None:
             self._loaded.close()
 
-    def _scores(
-        self,
-        model: Model,
-        query: str,
-        passages: Sequence[str],
-        keep: Callable[[Mapping[bytes, float]], None],
-    ) -> list[float]:
+    def _scores(self, model: Model, query: str, passages: Sequence[str]) -> list[float]:
         keys = [cache.key("rerank", model.digest, query, passage) for passage in passages]
         known = {
             key: value for key, value in self._cache.read(keys).items() if isinstance(value, float)
@@ -92,7 +80,7 @@ class CachedReranker:
                     strict=True,
                 )
             )
-            keep(new)
+            self._cache.write(new)
             known |= new
         return [known[key] for key in keys]
 

@@ -1,7 +1,6 @@
-"""Answers that took long to find, kept under a digest of everything they depend on.
+"""Answers that took long to find, kept in the file under a digest of everything they depend on.
 
-They are kept in the file, or in memory when a search must not write. Nothing here is ever needed: a
-file that cannot be written just does not remember.
+Nothing here is ever needed: a file that cannot be written just does not remember.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -27,33 +25,20 @@ def key(*parts: str) -> bytes:
 
 
 class Cache:
-    """The table `cache` of a file, and what this process keeps in memory instead."""
+    """The table `cache` of a file."""
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self._lock = threading.Lock()
-        self._held: dict[bytes, Any] = {}
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
         """The answers that are known."""
-        keys = list(keys)
-        with self._lock:
-            held = {key: self._held[key] for key in keys if key in self._held}
         with self._file.reading() as sql:
             rows = (
                 row
                 for key in keys
-                if key not in held
                 for row in sql.execute("SELECT key, value FROM cache WHERE key = ?", (key,))
             )
-            return held | {key: json.loads(value) for key, value in rows}
-
-    def hold(self, answers: Mapping[bytes, Any]) -> None:
-        """Remember answers in memory; the file is not written."""
-        with self._lock:
-            self._held |= answers
-            for oldest in list(self._held)[:-MOST]:
-                del self._held[oldest]
+            return {key: json.loads(value) for key, value in rows}
 
     def write(self, answers: Mapping[bytes, Any]) -> None:
         """Remember answers, if the file can be written; never call it inside of a transaction."""
@@ -70,13 +55,11 @@ class Cache:
 
     def optimize(self, sql: apsw.Connection) -> None:
         """Forget everything: answers may hold words of documents that are gone."""
-        with self._lock:
-            self._held.clear()
         sql.execute("DELETE FROM cache")
 
     def rebuild(self, sql: apsw.Connection) -> None:
         """Forget everything."""
-        self.optimize(sql)
+        sql.execute("DELETE FROM cache")
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """Nothing can be wrong with what is never needed."""

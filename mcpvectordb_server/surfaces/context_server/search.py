@@ -334,9 +334,7 @@ def _page(limit: int, offset: int, images: bool, explain: bool) -> dict[str, Any
 def _search(
     db: Database, query: str, requested: RequestedFilters, **options: Any
 ) -> Results[Context]:
-    return db.contexts.search(
-        query, rerank=db.config.rerank_contexts, remember=False, **requested.which, **options
-    )
+    return db.contexts.search(query, rerank=db.config.rerank_contexts, **requested.which, **options)
 
 
 def _refused(requested: RequestedFilters, *, explain: bool = False) -> replies.FilterRefusal:

@@ -279,7 +279,6 @@ def _search(
         limit=limit,
         expand=True,
         rerank=True,
-        remember=False,
     )
 
 

@@ -81,20 +81,3 @@ def test_compacting_and_rebuilding_forget_everything(path: Path) -> None:
             forget()
             assert rows(db._file) == 0
         assert db.check() == []
-
-
-def test_what_is_held_in_memory_is_known_here_and_nowhere_else(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache, "MOST", 10)
-    file = File(path)
-    held = Cache(file)
-    for number in range(25):
-        held.hold({key(str(number)): number})
-    keys = [key(str(number)) for number in range(25)]
-    assert list(held.read(keys).values()) == list(range(15, 25))
-    assert rows(file) == 0
-    assert Cache(file).read(keys) == {}
-    with file.writing() as sql:
-        held.optimize(sql)
-    assert held.read(keys) == {}
