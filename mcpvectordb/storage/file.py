@@ -346,7 +346,7 @@ class File:
                 f"{schema.VERSION}: "
                 f"upgrade it"
             )
-        own = frozenset(row for row in rows if not str(row[1]).startswith("sqlite_stat"))
+        own = rows - schema.STATISTICS
         if version < 1 or own != schema.expected_rows(version, own):
             raise errors.Damaged(
                 f"{self.path} does not have the tables of format {version}: it is damaged or was "

@@ -136,6 +136,43 @@ def test_a_file_with_any_other_schema_is_refused_unchanged(path: Path, statement
     assert path.read_bytes() == before
 
 
+def planted(kind: str, name: str, table: str, sql: str, root: str = "0") -> str:
+    """The statement that writes a row of the schema past SQLite's check of reserved names."""
+    return f"INSERT INTO sqlite_schema VALUES ('{kind}', '{name}', '{table}', {root}, '{sql}')"
+
+
+DELETES = "AFTER INSERT ON documents BEGIN DELETE FROM documents; END"
+A_ROOT = "(SELECT rootpage FROM sqlite_schema WHERE name = 'documents_by_source')"
+RENAMED = (
+    "UPDATE sqlite_schema SET name = 'sqlite_stat4', sql = replace(sql, 'extra', 'sqlite_stat4')"
+)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [planted("trigger", name, "documents", f"CREATE TRIGGER {name} {DELETES}")]
+        for name in ("sqlite_stat_evil", "sqlite_stat1", "sqlite_stat4")
+    ]
+    + [
+        [planted("view", "sqlite_stat1", "sqlite_stat1", "CREATE VIEW sqlite_stat1 AS SELECT 1")],
+        ["CREATE INDEX extra ON documents (source)", f"{RENAMED} WHERE name = 'extra'"],
+    ]
+    + [
+        [planted("table", name, name, f"CREATE TABLE {name}({columns})", A_ROOT)]
+        for name, columns in (("sqlite_stat1", "tbl,idx,stat,more"), ("sqlite_stat2", "tbl,idx"))
+    ],
+)
+def test_a_name_like_that_of_sqlites_statistics_excuses_nothing(
+    path: Path, statements: list[str]
+) -> None:
+    altered(path, *statements)
+    before = path.read_bytes()
+    with pytest.raises(Damaged, match="left as it is"):
+        File(path)
+    assert path.read_bytes() == before
+
+
 def test_a_vec0_table_that_is_not_quite_ours_is_refused(path: Path) -> None:
     file = File(path)
     with file.writing() as sql:
