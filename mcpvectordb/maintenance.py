@@ -16,6 +16,7 @@ import apsw
 from mcpvectordb import errors
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
+from mcpvectordb.storage import fts5
 from mcpvectordb.storage.file import File, uri
 from mcpvectordb.storage.schema import VERSION
 
@@ -76,7 +77,9 @@ class MaintainedIndex(Protocol):
 
 
 def copy(file: File, target: Path) -> Path:
-    """Write a copy of the database into a new file; nothing is at `target` until it is complete."""
+    """Write a copy of the database without deleted text into a new file; nothing is at `target`
+    until it is complete.
+    """
     target = target.expanduser().absolute()
     if target.exists():
         raise _exists(target)
@@ -89,6 +92,7 @@ def copy(file: File, target: Path) -> Path:
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
             sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
+            _forget_deleted(part)
         _verify(part)
         _put_in_place(part, target)
         _sync_folder(target.parent)
@@ -234,6 +238,20 @@ def _rename_to_new(part: Path, target: Path) -> None:
     except OSError:
         target.unlink(missing_ok=True)
         raise
+
+
+def _forget_deleted(part: Path) -> None:
+    """Take out of a copy what has stayed of deleted text: unused pages are not in it, but words in
+    the indexes and answers in the cache are.
+    """
+    with contextlib.closing(
+        apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
+    ) as connection:
+        for pragma in ("journal_mode = DELETE", "synchronous = OFF", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        with connection:
+            connection.execute("DELETE FROM cache")
+            fts5.forget_deleted(connection)
 
 
 def _verify(part: Path) -> None:

@@ -88,6 +88,24 @@ def test_a_copy_never_replaces_a_file(path: Path, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "test.db"]
 
 
+@pytest.mark.parametrize("others", [0, 30])
+def test_a_copy_has_nothing_of_deleted_text(path: Path, tmp_path: Path, others: int) -> None:
+    with filled(path, others) as db:
+        gone = db.documents.ingest_text("zanzibar was quixotic", source="a", title="Xylophone")
+        db.documents.ingest_text("the embargo of before", source="b")
+        db.documents.ingest_text("what came after it", source="b")
+        context = db.contexts.add("thread", "user", "a wombat vanished")
+        db.documents.search("zanzibar embargo", unit="document", expand=True)
+        db.documents.delete(gone.document.id)
+        db.contexts.delete([context.id])
+        expected = answers(db)
+        content = db.copy_to(tmp_path / "copy.db").read_bytes().lower()
+    words = (b"zanzibar", b"quixot", b"xylophon", b"embargo", b"wombat", b"vanish")
+    assert [word for word in words if word in content] == []
+    with Database(tmp_path / "copy.db", embedder=Letters()) as copy:
+        assert answers(copy) == expected and copy.check() == []
+
+
 def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk like FAT, which has no hard links."""
 
