@@ -439,6 +439,7 @@ def _equip(connection: apsw.Connection) -> None:
         "synchronous = FULL",
         "cell_size_check = ON",
         "temp_store = MEMORY",
+        "secure_delete = FAST",  # zeroes what was deleted wherever that costs no writing
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 

@@ -46,6 +46,7 @@ def test_a_new_file_says_what_it_is(path: Path) -> None:
         assert sql.pragma("synchronous") == 2
         assert sql.pragma("foreign_keys") == 1
         assert sql.pragma("trusted_schema") == 0
+        assert sql.pragma("secure_delete") == 2  # FAST
     file.close()
 
 
