@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +16,7 @@ import apsw
 from mcpvectordb import errors
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
+from mcpvectordb.storage import fts5
 from mcpvectordb.storage.file import File, uri
 from mcpvectordb.storage.schema import VERSION
 
@@ -55,6 +59,10 @@ INVALID_SETTING = (
 INITIAL_SETTINGS = "('model', 'chunk_size', 'chunk_overlap')"
 
 
+_SUFFIXES = ("", "-journal", "-wal", "-shm")
+_STALE_SECONDS = 3600  # a copy that is being made is written to all the time
+
+
 class MaintainedIndex(Protocol):
     """An index that can be made again from the ordinary tables."""
 
@@ -69,21 +77,24 @@ class MaintainedIndex(Protocol):
 
 
 def copy(file: File, target: Path) -> Path:
-    """Write a copy of the database into a new file; nothing is at `target` until it is complete."""
+    """Write a copy of the database without deleted text into a new file; nothing is at `target`
+    until it is complete.
+    """
     target = target.expanduser().absolute()
     if target.exists():
         raise _exists(target)
     if not target.parent.is_dir():
         raise errors.Unwritable(f"the folder {target.parent} does not exist: make it first")
+    _remove_stale_parts(target)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
             sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
+            _forget_deleted(part)
         _verify(part)
-        # Unlike a rename, a link never replaces a file that another process has made meanwhile.
-        os.link(part, target)
+        _put_in_place(part, target)
         _sync_folder(target.parent)
     except FileExistsError:
         raise _exists(target) from None
@@ -92,7 +103,7 @@ def copy(file: File, target: Path) -> Path:
             raise
         raise errors.Unwritable(f"{target} cannot be written: {error.strerror}") from error
     finally:
-        for suffix in ("", "-journal", "-wal", "-shm"):
+        for suffix in _SUFFIXES:
             Path(f"{part}{suffix}").unlink(missing_ok=True)
     return target
 
@@ -195,6 +206,52 @@ def _exists(target: Path) -> errors.InvalidInput:
     return errors.InvalidInput(
         f"{target} exists already; name a new file, or remove that one first"
     )
+
+
+def _remove_stale_parts(target: Path) -> None:
+    """Remove what copies to `target` left behind when they were killed."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part(-journal|-wal|-shm)?")
+    for path in target.parent.iterdir():
+        if pattern.fullmatch(path.name):
+            with contextlib.suppress(OSError):  # another copy may have been faster
+                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                    path.unlink()
+
+
+def _put_in_place(part: Path, target: Path) -> None:
+    """Give a complete copy its name; unlike a rename, this never replaces a file that another
+    process has made meanwhile.
+    """
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:  # FAT and some network disks have no hard links
+        _rename_to_new(part, target)
+
+
+def _rename_to_new(part: Path, target: Path) -> None:
+    """Reserve the name by an empty file of our own, and replace only that one."""
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        part.replace(target)
+    except OSError:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _forget_deleted(part: Path) -> None:
+    """Take out of a copy what has stayed of deleted text: unused pages are not in it, but words in
+    the indexes and answers in the cache are.
+    """
+    with contextlib.closing(
+        apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
+    ) as connection:
+        for pragma in ("journal_mode = DELETE", "synchronous = OFF", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        with connection:
+            connection.execute("DELETE FROM cache")
+            fts5.forget_deleted(connection)
 
 
 def _verify(part: Path) -> None:

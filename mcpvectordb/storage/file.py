@@ -29,6 +29,8 @@ from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
 MEMORY = ":memory:"
 
+_SQLITE = b"SQLite format 3\x00"
+_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _BUSY_ATTEMPTS = 3
 # Not mapped: a file that somebody cuts off would kill the process, and mapped pages are checked
 # anew at every look at them, which makes FTS5 five times slower.
@@ -274,10 +276,13 @@ class File:
         if not self.path.is_file():
             raise errors.NotOurFile(f"{self.path} is a device or a pipe; name an ordinary file")
         with self.path.open("rb") as file:
-            head = file.read(72)
-        if not head or self._interrupted(head):
+            head = file.read(PAGE_SIZE + 1)
+        if not head:
             return
-        if not head.startswith(b"SQLite format 3\x00"):
+        shrinks = self._journal_shrinks()  # after the file: whoever makes it removes the journal
+        if shrinks is not None and (_is_void(head) if shrinks else _is_marked(head)):
+            return  # a power cut came while it was made or became a WAL file: a writer undoes that
+        if not head.startswith(_SQLITE):
             raise errors.NotOurFile(f"{self.path} is not a SQLite database; it was left as it is")
         if head[18:20] not in (b"\1\1", b"\2\2"):  # or becoming a WAL file would write over it
             raise errors.Damaged(
@@ -285,21 +290,20 @@ class File:
                 f"{HELP}"
             )
         self._look()
+        if shrinks:
+            raise errors.Damaged(
+                f"{self.path}-journal would empty {self.path}, but does not belong to it; both "
+                "were left as they are: move the journal away"
+            )
 
-    def _interrupted(self, head: bytes) -> bool:
-        """Whether a power cut came while the file was made or became a WAL file: a writer undoes
-        that by the journal.
-        """
+    def _journal_shrinks(self) -> bool | None:
+        """Whether a journal beside the file says that it was empty before; None without one."""
         try:
             with Path(f"{self.path}-journal").open("rb") as file:
                 journal = file.read(20)
         except OSError:
-            return False
-        was_empty, is_ours = (
-            journal[16:20] == bytes(4),
-            head[68:72] == schema.APPLICATION_ID.to_bytes(4, "big"),
-        )
-        return journal.startswith(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7") and (was_empty or is_ours)
+            return None
+        return journal[16:] == bytes(4) if journal.startswith(_JOURNAL) else None
 
     def _look(self) -> None:
         """Verify as a reader who leaves no log behind: where there is none, nobody has the file
@@ -346,7 +350,7 @@ class File:
                 f"{schema.VERSION}: "
                 f"upgrade it"
             )
-        own = frozenset(row for row in rows if not str(row[1]).startswith("sqlite_stat"))
+        own = rows - schema.STATISTICS
         if version < 1 or own != schema.expected_rows(version, own):
             raise errors.Damaged(
                 f"{self.path} does not have the tables of format {version}: it is damaged or was "
@@ -408,6 +412,22 @@ def _resolved(path: Path) -> Path:
         raise errors.Unwritable(f"{path} is a link that leads nowhere: {error}") from error
 
 
+def _is_marked(head: bytes) -> bool:
+    """Whether the header of a file has our application id."""
+    return head[68:72] == schema.APPLICATION_ID.to_bytes(4, "big")
+
+
+def _is_void(head: bytes) -> bool:
+    """Whether a file has nothing that could be lost: at most the first page of a database without
+    tables, marks and cells, any sector of which may be missing.
+    """
+    return (
+        len(head) <= PAGE_SIZE
+        and head[:16] in (_SQLITE, bytes(16)[: len(head)])
+        and not any(head[60:72] + head[101:105] + head[108:])
+    )
+
+
 def _equip(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
     vec0.load(connection)
@@ -419,6 +439,7 @@ def _equip(connection: apsw.Connection) -> None:
         "synchronous = FULL",
         "cell_size_check = ON",
         "temp_store = MEMORY",
+        "secure_delete = FAST",  # zeroes what was deleted wherever that costs no writing
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 

@@ -170,6 +170,16 @@ def optimize(sql: apsw.Connection, table: str) -> None:
     sql.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
 
 
+def forget_deleted(sql: apsw.Connection) -> None:
+    """Drop what deleted rows have left in any FTS5 table: their words stay in the index as long as
+    FTS5 has them noted as deleted.
+    """
+    names = "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5 %'"
+    for (table,) in sql.execute(names).fetchall():
+        if sql.execute(f"SELECT 1 FROM {table}_data WHERE id >= {_TOMBSTONES} LIMIT 1").get:
+            optimize(sql, str(table))
+
+
 def clear(sql: apsw.Connection, table: str) -> None:
     """Delete all rows."""
     sql.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")

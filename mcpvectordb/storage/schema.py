@@ -25,6 +25,15 @@ _KEY_INDEX = re.compile(r'CREATE INDEX "context_key_([A-Za-z0-9_.-]{1,64})" ON c
 Row = tuple[object, ...]
 """(type, name, tbl_name, sql) of sqlite_schema."""
 
+# What ANALYZE leaves in any file. Every other row must be one that this module makes.
+STATISTICS: frozenset[Row] = frozenset(
+    ("table", name, name, f"CREATE TABLE {name}({columns})")
+    for name, columns in (
+        ("sqlite_stat1", "tbl,idx,stat"),
+        ("sqlite_stat4", "tbl,idx,neq,nlt,ndlt,sample"),
+    )
+)
+
 
 def expected_rows(version: int, rows: frozenset[Row]) -> frozenset[Row]:
     """The rows that a sound file of this version has, with the vec0 tables and key indexes of

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import stat
 import threading
@@ -8,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mcpvectordb import Config, Database, InvalidInput, Unwritable
+from mcpvectordb import Config, Database, InvalidInput, Unwritable, maintenance
 from tests.support import Letters
 
 
@@ -84,6 +86,93 @@ def test_a_copy_never_replaces_a_file(path: Path, tmp_path: Path) -> None:
             db.copy_to(tmp_path / "no" / "copy.db")
     assert (tmp_path / "mine").read_text() == "precious"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "test.db"]
+
+
+@pytest.mark.parametrize("others", [0, 30])
+def test_a_copy_has_nothing_of_deleted_text(path: Path, tmp_path: Path, others: int) -> None:
+    with filled(path, others) as db:
+        gone = db.documents.ingest_text("zanzibar was quixotic", source="a", title="Xylophone")
+        db.documents.ingest_text("the embargo of before", source="b")
+        db.documents.ingest_text("what came after it", source="b")
+        context = db.contexts.add("thread", "user", "a wombat vanished")
+        db.documents.search("zanzibar embargo", unit="document", expand=True)
+        db.documents.delete(gone.document.id)
+        db.contexts.delete([context.id])
+        expected = answers(db)
+        content = db.copy_to(tmp_path / "copy.db").read_bytes().lower()
+    words = (b"zanzibar", b"quixot", b"xylophon", b"embargo", b"wombat", b"vanish")
+    assert [word for word in words if word in content] == []
+    with Database(tmp_path / "copy.db", embedder=Letters()) as copy:
+        assert answers(copy) == expected and copy.check() == []
+
+
+def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk like FAT, which has no hard links."""
+
+    def link(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+
+
+def test_a_copy_needs_no_hard_links(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_links(monkeypatch)
+    with filled(path) as db:
+        target = db.copy_to(tmp_path / "copy.db")
+        assert stat.S_IMODE(target.stat().st_mode) == 0o600
+        expected = answers(db)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["copy.db", "test.db"]
+    with Database(target, embedder=Letters()) as copy:
+        assert answers(copy) == expected and copy.check() == []
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_copy_does_not_replace_a_file_that_came_meanwhile(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    if not links:
+        without_links(monkeypatch)
+    target, verify = tmp_path / "copy.db", maintenance._verify
+
+    def slow(part: Path) -> None:
+        verify(part)
+        target.write_text("precious")
+
+    monkeypatch.setattr(maintenance, "_verify", slow)
+    with filled(path, 1) as db, pytest.raises(InvalidInput, match="exists already"):
+        db.copy_to(target)
+    assert target.read_text() == "precious"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["copy.db", "test.db"]
+
+
+def test_a_copy_that_cannot_get_its_name_leaves_nothing(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_links(monkeypatch)
+
+    def replace(source: Path, target: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "replace", replace)
+    with filled(path, 1) as db, pytest.raises(Unwritable, match="Input/output error"):
+        db.copy_to(tmp_path / "copy.db")
+    assert [each.name for each in tmp_path.iterdir()] == ["test.db"]
+
+
+def test_what_killed_copies_left_is_removed_and_nothing_else(path: Path, tmp_path: Path) -> None:
+    code = "0123456789abcdef" * 2
+    stale = [f".copy.db.{code}.part", f".copy.db.{code}.part-journal"]
+    others = [f".other.db.{code}.part", ".copy.db.part", f"copy.db.{code}.part", ".copyXdb.part"]
+    running = f".copy.db.{code[::-1]}.part"
+    for name in (*stale, *others, running):
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (0, 0)) if name != running else None
+    with filled(path, 1) as db:
+        db.copy_to(tmp_path / "copy.db")
+    left = {each.name for each in tmp_path.iterdir()}
+    assert left == {"copy.db", "test.db", running, *others}
 
 
 def test_a_database_in_memory_can_be_copied_to_a_file(tmp_path: Path) -> None:

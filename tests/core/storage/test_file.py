@@ -46,6 +46,7 @@ def test_a_new_file_says_what_it_is(path: Path) -> None:
         assert sql.pragma("synchronous") == 2
         assert sql.pragma("foreign_keys") == 1
         assert sql.pragma("trusted_schema") == 0
+        assert sql.pragma("secure_delete") == 2  # FAST
     file.close()
 
 
@@ -132,6 +133,43 @@ def test_a_file_with_any_other_schema_is_refused_unchanged(path: Path, statement
     altered(path, statement)
     before = path.read_bytes()
     with pytest.raises(Damaged, match="tables of format"):
+        File(path)
+    assert path.read_bytes() == before
+
+
+def planted(kind: str, name: str, table: str, sql: str, root: str = "0") -> str:
+    """The statement that writes a row of the schema past SQLite's check of reserved names."""
+    return f"INSERT INTO sqlite_schema VALUES ('{kind}', '{name}', '{table}', {root}, '{sql}')"
+
+
+DELETES = "AFTER INSERT ON documents BEGIN DELETE FROM documents; END"
+A_ROOT = "(SELECT rootpage FROM sqlite_schema WHERE name = 'documents_by_source')"
+RENAMED = (
+    "UPDATE sqlite_schema SET name = 'sqlite_stat4', sql = replace(sql, 'extra', 'sqlite_stat4')"
+)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [planted("trigger", name, "documents", f"CREATE TRIGGER {name} {DELETES}")]
+        for name in ("sqlite_stat_evil", "sqlite_stat1", "sqlite_stat4")
+    ]
+    + [
+        [planted("view", "sqlite_stat1", "sqlite_stat1", "CREATE VIEW sqlite_stat1 AS SELECT 1")],
+        ["CREATE INDEX extra ON documents (source)", f"{RENAMED} WHERE name = 'extra'"],
+    ]
+    + [
+        [planted("table", name, name, f"CREATE TABLE {name}({columns})", A_ROOT)]
+        for name, columns in (("sqlite_stat1", "tbl,idx,stat,more"), ("sqlite_stat2", "tbl,idx"))
+    ],
+)
+def test_a_name_like_that_of_sqlites_statistics_excuses_nothing(
+    path: Path, statements: list[str]
+) -> None:
+    altered(path, *statements)
+    before = path.read_bytes()
+    with pytest.raises(Damaged, match="left as it is"):
         File(path)
     assert path.read_bytes() == before
 
@@ -497,25 +535,26 @@ def test_a_name_that_the_system_does_not_take_is_told(tmp_path: Path) -> None:
         File(tmp_path / ("x" * 300))
 
 
+# A journal that takes a file back to no pages at all, as SQLite writes it.
+EMPTYING = (
+    b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+    + b"".join(number.to_bytes(4, "big") for number in (0, 1, 0, 512, 8192))
+).ljust(512, b"\0")
+
+
 @pytest.mark.parametrize("torn", [b"", bytes(512), None], ids=["unwritten", "torn", "written"])
 def test_a_file_whose_making_was_cut_off_is_made_again(path: Path, torn: bytes | None) -> None:
     """A power cut leaves the journal of the very first transaction, and of the first page whatever
     it likes.
     """
-    done = python(
-        """
-import apsw, os, sys
-sql = apsw.Connection(sys.argv[1])
-sql.execute("PRAGMA page_size = 8192; PRAGMA cache_spill = 1; PRAGMA cache_size = 1; BEGIN")
-for n in range(50): sql.execute(f"CREATE TABLE t{n} (x)")
-sql.cache_flush()
-os._exit(0)
-""",
-        str(path),
-    )
-    assert done.returncode == 0 and Path(f"{path}-journal").stat().st_size, done.stderr
+    sql = apsw.Connection(str(path))
+    sql.execute("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL").fetchall()
+    sql.close()
+    page = path.read_bytes()
+    assert len(page) == 8192
+    Path(f"{path}-journal").write_bytes(EMPTYING)
     if torn is not None:
-        path.write_bytes(torn + path.read_bytes()[len(torn) :] if torn else b"")
+        path.write_bytes(torn + page[len(torn) :] if torn else b"")
     made(path)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
@@ -536,3 +575,49 @@ os._exit(0)
     with pytest.raises(NotOurFile, match="another program"):
         File(path)
     assert path.read_bytes() == before and Path(f"{path}-journal").exists()
+
+
+def other_programs(path: Path, *statements: str) -> bytes:
+    other = apsw.Connection(str(path))
+    other.execute("; ".join(statements))
+    other.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE TABLE notes (text)", "INSERT INTO notes VALUES ('mine')"],
+        ["PRAGMA user_version = 7"],
+        ["PRAGMA application_id = 7"],
+    ],
+)
+def test_a_planted_journal_does_not_empty_another_programs_database(
+    path: Path, statements: list[str]
+) -> None:
+    before, journal = other_programs(path, *statements), Path(f"{path}-journal")
+    journal.write_bytes(EMPTYING)
+    with pytest.raises((NotOurFile, Damaged), match="left as it is"):
+        File(path)
+    assert path.read_bytes() == before and journal.read_bytes() == EMPTYING
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello", b"x" * 9000, bytes(600) + b"x", bytes(9000), b"SQLite format 3\x00" * 99]
+)
+def test_a_planted_journal_does_not_empty_any_other_file(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    Path(f"{path}-journal").write_bytes(EMPTYING)
+    with pytest.raises((NotOurFile, Damaged), match="left as it is"):
+        File(path)
+    assert path.read_bytes() == content
+
+
+def test_a_planted_journal_does_not_empty_our_own_file(path: Path) -> None:
+    before, journal = made(path).read_bytes(), Path(f"{path}-journal")
+    journal.write_bytes(EMPTYING)
+    with pytest.raises(Damaged, match="move the journal away"):
+        File(path)
+    assert path.read_bytes() == before and journal.read_bytes() == EMPTYING
+    journal.unlink()
+    File(path).close()
