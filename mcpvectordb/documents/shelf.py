@@ -65,7 +65,8 @@ class Documents:
         self.tuning = tuning
         self._file, self._config, self._encoder, self._index = file, config, encoder, index
         self._search = search
-        self._writer, self._worker = DocumentWriter(file, encoder, index), Worker(config)
+        self._writer = DocumentWriter(file, encoder, index, config.max_chunks)
+        self._worker = Worker(config)
 
     def ingest(
         self,

@@ -11,14 +11,14 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.worker import TimerFactory, Worker
+from mcpvectordb.ingest.worker import SMALL_OUTPUT, ProcessLimits, TimerFactory, Worker
 from mcpvectordb.records import Parsed, Source
 from tests.support_formats import StoppedClock
 
@@ -65,7 +65,7 @@ while True:
 def evaluating(
     config: Config = CONFIG, *, grace_seconds: float = 5, timer: TimerFactory = threading.Timer
 ) -> Worker:
-    limits = (config.parse_memory, config.parse_output_bytes, config.parse_timeout, grace_seconds)
+    limits = (*astuple(ProcessLimits.of(config))[:-1], grace_seconds)
     return Worker(config, command=[sys.executable, "-P", "-c", EVALUATING % (limits,)], timer=timer)
 
 
@@ -309,6 +309,27 @@ def test_a_result_above_the_output_limit_is_refused_and_the_next_file_is_read(
     with pytest.raises(ParseFailed, match=message):
         worker.parse(asking(flood))
     assert len(worker.parse(asking("'x' * 1_000_000")).text) == 1_000_000
+
+
+def test_a_small_file_may_not_turn_into_a_text_of_many_times_its_size() -> None:
+    limit = SMALL_OUTPUT + 3 * len(asking("'x' * 1_000_000").raw)
+    with evaluating(replace(CONFIG, parse_output_bytes=2_000_000, parse_output_ratio=3)) as worker:
+        assert len(worker.parse(asking(f"'x' * {limit:_}")).text) == limit
+        with pytest.raises(
+            ParseFailed, match=r"3 times its size .*set MCPVECTORDB_PARSE_OUTPUT_RATIO"
+        ):
+            worker.parse(asking(f"'x' * {limit + 1:_}"))
+
+
+def test_a_compromised_process_may_not_exceed_the_ratio_either() -> None:
+    with (
+        Worker(
+            replace(CONFIG, parse_output_bytes=9_000_000, parse_output_ratio=1),
+            command=[sys.executable, "-c", COMPROMISED],
+        ) as worker,
+        pytest.raises(ParseFailed, match="invalid answer"),
+    ):
+        worker.parse(asking(f"[{head()!r}, b'x' * 1_001_000]"))
 
 
 @POSIX
