@@ -14,7 +14,8 @@ RLIMIT_AS works on Linux only. macOS accepts it without enforcing it and Windows
 there only the time and output limits apply, and a parser can use all available memory.
 
 The process is a fresh interpreter, never a fork, with a minimal environment. Results travel on a
-pipe whose file descriptor no parser knows; what a parser prints goes to stderr. Results are JSON
+pipe whose file descriptor no parser knows. What a parser prints goes to a third pipe: the parent
+keeps its end, for the message in case the process dies, and never prints it. Results are JSON
 and UTF-8 text, never pickles, and are validated on arrival, so that a process compromised by a
 hostile file can misreport that file but cannot run code in the parent. The process exits when its
 pipe closes. If the parent dies while a parser hangs, an alarm signal ends the process soon after
@@ -55,6 +56,8 @@ HEAD_BYTES = 8_000_000
 LONGEST_MESSAGE = 2_000
 SMALL_OUTPUT = 1_000_000
 """Bytes of text that a file of any size may turn into; beyond them, parse_output_ratio applies."""
+PRINTED_BYTES = 8192
+"""How much is kept of what a parser prints: the last bytes, which say why it died."""
 OUT_OF_MEMORY = 77
 """Exit status for an exhausted memory limit: composing a message would need memory."""
 
@@ -192,23 +195,27 @@ class _ParserProcess:
         failure = ParseFailed(
             f"the process that parses files does not start: {shlex.join(command)}"
         )
+        self._printed = _Printed()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=self._printed.write_end,
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C at the terminal is for the parent
             )
         except OSError:
+            self._printed.drop()
             raise failure from None
-        self.end = weakref.finalize(self, _end, self._process, self._owner)
+        self._printed.drain()
+        self.end = weakref.finalize(self, _end, self._process, self._printed, self._owner)
         try:
             with self._killed_after(START_SECONDS):
                 _receive(self._process.stdout, HEAD_BYTES)
         except (OSError, EOFError, ValueError):
             self.end()
-            raise failure from None
+            raise ParseFailed(f"{failure}{self._printed.quoted()}") from None
 
     def usable(self) -> bool:
         """Whether the process runs and was started by this process, not by one it forked from."""
@@ -249,7 +256,7 @@ class _ParserProcess:
             if -status in set(signal.Signals)
             else f"exit status {status}"
         )
-        return f"its parser crashed ({name})"
+        return f"its parser crashed ({name}){self._printed.quoted()}"
 
     @contextmanager
     def _killed_after(self, seconds: float) -> Iterator[threading.Event]:
@@ -272,7 +279,48 @@ class _ParserProcess:
                 self._process.wait()
 
 
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+class _Printed:
+    """A pipe for what a process prints; a thread reads all of it and keeps the last bytes."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        self._last = b""
+        self._thread = threading.Thread(target=self._run, name="mcpvectordb-printed", daemon=True)
+
+    def drain(self) -> None:
+        """Read the pipe from now on, until the process that has its write end is gone."""
+        os.close(self.write_end)
+        self._thread.start()
+
+    def drop(self) -> None:
+        """Close a pipe that no process got."""
+        os.close(self.write_end)
+        os.close(self._read_end)
+
+    def abandon(self) -> None:
+        """Close the pipe in a fork of this process, which has no such thread."""
+        os.close(self._read_end)
+
+    def wait(self) -> None:
+        """Wait until all is read; not for long, as a child of the process may still print."""
+        self._thread.join(timeout=1)
+
+    def quoted(self) -> str:
+        """What a process that has ended printed last, for the end of a message; "" for nothing."""
+        from mcpvectordb.ingest.formats.markdown_writer import line
+
+        self.wait()
+        last = line(self._last.decode(errors="replace"))
+        return f"; the last that it printed: {last}" if last else ""
+
+    def _run(self) -> None:
+        with suppress(OSError):
+            while some := os.read(self._read_end, 65_536):
+                self._last = (self._last + some)[-PRINTED_BYTES:]
+        os.close(self._read_end)
+
+
+def _end(process: subprocess.Popen[bytes], printed: _Printed, owner: int) -> None:
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):  # unsent bytes of a broken pipe
             if pipe:
@@ -280,6 +328,9 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
     if os.getpid() == owner:
         process.kill()
         process.wait()
+        printed.wait()
+    else:
+        printed.abandon()
 
 
 def _environment() -> dict[str, str]:

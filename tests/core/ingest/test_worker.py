@@ -18,7 +18,13 @@ import pytest
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.worker import SMALL_OUTPUT, ProcessLimits, TimerFactory, Worker
+from mcpvectordb.ingest.worker import (
+    PRINTED_BYTES,
+    SMALL_OUTPUT,
+    ProcessLimits,
+    TimerFactory,
+    Worker,
+)
 from mcpvectordb.records import Parsed, Source
 from tests.support_formats import StoppedClock
 
@@ -193,13 +199,17 @@ def test_threads_that_share_a_worker_each_get_their_own_result(worker: Worker) -
     assert answers == {number: str(number) for number in range(12)}
 
 
-def test_the_output_of_a_parser_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_parser_prints_is_not_printed_by_its_parent(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with evaluating() as worker:
         assert (
             worker.parse(asking("print('noise', flush=True) or os.write(1, b'more')")).text == "4"
         )
         assert worker.parse(asking("sys.stdin.read() + str(os.read(0, 9))")).text == "b''"
-    assert capfd.readouterr() == ("", "noise\nmore")
+        flood = "[os.write(2, b'noise' * 20_000) for _ in range(1_000)] and 'fine'"
+        assert worker.parse(asking(flood)).text == "fine"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_secrets_in_the_environment_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +285,16 @@ def test_a_parser_that_exceeds_the_memory_limit_is_ended_and_the_next_file_is_re
     with pytest.raises(ParseFailed, match="needs more than 300000000 bytes of memory"):
         worker.parse(asking(swell))
     assert works(worker)
+
+
+@POSIX
+def test_what_a_parser_printed_last_is_quoted_when_it_crashes() -> None:
+    with evaluating() as worker:
+        crash = "os.write(2, b'x' * 100_000 + b'\\nthe\\x1b[2J stack is broken\\n') and os.abort()"
+        with pytest.raises(ParseFailed, match=r"printed: x+ the\[2J stack is broken$") as caught:
+            worker.parse(asking(crash))
+        assert PRINTED_BYTES < len(str(caught.value)) < PRINTED_BYTES + 200
+        assert works(worker)
 
 
 @LINUX
@@ -476,7 +496,8 @@ def test_an_error_of_an_unknown_kind_is_a_parse_failed_of_bounded_length(
 
 @pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('hello')"])
 def test_a_process_that_exits_at_its_start_is_reported_with_its_command(code: str) -> None:
-    with pytest.raises(ParseFailed, match=r"does not start: .*python"):
+    code = f"import sys; sys.stderr.write('no such module'); {code}"
+    with pytest.raises(ParseFailed, match=r"does not start: .*python.* printed: no such module$"):
         Worker(CONFIG, command=[sys.executable, "-c", code]).parse(asking("1"))
 
 
