@@ -55,6 +55,9 @@ class Config:
     parse_timeout       seconds that parsing a file may take
     parse_memory        bytes of address space of the parser, where the system can limit it
     parse_output_bytes  largest text, in bytes, that a file may be parsed into
+    parse_output_ratio  how many times as large as the file its text may be, beyond the first
+                        megabyte
+    max_chunks          most chunks that a document may be split into
     language            language of contexts: english searches words by their stems, any other as
                         they are spelled
     indexed_metadata    comma-separated metadata keys of contexts that a new file indexes for
@@ -84,7 +87,9 @@ class Config:
     proxy: str = field(default="", repr=False)
     parse_timeout: float = 30.0
     parse_memory: int = 1_000_000_000
-    parse_output_bytes: int = 200_000_000
+    parse_output_bytes: int = 20_000_000
+    parse_output_ratio: int = 100
+    max_chunks: int = 20_000
     language: str = "english"
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"
     max_image_bytes: int = 10 * 2**20
@@ -113,6 +118,8 @@ class Config:
         for name in (
             "parse_memory",
             "parse_output_bytes",
+            "parse_output_ratio",
+            "max_chunks",
             "max_image_bytes",
             "max_image_bytes_total",
         ):

@@ -50,6 +50,19 @@ SECRETS = [
     "x/logins.json",
     "etc/shadow",
     "run/secrets/token",
+    ".claude.json",
+    ".claude.json.backup",
+    ".claude/settings.local.json",
+    ".config/Claude/claude_desktop_config.json",
+    ".codex/auth.json",
+    ".cursor/mcp.json",
+    ".config/Code/User/mcp.json",
+    ".codeium/windsurf/mcp_config.json",
+    ".config/zed/settings.json",
+    ".config/sops/age/keys.txt",
+    ".cache/huggingface/token",
+    "service-account-prod.json",
+    "infra/terraform.tfstate",
 ]
 # How files begin that are private keys, whatever their name.
 KEYS = [
@@ -58,6 +71,20 @@ KEYS = [
     b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n",
     b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n",
     b"PuTTY-User-Key-File-3: ssh-ed25519\n",
+]
+# Files that are mostly tokens, whatever their name. The tokens are put together here, so that no
+# scanner takes this file for one of them.
+TOKENS = [
+    b"# created: 2026-01-01\n# public key: age1xyz\n" + b"AGE-SECRET-" + b"KEY-1" + b"Q" * 58,
+    b"ghp" + b"_" + b"a1" * 18 + b"\n",
+    b"token: github" + b"_pat_" + b"a1" * 30,
+    b'{"ANTHROPIC_API_KEY": "' + b"sk-" + b"ant-" + b"a1" * 20 + b'"}',
+    b"export SLACK=" + b"xoxb" + b"-1234567890-abcdefghij",
+    b"[default]\naws_access_key_id = " + b"AKIA" + b"Q1" * 8,
+    b'{"type": "service_account", "private_key": "-----BEGIN '
+    + b"PRIVATE KEY-----\\n"
+    + b"a1" * 200,
+    ("\ufeff" + "gh" + "p_" + "a1" * 18).encode("utf-16-le"),
 ]
 
 

@@ -65,7 +65,8 @@ class Documents:
         self.tuning = tuning
         self._file, self._config, self._encoder, self._index = file, config, encoder, index
         self._search = search
-        self._writer, self._worker = DocumentWriter(file, encoder, index), Worker(config)
+        self._writer = DocumentWriter(file, encoder, index, config.max_chunks)
+        self._worker = Worker(config)
 
     def ingest(
         self,
@@ -180,7 +181,8 @@ class Documents:
         """Ingest the files of a folder and its subfolders once; the folder is not followed.
 
         Nothing is removed. A file whose size and time are unchanged is not opened again; one that
-        cannot be read is reported in `failures`. After a kill, the next call continues.
+        cannot be read is reported in `failures`; secrets are skipped, as by `guard` of `ingest`.
+        After a kill, the next call continues.
         """
         _check(library, metadata)
         once = libraries.one_time(library, folder, EVERYTHING)
@@ -292,6 +294,7 @@ class Documents:
 
         New and changed files are ingested, documents of vanished files are removed, moved files
         keep their id. A file that cannot be read is reported in `failures`, and its document stays.
+        Secrets are skipped, as by `guard` of `ingest`: those are ingested one by one.
         A missing folder is an error, and nothing is removed. After a kill, the next call continues;
         several calls at once are safe.
         """

@@ -37,6 +37,9 @@ from mcpvectordb.ingest.folders import Walk
 from mcpvectordb.records import ProgressCallback, Source, Synced
 from mcpvectordb.storage.file import File
 
+HOLDS_KEYS = "a secret"
+"""Why a file with keys, tokens or settings that have them is skipped (`sources.SecretFile`)."""
+
 Remove = Callable[[apsw.Connection, int], int]
 
 
@@ -223,7 +226,9 @@ class _Sync:
         try:
             self._store(self._read(path, info), vanished)
         except (IngestError, InvalidInput) as error:
-            if not known and isinstance(error, UnsupportedFormat | NoText):
+            if isinstance(error, sources.SecretFile):
+                self._skip_secret(path, info, known)
+            elif not known and isinstance(error, UnsupportedFormat | NoText):
                 reason = "without text" if isinstance(error, NoText) else "of no readable type"
                 self._skip(path, info, reason)
             elif os.path.lexists(path):
@@ -237,7 +242,11 @@ class _Sync:
         """The file's bytes, read when every later change must get another modification time."""
         self._wait_for_tick(info.st_mtime_ns)
         read = sources.read_path(
-            path, config=self._config, roots=[Path(self._library.root)], forbidden=self._own
+            path,
+            config=self._config,
+            roots=[Path(self._library.root)],
+            guard=True,
+            forbidden=self._own,
         )
         return replace(read, source=path, mtime_ns=info.st_mtime_ns)
 
@@ -300,6 +309,13 @@ class _Sync:
                 (source.source, source.modified, source.mtime_ns, key),
             )
         return True
+
+    def _skip_secret(self, path: str, info: os.stat_result, known: bool) -> None:
+        """Leave a secret out; a document that a person has made of it stays as it is."""
+        if known:
+            self._skipped[HOLDS_KEYS] += 1
+        else:
+            self._skip(path, info, HOLDS_KEYS)
 
     def _skip(self, path: str, info: os.stat_result, reason: str) -> None:
         self._skipped[reason] += 1

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import apsw
 
 from mcpvectordb import metadata
+from mcpvectordb.config import Config
+from mcpvectordb.errors import TooLarge
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
@@ -36,10 +38,11 @@ class PreparedDocument(NamedTuple):
 
 
 class DocumentWriter:
-    """Writes and removes documents."""
+    """Writes and removes documents; one of more than `max_chunks` chunks is refused."""
 
-    def __init__(self, file: File, encoder: Encoder, index: ChunkIndex) -> None:
+    def __init__(self, file: File, encoder: Encoder, index: ChunkIndex, max_chunks: int) -> None:
         self._file, self._encoder, self._index = file, encoder, index
+        self._max_chunks = max_chunks
 
     def prepare(
         self,
@@ -53,17 +56,17 @@ class DocumentWriter:
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
     ) -> PreparedDocument:
-        """The document for `write`: metadata checked, text split into chunks, raw bytes dropped."""
+        """The document for `write`: metadata checked, text split into chunks, raw bytes dropped.
+
+        Raises TooLarge for a text that makes too many chunks.
+        """
         encoded = metadata.encode({**parsed.metadata, **(given or {})})
         default_size, default_overlap = self._encoder.ensure_model()
-        starts = self._encoder.tokens().token_starts(parsed.text)
-        spans = chunking.split(
-            parsed.text,
-            starts=starts.tolist(),
-            size=chunk_size or default_size,
-            overlap=default_overlap if chunk_overlap is None else chunk_overlap,
-            kind=parsed.kind,
-            pages=parsed.pages,
+        spans = self._split(
+            parsed,
+            source.source,
+            chunk_size or default_size,
+            default_overlap if chunk_overlap is None else chunk_overlap,
         )
         return PreparedDocument(
             library=library,
@@ -75,6 +78,25 @@ class DocumentWriter:
             spans=spans,
             metadata=encoded,
             moved=moved,
+        )
+
+    def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
+        starts, most = self._encoder.tokens().token_starts(parsed.text), self._max_chunks
+        if len(starts) <= most * size:  # otherwise splitting would only take time and memory
+            spans = chunking.split(
+                parsed.text,
+                starts=starts.tolist(),
+                size=size,
+                overlap=overlap,
+                kind=parsed.kind,
+                pages=parsed.pages,
+                most=most + 1,
+            )
+            if len(spans) <= most:
+                return spans
+        raise TooLarge(
+            f"the text of {source!r} makes more than {most} chunks (max_chunks); divide it into "
+            f"several documents, or set {Config.ENV_PREFIX}MAX_CHUNKS to allow more"
         )
 
     def write(self, prepared: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:

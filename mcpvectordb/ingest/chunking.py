@@ -39,6 +39,7 @@ def split(
     overlap: int,
     kind: Kind = "text",
     pages: Sequence[int] = (),
+    most: int | None = None,
 ) -> list[Span]:
     """Return the spans of chunks of at most `size` tokens, cut at the best structural boundaries.
 
@@ -46,8 +47,9 @@ def split(
     - overlap: how many tokens of the previous chunk a chunk may repeat, within one passage.
     - kind: the markup that gives the text its structure.
     - pages: sorted offsets at which pages begin; no chunk crosses a page.
+    - most: stop after so many spans; the rest of the text is then in none.
 
-    The tiles of the spans always join to the text. Text without any visible character gives one
+    The tiles of all spans always join to the text. Text without any visible character gives one
     empty span, empty text gives none.
     """
     if size < 1 or overlap < 0:
@@ -55,7 +57,7 @@ def split(
             f"a chunk needs a size of at least 1 and an overlap of at least 0, not {size} and "
             f"{overlap}"
         )
-    return _Splitter(text, starts, size, min(overlap, size - 1), kind, pages).spans()
+    return _Splitter(text, starts, size, min(overlap, size - 1), kind, pages).spans(most)
 
 
 class _Splitter:
@@ -81,11 +83,11 @@ class _Splitter:
         self.no_overlap_at = {*self.heading_starts, *self.block_starts, *self.barriers}
         self.newlines = [each.start() for each in re.finditer("\n", text)]
 
-    def spans(self) -> list[Span]:
+    def spans(self, most: int | None) -> list[Span]:
         spans: list[Span] = []
         tile, first = 0, self.visible(1 if self.text.startswith("\ufeff") else 0)
         start = first
-        while tile < len(self.text):
+        while tile < len(self.text) and len(spans) != most:
             cut = self.cut(first, self.size - self.count(start, first))
             spans.append(self.span(start, tile, cut))
             start = self.overlap_start(first, cut)

@@ -1,18 +1,21 @@
 """Parse untrusted bytes in a separate process, which may hang, crash or exhaust its memory safely.
 
 The process starts with the first file that needs it, serves the following files too, and is
-replaced after a failure. Three limits apply to each file; exceeding one raises a ParseFailed that
+replaced after a failure. Limits apply to each file; exceeding one raises a ParseFailed that
 names it:
 
 - parse_timeout: wall-clock time, enforced by the parent, which kills the process.
 - parse_memory: address space (RLIMIT_AS), set by the process itself before it reads any input.
-- parse_output_bytes: size of the text, checked on both sides.
+- parse_output_bytes, parse_output_ratio: size of the text, in bytes and as a multiple of the file's
+  size, checked on both sides. Formats that compress, or refer to one part many times, turn a small
+  file into any amount of text.
 
 RLIMIT_AS works on Linux only. macOS accepts it without enforcing it and Windows does not have it:
 there only the time and output limits apply, and a parser can use all available memory.
 
 The process is a fresh interpreter, never a fork, with a minimal environment. Results travel on a
-pipe whose file descriptor no parser knows; what a parser prints goes to stderr. Results are JSON
+pipe whose file descriptor no parser knows. What a parser prints goes to a third pipe: the parent
+keeps its end, for the message in case the process dies, and never prints it. Results are JSON
 and UTF-8 text, never pickles, and are validated on arrival, so that a process compromised by a
 hostile file can misreport that file but cannot run code in the parent. The process exits when its
 pipe closes. If the parent dies while a parser hangs, an alarm signal ends the process soon after
@@ -51,6 +54,10 @@ START_SECONDS = 60.0
 HEAD_BYTES = 8_000_000
 """Size limit of what accompanies a text: its title, pages and metadata."""
 LONGEST_MESSAGE = 2_000
+SMALL_OUTPUT = 1_000_000
+"""Bytes of text that a file of any size may turn into; beyond them, parse_output_ratio applies."""
+PRINTED_BYTES = 8192
+"""How much is kept of what a parser prints: the last bytes, which say why it died."""
 OUT_OF_MEMORY = 77
 """Exit status for an exhausted memory limit: composing a message would need memory."""
 
@@ -75,15 +82,31 @@ TimerFactory = Callable[[float, Callable[[], None]], threading.Timer]
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """What the parser process enforces itself: bytes of memory, bytes of text, seconds per file.
+    """What the parser process enforces itself: memory, text and seconds per file.
 
+    `output` is in bytes, `output_ratio` in multiples of the file's size beyond `SMALL_OUTPUT`.
     `grace_seconds` is how long after the time limit it ends itself if no parent has killed it.
     """
 
     memory: int
     output: int
+    output_ratio: int
     seconds: float
     grace_seconds: float = 5.0
+
+    def output_of(self, size: int) -> int:
+        """The most bytes of text that a file of this size may turn into."""
+        return min(self.output, SMALL_OUTPUT + self.output_ratio * size)
+
+    @classmethod
+    def of(cls, config: Config) -> ProcessLimits:
+        """The limits that a configuration sets."""
+        return cls(
+            config.parse_memory,
+            config.parse_output_bytes,
+            config.parse_output_ratio,
+            config.parse_timeout,
+        )
 
 
 class Worker:
@@ -101,9 +124,8 @@ class Worker:
         command: Sequence[str] = (),
         timer: TimerFactory = threading.Timer,
     ) -> None:
-        limits = (config.parse_memory, config.parse_output_bytes, config.parse_timeout)
         self._config = config
-        self._command = command or (sys.executable, "-P", "-c", _START, *map(str, limits))
+        self._command = command or (sys.executable, "-P", "-c", _START, *_arguments(config))
         self._timer = timer
         self._lock = threading.Lock()
         self._process: _ParserProcess | None = None
@@ -151,6 +173,12 @@ class Worker:
         self._process = None
 
 
+def _arguments(config: Config) -> Iterator[str]:
+    """The arguments of `main` in the parser process."""
+    limits = ProcessLimits.of(config)
+    return map(str, (limits.memory, limits.output, limits.output_ratio, limits.seconds))
+
+
 def _is_utf8(raw: bytes) -> bool:
     try:
         raw.decode()
@@ -167,23 +195,27 @@ class _ParserProcess:
         failure = ParseFailed(
             f"the process that parses files does not start: {shlex.join(command)}"
         )
+        self._printed = _Printed()
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=self._printed.write_end,
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C at the terminal is for the parent
             )
         except OSError:
+            self._printed.drop()
             raise failure from None
-        self.end = weakref.finalize(self, _end, self._process, self._owner)
+        self._printed.drain()
+        self.end = weakref.finalize(self, _end, self._process, self._printed, self._owner)
         try:
             with self._killed_after(START_SECONDS):
                 _receive(self._process.stdout, HEAD_BYTES)
         except (OSError, EOFError, ValueError):
             self.end()
-            raise failure from None
+            raise ParseFailed(f"{failure}{self._printed.quoted()}") from None
 
     def usable(self) -> bool:
         """Whether the process runs and was started by this process, not by one it forked from."""
@@ -193,11 +225,12 @@ class _ParserProcess:
         """Return the parser's result or its error; raise ParseFailed without a valid answer."""
         request = {name: getattr(source, name) for name in _SOURCE_FIELDS}
         request["format"] = found.name if found else None
+        output = ProcessLimits.of(config).output_of(len(source.raw))
         with self._killed_after(config.parse_timeout) as expired:
             try:
                 _send(self._process.stdin, json.dumps(request).encode(), source.raw)
                 head = _loaded(_receive(self._process.stdout, HEAD_BYTES))
-                answer = _answer_of(head, _receive(self._process.stdout, config.parse_output_bytes))
+                answer = _answer_of(head, _receive(self._process.stdout, output))
             except (OSError, EOFError):
                 reason = self._cause_of_death(expired.is_set(), config)
                 raise ParseFailed(f"{source.name} cannot be parsed: {reason}") from None
@@ -223,7 +256,7 @@ class _ParserProcess:
             if -status in set(signal.Signals)
             else f"exit status {status}"
         )
-        return f"its parser crashed ({name})"
+        return f"its parser crashed ({name}){self._printed.quoted()}"
 
     @contextmanager
     def _killed_after(self, seconds: float) -> Iterator[threading.Event]:
@@ -246,7 +279,48 @@ class _ParserProcess:
                 self._process.wait()
 
 
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+class _Printed:
+    """A pipe for what a process prints; a thread reads all of it and keeps the last bytes."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        self._last = b""
+        self._thread = threading.Thread(target=self._run, name="mcpvectordb-printed", daemon=True)
+
+    def drain(self) -> None:
+        """Read the pipe from now on, until the process that has its write end is gone."""
+        os.close(self.write_end)
+        self._thread.start()
+
+    def drop(self) -> None:
+        """Close a pipe that no process got."""
+        os.close(self.write_end)
+        os.close(self._read_end)
+
+    def abandon(self) -> None:
+        """Close the pipe in a fork of this process, which has no such thread."""
+        os.close(self._read_end)
+
+    def wait(self) -> None:
+        """Wait until all is read; not for long, as a child of the process may still print."""
+        self._thread.join(timeout=1)
+
+    def quoted(self) -> str:
+        """What a process that has ended printed last, for the end of a message; "" for nothing."""
+        from mcpvectordb.ingest.formats.markdown_writer import line
+
+        self.wait()
+        last = line(self._last.decode(errors="replace"))
+        return f"; the last that it printed: {last}" if last else ""
+
+    def _run(self) -> None:
+        with suppress(OSError):
+            while some := os.read(self._read_end, 65_536):
+                self._last = (self._last + some)[-PRINTED_BYTES:]
+        os.close(self._read_end)
+
+
+def _end(process: subprocess.Popen[bytes], printed: _Printed, owner: int) -> None:
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):  # unsent bytes of a broken pipe
             if pipe:
@@ -254,6 +328,9 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
     if os.getpid() == owner:
         process.kill()
         process.wait()
+        printed.wait()
+    else:
+        printed.abandon()
 
 
 def _environment() -> dict[str, str]:
@@ -335,7 +412,7 @@ def serve(parse: ParseFunction, limits: ProcessLimits) -> None:
             found = formats.BY_NAME.get(request.pop("format"))
             source = Source(raw=_receive(requests, sys.maxsize), **request)
             with _alarm(limits.seconds + limits.grace_seconds):
-                head, text = _answer(parse, source, found, limits.output)
+                head, text = _answer(parse, source, found, limits)
             _send(replies, _packed(head | {"retires": _has_grown(limits.memory)}), text)
     except EOFError:
         return
@@ -377,15 +454,12 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 def _answer(
-    parse: ParseFunction, source: Source, found: Format | None, output: int
+    parse: ParseFunction, source: Source, found: Format | None, limits: ProcessLimits
 ) -> tuple[dict[str, Any], bytes]:
     try:
         parsed = parse(source, found)
         text = parsed.text.encode()
-        if len(text) > output:
-            raise ParseFailed(
-                f"{source.name} turns into more than {output} bytes of text (parse_output_bytes)"
-            )
+        _check_output(source, len(text), limits)
         head = {
             "title": parsed.title,
             "kind": parsed.kind,
@@ -404,6 +478,20 @@ def _answer(
         return {"error": ParseFailed.code, "message": message}, b""
 
 
+def _check_output(source: Source, output: int, limits: ProcessLimits) -> None:
+    if output > limits.output:
+        raise ParseFailed(
+            f"{source.name} turns into more than {limits.output} bytes of text "
+            f"(parse_output_bytes); set {Config.ENV_PREFIX}PARSE_OUTPUT_BYTES to allow more"
+        )
+    if output > limits.output_of(len(source.raw)):
+        raise ParseFailed(
+            f"{source.name} turns {len(source.raw)} bytes into {output} bytes of text, more than "
+            f"{limits.output_ratio} times its size and {SMALL_OUTPUT} bytes (parse_output_ratio); "
+            f"set {Config.ENV_PREFIX}PARSE_OUTPUT_RATIO to allow more"
+        )
+
+
 def _packed(head: dict[str, Any]) -> bytes:
     return json.dumps(head).encode()
 
@@ -419,6 +507,7 @@ def _has_grown(memory: int) -> bool:
     return peak is not None and int(peak[1]) * 1024 > memory // 2
 
 
-def main(memory: str, output: str, seconds: str) -> None:
+def main(memory: str, output: str, output_ratio: str, seconds: str) -> None:
     """Run as the process that reads all our formats; the arguments come from its command line."""
-    serve(formats.parse, ProcessLimits(int(memory), int(output), float(seconds)))
+    limits = ProcessLimits(int(memory), int(output), int(output_ratio), float(seconds))
+    serve(formats.parse, limits)

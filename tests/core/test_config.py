@@ -54,6 +54,8 @@ def test_the_library_does_not_read_the_environment_by_itself(
         ("MCPVECTORDB_VECTOR_WEIGHT", "nan", "vector_weight must be 0 to 1, not nan"),
         ("MCPVECTORDB_VECTOR_WEIGHT", "half", "must be a number"),
         ("MCPVECTORDB_MAX_SOURCE_BYTES", "0", "must be positive"),
+        ("MCPVECTORDB_PARSE_OUTPUT_RATIO", "0", "parse_output_ratio must be positive"),
+        ("MCPVECTORDB_MAX_CHUNKS", "0", "max_chunks must be positive"),
     ],
 )
 def test_a_misspelt_name_or_an_invalid_value_is_an_error(

@@ -52,7 +52,7 @@ def delimiter(text: str) -> str:
 
 def _header(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
     """The column names, taken from the first row if it looks like a header, and the other rows."""
-    width = max(map(len, rows), default=0)
+    width = markdown_writer.checked_width(rows)
     first = [markdown_writer.line(cell) for cell in rows[0]] if rows else []
     named = [name for name in first if name]
     is_header = (

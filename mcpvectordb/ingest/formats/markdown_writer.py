@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mcpvectordb.errors import NoText
+from mcpvectordb.errors import NoText, ParseFailed
 from mcpvectordb.ingest.structure import outline
 from mcpvectordb.records import Parsed, Source
 
 LONGEST_TITLE = 200
 TABLE_PART = 500
 """Characters after which a table repeats its header, so that each passage names its columns."""
+MOST_COLUMNS = 100_000
+"""Columns of a table; a spreadsheet has at most 16,384, a matrix of measurements some 10,000."""
 LONGEST_METADATA_TEXT = 1000
 
 _CONTROLS = re.compile(
@@ -63,12 +65,23 @@ def table(rows: Iterable[Sequence[str]]) -> str:
     """
     cells = [[line(cell) for cell in row] for row in rows]
     cells = [row for row in cells if any(row)]
-    width = max(map(len, cells), default=0)
+    width = checked_width(cells)
     columns = [at for at in range(width) if any(at < len(row) and row[at] for row in cells)]
     if len(cells) < 2 or len(columns) < 2:
         return prose("\n".join(", ".join(filter(None, row)) for row in cells))
     lines = [_row([row[at] if at < len(row) else "" for at in columns]) for row in cells]
     return "\n\n".join(_parts(lines, _row(["---"] * len(columns))))
+
+
+def checked_width(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of columns; raises ParseFailed above `MOST_COLUMNS`."""
+    width = max(map(len, rows), default=0)
+    if width > MOST_COLUMNS:
+        raise ParseFailed(
+            f"a table has {width} columns, more than the {MOST_COLUMNS} that are read; divide it, "
+            "or turn its columns into rows"
+        )
+    return width
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ import pytest
 from mcpvectordb import Config, Database, Document, NotFound, Progress, ReadOnly, Synced, Unreadable
 from mcpvectordb.documents.bulk_ingest import FolderTuning
 from tests.support import ROOT, Letters, python
+from tests.support_files import KEYS, TOKENS
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 BROKEN_PDF = b"%PDF-1.7\nnot really"
@@ -175,6 +176,23 @@ def test_a_file_that_another_version_of_the_program_skipped_is_read_again(folder
     assert counts(folder.sync()) == {"indexed": 1}
     assert other.execute("SELECT count(*) FROM library_skipped").get == 0
     other.close()
+
+
+def test_secrets_are_skipped_counted_and_ingested_only_by_name(folder: Folder) -> None:
+    folder.write("a.txt")
+    named, key = folder.write("credentials.json", '{"a": "b"}'), folder.write("key.txt", KEYS[0])
+    token = folder.write("t.txt", TOKENS[1])
+    for expected in ({"indexed": 1}, {"unchanged": 1}):
+        done = folder.sync()
+        assert counts(done) == expected and done.skipped == {"a secret": 3} and not done.failures
+    done = folder.db.documents.ingest_folder(folder.root, library="other", embed=False)
+    assert counts(done) == {"indexed": 1} and done.skipped == {"a secret": 3}
+    for path in (named, key, token):
+        folder.db.documents.ingest(path, library="notes", embed=False)
+    key.write_bytes(KEYS[0] + b"changed")
+    done = folder.sync()
+    assert not done.removed and not done.failures and done.skipped == {"a secret": 3}
+    assert len(folder.documents()) == 4
 
 
 def test_a_skipped_file_that_vanished_is_forgotten(folder: Folder) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from mcpvectordb import Database, NotFound, Source
+from mcpvectordb import Config, Database, NotFound, Source, TooLarge
 from mcpvectordb.documents import rows
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
 from mcpvectordb.records import Parsed
+from tests.support import Letters
 
 
 @pytest.fixture
@@ -77,3 +80,16 @@ def test_a_document_that_was_deleted_meanwhile_is_not_found(
         assert writer.remove(sql, key) == 1
         with pytest.raises(NotFound, match="deleted meanwhile"):
             rows.by_key(sql, key)
+
+
+@pytest.mark.parametrize("text", [("word " * 9 + "\n\n") * 4, "word " * 16 * 4])
+def test_a_text_of_more_chunks_than_the_limit_is_refused_and_nothing_is_stored(
+    path: Path, text: str
+) -> None:
+    config = Config(max_chunks=3, chunk_size=16)
+    with Database(path, embedder=Letters(), config=config) as db:
+        with pytest.raises(TooLarge, match=r"'a' makes more than 3 chunks.*MCPVECTORDB_MAX_CHUNKS"):
+            db.documents.ingest_text(text, source="a")
+        assert db.documents.count() == 0
+    with Database(path, embedder=Letters(), config=Config(max_chunks=4, chunk_size=16)) as db:
+        assert db.documents.ingest_text(text, source="a").document.chunks == 4

@@ -421,3 +421,11 @@ def test_invalid_sizes_are_refused(size: int, overlap: int) -> None:
 ])  # fmt: skip
 def test_hostile_texts_are_split_without_loss(text: str) -> None:
     assert "".join(text[each.tile_start : each.tile_end] for each in cut(text, 50, 10)) == text
+
+
+def test_splitting_stops_after_so_many_chunks() -> None:
+    text = words(100)
+    spans = cut(text, 10)
+    assert len(spans) == 10
+    for most in (0, 1, 9, 10, 11):
+        assert split(text, starts=tokens(text), size=10, overlap=0, most=most) == spans[:most]

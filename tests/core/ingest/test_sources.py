@@ -11,7 +11,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.errors import Refused, TooLarge, Unreadable
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.sources import is_url, read, read_path
-from tests.support_files import KEYS, SECRETS, make
+from tests.support_files import KEYS, SECRETS, TOKENS, make
 
 CONFIG = Config()
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
@@ -205,6 +205,35 @@ def test_a_private_key_is_refused_with_guard_under_any_name(tmp_path: Path, head
     path = make(tmp_path / "notes.txt", head + b"abc")
     with pytest.raises(Refused, match="private key"):
         read_path(path, config=CONFIG, guard=True)
+
+
+@pytest.mark.parametrize("content", TOKENS)
+def test_a_file_of_tokens_is_refused_with_guard_under_any_name(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = make(tmp_path / "notes.txt", content)
+    with pytest.raises(Refused, match=r"private key|keys or tokens"):
+        read_path(path, config=CONFIG, guard=True)
+    assert read_path(path, config=CONFIG).raw == content
+
+
+def test_a_text_that_quotes_a_token_is_read_with_guard(tmp_path: Path) -> None:
+    for token in TOKENS[:-1]:
+        content = b"How to find tokens that somebody has left in a log of ours.\n" * 20 + token
+        path = make(tmp_path / "a.md", content)
+        assert read_path(path, config=CONFIG, guard=True).raw == content
+
+
+def test_our_data_folder_is_refused_with_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Config, "data_folder", lambda: tmp_path / "data")
+    token = make(tmp_path / "data" / "token")
+    (tmp_path / "innocent.txt").symlink_to(token)
+    for path in (token, tmp_path / "innocent.txt"):
+        with pytest.raises(Refused, match=r"secrets are kept; .*mcpvectordb ingest FILE"):
+            read_path(path, config=CONFIG, guard=True)
+    assert read_path(token, config=CONFIG).raw == b"content"
 
 
 def test_a_certificate_and_a_text_about_keys_are_read_with_guard(tmp_path: Path) -> None:

@@ -11,14 +11,20 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.worker import TimerFactory, Worker
+from mcpvectordb.ingest.worker import (
+    PRINTED_BYTES,
+    SMALL_OUTPUT,
+    ProcessLimits,
+    TimerFactory,
+    Worker,
+)
 from mcpvectordb.records import Parsed, Source
 from tests.support_formats import StoppedClock
 
@@ -65,7 +71,7 @@ while True:
 def evaluating(
     config: Config = CONFIG, *, grace_seconds: float = 5, timer: TimerFactory = threading.Timer
 ) -> Worker:
-    limits = (config.parse_memory, config.parse_output_bytes, config.parse_timeout, grace_seconds)
+    limits = (*astuple(ProcessLimits.of(config))[:-1], grace_seconds)
     return Worker(config, command=[sys.executable, "-P", "-c", EVALUATING % (limits,)], timer=timer)
 
 
@@ -193,13 +199,17 @@ def test_threads_that_share_a_worker_each_get_their_own_result(worker: Worker) -
     assert answers == {number: str(number) for number in range(12)}
 
 
-def test_the_output_of_a_parser_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_parser_prints_is_not_printed_by_its_parent(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with evaluating() as worker:
         assert (
             worker.parse(asking("print('noise', flush=True) or os.write(1, b'more')")).text == "4"
         )
         assert worker.parse(asking("sys.stdin.read() + str(os.read(0, 9))")).text == "b''"
-    assert capfd.readouterr() == ("", "noise\nmore")
+        flood = "[os.write(2, b'noise' * 20_000) for _ in range(1_000)] and 'fine'"
+        assert worker.parse(asking(flood)).text == "fine"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_secrets_in_the_environment_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +287,16 @@ def test_a_parser_that_exceeds_the_memory_limit_is_ended_and_the_next_file_is_re
     assert works(worker)
 
 
+@POSIX
+def test_what_a_parser_printed_last_is_quoted_when_it_crashes() -> None:
+    with evaluating() as worker:
+        crash = "os.write(2, b'x' * 100_000 + b'\\nthe\\x1b[2J stack is broken\\n') and os.abort()"
+        with pytest.raises(ParseFailed, match=r"printed: x+ the\[2J stack is broken$") as caught:
+            worker.parse(asking(crash))
+        assert PRINTED_BYTES < len(str(caught.value)) < PRINTED_BYTES + 200
+        assert works(worker)
+
+
 @LINUX
 def test_a_source_larger_than_the_memory_limit_reports_that_limit() -> None:
     with evaluating(replace(CONFIG, parse_memory=150_000_000)) as worker:
@@ -309,6 +329,27 @@ def test_a_result_above_the_output_limit_is_refused_and_the_next_file_is_read(
     with pytest.raises(ParseFailed, match=message):
         worker.parse(asking(flood))
     assert len(worker.parse(asking("'x' * 1_000_000")).text) == 1_000_000
+
+
+def test_a_small_file_may_not_turn_into_a_text_of_many_times_its_size() -> None:
+    limit = SMALL_OUTPUT + 3 * len(asking("'x' * 1_000_000").raw)
+    with evaluating(replace(CONFIG, parse_output_bytes=2_000_000, parse_output_ratio=3)) as worker:
+        assert len(worker.parse(asking(f"'x' * {limit:_}")).text) == limit
+        with pytest.raises(
+            ParseFailed, match=r"3 times its size .*set MCPVECTORDB_PARSE_OUTPUT_RATIO"
+        ):
+            worker.parse(asking(f"'x' * {limit + 1:_}"))
+
+
+def test_a_compromised_process_may_not_exceed_the_ratio_either() -> None:
+    with (
+        Worker(
+            replace(CONFIG, parse_output_bytes=9_000_000, parse_output_ratio=1),
+            command=[sys.executable, "-c", COMPROMISED],
+        ) as worker,
+        pytest.raises(ParseFailed, match="invalid answer"),
+    ):
+        worker.parse(asking(f"[{head()!r}, b'x' * 1_001_000]"))
 
 
 @POSIX
@@ -455,7 +496,8 @@ def test_an_error_of_an_unknown_kind_is_a_parse_failed_of_bounded_length(
 
 @pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('hello')"])
 def test_a_process_that_exits_at_its_start_is_reported_with_its_command(code: str) -> None:
-    with pytest.raises(ParseFailed, match=r"does not start: .*python"):
+    code = f"import sys; sys.stderr.write('no such module'); {code}"
+    with pytest.raises(ParseFailed, match=r"does not start: .*python.* printed: no such module$"):
         Worker(CONFIG, command=[sys.executable, "-c", code]).parse(asking("1"))
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb.errors import IngestError, NoText
+from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest.formats.csv import delimiter, parse
+from mcpvectordb.ingest.formats.markdown_writer import MOST_COLUMNS
 from tests.support_formats import read, source
 
 
@@ -94,3 +95,9 @@ def test_every_cell_is_in_the_text(rows: list[list[str]], mark: str) -> None:
 def test_arbitrary_bytes_give_text_or_an_ingest_error(raw: bytes) -> None:
     with suppress(IngestError):
         parse(source(raw, "a.csv"))
+
+
+def test_a_table_of_very_many_columns_is_refused_with_their_number() -> None:
+    assert read("x," * (MOST_COLUMNS - 1) + "x\n", "a.csv").metadata["rows"] == 1
+    with pytest.raises(ParseFailed, match=f"has {MOST_COLUMNS + 1} columns.* turn its columns"):
+        read("x," * MOST_COLUMNS + "x\n", "a.csv")

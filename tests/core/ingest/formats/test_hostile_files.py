@@ -236,3 +236,16 @@ def test_every_format_has_a_module_and_no_extension_belongs_to_two() -> None:
     )
     extensions = [each for entry in formats.FORMATS for each in entry.extensions.split()]
     assert len(extensions) == len(set(extensions))
+
+
+def test_a_small_docx_that_unpacks_to_much_text_is_refused() -> None:
+    document = docx.Document()
+    for _ in range(12):
+        document.add_paragraph(WORDS * 30_000)
+    raw = saved(document)
+    assert len(raw) < 90_000
+    with (
+        Worker(Config()) as worker,
+        pytest.raises(ParseFailed, match=r"100 times its size .*MCPVECTORDB_PARSE_OUTPUT_RATIO"),
+    ):
+        worker.parse(source(raw, "bomb.docx"))
