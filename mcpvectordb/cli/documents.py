@@ -11,7 +11,7 @@ import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import conditions_from, json_option, where_option
-from mcpvectordb.cli.output import complain, fail, print_json
+from mcpvectordb.cli.output import complain, fail, print_json, print_text, show, visible
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.records import Condition
 
@@ -50,8 +50,8 @@ def list_(
         return
     for each in documents:
         modified = each.modified[:16] or "-"
-        click.echo(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
-    click.echo(f"{len(documents)} of {total} documents", err=True)
+        show(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
+    show(f"{len(documents)} of {total} documents", err=True)
 
 
 @click.command()
@@ -74,7 +74,7 @@ def get(
     if as_json:
         print_json({"document": place.document, "text": text})
     else:
-        click.echo(text, nl=False)
+        print_text(text)
 
 
 @click.command("multi-get")
@@ -113,7 +113,7 @@ def multi_get(
     if as_json:
         print_json({"documents": [{"path": path, "text": text} for path, text in texts.items()]})
     else:
-        click.echo("\n".join(f"==> {path} <==\n{text}" for path, text in texts.items()), nl=False)
+        print_text("\n".join(f"==> {visible(path)} <==\n{text}" for path, text in texts.items()))
 
 
 @click.command()
@@ -128,7 +128,7 @@ def delete(context: click.Context, names: tuple[str, ...]) -> None:
                 raise InvalidInput(f"{name} names a line; a document is only removed as a whole")
         for each in _unique(place.document for place in places):
             chunks = db.documents.delete(each.id)
-            click.echo(f"deleted {each.path} ({each.id}) with {chunks} chunks")
+            show(f"deleted {each.path} ({each.id}) with {chunks} chunks")
 
 
 def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
