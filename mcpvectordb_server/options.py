@@ -209,6 +209,11 @@ def _text(origin: str, text: str) -> str:
 
 
 def report_error(error: Exception, prog: str) -> int:
-    """Write the error as one line on stderr; returns the exit code for a failed start."""
-    sys.stderr.write(f"{prog}: {' '.join(str(error).split())}\n")
+    """Write the error as one line on stderr; returns the exit code for a failed start.
+
+    Characters that a terminal would not print, control characters among them, become U+FFFD.
+    """
+    line = " ".join(str(error).split())
+    shown = "".join(each if each.isprintable() else "\ufffd" for each in line)
+    sys.stderr.write(f"{prog}: {shown}\n")
     return 2

@@ -9,7 +9,7 @@ import click
 
 from mcpvectordb.cli.main import configured, database_path
 from mcpvectordb.cli.options import json_option, library_option
-from mcpvectordb.cli.output import bar, print_json
+from mcpvectordb.cli.output import bar, print_json, show
 
 if TYPE_CHECKING:
     from mcpvectordb.bench.run import Report
@@ -67,7 +67,7 @@ def bench(
     if as_json:
         print_json(report)
     else:
-        click.echo("\n".join(_lines(report)))
+        show("\n".join(_lines(report)))
 
 
 def _lines(report: Report) -> list[str]:

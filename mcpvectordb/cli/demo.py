@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpvectordb.cli.output import bar, complain, out
+from mcpvectordb.cli.output import Page, bar, complain
 from mcpvectordb.records import Progress
 
 if TYPE_CHECKING:
@@ -64,26 +64,26 @@ def demo() -> None:
         with bar("embedding", "chunks") as move:
             db.embed_pending(progress=move)
         stats = db.stats()
-        console = out()
-        console.print(
+        printed = Page()
+        printed.print(
             f"{stats.documents} pages in {stats.chunks} chunks, embedded with {stats.model}, "
             f"in {time.perf_counter() - began:.1f} s: one file of {stats.bytes / 1e6:.1f} MB.\n"
         )
         for query in QUERIES:
             _search(db, query)
-    console.print(_NEXT, markup=False)
+    printed.print(_NEXT)
 
 
 def _search(db: Database, query: DemoQuery) -> None:
     began = time.perf_counter()
     results = db.documents.search(query.text, where=query.where, limit=1)
     milliseconds = 1000 * (time.perf_counter() - began)
-    console = out()
-    console.print(f"? {query.text}   [{query.shows}]", style="bold", markup=False)
+    page = Page()
+    page.print(f"? {query.text}   [{query.shows}]", style="bold")
     for hit in results:
-        console.print(hit.item.text, markup=False)
+        page.print(hit.item.text)
         how = f"{milliseconds:.0f} ms, by {' and '.join(results.legs)}"
-        console.print(f"— {hit.item.citation}, {how}\n", style="dim", markup=False)
+        page.print(f"— {hit.item.citation}, {how}\n", style="dim")
     for leg, reason in results.reasons.items():
         complain(f"not searched by {leg}: {reason}")
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import conditions_from, json_option, where_option
-from mcpvectordb.cli.output import complain, fail, print_json
+from mcpvectordb.cli.output import complain, fail, print_json, print_text, show, visible
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.records import Condition
 
@@ -50,8 +50,8 @@ def list_(
         return
     for each in documents:
         modified = each.modified[:16] or "-"
-        click.echo(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
-    click.echo(f"{len(documents)} of {total} documents", err=True)
+        show(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
+    show(f"{len(documents)} of {total} documents", err=True)
 
 
 @click.command()
@@ -74,7 +74,7 @@ def get(
     if as_json:
         print_json({"document": place.document, "text": text})
     else:
-        click.echo(text, nl=False)
+        print_text(text)
 
 
 @click.command("multi-get")
@@ -113,7 +113,7 @@ def multi_get(
     if as_json:
         print_json({"documents": [{"path": path, "text": text} for path, text in texts.items()]})
     else:
-        click.echo("\n".join(f"==> {path} <==\n{text}" for path, text in texts.items()), nl=False)
+        print_text("\n".join(f"==> {visible(path)} <==\n{text}" for path, text in texts.items()))
 
 
 @click.command()
@@ -122,13 +122,13 @@ def multi_get(
 def delete(context: click.Context, names: tuple[str, ...]) -> None:
     """Remove documents, by path, id or #hash; an unknown name removes nothing at all."""
     with opened(context) as db:
-        places = [_lookup(db, name) for name in names]
+        places = _lookup_all(db, names)
         for name, place in zip(names, places, strict=True):
             if place.line is not None:
                 raise InvalidInput(f"{name} names a line; a document is only removed as a whole")
         for each in _unique(place.document for place in places):
             chunks = db.documents.delete(each.id)
-            click.echo(f"deleted {each.path} ({each.id}) with {chunks} chunks")
+            show(f"deleted {each.path} ({each.id}) with {chunks} chunks")
 
 
 def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
@@ -147,8 +147,8 @@ def _matching(db: Database, pattern: str) -> list[Document]:
     if any(sign in pattern for sign in "*?[{"):
         documents = db.documents.matching(pattern)
     else:
-        names = filter(None, map(str.strip, pattern.split(",")))
-        documents = _unique(_lookup(db, name).document for name in names)
+        names = list(filter(None, map(str.strip, pattern.split(","))))
+        documents = _unique(place.document for place in _lookup_all(db, names))
     if not documents:
         fail(f"no document matches {pattern!r}; `mcpvectordb list` shows what there is")
     return documents
@@ -159,16 +159,31 @@ def _unique(documents: Iterable[Document]) -> list[Document]:
 
 
 def _lookup(db: Database, name: str) -> Place:
-    """The document with this name; raises NotFound with similar names.
+    """The document with this name; raises NotFound with similar names."""
+    return _lookup_all(db, [name])[0]
 
-    A file that exists below the working folder comes before one whose path only ends like NAME.
+
+def _lookup_all(db: Database, names: Sequence[str]) -> list[Place]:
+    """The documents with these names; raises NotFound with similar names for the first unknown one.
+
+    A file that exists below the working folder comes before one whose path only ends like a name.
     """
+    spellings = {name: _spellings(name) for name in names}
+    every = list(dict.fromkeys(each for some in spellings.values() for each in some))
+    found = dict(zip(every, db.documents.lookup_all(every), strict=True))
+    places = []
+    for name in names:
+        place = next(filter(None, map(found.get, spellings[name])), None)
+        places.append(place or _unknown(db, name))
+    return places
+
+
+def _spellings(name: str) -> list[str]:
     here = Path(name).expanduser()
-    for each in (str(here.resolve()), name) if here.exists() else (name,):
-        try:
-            return db.documents.lookup(each)
-        except NotFound:
-            continue
+    return [str(here.resolve()), name] if here.exists() else [name]
+
+
+def _unknown(db: Database, name: str) -> NoReturn:
     similar = db.documents.similar(name)
     hint = (
         f"did you mean {', '.join(similar)}?"

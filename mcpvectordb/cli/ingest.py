@@ -12,7 +12,7 @@ import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import metadata_pair, no_embed_option
-from mcpvectordb.cli.output import bar, complain, counted, embedded_in
+from mcpvectordb.cli.output import bar, complain, counted, embedded_in, show
 from mcpvectordb.errors import IngestError
 from mcpvectordb.ingest.formats.charset import decode
 from mcpvectordb.records import Embedded, Progress
@@ -60,7 +60,7 @@ def ingest(
                 _ingest_source(db, source, done, library=library, metadata=kept, name=name)
         if not no_embed:
             done.embedded += embed_pending(db)
-    click.echo(done.summary())
+    show(done.summary())
     if done.counts["failed"]:
         raise SystemExit(1)
 
@@ -74,9 +74,7 @@ def embed(context: click.Context) -> None:
     """
     with opened(context) as db:
         done = embed_pending(db)
-        click.echo(
-            f"{embedded_in(done) or '0 chunks embedded'}, {db.stats().pending} still waiting"
-        )
+        show(f"{embedded_in(done) or '0 chunks embedded'}, {db.stats().pending} still waiting")
 
 
 def embed_pending(db: Database) -> Embedded:

@@ -20,6 +20,7 @@ from mcpvectordb.cli.output import (
     fail,
     library_line,
     print_json,
+    show,
 )
 from mcpvectordb.errors import MCPVectorDBError, Unreadable
 from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
@@ -75,7 +76,7 @@ def add(
             name, directory, pattern=pattern, ignore=ignore, description=description
         )
         root = next(each.root for each in db.documents.libraries() if each.name == name)
-    click.echo(f"{name} follows {root}; bring its files in with: mcpvectordb sync {name}")
+    show(f"{name} follows {root}; bring its files in with: mcpvectordb sync {name}")
 
 
 @library.command()
@@ -100,7 +101,7 @@ def list_(context: click.Context, as_json: bool) -> None:
         print_json({"libraries": found})
         return
     for each in found:
-        click.echo(library_line(each))
+        show(library_line(each))
 
 
 @library.command()
@@ -115,7 +116,7 @@ def remove(context: click.Context, name: str, keep_documents: bool) -> None:
     """Remove a library and its documents from the database; the folder is not touched."""
     with opened(context) as db:
         removed = db.documents.remove_library(name, keep_documents=keep_documents)
-    click.echo(
+    show(
         f"removed {name} with {removed} documents"
         if not keep_documents
         else f"{name} no longer follows a folder"
@@ -172,7 +173,7 @@ def _sync(db: Database, name: str, *, embed: bool) -> bool:
     except Unreadable as error:
         complain(error)
         return False
-    click.echo(_summary(done))
+    show(_summary(done))
     for path, message in done.failures:
         complain(message if path in message else f"{path}: {message}")
     return not done.failures
@@ -194,7 +195,7 @@ def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:
     """Lists of libraries to sync: those whose folders changed; all at first and at intervals."""
     from watchfiles import watch as watched
 
-    click.echo(f"watching {', '.join(map(str, roots.values()))}; stop it with Ctrl-C")
+    show(f"watching {', '.join(map(str, roots.values()))}; stop it with Ctrl-C")
     # Due at once, but only after the watch has started: no change can fall between the two.
     due = 0.0
     try:

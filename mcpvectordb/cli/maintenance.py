@@ -8,7 +8,7 @@ import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import json_option
-from mcpvectordb.cli.output import busy, library_line, plain, print_json
+from mcpvectordb.cli.output import busy, library_line, plain, print_json, show
 
 
 @click.command()
@@ -31,11 +31,9 @@ def status(context: click.Context, as_json: bool) -> None:
         print_json({**facts, "libraries": per_library})
         return
     for name, value in facts.items():
-        click.echo(
-            f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value or '-'}"
-        )
+        show(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value or '-'}")
     for each in libraries:
-        click.echo(f"  {library_line(each, waiting[each.name])}")
+        show(f"  {library_line(each, waiting[each.name])}")
 
 
 @click.command()
@@ -48,7 +46,7 @@ def check(context: click.Context, as_json: bool) -> None:
     if as_json:
         print_json({"sound": not problems, "problems": problems})
     else:
-        click.echo("\n".join(problems) if problems else "sound")
+        show("\n".join(problems) if problems else "sound")
     if problems:
         raise SystemExit(1)
 
@@ -59,7 +57,7 @@ def rebuild(context: click.Context) -> None:
     """Rebuild the indexes from the stored texts and embeddings."""
     with opened(context) as db, busy("rebuilding"):
         db.rebuild()
-    click.echo("rebuilt")
+    show("rebuilt")
 
 
 @click.command()
@@ -68,7 +66,7 @@ def compact(context: click.Context) -> None:
     """Return unused space to the disk."""
     with opened(context) as db, busy("compacting"):
         freed = db.compact()
-    click.echo(f"{freed:,} bytes freed")
+    show(f"{freed:,} bytes freed")
 
 
 @click.command()
@@ -81,7 +79,7 @@ def copy(context: click.Context, target: Path) -> None:
     """
     with opened(context) as db, busy("copying"):
         written = db.copy_to(target)
-    click.echo(f"copied to {written}")
+    show(f"copied to {written}")
 
 
 @click.command()
@@ -100,10 +98,10 @@ def salvage(damaged: Path, target: Path, as_json: bool) -> None:
     saved = ", ".join(
         f"{count:,} {name.replace('_', ' ')}" for name, count in done.rows.items() if count
     )
-    click.echo(f"saved into {done.path}: {saved or 'nothing'}")
+    show(f"saved into {done.path}: {saved or 'nothing'}")
     for each in done.lost:
-        click.echo(f"lost: {each}")
+        show(f"lost: {each}")
     for each in done.incomplete:
-        click.echo(f"not sure to be whole: {each}")
+        show(f"not sure to be whole: {each}")
     if done.incomplete:
-        click.echo("ingest those again to make them whole")
+        show("ingest those again to make them whole")

@@ -9,7 +9,7 @@ import click
 
 from mcpvectordb.cli.main import configured, opened
 from mcpvectordb.cli.options import json_option
-from mcpvectordb.cli.output import bar, print_json
+from mcpvectordb.cli.output import bar, print_json, show
 
 if TYPE_CHECKING:
     from mcpvectordb.embedding.catalogue import Pooling
@@ -45,7 +45,7 @@ def list_(as_json: bool) -> None:
         print_json({"models": rows})
         return
     for row in rows:
-        click.echo(
+        show(
             f"{row['name']:<28} {row['kind']:<9} {row['dimension']:>4} d  "
             f"{'installed' if row['installed'] else row['get_it']}"
         )
@@ -61,7 +61,7 @@ def pull(name: str) -> None:
     with bar(f"pulling {name}", "bytes") as move:
         folder = config.models_folder()
         weights.pull(weights.find(name, folder), folder, hub=config.model_hub, progress=move)
-    click.echo(f"{name} is ready; use it with: mcpvectordb model use {name}")
+    show(f"{name} is ready; use it with: mcpvectordb model use {name}")
 
 
 @model.command()
@@ -88,7 +88,7 @@ def add(
         query_prefix=query_prefix,
         document_prefix=document_prefix,
     )
-    click.echo(
+    show(
         f"{added.name} is ready ({added.dimension} d); use it with: mcpvectordb model use "
         f"{added.name}"
     )
@@ -101,4 +101,4 @@ def use(context: click.Context, name: str) -> None:
     """Embed the whole file again with another model; until then searches use the old one."""
     with opened(context) as db, bar(f"embedding with {name}", "chunks") as move:
         db.use_model(name, progress=move)
-    click.echo(f"the file now uses {name}")
+    show(f"the file now uses {name}")

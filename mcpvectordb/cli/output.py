@@ -1,9 +1,15 @@
-"""Output of the commands: results on stdout, progress and errors on stderr."""
+"""Output of the commands: results on stdout, progress and errors on stderr.
+
+Titles, paths, texts, names and error messages come from outside and may carry control characters
+(C0, DEL, C1) with which a terminal can be reprogrammed. Whatever a command prints goes through
+`visible` here; only `print_text` into a pipe and JSON, which escapes them, keep such characters.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -13,21 +19,51 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from mcpvectordb.records import Embedded, Library, Progress, ProgressCallback
 
 
-def out() -> Console:
-    """The console for results, as wide as the terminal; lines are not wrapped without one."""
-    from rich.console import Console
+# Every control character but tab, newline and the carriage return of a line's end.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+_NOT_ESCAPED_BY_JSON = re.compile(r"[\x7f-\x9f]")
 
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+def visible(text: str) -> str:
+    """A text with U+FFFD instead of each control character, except tabs and line ends."""
+    return _CONTROLS.sub("\ufffd", text)
+
+
+def show(text: object, *, nl: bool = True, err: bool = False) -> None:
+    """Print a text on stdout or stderr, without control characters."""
+    click.echo(visible(str(text)), nl=nl, err=err)
+
+
+def print_text(text: str) -> None:
+    """Print a document's text as it is, but without control characters on a terminal."""
+    if sys.stdout.isatty():
+        show(text, nl=False)
+    else:
+        # Without `color` click would remove what looks like a style.
+        click.echo(text, nl=False, color=True)
+
+
+class Page:
+    """Styled results, as wide as the terminal; lines are not wrapped without one."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(
+            highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty()
+        )
+
+    def print(self, text: str = "", style: str | None = None) -> None:
+        """Print a text without control characters."""
+        self._console.print(visible(text), style=style)
 
 
 def complain(message: object) -> None:
     """Print a message as one line on stderr."""
-    click.echo(f"mcpvectordb: {' '.join(str(message).split())}", err=True)
+    show(f"mcpvectordb: {' '.join(str(message).split())}", err=True)
 
 
 def fail(message: object, code: int = 1) -> NoReturn:
@@ -42,8 +78,9 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
+    """Print a value as JSON; DEL and C1 are escaped as well, which JSON does not demand."""
+    text = json.dumps(plain(value), ensure_ascii=False, indent=2)
+    click.echo(_NOT_ESCAPED_BY_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def plain(value: object) -> Any:
@@ -67,7 +104,7 @@ def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
     from rich.progress import Progress as Bar
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
@@ -75,13 +112,13 @@ def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
-        task = bars.add_task(label, total=None, unit=unit, pace="")
+        task = bars.add_task(visible(label), total=None, unit=unit, pace="")
 
         def move(progress: Progress) -> None:
             name, counts = (
                 ("embedding", "chunks")
                 if progress.step == "embed"
-                else (label or progress.step, unit)
+                else (visible(label) or progress.step, unit)
             )
             bars.update(
                 task, completed=progress.done, total=progress.total, description=name, unit=counts

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
-from mcpvectordb.cli.output import complain, out
+from mcpvectordb.cli.output import Page, complain
 
 if TYPE_CHECKING:
     from mcpvectordb import Chunk, Database, Hit, Results
@@ -99,18 +99,16 @@ FORMATS: Mapping[str, Callable[[list[ResultRow]], str]] = {
 
 def print_results(results: Results[Chunk], offset: int = 0, *, explain: bool = False) -> None:
     """Print hits as text: the citation and the passage of each, then which legs ran."""
-    console = out()
+    page = Page()
     for number, hit in enumerate(results, offset + 1):
-        console.print(f"{number}. {hit.score:.2f}  {hit.item.citation}", style="bold", markup=False)
+        page.print(f"{number}. {hit.score:.2f}  {hit.item.citation}", style="bold")
         if explain:
-            console.print(_explained(hit), style="dim", markup=False)
-        console.print(_extract(hit), markup=False)
-        console.print()
+            page.print(_explained(hit), style="dim")
+        page.print(_extract(hit))
+        page.print()
     if results.verdict or not results.hits:
-        console.print(results.verdict or "nothing found", markup=False)
-    console.print(
-        f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim", markup=False
-    )
+        page.print(results.verdict or "nothing found")
+    page.print(f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim")
     for remark in omissions(results):
         complain(remark)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from mcpvectordb.cli.output import show
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -37,4 +39,4 @@ def setup(
     from mcpvectordb_server.setup import set_up
 
     db: Path = (context.find_root().obj or default_db()).expanduser().absolute()
-    click.echo(set_up(host, db, arguments=arguments, remove=remove, dry_run=dry_run), nl=False)
+    show(set_up(host, db, arguments=arguments, remove=remove, dry_run=dry_run), nl=False)

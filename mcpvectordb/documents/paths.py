@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
@@ -28,16 +30,22 @@ def lookup(sql: apsw.Connection, name: str) -> Place:
 
     A document whose own name ends like `:LINE` is found first.
     """
-    given = storable(name, "name")
-    bare = _unquoted(given)
-    for each in dict.fromkeys((given, bare)):
-        for key in _keys(sql, each):
-            return Place(document=_document(sql, key))
-    for match in filter(None, (expression.fullmatch(bare) for expression in _LINES)):
-        for key in _keys(sql, match[1]):
-            line, *count = map(int, match.groups()[1:])
-            return Place(document=_document(sql, key), line=line, lines=count[0] if count else None)
-    raise NotFound(f"there is no document {quoted(name)}")
+    [place] = lookup_all(sql, [name])
+    if place is None:
+        raise NotFound(f"there is no document {quoted(name)}")
+    return place
+
+
+def lookup_all(sql: apsw.Connection, names: Sequence[str]) -> list[Place | None]:
+    """What `lookup` finds for each name, None for an unknown one; all paths are read at most once.
+
+    A name with few readings costs a few look-ups in indexes. Only the end of a path takes a scan
+    over all documents, which therefore looks for the ends of all names at once.
+    """
+    readings = {name: _readings(name) for name in names}
+    finder = _Finder(sql, {each.name for name in names for each in readings[name]})
+    places = {name: _place(sql, finder, readings[name]) for name in readings}
+    return [places[name] for name in names]
 
 
 def similar(sql: apsw.Connection, name: str) -> list[str]:
@@ -59,36 +67,89 @@ def matching(sql: apsw.Connection, pattern: str) -> list[Document]:
     return [_document(sql, key) for _, key in found]
 
 
-def _keys(sql: apsw.Connection, name: str) -> Iterator[int]:
-    """The keys of documents that a name may mean, best first.
+class _Reading(NamedTuple):
+    """A name of a document, and the lines that stood behind it."""
 
-    Only the last step, the end of a path, reads all paths; the caller mostly stops before it.
-    """
-    yield from _column(sql, "SELECT key FROM documents WHERE id = ?", name)
-    libraries = list(
-        sql.execute(
-            "SELECT n.library, l.root FROM (SELECT DISTINCT library FROM documents) n "
-            "LEFT JOIN libraries l ON l.name = n.library ORDER BY n.library"
+    name: str
+    line: int | None = None
+    lines: int | None = None
+
+
+def _readings(name: str) -> list[_Reading]:
+    """What a name may mean, best first: as it is, without quotes, with a line, with two numbers."""
+    given = storable(name, "name")
+    bare = _unquoted(given)
+    readings = [_Reading(each) for each in dict.fromkeys((given, bare))]
+    for match in filter(None, (expression.fullmatch(bare) for expression in _LINES)):
+        readings.append(_Reading(match[1], *map(int, match.groups()[1:])))
+    return readings
+
+
+def _place(sql: apsw.Connection, finder: _Finder, readings: Sequence[_Reading]) -> Place | None:
+    for name, line, lines in readings:
+        for key in finder.keys(name):
+            return Place(document=_document(sql, key), line=line, lines=lines)
+    return None
+
+
+class _Finder:
+    """Finds the keys of documents that a name may mean; `names` are all that will be asked for."""
+
+    def __init__(self, sql: apsw.Connection, names: Collection[str]) -> None:
+        self._sql = sql
+        self._names = names
+        self._libraries: list[tuple[str, str | None]] = list(
+            sql.execute(
+                "SELECT n.library, l.root FROM (SELECT DISTINCT library FROM documents) n "
+                "LEFT JOIN libraries l ON l.name = n.library ORDER BY n.library"
+            )
         )
-    )
-    for library, root in libraries:
-        if name.startswith(f"{library}/"):
-            yield from _at(sql, library, root, name[len(library) + 1 :])
-    for library, root in libraries:
-        yield from _at(sql, library, root, name)
-    if hash := _HASH.fullmatch(name):
-        yield from _column(
-            sql,
-            "SELECT key FROM documents WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
-            hash[1].lower(),
-        )
-    if name.strip("/"):
-        ends = [
-            (shown != name, len(shown), shown, -key)
-            for shown, _, key in _paths(sql, ending=name.rpartition("/")[2])
-            if shown == name or shown.endswith(f"/{name.lstrip('/')}")
-        ]
-        yield from (-key for _, _, _, key in sorted(ends))
+
+    def keys(self, name: str) -> Iterator[int]:
+        """The keys of documents that a name may mean, best first.
+
+        Only the last step, the end of a path, reads all paths; the caller mostly stops before it.
+        """
+        sql = self._sql
+        yield from _column(sql, "SELECT key FROM documents WHERE id = ?", name)
+        for library, root in self._libraries:
+            if name.startswith(f"{library}/"):
+                yield from _at(sql, library, root, name[len(library) + 1 :])
+        for library, root in self._libraries:
+            yield from _at(sql, library, root, name)
+        if hash := _HASH.fullmatch(name):
+            yield from _column(
+                sql,
+                "SELECT key FROM documents WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
+                hash[1].lower(),
+            )
+        if name in self._by_end:
+            yield -self._by_end[name][-1]
+
+    @cached_property
+    def _by_end(self) -> dict[str, tuple[bool, int, str, int]]:
+        """For each name the best document whose path ends with it: the exact or shortest one."""
+        wanted: dict[str, list[str]] = {}
+        for name in self._names:
+            if name.strip("/"):
+                wanted.setdefault(name.lstrip("/"), []).append(name)
+        best: dict[str, tuple[bool, int, str, int]] = {}
+        for shown, _, key in _paths(self._sql, {each.rpartition("/")[2] for each in wanted}):
+            for end in _ends(shown):
+                for name in wanted.get(end, ()):
+                    if end != shown or name == shown:
+                        rank = (shown != name, len(shown), shown, -key)
+                        best[name] = min(best.get(name, rank), rank)
+        return best
+
+
+def _ends(shown: str) -> Iterator[str]:
+    """A path, and what follows each of its slashes."""
+    yield shown
+    at = shown.find("/")
+    while at >= 0:
+        yield shown[at + 1 :]
+        at = shown.find("/", at + 1)
 
 
 def _at(sql: apsw.Connection, library: str, root: str | None, inside: str) -> Iterator[int]:
@@ -106,15 +167,24 @@ def _at(sql: apsw.Connection, library: str, root: str | None, inside: str) -> It
         )
 
 
-def _paths(sql: apsw.Connection, ending: str = "") -> Iterator[tuple[str, str, int]]:
-    """(path, library, key) of all documents, or of those whose source has this ending."""
+def _paths(
+    sql: apsw.Connection, last_parts: Collection[str] | None = None
+) -> Iterator[tuple[str, str, int]]:
+    """(path, library, key) of all documents, or of those whose source has such a last part."""
+    # One ending is left to SQLite, which is faster; a set of them is not.
+    ending = next(iter(last_parts)) if last_parts is not None and len(last_parts) == 1 else ""
     narrowed = " WHERE substr(d.source, ?) = ?" if ending else ""
     for key, library, source, root in sql.execute(
         f"SELECT d.key, d.library, d.source, l.root FROM documents d LEFT JOIN libraries l ON "
         f"l.name = d.library{narrowed}",
         (-len(ending), ending) if ending else (),
     ):
-        yield path(library, source, root or ""), library, key
+        if last_parts is None or _last_part(source) in last_parts:
+            yield path(library, source, root or ""), library, key
+
+
+def _last_part(source: str) -> str:
+    return source.replace(os.sep, "/").rpartition("/")[2]
 
 
 def _unquoted(name: str) -> str:

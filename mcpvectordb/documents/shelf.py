@@ -392,6 +392,11 @@ class Documents:
         with self._file.reading() as sql:
             return paths.lookup(sql, name)
 
+    def lookup_all(self, names: Sequence[str]) -> list[Place | None]:
+        """What `lookup` finds for each name, None for an unknown one; many cost hardly more."""
+        with self._file.reading() as sql:
+            return paths.lookup_all(sql, names)
+
     def similar(self, name: str) -> list[str]:
         """The paths of up to five documents that are similar to an unknown name, best first."""
         with self._file.reading() as sql:

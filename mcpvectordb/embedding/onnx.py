@@ -143,6 +143,9 @@ class _Graph:
     """An ONNX Runtime session that threads may share; a run uses only its caller's thread."""
 
     def __init__(self, name: str, path: Path) -> None:
+        # Read at the import, which would otherwise leave files in the home folder and look up a
+        # host of Microsoft; processes that are started later inherit it.
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         import onnxruntime
 
         onnxruntime.disable_telemetry_events()

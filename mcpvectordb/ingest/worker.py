@@ -70,6 +70,8 @@ _INHERITED = """
 """.split()
 # Each additional thread or malloc arena would reserve a good part of the limited address space.
 _SINGLE_THREADED = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# A parser may use ONNX Runtime, which otherwise reports to Microsoft.
+_NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
 _SOURCE_FIELDS = [each.name for each in fields(Source) if each.name != "raw"]
 _ERROR_BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
 
@@ -339,6 +341,7 @@ def _environment() -> dict[str, str]:
     return (
         kept
         | _SINGLE_THREADED
+        | _NO_TELEMETRY
         | {"PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
     )
 

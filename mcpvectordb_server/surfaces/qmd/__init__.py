@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated
@@ -335,19 +336,31 @@ def _steps(found: Results[Chunk]) -> str:
 # Documents
 
 
-def _place(db: Database, name: str, *, suggest: bool = True) -> Place:
-    """The document of a name or URI, which may be percent-encoded once, twice or not at all."""
+def _place(db: Database, name: str) -> Place:
+    """The document of a name or URI; raises NotFound with similar names."""
+    [place] = _places(db, [name])
+    if place is None:
+        raise NotFound(_not_found(name, _similar(db, name)))
+    return place
+
+
+def _places(db: Database, names: Sequence[str]) -> list[Place | None]:
+    """The documents of names or URIs, None for an unknown one; all are looked up at once."""
+    spellings = {name: _spellings(name) for name in names}
+    every = list(dict.fromkeys(each for some in spellings.values() for each in some))
+    found = dict(zip(every, db.documents.lookup_all(every), strict=True))
+    return [next(filter(None, map(found.get, spellings[name])), None) for name in names]
+
+
+def _spellings(name: str) -> list[str]:
+    """What a name or URI may stand for: it is percent-encoded not at all, once or twice."""
     given = name.strip().strip("\"'").strip()
-    spellings = [name]
-    if given.startswith(SCHEME):
-        spellings = [given.removeprefix(SCHEME)]
-    spellings += [unquote(spellings[0]), unquote(unquote(spellings[0]))]
-    for each in dict.fromkeys(spellings):
-        try:
-            return db.documents.lookup(each)
-        except NotFound:
-            continue
-    raise NotFound(_not_found(name, db.documents.similar(spellings[1]) if suggest else []))
+    plain = given.removeprefix(SCHEME) if given.startswith(SCHEME) else name
+    return [plain, unquote(plain), unquote(unquote(plain))]
+
+
+def _similar(db: Database, name: str) -> list[str]:
+    return db.documents.similar(_spellings(name)[1])
 
 
 def _not_found(name: str, paths: list[str]) -> str:
@@ -373,12 +386,12 @@ def _selected(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
         )
     selected: dict[str, Document] = {}
     missing: list[str] = []
-    for name in names:
-        try:
-            document = _place(db, name, suggest=len(missing) < SUGGESTED_FOR).document
-            selected.setdefault(document.id, document)
-        except NotFound as error:
-            missing.append(str(error))
+    for name, place in zip(names, _places(db, names), strict=True):
+        if place is not None:
+            selected.setdefault(place.document.id, place.document)
+        else:
+            suggested = _similar(db, name) if len(missing) < SUGGESTED_FOR else []
+            missing.append(_not_found(name, suggested))
     return list(selected.values()), [] if is_glob else missing
 
 

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpvectordb import Database, InvalidInput, NotFound
+from mcpvectordb.documents import paths
 from mcpvectordb.documents.rows import path as shown
 from tests.support import Letters
 
@@ -232,3 +234,47 @@ def test_coverage_counts_contents_and_not_copies(db: Database) -> None:
     assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (1, 1)
     db.embed_pending()
     assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (2, 0)
+
+
+def test_many_names_are_found_like_one_by_one(db: Database, notes: Path) -> None:
+    names = [
+        "tea.md",
+        "/tea.md",
+        "2025/tea.md",
+        "notes/tea.md:2:1",
+        "'plain.md'",
+        "odd:12",
+        "b",
+        "a/b",
+        str(notes / "axb.md"),
+        "missing.md",
+        "missing.md:3",
+        "/",
+        "",
+        "tea.md",
+    ]
+
+    def alone(name: str) -> object:
+        try:
+            return db.documents.lookup(name)
+        except NotFound:
+            return None
+
+    assert db.documents.lookup_all(names) == [alone(name) for name in names]
+    assert db.documents.lookup_all([]) == []
+
+
+def test_many_names_read_all_paths_once(
+    db: Database, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans = []
+
+    def counted(*arguments: Any) -> Any:
+        scans.append(arguments)
+        return listed(*arguments)
+
+    listed = paths._paths
+    monkeypatch.setattr(paths, "_paths", counted)
+    missing = [f"missing-{number}.md:{number}" for number in range(200)]
+    assert db.documents.lookup_all([*missing, "b", "tea.md"])[:200] == [None] * 200
+    assert len(scans) == 1

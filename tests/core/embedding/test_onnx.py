@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.onnx import OnnxEmbedder, processors, spread
 from mcpvectordb.embedding.weights import locate
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput, ModelDamaged
+from tests.support import ROOT
 from tests.support_onnx import INT32, WORDS, graph, table, write_model
 
 NOWHERE = Path("nowhere")
@@ -361,3 +363,40 @@ print('end')
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"end\n", b"")
+
+
+# Embeds a query and searches by it, with the model that comes with the package.
+SEARCH = """
+import sys
+from mcpvectordb import Config, Database
+with Database(sys.argv[1], config=Config(model="all-MiniLM-L6-v2")) as db:
+    db.documents.ingest_text("Keys are rotated every ninety days.", source="keys.md")
+    results = db.documents.search("how often do keys change?", mode="vector")
+    assert results.legs == ("vector",) and results.hits, results
+"""
+
+
+def _traced(trace: Path) -> list[str]:
+    """The beginning of a command that writes down all uses of the network; empty without strace."""
+    strace = shutil.which("strace")
+    if strace is None or subprocess.run([strace, "-o", str(trace), "true"]).returncode:
+        return []
+    return [strace, "-f", "-qq", "-e", "trace=connect,sendto,sendmsg,sendmmsg", "-o", str(trace)]
+
+
+def test_a_vector_search_leaves_nothing_in_the_home_folder_and_uses_no_network(
+    tmp_path: Path,
+) -> None:
+    home, trace = tmp_path / "home", tmp_path / "trace"
+    home.mkdir()
+    dropped = ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME", "XDG_DATA_HOME")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    subprocess.run(
+        [*_traced(trace), sys.executable, "-c", SEARCH, str(tmp_path / "notes.db")],
+        env={**kept, "HOME": str(home), "PYTHONPATH": str(ROOT)},
+        check=True,
+        timeout=120,
+    )
+    assert not list(home.rglob("*"))
+    used = trace.read_text() if trace.exists() else ""
+    assert "AF_INET" not in used, used

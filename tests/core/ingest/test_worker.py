@@ -212,6 +212,12 @@ def test_what_a_parser_prints_is_not_printed_by_its_parent(
     assert capfd.readouterr() == ("", "")
 
 
+def test_the_parser_process_has_telemetry_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    with evaluating() as worker:
+        assert worker.parse(asking("os.environ['ORT_DISABLE_TELEMETRY']")).text == "1"
+
+
 def test_secrets_in_the_environment_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     monkeypatch.setenv("MCPVECTORDB_PROXY", "http://me:secret@proxy:1")

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from mcpvectordb import Database
+from mcpvectordb.cli import output
+from tests.support import ROOT, Letters
+from tests.support_cli import Commands, Shell
+
+# A window title (OSC), a colour (CSI), both with C1 as well, bell, backspace, DEL, return, NUL.
+EVIL = "\x1b]0;owned\x07\x1b[31m\x9b32m\x9d0;owned\x9c\x08\x7f\rx\x00\x85"
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What a folder or an option may be called: everything but NUL.
+NAME = EVIL.replace("\0", "")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """A file whose texts, titles, paths and library names all have control characters."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / f"followed{NAME}".replace("/", "")
+    folder.mkdir()
+    (folder / f"file{NAME}.md").write_text(f"# Heading {NAME}\n\npenguin {NAME}\n")
+    with Database(tmp_path / "notes.db", embedder=Letters()) as db:
+        db.documents.ingest_text(
+            f"# Heading {EVIL}\n\nthe penguin {EVIL} swims\n",
+            source=f"path{EVIL}.md",
+            title=f"title{EVIL}",
+            library=f"library{EVIL}",
+            metadata={f"key{EVIL}": EVIL},
+        )
+        db.documents.add_library(
+            f"followed{NAME}", folder, ignore=["*\x1b]0;owned\x07\x9b.bak"], description=EVIL
+        )
+    return Commands(tmp_path)
+
+
+COMMANDS = [
+    ["sync", "--no-embed"],
+    ["list"],
+    ["list", "--json"],
+    ["list", f"library{NAME}"],
+    ["list", f"unknown{NAME}"],
+    ["list", "--where", NAME],
+    *(
+        ["search", "penguin", *options]
+        for options in (
+            [],
+            ["--json"],
+            ["--md"],
+            ["--csv"],
+            ["--xml"],
+            ["--files"],
+            ["--explain"],
+            ["--unit", "document"],
+            ["--library", f"unknown{NAME}"],
+        )
+    ),
+    ["get", f"file{NAME}.md", "--json"],
+    ["get", f"unknown{NAME}"],
+    ["multi-get", "**/*", "--json"],
+    ["multi-get", "**/*", "--max-bytes", "1"],
+    ["multi-get", f"unknown{NAME}*"],
+    ["library", "list"],
+    ["library", "list", "--json"],
+    ["library", "add", f"new{NAME}", f"followed{NAME}"],
+    ["library", "add", f"new{NAME}", f"nowhere{NAME}"],
+    ["library", "describe", f"unknown{NAME}", "/", NAME],
+    ["library", "remove", f"followed{NAME}", "--keep-documents"],
+    ["sync", f"unknown{NAME}"],
+    ["status"],
+    ["status", "--json"],
+    ["check"],
+    ["check", "--json"],
+    ["rebuild"],
+    ["compact"],
+    ["copy", f"copy{NAME}.db"],
+    ["salvage", "notes.db", f"saved{NAME}.db"],
+    ["salvage", "notes.db", f"saved{NAME}.json.db", "--json"],
+    ["bench", "notes.db", "--no-chunking", "--queries", "4", "--library", f"unknown{NAME}"],
+    ["model", "pull", f"unknown{NAME}"],
+    ["model", "use", f"unknown{NAME}"],
+    ["model", "add", f"unknown{NAME}"],
+    ["setup", f"unknown{NAME}"],
+    ["ingest", f"unknown{NAME}", "--no-embed"],
+    ["ingest", f"http://unknown{NAME}/", "--no-embed"],
+    ["ingest", "--library", f"other{NAME}", "--no-embed", "followed" + NAME],
+    [f"unknown{NAME}"],
+    ["list", f"--unknown{NAME}"],
+    ["delete", f"unknown{NAME}"],
+    ["delete", f"file{NAME}.md"],
+]
+
+
+def test_no_command_prints_a_control_character(
+    hostile: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mcpvectordb.cli.main import main
+
+    # click removes colours from what does not go to a terminal: here it must not help.
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
+    monkeypatch.setenv("HOME", str(hostile.folder))
+    monkeypatch.setenv("XDG_DATA_HOME", str(hostile.folder / "data"))
+    for arguments in COMMANDS:
+        monkeypatch.setattr(sys, "argv", ["mcpvectordb", "--db", str(hostile.db), *arguments])
+        with pytest.raises(SystemExit):
+            main()
+        captured = capsys.readouterr()
+        printed = captured.out + captured.err
+        assert not CONTROLS.search(printed.replace("\n", "")), (arguments, printed)
+        assert "internal error" not in printed
+        if "--json" in arguments:
+            assert json.loads(captured.out), (arguments, captured.err)
+
+
+def test_json_keeps_control_characters_as_escapes(hostile: Commands) -> None:
+    printed = hostile.run("list", "--json")
+    assert "\\u009b" in printed and "\\u007f" in printed and "\x9b" not in printed
+    [document] = json.loads(printed)["documents"]
+    assert document["title"] == f"title{EVIL}"
+
+
+def test_get_prints_a_text_as_it_is_into_a_pipe(hostile: Commands) -> None:
+    assert f"the penguin {EVIL} swims" in hostile.run("get", _id(hostile))
+
+
+def _id(commands: Commands) -> str:
+    return str(json.loads(commands.run("list", "--json"))["documents"][0]["id"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize("command", ["get", "multi-get", "search"])
+def test_nothing_reprograms_a_terminal(hostile: Commands, command: str) -> None:
+    import pty
+    import subprocess
+
+    name = "penguin" if command == "search" else _id(hostile)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mcpvectordb", "--db", str(hostile.db), command, name],
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "TERM": "xterm"},
+    )
+    os.close(theirs)
+    printed = b""
+    try:
+        while part := os.read(ours, 65536):
+            printed += part
+    except OSError:  # Linux says so when the other side is closed
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0
+    text = (
+        re.sub(r"\x1b\[[0-9;]*m", "", printed.decode()) if command == "search" else printed.decode()
+    )
+    assert "penguin \ufffd]0;owned" in text
+    assert not CONTROLS.search(text.replace("\r\n", "")), text
+
+
+def test_the_status_line_of_a_web_server_is_shown_without_control_characters(shell: Shell) -> None:
+    shell.environment["MCPVECTORDB_ALLOW_PRIVATE_URLS"] = "1"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTPP \x1b]0;owned\x07\x9b31m\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/x"
+        shell.run("ingest", url, "--no-embed", code=1)
+    assert "owned" in shell.err and not CONTROLS.search(shell.err.replace("\n", "")), shell.err
+
+
+def test_every_command_prints_through_the_output_module() -> None:
+    for module in (ROOT / "mcpvectordb" / "cli").glob("*.py"):
+        if module.name != "output.py":
+            found = re.findall(
+                r"click\.s?echo|(?<![.\w])print\(|sys\.std(?:out|err)\.write", module.read_text()
+            )
+            assert not found, module
+
+
+def test_visible_keeps_tabs_and_line_ends() -> None:
+    assert output.visible("a\tb\nc\r\nd") == "a\tb\nc\r\nd"
+    assert output.visible("a\x1b[1m\rb\x9b") == "a\ufffd[1m\ufffdb\ufffd"
