@@ -27,7 +27,7 @@ Row = tuple[object, ...]
 
 
 def expected_rows(version: int, rows: frozenset[Row]) -> frozenset[Row]:
-    """The rows of a sound file of this version that has the vec0 tables and key indexes in `rows`."""
+    """The rows of a sound file of this version with the vec0 tables and key indexes of `rows`."""
     found = [vec0.STATEMENT.fullmatch(str(row[3])) for row in rows]
     tables = frozenset((match[1], int(match[2])) for match in found if match)
     indexes = (_KEY_INDEX.fullmatch(str(row[3])) for row in rows)
