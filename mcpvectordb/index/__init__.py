@@ -21,7 +21,7 @@ Ranked = list[tuple[int, float]]
 class Allowed:
     """Which ids a search may return: a SELECT of them with its bindings, or "" for all.
 
-    `conditions`, where there are any, say the same: what is in memory can be filtered by them.
+    `conditions`, if there are any, are equivalent to it; what is in memory is filtered by them.
     """
 
     select: str = ""
@@ -29,7 +29,7 @@ class Allowed:
     conditions: tuple[Condition, ...] = ()
 
     def ids(self, sql: apsw.Connection) -> NDArray[np.int64]:
-        """The ids that are selected."""
+        """The selected ids."""
         import numpy as np
 
         return np.fromiter((id for (id,) in sql.execute(self.select, self.bindings)), np.int64)

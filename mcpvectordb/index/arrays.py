@@ -1,7 +1,7 @@
-"""Embeddings as users give them, as the file keeps them, and as numpy reckons with them.
+"""Embeddings as users give them, as BLOBs in the file, and as numpy arrays to compute with.
 
-Nothing is lost on the way: a row is kept in float32 where that holds every number exactly, which is
-how models give them, and in float64 otherwise.
+No precision is lost: a row is stored in float32 if that holds every number exactly, as it does for
+the output of models, and in float64 otherwise.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.floating[Any]]
 
-MAX_DIMENSION = 16_384
-BLOCK = (
-    2**17
-)  # numbers that are reckoned with at once: a megabyte of float64 stays in the processor's cache
+MAX_DIMENSION = 16_384  # of an embedding: several times that of any known model
+BLOCK = 2**17  # numbers of a block: a megabyte of float64 fits into the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +32,21 @@ class Group:
 
     @property
     def dimension(self) -> int:
-        """How many numbers a row has."""
+        """The number of components of a row."""
         return int(self.rows.shape[1])
 
 
 def one(given: Any, name: str = "embedding") -> Group:
-    """A single embedding: a list, a tuple or an array of one axis; raises InvalidInput naming what
-    is wrong where.
+    """A single embedding from a list, a tuple or an array of one axis.
+
+    Raises InvalidInput, which names the place of what is wrong.
     """
     row = _row(given, name)
     return Group([0], row.reshape(1, -1))
 
 
 def many(given: Any, name: str = "embeddings") -> list[Group]:
-    """Several embeddings, rows of a matrix or a list that may mix dimensions, as one group for each
-    dimension.
-    """
+    """One group for each dimension among several embeddings, given as a matrix or a list."""
     array = _array(given)
     if array is not None and array.ndim == 2 and array.dtype.kind in "fiu":
         return [Group(range(len(array)), _checked(array, name))] if len(array) else []
@@ -60,9 +57,7 @@ def many(given: Any, name: str = "embeddings") -> list[Group]:
 
 
 def packed(rows: Floats) -> list[Floats]:
-    """One array for each row, in the narrowest type that holds it exactly; SQLite takes them as
-    BLOBs.
-    """
+    """One array for each row, in the narrower type that holds it exactly; SQLite stores BLOBs."""
     import numpy as np
 
     if rows.dtype == np.float32:
@@ -77,7 +72,7 @@ def packed(rows: Floats) -> list[Floats]:
 
 
 def unpacked(blobs: Sequence[bytes], dimension: int) -> NDArray[np.float64]:
-    """The matrix that was kept in BLOBs."""
+    """The matrix of embeddings that were stored as BLOBs."""
     import numpy as np
 
     lengths = set(map(len, blobs))
@@ -86,7 +81,7 @@ def unpacked(blobs: Sequence[bytes], dimension: int) -> NDArray[np.float64]:
     if len(lengths) > 1:
         return np.concatenate([unpacked([blob], dimension) for blob in blobs])
     kind = np.float32 if lengths == {4 * dimension} else np.float64
-    with np.errstate(invalid="ignore"):  # `check` tells of damaged embeddings
+    with np.errstate(invalid="ignore"):  # `check` reports damaged embeddings
         return np.frombuffer(b"".join(blobs), kind).reshape(-1, dimension).astype(np.float64)
 
 
@@ -96,7 +91,7 @@ def fits(blob: bytes, dimension: int) -> bool:
 
 
 def blocks(rows: Floats) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """The rows as float64, some at a time, each time with their place."""
+    """The rows as float64, block by block, each with its slice."""
     import numpy as np
 
     step = block_rows(rows.shape[1])
@@ -106,7 +101,7 @@ def blocks(rows: Floats) -> Iterator[tuple[slice, NDArray[np.float64]]]:
 
 
 def block_rows(dimension: int) -> int:
-    """How many rows make a block."""
+    """The number of rows of a block."""
     return max(1, BLOCK // dimension)
 
 
@@ -175,7 +170,7 @@ def _checked(rows: Any, name: str, *, single: bool = False) -> Floats:
 
 
 def _array(given: Any) -> NDArray[Any] | None:
-    """`given` as an array if it is one, or offers to be one; None for lists and everything else."""
+    """`given` as an array if it has the array interface; None for lists and everything else."""
     if not hasattr(given, "__array__"):
         return None
     import numpy as np

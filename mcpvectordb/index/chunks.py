@@ -2,8 +2,8 @@
 
 A shelf named "document" has the tables document_chunks, document_embeddings, document_pending (the
 truth), document_words (FTS5) and, for each model of the file, document_meaning_<model key> (vec0).
-Rows of the indexes have the chunk's id as rowid; ids are never used twice, so a stale row could be
-ignored but never be wrong. All methods work inside the caller's transaction.
+Rows of the indexes have the chunk's id as rowid; ids are never used twice, so a stale row of an
+index never refers to another chunk. All methods work inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ from mcpvectordb.records import Span
 from mcpvectordb.storage import fts5
 from mcpvectordb.text.tokens import index_text
 
-COPIED = 512  # chunks that are looked up at once for an embedding that can be copied
+# Pending chunks that are looked up at once for an embedding to copy: bounds a write transaction.
+COPIED = 512
 
 Passage = tuple[int, str, tuple[str, ...], str]
+"""(chunk id, title, headings, text)"""
 
 
 def embedding_text(title: str, headings: Sequence[str], text: str) -> str:
-    """What is embedded for a chunk: where it stands, then what it says."""
+    """The text that is embedded for a chunk: its title and headings, then its own text."""
     path = " > ".join(dict.fromkeys(part for part in (title, *headings) if part))
     return f"{path}\n{text}" if path else text
 
 
 def covers_tile(tile: str, start: int, end: int) -> bool:
-    """Whether a chunk, by offsets in its tile, leaves out only white space and a byte order
-    mark.
+    """Whether a chunk leaves out nothing of its tile but white space and a byte order mark.
+
+    `start` and `end` are offsets in the tile.
     """
     return not (tile[: max(start, 0)].removeprefix("\ufeff") + tile[max(end, 0) :]).strip()
 
@@ -51,7 +54,7 @@ class ChunkIndex:
     """The chunks of one shelf; `title` is the SQL for the title of the owner of chunk row `c`.
 
     `words=False` leaves keyword search to the shelf: a context is searched as a whole. `filtered`
-    is where the vector index finds the columns that chunks are filtered by.
+    is the source of the columns by which the vector index filters chunks.
     """
 
     def __init__(
@@ -73,30 +76,30 @@ class ChunkIndex:
         )
         self._passages = (
             f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile '
-            f"FROM {self.chunks} c "
-            f"LEFT JOIN {self.chunks} p ON p.owner = c.owner AND p.position = c.position - 1 AND "
-            f"c.start < c.tile_start"
+            f"FROM {self.chunks} c LEFT JOIN {self.chunks} p "
+            "ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start"
         )
 
     @staticmethod
     def text(shelf: str) -> str:
         """The SQL expression for the text of chunk row `c`, for conditions on it."""
         before = (
-            f"coalesce((SELECT p.tile FROM {shelf}_chunks p WHERE p.owner = c.owner AND p.position "
-            "= c.position - 1 AND c.start < c.tile_start), '')"
+            f"coalesce((SELECT p.tile FROM {shelf}_chunks p "
+            "WHERE p.owner = c.owner AND p.position = c.position - 1 "
+            "AND c.start < c.tile_start), '')"
         )
         return (
-            f'substr({before} || c.tile, c.start - c.tile_start + length({before}) + 1, c."end" '
-            f"- c.start)"
+            f"substr({before} || c.tile, c.start - c.tile_start + length({before}) + 1, "
+            'c."end" - c.start)'
         )
 
     def create(self, sql: apsw.Connection, model: int, dimension: int) -> None:
-        """Make room for a model's embeddings; chunks that are there already wait for theirs."""
+        """Create the vec0 table of a model; existing chunks are queued for embedding."""
         self.vector.create(sql, model, dimension)
         self._queue_missing(sql, model)
 
     def drop(self, sql: apsw.Connection, model: int) -> None:
-        """Forget a model's embeddings."""
+        """Delete a model's embeddings and its vec0 table."""
         sql.execute(f"DELETE FROM {self._pending} WHERE model = ?", (model,))
         sql.execute(f"DELETE FROM {self._embeddings} WHERE model = ?", (model,))
         self.vector.drop(sql, model)
@@ -140,7 +143,7 @@ class ChunkIndex:
             self._copy_known(sql, model, ids)
 
     def remove(self, sql: apsw.Connection, owner: int) -> int:
-        """Take an owner's chunks out of the indexes and the tables; how many they were."""
+        """Delete an owner's chunks from the indexes and the tables; returns their number."""
         ids = [
             id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
         ]
@@ -183,28 +186,30 @@ class ChunkIndex:
             yield owner, "".join(tile for _, tile in tiles)
 
     def known(self, sql: apsw.Connection, model: int, texts: Iterable[str]) -> dict[str, bytes]:
-        """The embeddings by a model that the index has already, of texts as `embedded` writes
-        them.
+        """The stored embeddings by a model of those texts that have one.
+
+        Texts are as `embedding_text` returns them.
         """
         hashes = {_digest(text): text for text in texts}
         rows = (
             row
             for hash in hashes
             for row in sql.execute(
-                f"SELECT c.hash, e.embedding FROM {self.chunks} c JOIN {self._embeddings} e ON "
-                "e.chunk = c.id AND e.model = ? WHERE c.hash = ? LIMIT 1",
+                f"SELECT c.hash, e.embedding FROM {self.chunks} c "
+                f"JOIN {self._embeddings} e ON e.chunk = c.id AND e.model = ? "
+                "WHERE c.hash = ? LIMIT 1",
                 (model, hash),
             )
         )
         return {hashes[hash]: embedding for hash, embedding in rows}
 
-    # Embedding that lags behind: lease some chunks, embed them outside any transaction, settle
-    # them.
+    # The queue of pending embeddings: lease some chunks, embed them outside of any transaction,
+    # settle them.
 
     def count_pending(
         self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None
     ) -> int:
-        """How many chunks (of these owners, or all) wait for their embedding by a model."""
+        """The number of chunks (of these owners, or all) that wait for a model's embedding."""
         narrowed, bindings = self._owned_by(owners)
         return int(
             sql.execute(
@@ -218,8 +223,9 @@ class ChunkIndex:
     ) -> tuple[list[tuple[int, str]], int]:
         """Lease up to `limit` chunks to embed, as (id, text); also how many needed no model.
 
-        Leased chunks are left alone by other processes until the lease ends; those of a process
-        that died come back then. Chunks with the text of an embedded one get its embedding at once.
+        Other processes do not get leased chunks until the lease ends, so the chunks of a process
+        that died are leased again. Chunks with the text of an embedded one get its embedding at
+        once.
         """
         ids = self._pending_of(sql, model, owners, COPIED)
         copied = self._copy_known(sql, model, ids)
@@ -238,8 +244,8 @@ class ChunkIndex:
     def _pending_of(
         self, sql: apsw.Connection, model: int, owners: Sequence[int] | None, limit: int
     ) -> list[int]:
-        """Chunks that wait for their embedding and are not leased, the oldest first."""
-        # A lease that ends later than one from now would is none: a clock was set back.
+        """Chunks that wait for their embedding and are not leased, oldest first."""
+        # A lease that ends later than a new one would is invalid: the clock was set back.
         now = time.time()
         narrowed, bindings = self._owned_by(owners)
         rows = sql.execute(
@@ -251,17 +257,19 @@ class ChunkIndex:
         return [id for (id,) in rows]
 
     def _copy_known(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> set[int]:
-        """Give pending chunks the embedding of another chunk with the same text; to which ones.
+        """Give pending chunks the embedding of another chunk with the same text; returns their ids.
 
-        Looking at the oldest and the newest of these alone keeps this linear where very many chunks
-        are equal.
+        Only the oldest and the newest of equal chunks are looked up, which keeps this linear if
+        very many are equal.
         """
         equal = f"FROM {self.chunks} WHERE hash = c.hash"
         known = dict(
             sql.execute(
-                f"SELECT c.id, e.embedding FROM {self.chunks} c JOIN {self._embeddings} e "
+                f"SELECT c.id, e.embedding FROM {self.chunks} c "
+                f"JOIN {self._embeddings} e "
                 f"ON e.chunk IN ((SELECT min(id) {equal}), (SELECT max(id) {equal})) "
-                "AND e.model = ? WHERE c.id IN (SELECT value FROM json_each(?))",
+                "AND e.model = ? "
+                "WHERE c.id IN (SELECT value FROM json_each(?))",
                 (model, json.dumps(ids)),
             )
         )
@@ -269,13 +277,13 @@ class ChunkIndex:
         return set(known)
 
     def release(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> None:
-        """Give leased chunks back unembedded."""
+        """End the lease of chunks that were not embedded."""
         self._lease_until(sql, 0, model, ids)
 
     def settle(
         self, sql: apsw.Connection, model: int, embeddings: Iterable[tuple[int, bytes]]
     ) -> int:
-        """Store the embeddings of chunks that still wait for one; how many."""
+        """Store the embeddings of chunks that still wait for one; returns their number."""
         stored: list[tuple[int, bytes]] = []
         for chunk, embedding in embeddings:
             waiting = sql.execute(
@@ -294,16 +302,14 @@ class ChunkIndex:
     # Maintenance.
 
     def optimize(self, sql: apsw.Connection) -> None:
-        """Give up what deleted rows still hold inside the indexes."""
+        """Free what deleted rows still occupy inside the indexes."""
         if self._has_words:
             fts5.optimize(sql, self.words)
         for model, dimension in models(sql):
             self.vector.rebuild(sql, model, dimension)
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Make both indexes again from the tables that are the truth; chunks without an embedding
-        wait for one.
-        """
+        """Create both indexes again from the tables, and queue chunks that have no embedding."""
         if self._has_words:
             fts5.clear(sql, self.words)
             for passage in self.passages(sql):
@@ -315,7 +321,7 @@ class ChunkIndex:
             self._queue_missing(sql, model)
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
-        """What is wrong with the chunks and their indexes, in words."""
+        """The problems of the chunks and their indexes, one sentence each."""
         yield from self._broken_tiles(sql)
         yield from (
             f"{self.chunks}: the text of chunk {id} is not the one that came in"
@@ -329,7 +335,7 @@ class ChunkIndex:
             yield from self._lost_chunks(sql, model)
 
     def altered(self, sql: apsw.Connection) -> Iterator[tuple[int, bytes]]:
-        """The chunks whose text is not the one that came in, with the hash of what it is now."""
+        """The chunks whose text differs from the one that was ingested, with its present hash."""
         hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
         incomplete = self._incomplete(sql)
         for id, title, headings, text in self.passages(sql):
@@ -339,9 +345,7 @@ class ChunkIndex:
                 yield id, hash
 
     def _incomplete(self, sql: apsw.Connection) -> set[int]:
-        """The chunks that leave out something of their tile that is not blank: no hash knows of
-        it.
-        """
+        """The chunks that leave out text of their tile, which no hash covers."""
         rows = sql.execute(
             f'SELECT id, tile, start - tile_start, "end" - tile_start FROM {self.chunks}'
         )
@@ -359,8 +363,8 @@ class ChunkIndex:
         if owners is None:
             return "", ()
         return (
-            f"AND chunk IN (SELECT id FROM {self.chunks} WHERE owner IN (SELECT value FROM "
-            f"json_each(?)))",
+            f"AND chunk IN (SELECT id FROM {self.chunks} "
+            "WHERE owner IN (SELECT value FROM json_each(?)))",
             (json.dumps(owners),),
         )
 
@@ -373,9 +377,9 @@ class ChunkIndex:
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
         sql.execute(
-            f"INSERT OR IGNORE INTO {self._pending} (model, chunk, leased) SELECT ?1, id, 0 FROM "
-            f"{self.chunks} WHERE id NOT IN (SELECT chunk FROM {self._embeddings} WHERE model = "
-            "?1)",
+            f"INSERT OR IGNORE INTO {self._pending} (model, chunk, leased) "
+            f"SELECT ?1, id, 0 FROM {self.chunks} "
+            f"WHERE id NOT IN (SELECT chunk FROM {self._embeddings} WHERE model = ?1)",
             (model,),
         )
 
@@ -402,8 +406,8 @@ class ChunkIndex:
 
     def _lost_chunks(self, sql: apsw.Connection, model: int) -> Iterator[str]:
         rows = sql.execute(
-            f"SELECT id, (SELECT count(*) FROM {self._embeddings} WHERE chunk = id AND model = "
-            f"?1) + (SELECT count(*) FROM {self._pending} WHERE chunk = id AND model = ?1) AS n "
+            f"SELECT id, (SELECT count(*) FROM {self._embeddings} WHERE chunk = id AND model = ?1) "
+            f"+ (SELECT count(*) FROM {self._pending} WHERE chunk = id AND model = ?1) AS n "
             f"FROM {self.chunks} WHERE n <> 1",
             (model,),
         )
@@ -415,7 +419,7 @@ class ChunkIndex:
 
 
 def models(sql: apsw.Connection) -> list[tuple[int, int]]:
-    """Key and dimension of every model of the file."""
+    """Key and dimension of every model of the file; raises Damaged if one cannot be a model."""
     rows = list(
         sql.execute(
             "SELECT key, dimension, typeof(name) || typeof(digest) FROM models ORDER BY key"

@@ -3,16 +3,16 @@
 Three stages, each on fewer rows:
 
 1. **Sign bits.** Of every code the signs of its components relative to the mean direction
-    (`centre`)
-   are kept, 64 in a word. The Hamming distance to the query's signs, counted where the query's
-   components are large, orders all rows roughly; the nearest few per cent go on. (Binary
+   (`centre`) are kept, 64 in a word. The Hamming distance to the query's signs, counted where the
+   query's components are large, orders all rows roughly; the nearest few per cent go on. (Binary
    quantization; Charikar's SimHash, 2002.)
 2. **Int8 codes.** The cosine by scalar quantization orders those.
 3. **Rescoring.** The caller compares the exact embeddings of the best.
 
-Where few rows are concerned the first stage is left out, and the error of the second is bounded, so
-that the result is certain. The result depends on the codes, the centre and the query alone, not on
-the order of the rows or on what was searched before: whoever reads the same file gets the same.
+For few rows the first stage is left out, and the error of the second is bounded, so that no
+neighbour is missed. The result depends on the codes, the centre and the query alone, not on the
+order of the rows or on earlier searches: every process that reads the same file gets the same
+result.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ if TYPE_CHECKING:
 
     from mcpvectordb.index.arrays import Floats
 
-SIGN_SHARE = (
-    32  # where at most one in so many rows is allowed, comparing the signs of all costs more
-)
-PER_ROOT = 6  # sign candidates per root of the rows: loses two in a thousand of the true ten
-LARGE = 0.75  # of their root mean square: signs of smaller components of a query are mostly noise
-SIGN_DIMENSION = 256  # signs of fewer components say too little
-MOST_SIGNS = 2**8 - 1  # that are compared: distances are kept in a byte
-ROUNDING = 1e-5  # the error of a code's cosine in float32
+# If a filter allows at most one in so many rows, comparing their codes is cheaper than all signs.
+SIGN_SHARE = 32
+# Sign candidates per square root of the rows: misses two in a thousand of the true ten nearest.
+PER_ROOT = 6
+# Signs of a query's components below this share of their root mean square are mostly noise.
+LARGE = 0.75
+SIGN_DIMENSION = 256  # below this, Hamming distances are too coarse to choose candidates
+MOST_SIGNS = 2**8 - 1  # signs that are compared at most: distances are kept in a byte
+ROUNDING = 1e-5  # upper bound of the float32 rounding error of a code's cosine
 BLOCK = 25_000  # rows whose signs are compared at once: they fit into the processor's cache
-CODE_BLOCK = 512  # rows whose codes are
+CODE_BLOCK = 512  # rows whose codes are compared at once, for the same reason
 
 
 class Codes:
     """The int8 codes of one vec0 table. One thread may change them while others search.
 
-    `alive` says which rows count; it is never changed, only replaced, and a search reads only what
-    lies below its length. Without a `centre` there are no sign bits, and all codes are compared.
+    `alive` marks the rows that exist. It is never changed, only replaced, and a search reads only
+    rows below its length. Without a `centre` there are no sign bits, and all codes are compared.
     """
 
     def __init__(
@@ -66,22 +67,22 @@ class Codes:
 
     @staticmethod
     def bytes_for(rows: int, dimension: int) -> int:
-        """How much memory so many rows take."""
+        """The number of bytes of memory that so many rows take."""
         return rows * (dimension + 8 * -(-dimension // 64) + 13)
 
     @property
     def size(self) -> int:
-        """How many bytes of memory this takes."""
+        """The number of bytes of memory that this takes."""
         return self.bytes_for(len(self._ids), self.dimension)
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """The id of each row; one that was replaced has another row."""
+        """The id of each row; a replaced id has a later row, too, of which only one is alive."""
         return self._ids[: len(self.alive)]
 
     @property
     def fragmented(self) -> bool:
-        """Whether most rows no longer count, so that it is better made anew."""
+        """Whether most rows are deleted, so that reading all codes again is better."""
         import numpy as np
 
         return len(self.alive) > 1_000 and 2 * int(np.count_nonzero(self.alive)) < len(self.alive)
@@ -104,10 +105,10 @@ class Codes:
     ) -> list[int]:
         """The ids of candidates for the `limit` nearest of the allowed rows, to be ranked exactly.
 
-        `alive` is what this object's `alive` was when `allowed`, a part of it, was derived from it.
-        Where few rows are allowed no true neighbour is missing; where sign bits had to choose, one
-        may be. A zero embedding has a code that says nothing: where one may be among the nearest of
-        few rows, all of these are candidates.
+        `alive` is the value of this object's `alive` that `allowed`, a subset of it, was derived
+        from. If few rows are allowed, no true neighbour is missing; if sign bits had to choose, one
+        may be. The code of a zero embedding is arbitrary: if one may be among the nearest of few
+        rows, all of these are candidates.
         """
         import numpy as np
 
@@ -131,10 +132,15 @@ class Codes:
         alive: NDArray[np.bool_],
         allowed: NDArray[np.bool_],
     ) -> NDArray[np.int64] | None:
-        """The allowed rows that are nearest by sign bits; None where all are to be compared.
+        """The allowed rows that are nearest by sign bits; None if all are to be compared.
 
-        The threshold is the smallest Hamming distance within which enough rows lie, found from a
-        histogram of all distances (they are bytes), so it does not depend on the order of the rows.
+        Two directions that enclose an angle a differ in the sign of a random component with
+        probability a / pi, so the Hamming distance of the signs estimates the angle (SimHash:
+        Charikar, 2002). Its error shrinks with the number of components, hence SIGN_DIMENSION; how
+        many candidates make up for it is measured (PER_ROOT). The threshold is the smallest
+        distance within which enough rows lie, found from a histogram of all distances (they are
+        bytes). All rows at that distance are taken, so the result does not depend on the order of
+        the rows.
         """
         import numpy as np
 
@@ -149,9 +155,7 @@ class Codes:
         return np.flatnonzero((distances <= threshold) & allowed)
 
     def _hamming(self, centred: NDArray[np.float32], rows: int) -> NDArray[np.uint8]:
-        """In how many signs each row differs from a query, where the query's components are
-        large.
-        """
+        """In how many signs each row differs, counted where the query's components are large."""
         import numpy as np
 
         sizes = np.abs(centred)
@@ -170,7 +174,7 @@ class Codes:
     def _code_cosines(
         self, unit: NDArray[np.float32], rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """The cosines of rows by their codes."""
+        """The cosines of rows, computed from their codes."""
         import numpy as np
 
         cosines = np.empty(len(rows), np.float32)
@@ -190,10 +194,12 @@ class Codes:
     ) -> NDArray[np.bool_]:
         """Which rows may be among the `limit` nearest by their embeddings.
 
-        Coding rounds each component by at most one half, so an embedding and its code differ by an
-        error vector of at most sqrt(dimension) / 2: they enclose an angle whose sine is at most
-        that, divided by the code's length. The cosine to any query then differs by at most `off`.
-        A row is possible if its upper bound reaches the `limit`-th best lower bound.
+        Quantization rounds each component by at most one half, so an embedding and its code differ
+        by an error vector of at most sqrt(dimension) / 2: they enclose an angle whose sine is at
+        most that, divided by the code's length. The cosine to any query then differs by at most
+        `off`. A row is possible if its upper bound reaches the `limit`-th best lower bound (a
+        filter-and-refine search). The bound says nothing about zero embeddings: they have the
+        cosine 0 whatever their code is, so all rows stay possible unless the bound is above 0.
         """
         import numpy as np
 
@@ -203,9 +209,7 @@ class Codes:
         return cosines + off >= worst if worst > 0 else np.ones(len(rows), bool)
 
     def _complete(self, last: int, alive: NDArray[np.bool_] | None = None) -> None:
-        """Compute lengths and signs of the rows behind those that are alive, and make them
-        count.
-        """
+        """Compute lengths and signs of the rows after the existing ones, and mark them as alive."""
         import numpy as np
 
         alive = self.alive if alive is None else alive
@@ -230,7 +234,7 @@ class Codes:
 
 
 def _unit(query: Floats) -> NDArray[np.float32]:
-    """The direction of an embedding, whatever its length; zeros have none."""
+    """An embedding scaled to length 1 without overflow; zeros stay zeros."""
     import numpy as np
 
     wide = query.astype(np.float64)
@@ -239,8 +243,10 @@ def _unit(query: Floats) -> NDArray[np.float32]:
 
 
 def centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:
-    """The mean direction of codes: encoders put all texts into a cone, where plain signs are
-    equal.
+    """The mean direction of codes.
+
+    Encoders map all texts into a narrow cone (anisotropy), where the plain signs of all are equal;
+    relative to the mean they differ.
     """
     import numpy as np
 
@@ -253,12 +259,12 @@ def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     import numpy as np
 
     lengths: NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    lengths[lengths == 0] = 1.0  # a vector of zeros is equally far from everything
+    lengths[lengths == 0] = 1.0  # avoids a division by zero; the dot product is 0 anyway
     return lengths
 
 
 def _packed(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """64 bits of the last axis in a word, words along the first axis."""
+    """Bits of the last axis packed into words of 64, words along the first axis."""
     import numpy as np
 
     packed = np.packbits(bits, axis=-1, bitorder="little")

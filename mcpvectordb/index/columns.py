@@ -1,8 +1,8 @@
 """Filter columns in memory: for each row the number of its value (dictionary encoding).
 
-A condition is evaluated once for every different value, in the SQL that `filters` writes for it, so
-that a filter means the same in memory and in the file. A field with too many values, or one that
-may not be kept, is left to the file.
+A condition is evaluated once for every distinct value, by the SQL that `filters` compiles for it,
+so that a filter means the same in memory and in the file. A field with too many values, or one that
+must not be kept, is filtered in the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST_COLUMNS = 32
+MOST_COLUMNS = 32  # per group, so that arbitrary metadata keys cannot fill the memory
 
 Path = tuple[str, ...]
 Value = str | int | None
@@ -32,8 +32,8 @@ Value = str | int | None
 class ColumnSource:
     """SQL for the rows of a table, those of a {group}, their id, and each field.
 
-    Only fields that never change while a row's code stays the same: the log of changes is about
-    codes.
+    It has only fields that never change while a row's code stays the same, because the log of
+    changes has rows of codes.
     """
 
     rows: str = ""
@@ -63,7 +63,7 @@ class Column:
         return self.numbers.nbytes + 4 * self._characters + 200 * len(self._known)
 
     def append(self, values: Sequence[Value]) -> bool:
-        """Add the values of new rows; False when there are too many different ones."""
+        """Add the values of new rows; returns False if there are too many distinct ones."""
         import numpy as np
 
         for value in set(values) - self._known.keys():
@@ -81,7 +81,7 @@ class Column:
     def fulfilling(
         self, sql: apsw.Connection, path: Path, condition: Condition
     ) -> NDArray[np.bool_]:
-        """Which rows fulfil a condition on this field."""
+        """A mask of the rows that fulfil a condition on this field."""
         import numpy as np
 
         values: list[Value] = list(self._known)
@@ -115,7 +115,7 @@ class Columns:
     def fulfilling(
         self, sql: apsw.Connection, conditions: Sequence[Condition], ids: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Which of all rows, in the order of `ids`, fulfil all conditions; None: ask the file."""
+        """A mask over `ids` of those that fulfil all conditions; None if the file must decide."""
         import numpy as np
 
         found = np.ones(len(ids), bool)
@@ -127,7 +127,7 @@ class Columns:
         return found
 
     def append(self, sql: apsw.Connection, ids: NDArray[np.int64]) -> None:
-        """Read what rows behind the last one hold."""
+        """Add new rows to all columns."""
         within = "{id} IN (SELECT value FROM json_each(?))", json.dumps(ids.tolist())
         for path, column in self._columns.items():
             if column and not column.append(self._values(sql, path, ids, *within)):
@@ -149,7 +149,7 @@ class Columns:
     def _values(
         self, sql: apsw.Connection, path: Path, ids: NDArray[np.int64], within: str, *bindings: str
     ) -> list[Value]:
-        """What rows hold in a field, in the order of the ids."""
+        """The values of a field, in the order of the ids."""
         source = self._source
         value, keys = (
             (f"({source.metadata}) -> ?", (filters.json_path(path[1:]),))
@@ -158,8 +158,8 @@ class Columns:
         )
         found = dict(
             sql.execute(
-                f"SELECT {source.id}, {value} FROM {source.rows} WHERE "
-                f"{within.format(id=source.id)}",
+                f"SELECT {source.id}, {value} FROM {source.rows} "
+                f"WHERE {within.format(id=source.id)}",
                 (*keys, *bindings),
             )
         )

@@ -1,8 +1,8 @@
-"""Which model a file is embedded with, and the embedder that speaks for it on this machine.
+"""Which model a file is embedded with, and the embedder for it on this machine.
 
 The first ingest writes the model and the chunk sizes into the file; from then on the file decides.
-The embedder is loaded when first needed. Where it cannot be had, text is stored and found by words,
-and the reason is told.
+The embedder is loaded when first needed. Where it is not available, text is stored and found by
+words, and results say why.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from mcpvectordb.records import Embedded, Progress, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
 
-BATCH = 32  # an interrupt waits for one at most
-DEFAULT_VECTOR_WEIGHT = 0.5  # suits any model
-POLL_SECONDS = 0.1
-# for what a model cannot read: E-4021 is like E-4022 to it, and so are most foreign letters
+BATCH = 32  # texts that are embedded at once: an interrupt waits for one batch at most
+DEFAULT_VECTOR_WEIGHT = 0.5  # of cosines against BM25, for models that do not give their own
+POLL_SECONDS = 0.1  # between looks for pending chunks that other processes have leased
+# For queries that a model cannot represent: codes (E-4021 is embedded like E-4022), and letters
+# that are not in its vocabulary.
 BLIND_VECTOR_WEIGHT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEmbedding:
-    """A query's embedding by a model of the file, and how much that model's opinion weighs.
+    """A query's embedding by a model of the file, and the weight of its cosines in fusion.
 
-    `name` is the model's in the catalogue, "" for one that is not in it.
+    `name` is the model's name in the catalogue, "" for one that is not in it.
     """
 
     model: int
@@ -77,13 +78,13 @@ class Encoder:
         self._warming: threading.Thread | None = None
         self._tokens: TokenPipeline | None = None
 
-    # What the file says.
+    # What the file determines.
 
     def active(self, sql: apsw.Connection) -> ModelRow | None:
         """The model that searches use; None in a file into which nothing was ingested yet."""
         row = sql.execute(
-            "SELECT key, models.name, digest, dimension FROM models JOIN settings "
-            "ON settings.name = 'model' AND settings.value = key"
+            "SELECT key, models.name, digest, dimension FROM models "
+            "JOIN settings ON settings.name = 'model' AND settings.value = key"
         ).fetchone()
         if row and [type(value) for value in row] != [int, str, str, int]:
             raise Damaged(
@@ -93,9 +94,7 @@ class Encoder:
         return ModelRow(*row) if row else None
 
     def expected_model(self, sql: apsw.Connection) -> tuple[str, int]:
-        """Name and dimension of the model that searches use, or that the first ingest will
-        choose.
-        """
+        """Name and dimension of the active model, or of the one that the first ingest chooses."""
         model = self.active(sql)
         if model is not None:
             return model.name, model.dimension
@@ -103,7 +102,7 @@ class Encoder:
         return name, dimension
 
     def ensure_model(self) -> tuple[int, int]:
-        """Write the model and chunk sizes into a new file; the chunk size and overlap in force."""
+        """Write model and chunk sizes into a new file; returns the chunk size and overlap in use."""
         with self._file.reading() as sql:
             if self.active(sql) is not None:
                 return self.sizes(sql)
@@ -136,12 +135,13 @@ class Encoder:
             ) from None
 
     def register(self, sql: apsw.Connection, name: str, digest: str, dimension: int) -> ModelRow:
-        """Enter a model into the file: from now on every chunk is embedded by it or waits for
-        it.
+        """Add a model to the file and return its row; one that is known is returned as it is.
+
+        From now on every chunk is embedded by it or waits for it.
         """
         row = sql.execute(
-            "SELECT key, name, digest, dimension FROM models WHERE name = ? AND digest = ? AND "
-            "dimension = ?",
+            "SELECT key, name, digest, dimension FROM models "
+            "WHERE name = ? AND digest = ? AND dimension = ?",
             (name, digest, dimension),
         ).fetchone()
         if row:
@@ -156,10 +156,11 @@ class Encoder:
         return fixed
 
     def complete(self) -> None:
-        """Give every model of the file its room in every index: a file that is older than a shelf
-        has none there.
+        """Create the vec0 tables that are missing for any model of the file in any index.
+
+        A file that is older than a shelf has none for it.
         """
-        with contextlib.suppress(Damaged):  # it must still open, or nobody could check it
+        with contextlib.suppress(Damaged):  # a damaged file must open, so that it can be checked
             with self._file.reading() as sql:
                 lacking = self._lacking(sql)
             if lacking:
@@ -176,25 +177,26 @@ class Encoder:
         ]
 
     def pending(self, sql: apsw.Connection, model: ModelRow) -> int:
-        """How many chunks wait for this model."""
+        """The number of chunks that wait for this model."""
         return sum(index.count_pending(sql, model.key) for index in self._indexes)
 
     def count_pending(self, sql: apsw.Connection, index: ChunkIndex, owners: Sequence[int]) -> int:
-        """How many chunks of these owners wait for the active model."""
+        """The number of chunks of these owners that wait for the active model."""
         model = self.active(sql)
         return index.count_pending(sql, model.key, owners) if model else 0
 
-    # What this machine can do.
+    # What this machine has.
 
     def tokens(self) -> TokenPipeline:
-        """The tokenizer that chunks are measured with: the model's, or the WordPiece we ship."""
+        """The tokenizer that measures chunks: the model's, or the WordPiece of this package."""
         if self._tokens is None:
             self._tokens = TokenPipeline(self._tokenizer_path())
         return self._tokens
 
     def query_embedding(self, text: str, *, wait: bool = False) -> QueryEmbedding | str:
-        """A query's embedding, or the reason why it cannot be had; the patient wait for a model
-        that is being loaded.
+        """A query's embedding, or the reason why there is none.
+
+        With `wait` it waits for a model that is being loaded.
         """
         with self._file.reading() as sql:
             fixed = self.active(sql)
@@ -221,8 +223,9 @@ class Encoder:
         )
 
     def missing_reason(self) -> str:
-        """Why the file's model is not to be had on this machine; "" when it is. It is not loaded
-        for that.
+        """Why the file's model is not available on this machine; "" if it is.
+
+        The model is not loaded for that.
         """
         with self._file.reading() as sql:
             fixed = self.active(sql)
@@ -236,8 +239,9 @@ class Encoder:
         return ""
 
     def warm(self) -> None:
-        """Load the model in a thread; until it is there, hybrid searches answer by words and say
-        so.
+        """Load the model in a thread.
+
+        Until it is loaded, hybrid searches use words alone, and their results say so.
         """
         self._warming = threading.Thread(target=self._warm, name="mcpvectordb-warm", daemon=True)
         self._warming.start()
@@ -250,10 +254,10 @@ class Encoder:
         model: ModelRow | None = None,
         progress: ProgressCallback | None = None,
     ) -> Embedded:
-        """Embed what waits (of one index's owners, or everything) by the active or the given model.
+        """Embed pending chunks (of one index's owners, or all) by the active or the given model.
 
-        Raises ModelError when the embedder is not to be had. Other processes may share the work; it
-        is done when nothing of it waits any more.
+        Raises ModelError if the embedder is not available. Other processes may share the work; it
+        returns when no such chunk is pending.
         """
         indexes = [index] if index else self._indexes
         with self._file.reading() as sql:
@@ -278,8 +282,9 @@ class Encoder:
         return done
 
     def embed_some(self, index: ChunkIndex) -> Embedded:
-        """Embed a batch of what waits in an index; nothing when nothing does, or others are at
-        it.
+        """Embed a batch of an index's pending chunks.
+
+        Nothing is embedded if none are pending, or if other processes have leased all of them.
         """
         with self._file.reading() as sql:
             model = self.active(sql)
@@ -291,11 +296,10 @@ class Encoder:
         return done + self._embed_batch(index, model, embedder, batch) if batch else done
 
     def embed_texts(self, index: ChunkIndex, texts: Sequence[str]) -> tuple[int, dict[str, bytes]]:
-        """Embeddings of texts that are about to be stored, and the key of the active model that
-        made them.
+        """The key of the active model, and its embeddings of texts that are about to be stored.
 
-        Raises ModelMissing when the model is not to be had on this machine, another ModelError when
-        it failed.
+        Raises ModelMissing if the model is not available on this machine, another ModelError if it
+        failed.
         """
         with self._file.reading() as sql:
             model = self.active(sql)
@@ -315,8 +319,9 @@ class Encoder:
         return model.key, vectors
 
     def use(self, name: str, progress: ProgressCallback | None = None) -> ModelRow:
-        """Embed everything again by another model and switch to it at the end; searches go on with
-        the old one.
+        """Embed everything by another model and switch to it at the end.
+
+        Until then searches use the old one.
         """
         spec = weights.find(name, self._config.models_folder())
         if spec.kind != "embedder":
@@ -330,7 +335,7 @@ class Encoder:
         while True:
             self.embed(model=new, progress=progress)
             with self._file.writing() as sql:
-                if self.pending(sql, new) == 0:  # nobody added text since
+                if self.pending(sql, new) == 0:  # no text was added since
                     self._activate(sql, new)
                     break
         self._loaded, self._tokens = None, None
@@ -351,9 +356,7 @@ class Encoder:
     def _lease(
         self, index: ChunkIndex, model: ModelRow, owners: Sequence[int] | None
     ) -> tuple[list[tuple[int, str]], int] | None:
-        """Chunks to embed now, and how many got an embedding that was known; None when none
-        wait.
-        """
+        """Chunks to embed now, and how many got a known embedding; None if none are pending."""
         with self._file.writing() as sql:
             batch, copied = index.lease(sql, model.key, BATCH, owners)
             if batch or copied or index.count_pending(sql, model.key, owners):
@@ -368,7 +371,7 @@ class Encoder:
         try:
             vectors = dict(zip(texts, checked(embedder, texts), strict=True))
         except BaseException:
-            # Also when interrupted: others, or the next try, need not wait for the lease to end.
+            # Also after an interrupt: then nobody has to wait until the lease ends.
             with self._file.writing() as sql:
                 index.release(sql, model.key, [chunk for chunk, _ in batch])
             raise
@@ -376,7 +379,7 @@ class Encoder:
             settled = index.settle(
                 sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch)
             )
-        # An embedder of the user's own does not say how many tokens it has seen.
+        # An embedder of the user's own does not count tokens.
         tokens = (
             sum(map(self.tokens().count, texts))
             if counted is None
@@ -423,7 +426,7 @@ class Encoder:
         return spec, weights.locate(spec, self._config.models_folder())
 
     def _warm(self) -> None:
-        with contextlib.suppress(ModelError, Closed):  # the first search says what is wrong
+        with contextlib.suppress(ModelError, Closed):  # the first search reports what is wrong
             with self._file.reading() as sql:
                 fixed = self.active(sql)
             if fixed is not None:
@@ -455,10 +458,10 @@ class Encoder:
             )
             return weights.locate(spec, self._config.models_folder())["tokenizer"]
         except ModelMissing:
-            return SHIPPED  # sizes then differ a little from the model's own, which harms nothing
+            return SHIPPED  # token counts differ slightly from the model's, which is harmless
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         if self._loaded is not None and self._loaded is not self._given:
             close = getattr(self._loaded, "close", None)
             if close:

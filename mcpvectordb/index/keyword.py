@@ -1,7 +1,7 @@
-"""Keyword search over chunks: BM25 by FTS5, or by the postings that a process keeps in memory.
+"""Keyword search over chunks: BM25 by FTS5, or by postings that a process keeps in memory.
 
 Both give the same ids, scores and order for the same query: every term counts, and every row that
-has one is scored. Which of the two answers is a matter of cost only (`Memory.worth_loading`).
+has one is scored. Which of the two is used is a matter of cost only (`Memory.worth_loading`).
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class KeywordIndex:
     def match(
         self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int
     ) -> KeywordMatch:
-        """The best chunks for a query, of which any term may be missing."""
+        """The best chunks for a query; a chunk need not have all of its terms."""
         frequencies: dict[str, int] | None = None
         if query.phrases or not snapshot(sql).committed:
-            # Postings know nothing of phrases, which few chunks have, nor FTS5's tables of what it
-            # holds back until a commit.
+            # Postings have no positions for phrases. FTS5 writes its shadow tables, from which
+            # postings are read, only when it commits.
             frequencies = self._frequencies(sql, query)
         elif not self._memory.worth_loading(self._words, 0, self._tuning.file_rows):
             frequencies = self._frequencies(sql, query)
@@ -83,7 +83,7 @@ class KeywordIndex:
             (_expression(query), *allowed.bindings, limit),
         )
         total, _ = fts5.totals(sql, self._words)
-        # As often as `Query.match` names each: a phrase is required, and counts among the terms.
+        # `Query.match` names a phrase twice: it is required, and it is one of the terms.
         named = (*query.phrases, *query.phrases, *query.terms)
         return KeywordMatch(
             list(rows),
@@ -94,8 +94,8 @@ class KeywordIndex:
     def _scores_in_file(
         self, sql: apsw.Connection, query: Query, ids: Sequence[int]
     ) -> dict[int, float]:
-        """The BM25 of given chunks; 0 for those that share no word with the query."""
-        # The plus sign keeps FTS5 from starting the whole query anew for every single row.
+        """The BM25 of the given chunks; 0 for those that share no word with the query."""
+        # The plus sign keeps SQLite from running the whole MATCH again for every single id.
         rows = sql.execute(
             f"SELECT rowid, -{self._bm25} FROM {self._words} WHERE {self._words} MATCH ? "
             "AND +rowid IN (SELECT value FROM json_each(?))",
@@ -104,23 +104,23 @@ class KeywordIndex:
         return {**dict.fromkeys(ids, 0.0), **dict(rows)}
 
     def _frequencies(self, sql: apsw.Connection, query: Query) -> dict[str, int]:
-        """In how many chunks each term and phrase of a query is."""
+        """The number of chunks that have each term and phrase of a query."""
         return {
             term: self.frequency(sql, term)
             for term in dict.fromkeys((*query.phrases, *query.terms))
         }
 
     def frequency(self, sql: apsw.Connection, expression: str, most: int = -1) -> int:
-        """How many chunks match, counted up to `most` (-1: to the end)."""
+        """The number of chunks that match, counted up to `most` (-1: all)."""
         rows = f"SELECT 1 FROM {self._words} WHERE {self._words} MATCH ? LIMIT ?"
         return int(sql.execute(f"SELECT count(*) FROM ({rows})", (expression, most)).get)
 
     def each(
         self, sql: apsw.Connection, expression: str, weights: Sequence[float], owners: Allowed
     ) -> Iterator[tuple[int, int, float]]:
-        """(owner, chunk, BM25) of all chunks of the allowed owners that match.
+        """(owner, chunk, BM25) of all matching chunks of the allowed owners.
 
-        `weights` are of title, headings and text.
+        `weights` are those of title, headings and text.
         """
         within = f"AND c.owner IN ({owners.select})" if owners.select else ""
         rows = sql.execute(
@@ -132,7 +132,7 @@ class KeywordIndex:
         yield from rows
 
     def owners(self, sql: apsw.Connection, expression: str) -> Iterator[int]:
-        """The owners of all chunks that match, each once; nothing is scored."""
+        """The distinct owners of all matching chunks; nothing is scored."""
         rows = sql.execute(
             f"SELECT DISTINCT c.owner FROM {self._words} CROSS JOIN {self._chunks} c "
             f"ON c.id = {self._words}.rowid WHERE {self._words} MATCH ?",
@@ -141,9 +141,9 @@ class KeywordIndex:
         yield from (owner for (owner,) in rows)
 
     def narrowed(self, query: Query, allowed: Allowed) -> Allowed:
-        """`allowed` without what a query's quoted phrases and exclusions rule out.
+        """`allowed` without the chunks that a query's quoted phrases and exclusions rule out.
 
-        These apply to results that are found by meaning, too.
+        This restricts results of the vector search, too.
         """
         for expression, operator in ((query.required, "IN"), (query.excluded, "NOT IN")):
             if expression:

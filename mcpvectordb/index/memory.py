@@ -1,15 +1,15 @@
 """What one process keeps of a file in memory: postings, codes and filter columns, in one budget.
 
 Nothing here is ever written to the file, and everything can be dropped at any time: an index that
-finds nothing in memory reads it again. The indexes decide what an entry is; this module decides how
-much is kept, what goes first, who may load, and when loading pays.
+finds no entry in memory reads it again. The indexes decide what an entry is; this module decides
+how much is kept, what is dropped first, which thread may load, and when loading pays.
 
 **Locks.** `loading(index)` is held while entries of one index are read from the file or brought up
 to date, so that threads do not read the same twice. The lock of the table of entries is held only
-for a look-up, never while anything is read. Entries that a search has in hand are not changed under
-it: they are replaced, or grow behind the rows that the search knows of.
+for a look-up, never while anything is read. Entries that a running search uses are not changed
+under it: they are replaced, or rows are appended after those that the search uses.
 
-**Freshness** is decided by the log of changes (`index.changes`): an entry carries the number of the
+**Freshness** is decided by the log of changes (`index.changes`): an entry has the number of the
 last change that it includes. `Snapshot` is what a transaction sees.
 """
 
@@ -25,7 +25,7 @@ from mcpvectordb.index import changes
 
 
 class MemoryEntry(Protocol):
-    """Whatever can be kept."""
+    """Anything that can be kept."""
 
     @property
     def size(self) -> int:
@@ -71,10 +71,10 @@ class Memory:
             return self._loading.setdefault(index, threading.RLock())
 
     def worth_loading(self, index: str, rows: int, file_rows: int) -> bool:
-        """Whether a question should be answered from memory, that concerns so many rows of a file.
+        """Whether a query that concerns so many rows should be answered from memory.
 
-        The first question of a process goes to the file unless it concerns more than `file_rows`:
-        a process that asks once would load more than it saves.
+        The first query of a process goes to the file unless it concerns more than `file_rows`: for
+        a single query, loading costs more than it saves.
         """
         with self._lock:
             asked = index in self._asked

@@ -1,8 +1,8 @@
-"""How near embeddings are to a query: in float64, for any finite numbers, higher is nearer.
+"""Similarity of embeddings to a query, in float64, for any finite numbers; higher is nearer.
 
-A row's score depends on the row and the query alone, not on the rows around it (a matrix product
-does not promise that), so equal rows have equal scores, and a row that is the query has the cosine
-1.0 exactly.
+A row's score depends on the row and the query alone, not on the rows around it (which a matrix
+product does not guarantee), so equal rows have equal scores, and a row equal to the query has the
+cosine 1.0 exactly.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-TINY, HUGE = 1e-200, 1e200  # squares between these have lost nothing to underflow or overflow
+# Sums of squares between these lost no precision to underflow or overflow.
+TINY, HUGE = 1e-200, 1e200
 
 
 def cosine(rows: Values, query: Values) -> Values:
-    """From -1 to 1; 0 where either has no direction because it is zero."""
+    """The cosine of each row, -1 to 1; 0 if the row or the query is zero."""
     import numpy as np
 
     query, _ = _scaled(query)
@@ -39,7 +40,7 @@ def cosine(rows: Values, query: Values) -> Values:
 
 
 def dot(rows: Values, query: Values) -> Values:
-    """The sum of the products; what float64 cannot hold becomes the largest number it can."""
+    """The dot product of each row, clipped to the range of float64."""
     import numpy as np
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -53,7 +54,7 @@ def dot(rows: Values, query: Values) -> Values:
 
 
 def euclidean(rows: Values, query: Values) -> Values:
-    """The distance below zero, so that the nearest has the highest score."""
+    """The negative Euclidean distance of each row, so that the nearest has the highest score."""
     import numpy as np
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -61,9 +62,8 @@ def euclidean(rows: Values, query: Values) -> Values:
         squares = np.vecdot(apart, apart)
         distances: Values = np.sqrt(squares)
         if (odd := _odd(squares)).any():
-            halves, shifts = _scaled(
-                rows[odd] / 2 - query / 2
-            )  # two finite numbers can be too far apart for a third
+            # The difference of two finite numbers can overflow, that of their halves cannot.
+            halves, shifts = _scaled(rows[odd] / 2 - query / 2)
             distances[odd] = _bounded(
                 np.ldexp(np.sqrt(np.vecdot(halves, halves)), shifts[..., 0] + 1)
             )
@@ -78,9 +78,7 @@ METRICS: Mapping[str, Callable[[Values, Values], Values]] = {
 
 
 def best(ids: NDArray[np.int64], scores: Values, limit: int) -> NDArray[np.intp]:
-    """The places of the highest scores, best first; of equal ones the lowest ids, in their
-    order.
-    """
+    """The positions of the highest scores, best first; equal scores in the order of their ids."""
     import numpy as np
 
     places = np.arange(len(ids))
@@ -95,8 +93,9 @@ def _odd(squares: Values) -> NDArray[np.bool_]:
 
 
 def _scaled(rows: Values) -> tuple[Values, NDArray[np.intc]]:
-    """Each row with its largest number brought near 1 by a power of two, which rounds nothing; and
-    those powers.
+    """Each row scaled by a power of two so that its largest number is near 1, and the exponents.
+
+    A power of two does not round.
     """
     import numpy as np
 

@@ -1,8 +1,8 @@
 """Postings in memory: the BM25 of every chunk for a query in about a millisecond.
 
-FTS5 walks through all rows of every term whenever it is asked. Here it is asked once for each term:
-which rows have it, and how often. Rows are only ever added under higher ids, or deleted, so what is
-kept follows the file by reading what is newer. The scores are FTS5's own, to the last bit.
+FTS5 walks through all rows of every term in every query. Here each term is read from it once: which
+rows have it, and how often. Rows are only ever added under higher ids, or deleted, so postings are
+brought up to date by reading newer rows. The scores are FTS5's own, to the last bit.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROWS = ""  # the key of an index's rows in memory; its other keys are terms
-SINGLE_PRECISION = 1e-4  # of a score: more than the error of computing it in float32
-STRIDE = 64  # rows of which only the best counts for the block-max bound
-DENSE = 1 / 16  # a term that more than this share of the rows have is kept as one count per row
+SINGLE_PRECISION = 1e-4  # relative: above the rounding error of a score in float32
+STRIDE = 64  # rows per column, of which only the best counts for the block-max bound
+# A term in more than this share of the rows is kept as one count per row, which is smaller and
+# faster than a list of places.
+DENSE = 1 / 16
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The rows of an FTS5 table in the order of their ids; deleted ones keep their places.
 
-    `version` tells rows apart whose places differ: postings of another version are of no use.
+    Postings refer to places, so they fit only rows of the same `version`.
     """
 
     ids: NDArray[np.int64]
@@ -58,15 +60,15 @@ class Rows:
 
     @property
     def deleted(self) -> int:
-        """How many rows were deleted since these were read."""
+        """The number of rows that were deleted since these were read."""
         return len(self.ids) - self.count
 
     def norms(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """BM25's length normalization of the rows at some places."""
+        """BM25's length normalization of the rows at the given places."""
         return _norms(self.lengths[places], self.average)
 
     def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where ids are; those that are nowhere are left out."""
+        """The places of ids; ids without a row are left out."""
         import numpy as np
 
         found = np.searchsorted(self.ids, ids)
@@ -98,7 +100,7 @@ class TermPostings:
         return np.flatnonzero(self.counts) if self.places is None else self.places
 
     def frequency(self, rows: Rows) -> int:
-        """In how many rows that still exist the term is."""
+        """The number of existing rows that have the term."""
         import numpy as np
 
         if rows.deleted:
@@ -106,7 +108,7 @@ class TermPostings:
         return int(np.count_nonzero(self.counts))
 
     def counts_at(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How often the term is in the rows at given places."""
+        """How often the term is in the rows at the given places."""
         import numpy as np
 
         if self.places is None:
@@ -129,8 +131,8 @@ class Postings:
         with self._memory.loading(self._table):
             rows: Rows | None = self._memory.get(self._table, ROWS)
             kept = rows is None or rows.seq <= now.seq
-            # A transaction that began before what is kept was read sees other rows: it reads for
-            # itself and keeps nothing.
+            # A transaction that began before the rows in memory were read sees other rows: it reads
+            # its own and keeps nothing.
             memory = self._memory if kept else Memory(0)
             rows = self._current(sql, rows if kept else None, now.seq, memory)
             expressions = dict.fromkeys((*query.terms, *query.exclusions))
@@ -142,7 +144,13 @@ class Postings:
         )
 
     def _current(self, sql: apsw.Connection, rows: Rows | None, seq: int, memory: Memory) -> Rows:
-        """The rows as of change `seq`: those that are kept, brought up to date, or read anew."""
+        """The rows as of change `seq`: those in memory, brought up to date, or all read again.
+
+        Equal numbers mean equal data. If the log no longer reaches back to `rows.seq`, or the table
+        was rebuilt, anything may have changed: all entries are dropped. Otherwise `_followed`
+        appends new rows and marks deleted ones, which keeps places and `version`, so the postings
+        of terms stay valid and need only rows above their own `last` (`_term`).
+        """
         if rows is not None and rows.seq == seq:
             return rows
         if rows is not None and changes.since(sql, self._table, rows.seq) is None:
@@ -156,7 +164,7 @@ class Postings:
     def _term(
         self, sql: apsw.Connection, rows: Rows, expression: str, memory: Memory
     ) -> TermPostings:
-        """A term's postings: those that are kept, and those of rows that came since."""
+        """The postings of a term: those in memory, and those of rows that were added since."""
         import numpy as np
 
         known: TermPostings | None = memory.get(self._table, expression)
@@ -192,11 +200,13 @@ def _read(sql: apsw.Connection, table: str, seq: int) -> Rows:
 
 
 def _followed(sql: apsw.Connection, table: str, rows: Rows, seq: int) -> Rows | None:
-    """Kept rows, brought up to date: newer ones are appended, deleted ones lose their presence.
+    """Rows brought up to date: newer ones are appended, deleted ones are marked as not present.
 
-    The ids of new rows are higher than all that were ever given, so what is there is in order, and
-    the number of rows tells whether any were deleted: only then all ids are read. None when that
-    does not add up, or when most places are of deleted rows, so that reading anew is better.
+    New ids are higher than all earlier ones (AUTOINCREMENT), so appending keeps the order, and the
+    log need not be read row by row. FTS5's own row count shows whether any were deleted; only then
+    all ids are read and compared. Returns None if the counts still contradict each other, or if
+    more than half of the places are of deleted rows: then all rows are to be read again. The idea
+    is that of a log-structured index: append, mark as deleted, and compact now and then.
     """
     import numpy as np
 
@@ -254,9 +264,9 @@ class Bm25Scorer:
         self, rows: Rows, terms: Sequence[TermPostings], excluded: Sequence[TermPostings]
     ) -> None:
         self._rows = rows
-        worths = {id(term): idf(rows.count, term.frequency(rows)) for term in terms}
-        self._terms = [(term, worths[id(term)]) for term in terms]
-        self.full_score = sum(worth for _, worth in self._terms)
+        idfs = {id(term): idf(rows.count, term.frequency(rows)) for term in terms}
+        self._terms = [(term, idfs[id(term)]) for term in terms]
+        self.full_score = sum(weight for _, weight in self._terms)
         self._scores = self._rough_scores()
         for term in excluded:
             self._scores[term.having] = 0
@@ -266,11 +276,12 @@ class Bm25Scorer:
     def best(self, allowed: NDArray[np.int64] | None, limit: int) -> Ranked:
         """(id, score) of the highest scores above 0, of all rows or of the allowed ids.
 
-        To find them without sorting, the rows are dealt out into columns of STRIDE rows each, and
-        the best of each column is taken. If `limit` columns have a best of at least t, then `limit`
-        rows score at least t: t is a lower bound of the last score that is wanted. (The same idea
-        as the block-max bound of Ding and Suel, 2011.) Only the rows above it are scored exactly.
-        Rows with equal scores come in the order of their ids.
+        To find them without sorting, the rows are divided into columns of STRIDE rows each, and the
+        best score of each column is taken. If `limit` columns have a best of at least t, then
+        `limit` rows score at least t: t is a lower bound of the last score that is wanted. (The
+        same idea as the block-max index of Ding and Suel, 2011.) Only rows above that bound, less
+        the error of single precision, are scored exactly. Rows with equal scores come in the order
+        of their ids.
         """
         import numpy as np
 
@@ -291,7 +302,7 @@ class Bm25Scorer:
         return list(zip(ids.tolist(), exact[order].tolist(), strict=True))
 
     def of(self, ids: Sequence[int]) -> dict[int, float]:
-        """The scores of given ids; 0 for those that have no term, or are not there."""
+        """The scores of the given ids; 0 for those that have no term or do not exist."""
         import numpy as np
 
         places = self._rows.places(np.unique(np.array(ids, np.int64)))
@@ -307,23 +318,21 @@ class Bm25Scorer:
 
         scores = np.zeros(len(self._rows.ids), np.float32)
         norms = self._rows.rough_norms
-        for term, worth in self._terms:
+        for term, weight in self._terms:
             places = slice(len(term.counts)) if term.places is None else term.places
             counts = term.counts.astype(np.float32)
             counts /= counts + norms[places]
-            counts *= worth * (K1 + 1)
+            counts *= weight * (K1 + 1)
             scores[places] += counts
         return scores
 
     def _exact_scores(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The scores of some rows, computed in FTS5's order of operations: equal to the last
-        bit.
-        """
+        """The scores of some rows, in FTS5's order of operations, so that they equal its own."""
         import numpy as np
 
         norms = self._rows.norms(places)
         scores = np.zeros(len(places))
-        for term, worth in self._terms:
+        for term, weight in self._terms:
             counts = term.counts_at(places)
-            scores += worth * (counts * (K1 + 1) / (counts + norms))
+            scores += weight * (counts * (K1 + 1) / (counts + norms))
         return scores

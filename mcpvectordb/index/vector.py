@@ -1,11 +1,11 @@
 """Vector search: the exact cosines of the nearest embeddings, chosen by their codes.
 
 Embeddings are float32 BLOBs in an ordinary table, which is the truth. Beside it a vec0 table holds
-an int8 code of each (scalar quantization, scaled per vector, which a cosine does not mind). Up to
+an int8 code of each (scalar quantization, scaled per vector, which does not change a cosine). Up to
 some thousand embeddings are all compared; of more, the codes choose candidates (`index.codes`),
-whose embeddings are then compared exactly. The codes are read from the vec0 table when first
-needed and stay in memory as far as the budget allows; where it does not, they are read for every
-question. The answer is the same.
+whose embeddings are then compared exactly. The codes are read from the vec0 table when first needed
+and stay in memory as far as the budget allows; beyond it they are read for every query. The result
+is the same.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
     _Scored = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
-ROCCHIO_WEIGHT = 0.3  # how far a query is moved towards the mean of relevant passages
-CENTRE_CHUNKS = 16  # vec0 chunks from which on a centre is stored, for the sign bits of codes
-CENTRE_SAMPLE = 80  # chunks that it is computed from, at most
+ROCCHIO_WEIGHT = 0.3  # of the mean of relevant passages against the query, both of length 1
+CENTRE_CHUNKS = 16  # vec0 chunks (4,096 rows) from which on a centre is stored: below, no sign bits
+CENTRE_SAMPLE = 80  # chunks that it is computed from, at most: 20,000 rows determine a mean
 CODES = "codes"  # the key of a group's codes in memory
 
 
 def encode(rows: Floats) -> NDArray[np.int8]:
     """The int8 codes of embeddings: the largest component of each becomes ±127.
 
-    A zero vector has no direction, which vec0 would rank before all others; it gets the code of
-    some direction.
+    A zero vector has no direction, and vec0 would rank it before all others; it gets the code of an
+    arbitrary direction.
     """
     import numpy as np
 
@@ -98,9 +98,7 @@ class Neighbours(NamedTuple):
 
 @dataclass(slots=True)
 class _ResidentCodes:
-    """The codes of a group, the columns it is filtered by, and the last change that they
-    include.
-    """
+    """The codes of a group, its filter columns, and the last change that both include."""
 
     codes: Codes
     columns: Columns
@@ -113,7 +111,7 @@ class _ResidentCodes:
 
 
 class _View(NamedTuple):
-    """Codes in memory, which of their rows exist, and which of these may be found."""
+    """Codes in memory, a mask of the rows that exist, and a mask of those that may be found."""
 
     codes: Codes
     alive: NDArray[np.bool_]
@@ -151,7 +149,7 @@ class VectorIndex:
         return vec0.tables(sql, self._prefix)
 
     def create(self, sql: apsw.Connection, group: int, dimension: int) -> None:
-        """Make the vec0 table of a group that has no embeddings yet."""
+        """Create the vec0 table of a group that has no embeddings yet."""
         sql.execute(vec0.create_statement(self.codes_table(group), dimension))
 
     def drop(self, sql: apsw.Connection, group: int) -> None:
@@ -161,7 +159,7 @@ class VectorIndex:
         changes.record_everything(sql, self.codes_table(group))
 
     def fill(self, sql: apsw.Connection, group: int, dimension: int) -> None:
-        """Make the vec0 table of a group from the embeddings that it has."""
+        """Create the vec0 table of a group from its embeddings."""
         self.create(sql, group, dimension)
         for ids, rows in self._blocks(sql, group, dimension):
             self.add_many(sql, group, ids, rows)
@@ -190,16 +188,22 @@ class VectorIndex:
         changes.record(sql, self.codes_table(group), ids)
 
     def rebuild(self, sql: apsw.Connection, group: int, dimension: int) -> None:
-        """Make a vec0 table again from the embeddings; it does not give space back by itself."""
+        """Create a vec0 table again from the embeddings.
+
+        vec0 does not free the space of deleted rows by itself.
+        """
         self.drop(sql, group)
         self.fill(sql, group, dimension)
 
     def _update_centre(self, sql: apsw.Connection, group: int, dimension: int) -> None:
-        """Store the mean direction of a group's codes when its size has doubled since the last
-        time.
+        """Store the mean direction of a group's codes when its size has doubled since then.
 
-        It is kept in the file and not computed by each reader, so that every process has the same
-        sign bits and gives the same answers, whatever it has seen of the group's history.
+        The centre is what sign bits are relative to (`codes.centre`). It is stored in the file and
+        not computed by each reader, so that all processes have the same sign bits and give the same
+        results, independent of which part of the group's history they have seen. It is computed
+        from a sample of bounded size, once per doubling, and a mean over half of the rows is still
+        close to that of all. A new centre changes all sign bits, hence `record_everything`: readers
+        read all codes again.
         """
         table = self.codes_table(group)
         chunks = vec0.chunks(sql, table)
@@ -218,7 +222,7 @@ class VectorIndex:
     def _centre(
         self, sql: apsw.Connection, group: int, dimension: int = 0
     ) -> tuple[int, NDArray[np.float32] | None]:
-        """At how many vec0 chunks a group's centre was computed (0: never), and the centre."""
+        """The number of vec0 chunks when a group's centre was computed (0: never), and it."""
         stored = sql.execute(
             "SELECT value FROM settings WHERE name = ?", (self._centre_setting(group),)
         ).get
@@ -263,8 +267,7 @@ class VectorIndex:
     ) -> list[Neighbours]:
         """The ids nearest to each query by a metric; equal scores come in the order of the ids.
 
-        By cosine, and where there are more embeddings than are quickly compared, codes choose
-        candidates; otherwise everything is compared.
+        For the cosine of many embeddings, codes choose candidates; otherwise all are compared.
         """
         view = self._view(sql, group, queries.shape[1], allowed) if metric == "cosine" else None
         if view is None:
@@ -279,9 +282,7 @@ class VectorIndex:
         ids: Sequence[int],
         known: Embeddings | None = None,
     ) -> Embeddings:
-        """The embeddings of given ids, as far as they have any; those that are known are not
-        read.
-        """
+        """The embeddings of the given ids that have one; those in `known` are not read again."""
         import numpy as np
 
         held = set(known.ids) if known else set()
@@ -300,10 +301,15 @@ class VectorIndex:
     def _view(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
     ) -> _View | None:
-        """A group's codes as this transaction sees them; None where comparing all is as good.
+        """A group's codes as this transaction sees them; None if comparing all is as good.
 
-        A transaction that began before what is kept was read, and one that has not committed what
-        it wrote, see other rows: they read the codes for themselves and keep nothing.
+        Codes in memory may be used and brought up to date only by a transaction that sees at least
+        what they include (`resident.seq <= now.seq`) and has written nothing itself. An older
+        transaction, and one with uncommitted changes, see other rows: they read the codes for
+        themselves and keep nothing (a zero budget). The lock covers only bringing up to date. After
+        it, other threads may append rows and replace `codes.alive`; this search goes on with the
+        mask that it holds, which is never changed in place (copy on write, as in multiversion
+        concurrency control). A filter becomes a second mask, from columns in memory if it can.
         """
         table, now = self.codes_table(group), snapshot(sql)
         with self._memory.loading(table):
@@ -318,7 +324,7 @@ class VectorIndex:
                 usable = None
                 if allowed.conditions and memory is self._memory:
                     usable = resident.columns.fulfilling(sql, allowed.conditions, codes.ids)
-            except BaseException:  # what is kept may be half brought up to date
+            except BaseException:  # the entry may be brought up to date only in part
                 memory.drop(table)
                 raise
             memory.put(table, CODES, resident)
@@ -331,7 +337,7 @@ class VectorIndex:
         return _View(codes, alive, alive & usable)
 
     def _pays(self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed) -> bool:
-        """Whether a question that finds no codes in memory should read them all."""
+        """Whether a query that finds no codes in memory should read them all."""
         table, few = self.codes_table(group), self._tuning.exact_rows
         if not vec0.exists(sql, table):
             return False
@@ -351,7 +357,7 @@ class VectorIndex:
         resident: _ResidentCodes | None,
         seq: int,
     ) -> _ResidentCodes:
-        """The codes as of change `seq`: those that are kept, brought up to date, or read anew."""
+        """The codes as of change `seq`: those in memory, brought up to date, or all read again."""
         import numpy as np
 
         table = self.codes_table(group)
@@ -390,7 +396,7 @@ class VectorIndex:
         positive = min((cosine for _, cosine in found.ranked), default=1.0) > 0
         if len(found.ranked) == min(limit, rows) and (len(candidates) == rows or positive):
             return found
-        # Zero embeddings, whose codes say nothing, may be among the nearest.
+        # Zero embeddings, whose codes are arbitrary, may be among the nearest.
         return self._scan(sql, group, single, allowed, limit, "cosine")[0]
 
     def _scan(
@@ -430,7 +436,7 @@ class VectorIndex:
     # Checking.
 
     def embedding_problems(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
-        """What is wrong with a group's embeddings."""
+        """The problems of a group's embeddings."""
         import numpy as np
 
         for block in self._stored(sql, group, dimension):
@@ -445,7 +451,7 @@ class VectorIndex:
                     yield f"{self._table}: the embedding of {id} has values that are no numbers"
 
     def problems(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
-        """What is wrong with a group's embeddings and its vec0 table."""
+        """The problems of a group's embeddings and its vec0 table."""
         yield from self.embedding_problems(sql, group, dimension)
         table = self.codes_table(group)
         coded = dict(sql.execute(f"SELECT rowid, embedding FROM {table}"))
@@ -470,7 +476,7 @@ class VectorIndex:
     def _stored(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed = EVERYTHING
     ) -> Iterator[list[tuple[int, bytes]]]:
-        # The plus keeps SQLite from looking every single id up in an index of groups.
+        # The plus keeps SQLite from using the index of groups, which is slower for given ids.
         within = (
             f"+{self._group} = ? AND {self._id} IN ({allowed.select})"
             if allowed.select

@@ -1,6 +1,6 @@
-"""Answers that took long to find, kept in the file under a digest of everything they depend on.
+"""A cache of results that are slow to compute, in the file, under a digest of all their inputs.
 
-Nothing here is ever needed: a file that cannot be written just does not remember.
+Nothing depends on the cache: where the file cannot be written, nothing is cached.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import apsw
 from mcpvectordb.errors import DatabaseError
 from mcpvectordb.storage.file import File
 
-MOST = 20_000  # answers; the oldest go first
+MOST = 20_000  # entries, which keeps the table small; the oldest are deleted first
 
 
 def key(*parts: str) -> bytes:
-    """The key of an answer: what it is, which model gave it, and what it was asked."""
+    """The key of an entry: a digest of what it is, the model that computed it, and its inputs."""
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
@@ -31,7 +31,7 @@ class Cache:
         self._file = file
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        """The answers that are known."""
+        """The entries with these keys, as far as there are any."""
         with self._file.reading() as sql:
             rows = (
                 row
@@ -41,7 +41,7 @@ class Cache:
             return {key: json.loads(value) for key, value in rows}
 
     def write(self, answers: Mapping[bytes, Any]) -> None:
-        """Remember answers, if the file can be written; never call it inside of a transaction."""
+        """Add entries, if the file can be written; never call it inside of a transaction."""
         if not answers or self._file.read_only:
             return
         with contextlib.suppress(DatabaseError), self._file.writing() as sql:
@@ -51,16 +51,16 @@ class Cache:
             )
             sql.execute("DELETE FROM cache WHERE seq <= (SELECT max(seq) FROM cache) - ?", (MOST,))
 
-    # What `compact`, `rebuild` and `check` ask of everything in the file that can be made again.
+    # The interface for `compact`, `rebuild` and `check`, as every index has it.
 
     def optimize(self, sql: apsw.Connection) -> None:
-        """Forget everything: answers may hold words of documents that are gone."""
+        """Delete all entries: they may contain words of deleted documents."""
         sql.execute("DELETE FROM cache")
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Forget everything."""
+        """Delete all entries."""
         sql.execute("DELETE FROM cache")
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
-        """Nothing can be wrong with what is never needed."""
+        """Nothing: entries are not verified."""
         return iter(())

@@ -1,5 +1,4 @@
-"""The file: opening it safely, a connection per thread, transactions, and SQLite's errors in our
-words.
+"""The file: safe opening, one connection per thread, transactions, translation of SQLite's errors.
 
 Nothing but the schema is read before the schema has been compared, row by row, with what this
 version would create: a foreign or damaged file must neither run its triggers nor reach the
@@ -31,20 +30,22 @@ MEMORY = ":memory:"
 
 _SQLITE = b"SQLite format 3\x00"
 _JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
-_BUSY_ATTEMPTS = 3
-# Not mapped: a file that somebody cuts off would kill the process, and mapped pages are checked
-# anew at every look at them, which makes FTS5 five times slower.
+_BUSY_ATTEMPTS = 3  # at least, before a lock counts as busy, however short the timeout is
+# 64 MB of pages per connection instead of a memory map (mmap_size): a mapped file that another
+# program truncates kills the process with SIGBUS, and cell_size_check verifies a mapped page at
+# every access, which makes FTS5 five times slower.
 _CACHED = "PRAGMA cache_size = -65536"
 
 
 def uri(path: Path) -> str:
-    """A path as SQLite's URI, whatever characters are in it."""
+    """A path as a URI for SQLite, with its special characters escaped."""
     return "file:" + str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 class File:
-    """A database file that any thread may use: `reading()` and `writing()` give it a connection of
-    its own.
+    """A database file for any number of threads.
+
+    `reading()` and `writing()` give each thread a connection of its own.
     """
 
     def __init__(
@@ -74,13 +75,15 @@ class File:
                 )
 
     def register_check(self, check: Callable[[], Sequence[str]]) -> None:
-        """Let somebody who knows more of the file say what is wrong with it, as long as they
-        live.
+        """Set the method that finds problems of the file, in place of `flaws`.
+
+        Only a weak reference to its object is kept. It decides whether an unexpected error is
+        damage.
         """
         self._check = weakref.WeakMethod(check)
 
     def close(self) -> None:
-        """Close every connection; the last one to close a file writes its log back into it."""
+        """Close every connection; the last process to close a file checkpoints its log into it."""
         self._closed = True
         for connection in list(self._open):
             with contextlib.suppress(apsw.ThreadingViolationError):
@@ -91,8 +94,8 @@ class File:
             and not log.stat().st_size
             and os.access(log, os.W_OK)
         ):
-            # A reader cannot take away the empty log that it had to make; a writer who comes and
-            # goes does.
+            # A reader had to create an empty log and cannot delete it. A writer deletes it when it
+            # closes its connection.
             with (
                 contextlib.suppress(apsw.Error),
                 contextlib.closing(
@@ -104,9 +107,7 @@ class File:
                 _pragma(writer, "user_version")
 
     def flaws(self) -> list[str]:
-        """What SQLite itself finds wrong with the file, FTS5's own check included, and rows that
-        refer to missing ones.
-        """
+        """What SQLite's own checks find, FTS5's included, and rows that refer to missing ones."""
         with self.reading() as sql:
             found = [
                 str(row[0]) for row in sql.execute("PRAGMA integrity_check(100)") if row[0] != "ok"
@@ -118,14 +119,15 @@ class File:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """A connection on one unchanging view of the file."""
+        """A connection in a read transaction, which sees one snapshot of the file."""
         with self._translated(), self._transaction("BEGIN") as (connection, _):
             yield connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """A write transaction: committed when the block ends, undone when it raises. Joins one
-        already open.
+        """A write transaction: committed at the end of the block, rolled back if the block raises.
+
+        Inside of another one it joins that one, which then commits.
         """
         if self.read_only:
             raise errors.ReadOnly(
@@ -139,8 +141,14 @@ class File:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[apsw.Connection, bool]]:
-        """A connection in a transaction, and whether that was open already; one that was not is
-        undone at the end.
+        """A connection in a transaction, and whether the transaction was already open.
+
+        SQLite has no nested transactions, so an inner block joins the transaction of the outer one,
+        and only the outermost ends it: by COMMIT (in `writing`) or, if that was not reached, by
+        ROLLBACK here. `begin` is BEGIN (deferred: a snapshot from the first read on, no lock) or
+        BEGIN IMMEDIATE (the write lock at once). A deferred transaction that begins to write later
+        fails with SQLITE_BUSY at once when others have committed meanwhile, because its snapshot is
+        old; waiting cannot help. Hence writers are immediate.
         """
         connection = self._connection()
         if connection.in_transaction:
@@ -160,8 +168,11 @@ class File:
             yield self._connection()
 
     def _begin(self, connection: apsw.Connection, statement: str) -> None:
-        """Start a transaction; when others have changed the schema or the format meanwhile, it is
-        compared again.
+        """Start a transaction, and verify the schema again if others have changed it meanwhile.
+
+        SQLite increments schema_version with every change of the schema; together with user_version
+        it shows whether what was verified still holds. Both are read inside the transaction, so
+        nothing can change between this check and the first use.
         """
         self._wait_for(connection, statement)
         if (marks := _marks(connection)) != self._local.marks:
@@ -169,8 +180,10 @@ class File:
             self._local.marks = marks
 
     def _wait_for(self, connection: apsw.Connection, statement: str) -> None:
-        """Wait for locks, also for those that SQLite itself does not wait for: a change of the
-        journal's kind.
+        """Execute a statement that needs a lock, repeatedly until the timeout.
+
+        SQLite's own busy handler is not called for every lock, e.g. not for a change of journal
+        mode.
         """
         deadline = time.monotonic() + self._busy_ms / 1000
         for attempt in itertools.count(1):
@@ -180,7 +193,7 @@ class File:
             except apsw.BusyError:
                 if attempt >= _BUSY_ATTEMPTS and time.monotonic() > deadline:
                     raise
-                time.sleep(random.uniform(0.01, 0.1))  # noqa: S311  spreads waiting writers, hides nothing
+                time.sleep(random.uniform(0.01, 0.1))  # noqa: S311  not for security
 
     def _connection(self) -> apsw.Connection:
         if self._closed:
@@ -199,8 +212,10 @@ class File:
         return connection
 
     def _check_place(self) -> None:
-        """SQLite would go on writing into a file that was deleted, and every acknowledged change
-        would be lost with it.
+        """Raise Unwritable if the file was moved, deleted or replaced since it was opened.
+
+        SQLite would go on writing into the deleted file, and every acknowledged change would be
+        lost.
         """
         if self._identity != (found := self._found()) and self._identity is not None:
             raise errors.Unwritable(
@@ -209,7 +224,7 @@ class File:
             )
 
     def _found(self) -> tuple[int, int] | None:
-        """What the system knows the file by; None where there is none."""
+        """Device and inode of the file that is now at the path; None if there is none."""
         if self.memory:
             return None
         try:
@@ -247,14 +262,14 @@ class File:
         return mode | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if self.memory else 0)
 
     def _immutable(self) -> bool:
-        """Whether no process can be writing: read-only media without a log beside the file."""
+        """Whether no process can be writing: a read-only folder and no log beside the file."""
         wal = Path(f"{self.path}-wal")
         return not os.access(self.path.parent, os.W_OK) and not (
             wal.exists() and wal.stat().st_size
         )
 
     def _writable(self) -> bool:
-        """Whether the file can be changed; makes a missing one, for its owner's eyes only."""
+        """Whether the file can be written; a missing one is created, readable by its owner only."""
         if self.path.is_dir():
             raise errors.NotOurFile(f"{self.path} is a folder; name a file in it")
         if not self.path.exists():
@@ -263,11 +278,13 @@ class File:
         return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def _refuse_foreign(self) -> None:
-        """Turn away what is not ours without changing a byte of it: by its first bytes, then by a
-        reader's look.
+        """Raise unless the file is ours, empty, or an unfinished one of ours; change no byte of it.
 
-        A writer would already do too much: as the last one to leave, it writes a log back into
-        another program's file.
+        First the header decides (magic bytes, journal mode), then the schema, through a read-only
+        connection. A writing connection would already be too much: SQLite rolls back a hot journal
+        when it opens a file and checkpoints a log when it closes it, both of which belong to
+        another program here. See "Database File Format" and "Atomic Commit" in SQLite's
+        documentation.
         """
         if not self.path.exists():
             raise errors.Unwritable(
@@ -284,12 +301,14 @@ class File:
             return  # a power cut came while it was made or became a WAL file: a writer undoes that
         if not head.startswith(_SQLITE):
             raise errors.NotOurFile(f"{self.path} is not a SQLite database; it was left as it is")
-        if head[18:20] not in (b"\1\1", b"\2\2"):  # or becoming a WAL file would write over it
+        # Read and write version: 1 is a rollback journal, 2 a WAL. Setting the journal mode would
+        # overwrite anything else.
+        if head[18:20] not in (b"\1\1", b"\2\2"):
             raise errors.Damaged(
                 f"{self.path} is damaged (its journal is of no known kind); it was left as it is: "
                 f"{HELP}"
             )
-        self._look()
+        self._verify_as_reader()
         if shrinks:
             raise errors.Damaged(
                 f"{self.path}-journal would empty {self.path}, but does not belong to it; both "
@@ -305,20 +324,21 @@ class File:
             return None
         return journal[16:] == bytes(4) if journal.startswith(_JOURNAL) else None
 
-    def _look(self) -> None:
-        """Verify as a reader who leaves no log behind: where there is none, nobody has the file
-        open.
+    def _verify_as_reader(self) -> None:
+        """Verify the schema through a reader that leaves no log behind.
+
+        Without a log no process has the file open, and it can be opened as immutable.
         """
         log = Path(f"{self.path}-wal")
         alone = not log.exists()
         try:
-            self._look_at(f"{uri(self.path)}?immutable=1" if alone else self._uri())
+            self._verify_uri(f"{uri(self.path)}?immutable=1" if alone else self._uri())
         except (apsw.Error, errors.DatabaseError):
             if not alone or not log.exists():
                 raise
-            self._look_at(self._uri())  # somebody came in between
+            self._verify_uri(self._uri())  # another process opened it in between
 
-    def _look_at(self, name: str) -> None:
+    def _verify_uri(self, name: str) -> None:
         with contextlib.closing(
             apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         ) as reader:
@@ -327,8 +347,9 @@ class File:
             self._verify(reader)
 
     def _verify(self, connection: apsw.Connection) -> None:
-        """Compare the whole schema with the one this version would have made, in a transaction and
-        before any other look.
+        """Raise unless the schema is exactly the one that this version creates.
+
+        Call it in a transaction, before anything else is read.
         """
         application, version = (
             _pragma(connection, "application_id"),
@@ -359,7 +380,7 @@ class File:
             )
 
     def _prepare(self, connection: apsw.Connection) -> None:
-        """Make a new file, or bring an old one up to date: one transaction for each step."""
+        """Create the schema of a new file, or migrate an old one: one transaction for each step."""
         if not self.memory:
             if _pragma(connection, "page_count") == 0:
                 connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
@@ -373,26 +394,28 @@ class File:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """The one place where SQLite's and the system's errors about the file become ours; our
-        mistakes stay what they are.
+        """Translate errors of SQLite and the system about the file into ours; leave all others.
+
+        An error that no translation covers is damage if a check of the file finds problems;
+        otherwise it is a bug, and is raised as it is.
         """
         try:
             yield
         except errors.MCPVectorDBError:
             raise
         except Exception as error:
-            told = ours(error, self.path)
-            if told is None and (isinstance(error, OSError) or not self._explains()):
+            translated = ours(error, self.path)
+            if translated is None and (isinstance(error, OSError) or not self._explains()):
                 raise
-            raise (told or refused(error, self.path)) from error
+            raise (translated or refused(error, self.path)) from error
 
     def _explains(self) -> bool:
         """Whether the file itself is the reason for an error that no sound file can cause."""
         if getattr(self._local, "checking", False):
-            return True  # even looking at it fails
+            return True  # the check itself failed
         self._local.checking = True
         try:
-            # Inside another transaction it is asked again when that one has been undone.
+            # Inside another transaction nothing is checked: it is called again after the rollback.
             return not self._connection().in_transaction and bool((self._check() or self.flaws)())
         except errors.MCPVectorDBError as error:
             return isinstance(error, errors.Damaged)
@@ -402,6 +425,7 @@ class File:
             self._local.checking = False
 
 
+# Connections of a parent process: referenced for ever, because the destructor would close them.
 _inherited: list[apsw.Connection] = []
 
 
@@ -445,7 +469,7 @@ def _equip(connection: apsw.Connection) -> None:
 
 
 def _marks(connection: apsw.Connection) -> tuple[int, int]:
-    """What is another number after any change of the schema or the format."""
+    """Two counters, one of which differs after any change of the schema or the format."""
     return _pragma(connection, "schema_version"), _pragma(connection, "user_version")
 
 

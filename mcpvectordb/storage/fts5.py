@@ -24,7 +24,7 @@ TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
 _AVERAGES = 1  # the row of T_data with the number of rows and of each column's tokens
 _TOMBSTONES = 1 << 53  # rows of T_data from here on are pages of deleted ids
 _TOMBSTONE_HEAD = (
-    8  # bytes of such a page before the ids: the size of an id, ..., how many there are
+    8  # bytes of such a page before its ids: byte 0 is an id's size, 4 to 7 their number
 )
 
 Counts = tuple["NDArray[np.int64]", "NDArray[np.int64]"]
@@ -79,8 +79,11 @@ def counts(
 ) -> Counts:
     """The rows above `after` that match an expression of one phrase, and how often they have it.
 
-    All rows of a single token come from FTS5's list of instances, as two long texts: that is three
-    times as fast as one result row for each. Phrases, prefixes and newer rows go through MATCH.
+    Two ways to the same numbers. For a single token, FTS5's vocabulary of instances (fts5vocab)
+    lists every occurrence; SQLite concatenates the row ids and the weights into two long texts,
+    which numpy parses: three times as fast as one result row for each match. The vocabulary knows
+    neither phrases nor prefixes and cannot start at an id, so these cases go through MATCH with the
+    function `occurrences`, which asks FTS5 for the phrase's offsets in each row.
     """
     token = None if after else _single_token(sql, expression)
     if token is not None:
@@ -104,6 +107,7 @@ def _instances(sql: apsw.Connection, table: str, token: str, title_weight: int) 
         f"CREATE VIRTUAL TABLE IF NOT EXISTS {vocabulary} "
         f"USING fts5vocab('main', '{table}', 'instance')"
     )
+    # Sorted by row id, so that the occurrences in one row are adjacent.
     docs, weights = sql.execute(
         "SELECT group_concat(doc), "
         f"group_concat(CASE col WHEN 'title' THEN {title_weight} ELSE 1 END) "

@@ -36,9 +36,7 @@ STATISTICS: frozenset[Row] = frozenset(
 
 
 def expected_rows(version: int, rows: frozenset[Row]) -> frozenset[Row]:
-    """The rows that a sound file of this version has, with the vec0 tables and key indexes of
-    `rows`.
-    """
+    """The rows of a sound file of this version with the vec0 tables and key indexes of `rows`."""
     found = [vec0.STATEMENT.fullmatch(str(row[3])) for row in rows]
     tables = frozenset((match[1], int(match[2])) for match in found if match)
     indexes = (_KEY_INDEX.fullmatch(str(row[3])) for row in rows)
@@ -46,13 +44,14 @@ def expected_rows(version: int, rows: frozenset[Row]) -> frozenset[Row]:
 
 
 def key_index(key: str) -> str:
-    """The statement that makes the index of a metadata key of contexts; the key has letters,
-    digits, _ . - only.
+    """The statement that creates the index of a metadata key of contexts.
+
+    The key has nothing but letters, digits, and _ . - in it.
     """
     value = f"json_extract(folded, '$.\"{key}\"')"
     return (
-        f'CREATE INDEX "context_key_{key}" ON contexts ({value}, created_at) WHERE {value} IS '
-        f"NOT NULL"
+        f'CREATE INDEX "context_key_{key}" ON contexts ({value}, created_at) '
+        f"WHERE {value} IS NOT NULL"
     )
 
 
@@ -67,14 +66,14 @@ def migrate(connection: apsw.Connection, version: int) -> None:
 def made_rows(
     version: int, vector_tables: frozenset[tuple[str, int]], keys: frozenset[str]
 ) -> frozenset[Row]:
-    """The rows of a schema that is made anew in memory."""
+    """The rows of a schema that is created in memory for comparison."""
     scratch = apsw.Connection(":memory:")
     vec0.load(scratch)
     for step in range(version):
         migrate(scratch, step)
     statements = [vec0.create_statement(name, dimension) for name, dimension in vector_tables]
     for statement in [*statements, *(key_index(key) for key in keys)]:
-        with contextlib.suppress(apsw.SQLError):  # what cannot be made is not expected either
+        with contextlib.suppress(apsw.SQLError):  # what cannot be created is not expected
             scratch.execute(statement)
     rows = frozenset(scratch.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
     scratch.close()

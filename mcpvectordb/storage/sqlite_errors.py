@@ -1,4 +1,4 @@
-"""SQLite's and the system's errors about the file, in our words."""
+"""Errors of SQLite and the system about the file, translated into those of this library."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ _TRANSLATIONS: tuple[tuple[tuple[type[apsw.Error], ...], Callable[[str], Excepti
 
 
 def ours(error: Exception, path: Path) -> Exception | None:
-    """What a user is told about the file; None where an error does not say by itself that the file
-    is its cause.
-    """
+    """The error to raise for one about the file; None if the file need not be its cause."""
     for kinds, make, text in _TRANSLATIONS:
         if isinstance(error, kinds):
             return make(text.format(path=path, error=error))
@@ -68,12 +66,12 @@ def ours(error: Exception, path: Path) -> Exception | None:
 
 
 def refused(error: Exception, path: Path) -> errors.Damaged:
-    """What a user is told when a damaged file refused what every sound one does."""
+    """The error to raise when a damaged file failed at what every sound one can do."""
     return errors.Damaged(f"{path} is damaged ({type(error).__name__}: {error}): {HELP}")
 
 
 def unwritable(error: OSError, path: Path) -> errors.Unwritable:
-    """What a user is told when the system does not let us use the file."""
+    """The error to raise when the system denies access to the file."""
     if isinstance(error, FileNotFoundError):
         return errors.Unwritable(f"the folder {path.parent} does not exist: make it first")
     if isinstance(error, PermissionError):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """Ids, and the code of each as a row of a matrix."""
 
 MAX_DIMENSION = 8_192  # of a vec0 table
-CHUNK_ROWS = 256  # small chunks: each takes its full space as soon as it has one row
+CHUNK_ROWS = 256  # per chunk, few because a chunk takes its full space from its first row on
 STATEMENT = re.compile(r"CREATE VIRTUAL TABLE (\w+) USING vec0\(embedding int8\[(\d{1,5})\] .*")
 
 
@@ -37,7 +37,10 @@ def load(connection: apsw.Connection) -> None:
 
 @functools.cache
 def _library() -> str:
-    """The extension's file; importing its package instead would import numpy."""
+    """The path of the extension's shared library.
+
+    Importing its package instead would import numpy.
+    """
     from importlib.metadata import files
 
     for file in files("sqlite-vec") or ():
@@ -47,7 +50,7 @@ def _library() -> str:
 
 
 def create_statement(table: str, dimension: int) -> str:
-    """The SQL that makes a table."""
+    """The SQL that creates a table."""
     return (
         f"CREATE VIRTUAL TABLE {table} USING "
         f"vec0(embedding int8[{dimension}] distance_metric=cosine, chunk_size={CHUNK_ROWS})"
@@ -80,12 +83,12 @@ def delete(sql: apsw.Connection, table: str, ids: Iterable[int]) -> None:
 
 
 def count(sql: apsw.Connection, table: str) -> int:
-    """How many rows a table has."""
+    """The number of rows of a table."""
     return int(sql.execute(f"SELECT count(*) FROM {table}_rowids").get)
 
 
 def chunks(sql: apsw.Connection, table: str) -> int:
-    """How many chunks of up to CHUNK_ROWS rows a table has, which is quickly counted."""
+    """The number of chunks of up to CHUNK_ROWS rows that a table has: cheaper than `count`."""
     return int(sql.execute(f"SELECT count(*) FROM {table}_chunks").get)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 
-K1, B = 1.2, 0.75  # FTS5's fixed parameters
-MIN_IDF = 1e-6  # FTS5's, for a term that more than half of the rows have
+# FTS5's fixed parameters: how soon repeated terms stop counting, how much a row's length counts.
+K1, B = 1.2, 0.75
+# FTS5's lower bound: a term that more than half of the rows have would count negatively otherwise.
+MIN_IDF = 1e-6
 
 
 def idf(rows: int, having: float) -> float:
-    """FTS5's inverse document frequency: what a word is worth that so many of the rows have."""
+    """FTS5's inverse document frequency of a term that `having` of `rows` rows contain."""
     return max(MIN_IDF, math.log((max(0, rows - having) + 0.5) / (having + 0.5)))
 
 
 def saturate(bm25: float) -> float:
-    """BM25 on a scale of 0 to 1 that does not depend on the other results."""
+    """A BM25 score on a scale of 0 to 1 that does not depend on the other results."""
     return bm25 / (1 + bm25)

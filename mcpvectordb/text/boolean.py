@@ -1,15 +1,16 @@
-"""Boolean queries: AND, OR, NOT, parentheses and "phrases", read by a small parser and written out
-for FTS5.
+"""Boolean queries (AND, OR, NOT, parentheses, "phrases"), parsed and translated for FTS5.
+
+A recursive-descent parser with one method for each rule of this grammar:
 
     either  = both (OR both)*
     both    = negated (AND negated)*       an AND before a NOT may be left out
     negated = NOT negated | group
-    group   = (word | "phrase" | "(" either ")")+    with nothing between them: all together
+    group   = (word | "phrase" | "(" either ")")+    adjacent parts must all match
 
-A group binds more tightly than any operator, as in FTS5: `a NOT b c` finds a without b and c
-together. A word with a * at its end is the beginning of words. NOT may stand anywhere. FTS5 only
-knows "this without that", so a part of a query is written as what it lists, or, when it lists
-everything but something, as that something.
+A group binds more tightly than any operator, as in FTS5: `a NOT b c` matches a without b and c
+together. A word that ends in * is a prefix. NOT may stand anywhere, although FTS5 only has the
+binary operator "this NOT that": a part that matches everything except something is kept as that
+something with a mark (`_Part.negated`), and De Morgan's laws combine such parts.
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ from mcpvectordb.text.query import (
     match_query,
 )
 
-MAX_DEPTH = 10  # FTS5 can go little deeper
+MAX_DEPTH = 10  # of parentheses: FTS5's own parser refuses expressions that are much deeper
 OPERATORS = ("AND", "OR", "NOT")
 
 _PIECE = re.compile(r'"[^"]*"\*?|[()]|[^\s()"]+|"')
 
 
 class _Malformed(ValueError):
-    """What is wrong with a query, in words."""
+    """Why a query is malformed, as a clause for the note of the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a query: what it lists, or with `negated` what it leaves out. An empty expression
-    says nothing.
+    """A part of a query: the FTS5 expression of what it matches or, if `negated`, excludes.
+
+    The expression of a part without words is empty.
     """
 
     expression: str = ""
@@ -51,8 +53,9 @@ class _Part:
 
 
 def boolean_query(text: str) -> FulltextQuery:
-    """Read a boolean query; one that is malformed is read as its words instead, and the note says
-    so.
+    """Parse a boolean query; a malformed one is read as plain words.
+
+    The note of the result says why it was malformed.
     """
     pieces = _PIECE.findall(text.replace("\x00", " "))
     terms = [piece for piece in pieces if piece not in (*OPERATORS, "(", ")", '"')]
@@ -170,7 +173,8 @@ def _all(parts: Sequence[_Part]) -> _Part:
 
 def _any(parts: Sequence[_Part]) -> _Part:
     listed, left_out = _sorted(parts)
-    if listed and left_out:  # this, or all but that: all but what is that and not this
+    if listed and left_out:
+        # De Morgan: "this or not that" is "not (that and not this)".
         return _combined(
             parts, f"({_joined(left_out, 'AND')}) NOT ({_joined(listed, 'OR')})", negated=True
         )

@@ -1,33 +1,33 @@
-"""How much two names differ, and which of many is nearly meant. Pure."""
+"""Edit distance between names, and suggestions for a name that does not exist. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-FURTHEST = 5  # edits between a name and a suggestion
-SUGGESTIONS = 5
+FURTHEST = 5  # edits between a name and a suggestion: beyond, names are not similar any more
+SUGGESTIONS = 5  # that are offered for one name
 
 _EXTENSION = re.compile(r"\.[^./]*$")
 
 
 def distance(one: str, other: str, most: int = FURTHEST) -> int | None:
-    """Levenshtein's distance: how many characters must be put in, taken out or replaced; None when
-    it is above `most`.
+    """The Levenshtein distance of two texts, or None if it is above `most`.
+
+    It is the smallest number of characters that are inserted, deleted or replaced. Only cells of
+    the dynamic programming table within `most` of its diagonal are computed (Ukkonen, 1985).
     """
     if (
         abs(len(one) - len(other)) > most
         or len(set(one) - set(other)) > most
         or len(set(other) - set(one)) > most
     ):
-        return None  # which is true of most paths, and quickly seen
+        return None  # a cheap lower bound that rules out most paths
     one, other = _differing(one, other)
     before = list(range(len(other) + 1))
     for row, character in enumerate(one, 1):
-        low, high = (
-            max(1, row - most),
-            min(len(other), row + most),
-        )  # further away from the diagonal it costs too much
+        # Cells further away from the diagonal are above `most`.
+        low, high = max(1, row - most), min(len(other), row + most)
         now = [row] + [most + 1] * len(other)
         for column in range(low, high + 1):
             now[column] = min(
@@ -42,7 +42,7 @@ def distance(one: str, other: str, most: int = FURTHEST) -> int | None:
 
 
 def _differing(one: str, other: str) -> tuple[str, str]:
-    """Both without the beginning and the end that they share."""
+    """Both texts without their common prefix and suffix."""
     shortest = min(len(one), len(other))
     start = next((place for place in range(shortest) if one[place] != other[place]), shortest)
     end = next(
@@ -53,11 +53,11 @@ def _differing(one: str, other: str) -> tuple[str, str]:
 
 
 def nearest(name: str, paths: Iterable[str]) -> list[str]:
-    """The paths most like a name: as a whole, without their first folder, or by their last part;
-    best first.
+    """Up to SUGGESTIONS paths that are most similar to a name, best first.
 
-    The longer the last part of the name (without its extension), the more may differ: half as many
-    characters, in last parts alone a third.
+    A path is compared as a whole, without its first folder, and by its last part. How many edits
+    are allowed depends on the length of the name's last part without its extension: half as many,
+    and a third where last parts are compared.
     """
     asked = name.casefold().strip("/")
     stem = _stem(asked)

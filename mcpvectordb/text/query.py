@@ -2,7 +2,7 @@
 
 `parse_query` is for ranked search, where any term may be missing; `parse_all_terms` for documents
 that must have every term; `match_query`, `prefix_query`, `phrase_query` (and `text.boolean`) are
-the ways in which contexts are searched. Whatever is typed, no FTS5 syntax error can result.
+the ways in which contexts are searched. No input can cause an FTS5 syntax error.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ from mcpvectordb.text.tokens import CAMEL, CJK, STOP_WORDS, bigrams, camel_parts
 
 T = TypeVar("T")
 
-MAX_QUERY_CHARACTERS = 2_000
-MAX_DISTINCT_TERMS = 64
-# words that must or may stand in one text: for those that have them all, each costs more than the
-# one before
+MAX_QUERY_CHARACTERS = 2_000  # the rest of a query is ignored: parsing stays cheap
+MAX_DISTINCT_TERMS = 64  # of a ranked query: FTS5 walks through all rows of each
+# Terms that are joined by AND or OR in one expression: FTS5's time grows faster than their number.
 MAX_JOINED = 32
-MAX_REPEATS = 4  # a repeated word is signal, but 64 copies of a common one cost a second
+# Occurrences of one term that count: repetition carries meaning, but FTS5 scores each copy, and 64
+# copies of a common word take a second.
+MAX_REPEATS = 4
 
 _WORD = re.compile(r"[^\W_]+")
-_ENDING = re.compile(r"'[a-z]{1,2}$")  # Smith's is about Smith
+_ENDING = re.compile(r"'[a-z]{1,2}$")  # of Smith's, we'll
 _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
 _PIECE = re.compile(r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A person's query, each part an FTS5 phrase. `match` ranks; `required` and `excluded` bind
-    results found by meaning too.
+    """A query for ranked search; each of its parts is an FTS5 phrase.
 
-    `exact` says that the query is nothing but codes such as E-4021 or 1.0.21, which only words can
-    tell apart.
+    `match` ranks; `required` and `excluded` also restrict results of the vector search. `exact` is
+    true if the query has nothing but codes such as E-4021 or 1.0.21, which embeddings do not
+    distinguish.
     """
 
-    terms: tuple[str, ...] = ()  # any of them will do, and one that is repeated counts as often
-    phrases: tuple[str, ...] = ()  # quoted: all of them must be there
-    exclusions: tuple[str, ...] = ()  # after a minus: none of them may be there
+    terms: tuple[str, ...] = ()  # any of them matches; a repeated one counts repeatedly
+    phrases: tuple[str, ...] = ()  # quoted: all of them must occur
+    exclusions: tuple[str, ...] = ()  # after a minus: none of them may occur
     exact: bool = False
 
     @property
     def match(self) -> str:
-        """What a text must have, as an FTS5 expression; "" when there is nothing to look for."""
+        """The FTS5 expression that a text must match; "" for a query without words."""
         anything = " OR ".join([*self.phrases, *self.terms])
         return f"({self.required}) AND ({anything})" if self.phrases else anything
 
@@ -57,14 +58,12 @@ class Query:
 
     @property
     def excluded(self) -> str:
-        """What a text must not have as an FTS5 expression, or ""."""
+        """The FTS5 expression that a text must not match, or ""."""
         return " OR ".join(self.exclusions)
 
 
 def parse_query(text: str) -> Query:
-    """Read any string as a query: words, "quoted phrases", -exclusions. Nothing a person types is
-    an error.
-    """
+    """Parse any string as a query of words, "quoted phrases" and -exclusions; never fails."""
     words: list[str] = []
     phrases: list[str] = []
     excluded: list[str] = []
@@ -85,12 +84,12 @@ def parse_query(text: str) -> Query:
 
 
 def without_operators(text: str) -> str:
-    """A query without what `parse` would take for the marks of phrases and exclusions."""
+    """A query without the marks that `parse_query` reads as phrases and exclusions."""
     return re.sub(r"(?<!\S)-+", " ", text.replace('"', " "))
 
 
 def fts5_phrase(text: str) -> str:
-    """A text as one FTS5 phrase; "" when it holds no word at all."""
+    """A text as one FTS5 phrase; "" if it has no word."""
     broken = " ".join(CJK.sub(lambda run: f" {' '.join(_query_bigrams(run[0]))} ", text).split())
     if not _WORD.search(broken):
         return ""
@@ -100,25 +99,21 @@ def fts5_phrase(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word or a phrase to look for; with `prefix` its last word may be the beginning of a longer
-    one.
-    """
+    """A word or phrase to search for; with `prefix` its last word matches longer words, too."""
 
     text: str
     prefix: bool = False
 
     @property
     def expression(self) -> str:
-        """The term in FTS5's language; "" when there is no word in it."""
+        """The term as an FTS5 expression; "" if it has no word."""
         quoted = fts5_phrase(self.text)
         return f"{quoted} *" if quoted and self.prefix and not quoted.endswith("*") else quoted
 
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """One way to read a query: an FTS5 expression, and the terms in it that a text can be found
-    by.
-    """
+    """One reading of a query: an FTS5 expression and the terms that it searches for."""
 
     expression: str
     terms: tuple[Term, ...]
@@ -126,8 +121,9 @@ class Interpretation:
 
 @dataclass(frozen=True, slots=True)
 class FulltextQuery:
-    """A query's interpretations, to be tried until one finds something; `note` says what was not
-    done as asked.
+    """The interpretations of a query, to be tried in order until one finds something.
+
+    `note` says what was not done as requested, or is "".
     """
 
     interpretations: tuple[Interpretation, ...] = ()
@@ -135,9 +131,7 @@ class FulltextQuery:
 
 
 def match_query(text: str) -> FulltextQuery:
-    """All words of a query, stop words too; then, for when that finds nothing, any of its content
-    words.
-    """
+    """All words of a query, stop words included; as a fallback, any of its content words."""
     words, note = _few(*_bounded_words(text))
     parts = [Term(part) for word in words for part in _terms(word)]
     content = [part for part in parts if part.text.casefold() not in STOP_WORDS] or parts
@@ -156,7 +150,7 @@ def match_query(text: str) -> FulltextQuery:
 
 
 def prefix_query(text: str) -> FulltextQuery:
-    """All words of a query, each by its beginning; a letter beside other words is a word."""
+    """All words of a query as prefixes; a single letter beside other words is no prefix."""
     words, note = _few(*_bounded_words(text))
     return _conjunction(
         [Term(word, prefix=len(words) == 1 or not is_letter(word)) for word in words], note
@@ -164,21 +158,21 @@ def prefix_query(text: str) -> FulltextQuery:
 
 
 def phrase_query(text: str) -> FulltextQuery:
-    """The words of a query one after the other, as they stand."""
+    """The words of a query as one phrase."""
     words, note = _bounded_words(text)
     return _conjunction([Term(" ".join(words))], note)
 
 
 @dataclass(frozen=True, slots=True)
 class AllTermsQuery:
-    """What a document must have, each term anywhere in it, and what it must not have."""
+    """The terms that a document must have, each anywhere in it, and those it must not have."""
 
     terms: tuple[Term, ...] = ()
     excluded: tuple[Term, ...] = ()
 
     @property
     def content_terms(self) -> AllTermsQuery:
-        """The same without stop words."""
+        """The same query without stop words."""
         return replace(
             self,
             terms=tuple(
@@ -188,11 +182,10 @@ class AllTermsQuery:
 
 
 def parse_all_terms(text: str) -> AllTermsQuery:
-    """All words of a query, each by its beginning; "phrases" and words with hyphens or dots as they
-    stand; -exclusions.
+    """Parse a query for documents that have all of its words, each as a prefix.
 
-    A letter beside other words is a word, not the beginning of all that begin so. Exclusions alone
-    ask for nothing.
+    "Phrases" and words with hyphens or dots are searched as they are written, -exclusions must not
+    occur. A single letter beside other words is no prefix. A query of exclusions alone is empty.
     """
     terms: list[Term] = []
     excluded: list[Term] = []
@@ -211,9 +204,7 @@ def parse_all_terms(text: str) -> AllTermsQuery:
 
 
 def snippet_terms(text: str) -> list[str]:
-    """What to look for in lines of text because of a query, in lower case: its content words, and
-    parts of CJK runs.
-    """
+    """The content words and CJK parts of a query, in lower case, to look for in lines of text."""
     terms = [
         term.casefold()
         for minus, phrase, word in _pieces(text)
@@ -242,8 +233,9 @@ def _bounded_words(text: str) -> tuple[list[str], str]:
 
 
 def is_letter(text: str) -> bool:
-    """Whether a text is a single letter, CJK apart: very many words begin with it, and to look for
-    them all costs much.
+    """Whether a text is a single letter that is not CJK.
+
+    As a prefix it would match very many words, which is slow.
     """
     return len(letters := "".join(_WORD.findall(text))) == 1 and not CJK.search(letters)
 
@@ -266,8 +258,9 @@ def _interpretation(terms: Sequence[Term], operator: str) -> Interpretation:
 
 
 def _query_bigrams(run: str) -> list[str]:
-    """The bigrams to ask for: a run's last character may have another neighbour in the text that is
-    looked for.
+    """The bigrams to search for.
+
+    A run's last character is not one of them: it may have another neighbour in the text.
     """
     return bigrams(run)[:-1] or [run]
 
@@ -278,7 +271,7 @@ def _last_run(text: str) -> str | None:
 
 
 def _terms(word: str) -> Iterator[str]:
-    """What to look for because of one word of a query."""
+    """The terms to search for because of one word of a query."""
     plain = _bare(word)
     if plain.casefold() in STOP_WORDS:
         yield plain
@@ -294,7 +287,7 @@ def _terms(word: str) -> Iterator[str]:
 
 
 def _inner_words(word: str) -> Iterator[str]:
-    """The words inside of identifiers; a single letter or digit says nothing."""
+    """The words inside of identifiers; single letters and digits are left out."""
     for identifier in CAMEL.findall(word):
         yield from (part for part in camel_parts(identifier) if len(part) > 1)
 
@@ -312,9 +305,7 @@ def _cjk_terms(word: str) -> Iterator[str]:
 
 
 def _is_code(word: str) -> bool:
-    """Whether the parts of a word only mean something together: E-4021, 1.0.21, 192.168.0.1,
-    v2_final.
-    """
+    """Whether a word has meaning only as a whole: E-4021, 1.0.21, 192.168.0.1, v2_final."""
     return any(character.isdigit() for character in word) and bool(_WORD.search(word))
 
 

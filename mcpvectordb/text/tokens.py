@@ -1,8 +1,8 @@
 """Tokens: how text is prepared for FTS5 when it is indexed, and what kinds of words there are.
 
 FTS5's unicode61 tokenizer makes one token of a run of Chinese, Japanese or Korean (CJK) characters,
-and one of parseHTMLDocument. Both are broken up here: CJK runs into overlapping bigrams,
-identifiers into their camelCase parts. Queries are broken up the same way (`text.query`).
+and one of parseHTMLDocument. Both are split here: CJK runs into overlapping bigrams, identifiers
+into their camelCase parts. Queries are split the same way (`text.query`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ STOP_WORDS = frozenset(
 
 
 def index_text(text: str) -> str:
-    """What FTS5 is given for a text: CJK runs as overlapping pairs, and the parts of identifiers
-    after the text.
-    """
+    """The text to index: CJK runs become bigrams, and the parts of identifiers are appended."""
     parts = [part for word in CAMEL.findall(text) for part in camel_parts(word)]
     return CJK.sub(lambda run: f" {' '.join(bigrams(run[0]))} ", text) + (
         "\n" + " ".join(parts) if parts else ""
@@ -46,7 +44,7 @@ def index_text(text: str) -> str:
 
 
 def is_non_latin(text: str) -> bool:
-    """Whether a text is for the most part in letters other than Latin ones."""
+    """Whether most letters of a text are not Latin."""
     letters: list[str] = _LETTER.findall(text)
     return 2 * sum(
         letter > "\u024f" and not "\u1e00" <= letter <= "\u1eff" for letter in letters
@@ -59,7 +57,8 @@ def camel_parts(identifier: str) -> list[str]:
 
 
 def bigrams(run: str) -> list[str]:
-    """Every character of a CJK run with its neighbour; the last one stands alone, so that each
-    begins a token.
+    """Every character of a CJK run with its successor; the last one stands alone.
+
+    So every character begins a token, and a single one is found as a prefix.
     """
     return [run[i : i + 2] for i in range(len(run))]

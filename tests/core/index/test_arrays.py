@@ -16,7 +16,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @pytest.mark.parametrize(
-    ("given_", "told"),
+    ("given_", "message"),
     [
         ([], "has no numbers; an embedding has 1 to 16,384"),
         ([0.0] * 16_385, "has 16,385 numbers"),
@@ -43,13 +43,13 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
         (np.array([], np.float32), "has no numbers"),
     ],
 )
-def test_what_is_no_embedding_is_refused_by_its_place(given_: Any, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_an_invalid_embedding_is_refused_and_its_place_named(given_: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         arrays.one(given_)
 
 
 @pytest.mark.parametrize(
-    ("given_", "told"),
+    ("given_", "message"),
     [
         ([[1.0], [2.0, True]], r"embeddings\[1\]\[1\] must be a number, not a bool"),
         ([[1.0], []], r"embeddings\[1\] has no numbers"),
@@ -65,8 +65,8 @@ def test_what_is_no_embedding_is_refused_by_its_place(given_: Any, told: str) ->
         (np.float32(1), "must be a list of embeddings or a matrix"),
     ],
 )
-def test_what_are_no_embeddings_is_refused_by_row_and_place(given_: Any, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_invalid_embeddings_are_refused_and_row_and_place_named(given_: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         arrays.many(given_)
 
 
@@ -85,7 +85,7 @@ def test_what_are_no_embeddings_is_refused_by_row_and_place(given_: Any, told: s
         np.array([1, 2.5, -3], object),
     ],
 )
-def test_an_embedding_comes_as_a_list_or_as_any_array(given_: Any) -> None:
+def test_an_embedding_is_accepted_as_a_list_or_as_any_array(given_: Any) -> None:
     group = arrays.one(given_)
     assert (
         group.rows.tolist() == [[1, 2.5, -3]]
@@ -110,7 +110,7 @@ def test_mixed_dimensions_are_grouped_and_keep_their_positions() -> None:
     ]
 
 
-def test_no_embeddings_are_no_groups() -> None:
+def test_an_empty_list_of_embeddings_has_no_groups() -> None:
     assert arrays.many([]) == arrays.many(np.empty((0, 7))) == []
 
 
@@ -130,7 +130,7 @@ def test_every_number_comes_back_exactly(rows: np.ndarray) -> None:
         np.float32, 3, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)
     )
 )
-def test_what_float32_holds_takes_four_bytes_however_it_was_given(row: np.ndarray) -> None:
+def test_numbers_that_float32_holds_are_stored_in_four_bytes(row: np.ndarray) -> None:
     for given_ in (row, row.tolist(), row.astype(np.float64)):
         assert len(arrays.packed(arrays.one(given_).rows)[0].tobytes()) == 12
 

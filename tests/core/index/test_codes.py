@@ -11,9 +11,8 @@ from mcpvectordb.index.vector import encode
 
 
 def clustered(count: int, dimension: int = 256, seed: int = 0) -> np.ndarray:
-    centres = (
-        np.random.default_rng(99).normal(size=(50, dimension)) + 2
-    )  # all on one side, as real embeddings are
+    # All on one side of the origin, as real embeddings are.
+    centres = np.random.default_rng(99).normal(size=(50, dimension)) + 2
     random = np.random.default_rng(seed)
     return (
         centres[random.integers(0, 50, count)] + 0.6 * random.normal(size=(count, dimension))
@@ -53,7 +52,7 @@ def test_the_true_nearest_are_among_the_candidates(sign_rows: int) -> None:
 
 
 @pytest.mark.parametrize("dimension", [3, 40, 300])
-def test_where_signs_do_not_choose_none_of_the_nearest_is_missing_and_few_others_come_along(
+def test_without_sign_bits_no_neighbour_is_missing_and_few_other_candidates_are_returned(
     dimension: int,
 ) -> None:
     vectors = clustered(2_000, dimension)
@@ -65,7 +64,7 @@ def test_where_signs_do_not_choose_none_of_the_nearest_is_missing_and_few_others
         assert dimension < 40 or len(found) < 500
 
 
-def test_without_a_centre_all_codes_are_compared_and_none_of_the_nearest_is_missing() -> None:
+def test_without_a_centre_all_codes_are_compared_and_no_neighbour_is_missing() -> None:
     vectors = clustered(4_000)
     kept = coded(vectors, tuning=Tuning(sign_rows=0, sign_candidates=20), signs=False)
     for query in clustered(20, seed=1):
@@ -80,7 +79,7 @@ def test_the_length_of_a_query_does_not_matter(size: float) -> None:
 
 
 @pytest.mark.parametrize("sign_rows", [1_000_000, 0])
-def test_only_allowed_ids_come_back(sign_rows: int) -> None:
+def test_only_allowed_ids_are_returned(sign_rows: int) -> None:
     vectors = clustered(3_000)
     kept = coded(vectors, tuning=Tuning(sign_rows=sign_rows))
     allowed = np.arange(7, 3_001, 7)
@@ -108,7 +107,7 @@ def test_the_candidates_do_not_depend_on_the_order_or_the_history_of_the_rows() 
         assert all(set(nearest(each, query, 10)) == expected for each in others)
 
 
-def test_asking_for_more_than_there_is_gives_all() -> None:
+def test_a_limit_above_the_number_of_rows_returns_all() -> None:
     assert sorted(nearest(coded(clustered(2), first=3), clustered(1)[0], 10)) == [3, 4]
 
 
@@ -118,7 +117,9 @@ def test_asking_for_more_than_there_is_gives_all() -> None:
         max_size=8,
     )
 )
-def test_what_was_replaced_is_what_is_found(steps: list[tuple[set[int], set[int]]]) -> None:
+def test_replaced_rows_are_found_under_their_new_codes(
+    steps: list[tuple[set[int], set[int]]],
+) -> None:
     vectors = clustered(41, dimension=10)
     codes = encode(vectors)
     kept, model = Codes(np.empty(0, np.int64), np.empty((0, 10), np.int8)), set()
@@ -134,14 +135,14 @@ def test_what_was_replaced_is_what_is_found(steps: list[tuple[set[int], set[int]
         )
 
 
-def test_zeros_disturb_nothing() -> None:
+def test_zero_embeddings_do_not_disturb_other_candidates() -> None:
     vectors = np.vstack([np.zeros((1, 256), np.float32), clustered(5)])
     kept = coded(vectors)
     assert set(nearest(kept, vectors[3], 1)) == {4}
     assert len(nearest(kept, np.zeros(256, np.float32), 6)) == 6
 
 
-def test_a_search_that_goes_on_does_not_see_what_is_replaced_meanwhile() -> None:
+def test_a_running_search_does_not_see_rows_that_are_replaced_meanwhile() -> None:
     vectors = clustered(100)
     kept = coded(vectors, first=0)
     before = kept.alive
@@ -157,7 +158,7 @@ def test_codes_of_which_most_were_replaced_are_fragmented() -> None:
         kept.replace(np.arange(600), np.arange(600), encode(clustered(600, seed=step)))
 
 
-def test_the_memory_that_codes_take_is_known_beforehand() -> None:
+def test_bytes_for_predicts_the_memory_of_codes() -> None:
     kept = coded(clustered(1_000), first=0)
     used = sum(
         getattr(kept, name).nbytes for name in ("_ids", "alive", "_codes", "_lengths", "_signs")

@@ -47,7 +47,7 @@ def kept(shelf: Shelf, values: list[Any], tuning: Tuning = DEFAULT) -> tuple[Col
 
 @settings(max_examples=300)
 @given(questions())
-def test_every_condition_chooses_what_the_file_would(
+def test_every_condition_selects_the_same_rows_as_in_the_file(
     shelf: Shelf, question: tuple[list[tuple[Any, Any, Any]], list[Condition]]
 ) -> None:
     rows, conditions = question
@@ -60,7 +60,7 @@ def test_every_condition_chooses_what_the_file_would(
 
 @settings(max_examples=50)
 @given(questions(), questions())
-def test_rows_that_come_later_are_chosen_in_the_same_way(
+def test_rows_that_are_added_later_are_selected_in_the_same_way(
     shelf: Shelf,
     first: tuple[list[tuple[Any, Any, Any]], list[Condition]],
     second: tuple[list[tuple[Any, Any, Any]], list[Condition]],
@@ -77,7 +77,7 @@ def test_rows_that_come_later_are_chosen_in_the_same_way(
         assert chosen is not None and (both[chosen] - 1).tolist() == shelf.select(conditions)
 
 
-def test_only_the_rows_of_a_group_are_read_when_a_column_is_new(shelf: Shelf) -> None:
+def test_a_new_column_reads_only_the_rows_of_its_group(shelf: Shelf) -> None:
     shelf.fill([("", 0, {"k": number}) for number in range(10)])
     columns = Columns(SOURCE, 3)
     chosen = columns.fulfilling(
@@ -89,7 +89,7 @@ def test_only_the_rows_of_a_group_are_read_when_a_column_is_new(shelf: Shelf) ->
 
 
 @pytest.mark.parametrize("tuning", [Tuning(column_values=2), Tuning(column_characters=9)])
-def test_where_values_are_too_many_the_file_is_asked_also_later(
+def test_a_column_with_too_many_values_is_left_to_the_file_for_good(
     shelf: Shelf, tuning: Tuning
 ) -> None:
     few, ids = kept(shelf, ["a", "b", "a"], tuning)
@@ -105,7 +105,7 @@ def test_where_values_are_too_many_the_file_is_asked_also_later(
 @pytest.mark.parametrize(
     "source", [NOWHERE, ColumnSource(rows="items", of_group="1", id="items.key", fields={})]
 )
-def test_fields_that_are_not_to_be_kept_are_left_to_the_file(
+def test_fields_outside_of_the_source_are_left_to_the_file(
     shelf: Shelf, source: ColumnSource
 ) -> None:
     shelf.fill([("t", 1, {"k": 1})])
@@ -118,14 +118,14 @@ def test_fields_that_are_not_to_be_kept_are_left_to_the_file(
         )
 
 
-def test_only_so_many_columns_are_kept(shelf: Shelf) -> None:
+def test_the_number_of_columns_is_bounded(shelf: Shelf) -> None:
     many, ids = kept(shelf, [1, 2])
     for number in range(columns.MOST_COLUMNS + 5):
         many.fulfilling(shelf.connection, [Condition(("metadata", str(number)), "not_exists")], ids)
     assert len(many._columns) == columns.MOST_COLUMNS
 
 
-def test_no_row_is_no_trouble(shelf: Shelf) -> None:
+def test_a_group_without_rows_has_an_empty_mask(shelf: Shelf) -> None:
     none, _ = kept(shelf, [])
     chosen = none.fulfilling(
         shelf.connection, [Condition("metadata.k", "eq", 1)], np.empty(0, np.int64)

@@ -18,7 +18,7 @@ MINILM = Config(model="all-MiniLM-L6-v2")
 
 
 class Broken(Letters):
-    """An embedder that fails until it is mended."""
+    """An embedder that returns NaN while `broken` is true."""
 
     broken = True
 
@@ -28,7 +28,7 @@ class Broken(Letters):
 
 
 class Counting(Letters):
-    """An embedder that remembers what it was given."""
+    """An embedder that records its inputs."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -38,7 +38,7 @@ class Counting(Letters):
         return super().embed(texts, query=query)
 
 
-def test_a_new_file_takes_the_embedder_it_is_given_and_keeps_its_name(path: Path) -> None:
+def test_a_new_file_stores_the_name_of_the_given_embedder(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         assert (db.stats().model, db.stats().dimension) == ("letters", 32)
         db.documents.ingest_text("x", source="x")
@@ -46,26 +46,24 @@ def test_a_new_file_takes_the_embedder_it_is_given_and_keeps_its_name(path: Path
         assert (db.stats().model, db.stats().dimension) == ("letters", 32)
 
 
-def test_the_configuration_says_how_much_meaning_counts_against_words(path: Path) -> None:
+def test_the_configuration_sets_the_weight_of_meaning_against_words(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
-        for text in (
-            "We listen to the radio.",
-            "silent",
-        ):  # to Letters the second one is the query itself
+        # An anagram of the query "listen" has the same embedding by Letters.
+        for text in ("We listen to the radio.", "silent"):
             db.documents.ingest_text(text, source=text)
     for weight, first in ((0.0, "We listen to the radio."), (1.0, "silent")):
         with Database(path, embedder=Letters(), config=Config(vector_weight=weight)) as db:
             assert db.documents.search("listen")[0].item.text == first
 
 
-def test_chunk_sizes_of_the_file_win_over_the_configuration(path: Path) -> None:
+def test_chunk_sizes_of_the_file_take_precedence_over_the_configuration(path: Path) -> None:
     with Database(path, embedder=Letters(), config=Config(chunk_size=50, chunk_overlap=10)) as db:
         db.documents.ingest_text("x", source="x")
     with Database(path, embedder=Letters(), config=Config(chunk_size=300)) as db:
         assert (db.stats().chunk_size, db.stats().chunk_overlap) == (50, 10)
 
 
-def test_a_file_of_another_model_is_searched_by_words_and_says_why(path: Path) -> None:
+def test_a_file_of_a_missing_model_is_searched_by_words_and_the_reason_given(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a")
     with Database(path) as db:
@@ -81,7 +79,7 @@ def test_a_file_of_another_model_is_searched_by_words_and_says_why(path: Path) -
         assert db.embed_pending() == 1
 
 
-def test_an_embedder_that_does_not_fit_the_file_is_told_so(path: Path) -> None:
+def test_an_embedder_that_does_not_fit_the_file_is_refused(path: Path) -> None:
     class Other(Letters):
         name = "other"
 
@@ -129,7 +127,7 @@ def test_a_replaced_document_embeds_only_what_is_new(path: Path) -> None:
         assert before >= 6 and len(embedder.seen) - before <= 2 and db.check() == []
 
 
-def test_progress_is_told_and_ends_at_the_total(path: Path) -> None:
+def test_progress_is_reported_and_ends_at_the_total(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(70):
             db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
@@ -163,7 +161,7 @@ def test_an_interrupted_run_is_resumed_without_loss_or_double_work(path: Path) -
         assert db.stats().pending == 0 and len(embedder.seen) == 70 and db.check() == []
 
 
-def test_leased_work_of_a_dead_process_comes_back(path: Path) -> None:
+def test_chunks_leased_by_a_dead_process_are_leased_again(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a", embed=False)
     other = apsw.Connection(str(path))
@@ -174,8 +172,8 @@ def test_leased_work_of_a_dead_process_comes_back(path: Path) -> None:
     assert DEFAULT.lease_seconds < 60
 
 
-def test_a_lease_beyond_what_a_lease_can_be_is_not_waited_for(path: Path) -> None:
-    """A clock was set back, or a bit fell over."""
+def test_a_lease_that_ends_too_far_in_the_future_is_ignored(path: Path) -> None:
+    """This happens when a clock is set back or a bit flips."""
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a", embed=False)
         db.documents.ingest_text("pear", source="b", embed=False)
@@ -187,7 +185,7 @@ def test_a_lease_beyond_what_a_lease_can_be_is_not_waited_for(path: Path) -> Non
         assert db.embed_pending() == 2 and db.check() == []
 
 
-def test_waiting_work_that_is_not_there_is_told_and_not_waited_for(path: Path) -> None:
+def test_a_pending_chunk_that_does_not_exist_is_reported_as_damage(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a", embed=False)
     other = apsw.Connection(str(path))
@@ -200,7 +198,7 @@ def test_waiting_work_that_is_not_there_is_told_and_not_waited_for(path: Path) -
         assert db.embed_pending() == 1 and db.check() == []
 
 
-def test_two_workers_share_the_work(path: Path) -> None:
+def test_two_workers_embed_each_chunk_once(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(100):
             db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
@@ -253,7 +251,7 @@ def test_using_another_model_embeds_again_and_switches_at_the_end(path: Path) ->
         assert db.check() == []
 
 
-def test_text_that_comes_in_during_a_switch_is_not_lost(path: Path) -> None:
+def test_text_that_is_ingested_during_a_switch_of_models_is_embedded(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a")
     with Database(path) as db, Database(path, embedder=Letters()) as old:
@@ -273,7 +271,7 @@ def test_an_unknown_model_or_a_reranker_cannot_be_used(path: Path) -> None:
             db.use_model("ms-marco-MiniLM-L-12-v2")
 
 
-def test_warming_answers_by_words_meanwhile_and_by_both_after(path: Path) -> None:
+def test_searches_use_words_alone_until_the_model_is_loaded(path: Path) -> None:
     with Database(path, config=MINILM) as db:
         db.documents.ingest_text("apple", source="a")
     with Database(path, config=MINILM) as db:
@@ -284,7 +282,7 @@ def test_warming_answers_by_words_meanwhile_and_by_both_after(path: Path) -> Non
             pass
 
 
-def test_a_query_in_letters_that_the_model_cannot_read_is_left_to_words(path: Path) -> None:
+def test_a_query_in_letters_unknown_to_the_model_is_ranked_by_words(path: Path) -> None:
     with Database(path, config=MINILM) as db:
         for number, text in enumerate(
             ["数据库索引很快", "天气很好，我们去公园", "他喜欢喝绿茶", "火车晚点了两个小时"]
@@ -295,7 +293,7 @@ def test_a_query_in_letters_that_the_model_cannot_read_is_left_to_words(path: Pa
             assert hit.scores.text_rank == 1
 
 
-def test_a_file_whose_models_are_none_is_read_without_a_change_and_refuses_what_needs_them(
+def test_a_file_with_an_invalid_model_can_be_read_but_not_embedded(
     path: Path,
 ) -> None:
     with Database(path, embedder=Letters()) as db:

@@ -1,4 +1,4 @@
-"""Keyword search: the file and memory give the same answer, whoever is asked and how often."""
+"""Keyword search gives the same result from the file and from memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def index(file_rows: int, budget: int = 10**9) -> KeywordIndex:
     return KeywordIndex("document_words", "document_chunks", Memory(budget), tuning)
 
 
-def test_every_chunk_that_has_any_word_is_found_however_common_it_is(db: Database) -> None:
+def test_every_chunk_that_has_any_word_is_found_even_if_the_word_is_common(db: Database) -> None:
     with db._file.reading() as sql:
         for file_rows in (0, 10**9):
             query = parse_query("common frequent seldom")
@@ -55,7 +55,7 @@ def test_quoted_phrases_must_occur(db: Database) -> None:
         assert {id for id, _ in found.best} == {2, 4, 6, 8, 10}
 
 
-def test_the_score_of_any_chunk_is_by_the_same_words(db: Database) -> None:
+def test_scores_of_other_chunks_are_computed_from_the_same_terms(db: Database) -> None:
     with db._file.reading() as sql:
         for file_rows in (0, 10**9):
             found = index(file_rows).match(sql, parse_query("frequent seldom"), EVERYTHING, 1)
@@ -64,7 +64,7 @@ def test_the_score_of_any_chunk_is_by_the_same_words(db: Database) -> None:
             assert found.best == [(5, scores[5])]
 
 
-def test_a_count_may_stop_early(db: Database) -> None:
+def test_a_frequency_is_counted_up_to_a_bound(db: Database) -> None:
     with db._file.reading() as sql:
         assert index(0).frequency(sql, '"common"') == 10
         assert index(0).frequency(sql, '"common"', 3) == 3

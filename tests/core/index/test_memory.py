@@ -1,6 +1,4 @@
-"""Codes in memory follow the file: whoever writes, in whatever process, searches answer as the
-exact scan does.
-"""
+"""Codes in memory follow all writers: searches return the same as an exact scan of the file."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def kept(db: Database) -> bool:
     return bool(db._memory.keys(TABLE))
 
 
-def test_questions_over_many_rows_are_answered_from_memory(path: Path) -> None:
+def test_queries_over_many_rows_are_answered_from_memory(path: Path) -> None:
     rows = vectors(100, 1)
     model = {str(number): row for number, row in enumerate(rows)}
     with opened(path) as db:
@@ -71,7 +69,7 @@ def test_questions_over_many_rows_are_answered_from_memory(path: Path) -> None:
             assert kept(db)
 
 
-def test_nothing_is_kept_where_memory_is_not_granted(path: Path) -> None:
+def test_nothing_is_kept_without_a_memory_budget(path: Path) -> None:
     rows = vectors(100, 1)
     with opened(path, resident_bytes=500) as db:
         db.vectors.add_many([str(number) for number in range(100)], rows)
@@ -80,7 +78,7 @@ def test_nothing_is_kept_where_memory_is_not_granted(path: Path) -> None:
         assert not kept(db)
 
 
-def test_another_connections_changes_are_followed(path: Path) -> None:
+def test_changes_by_another_connection_are_followed(path: Path) -> None:
     rows = vectors(60, 5)
     model = {str(number): row for number, row in enumerate(rows)}
     with opened(path) as reader, opened(path) as writer:
@@ -97,7 +95,9 @@ def test_another_connections_changes_are_followed(path: Path) -> None:
         assert kept(reader) and not kept(writer)
 
 
-def test_a_process_that_was_away_for_long_reads_everything_again(path: Path) -> None:
+def test_a_process_that_missed_more_changes_than_are_logged_reads_everything_again(
+    path: Path,
+) -> None:
     rows = vectors(60, 6)
     model = {str(number): row for number, row in enumerate(rows)}
     with opened(path) as db:
@@ -114,7 +114,7 @@ def test_a_process_that_was_away_for_long_reads_everything_again(path: Path) -> 
 
 
 @pytest.mark.parametrize("change", ["compact", "rebuild"])
-def test_a_table_made_anew_is_read_anew(path: Path, change: str) -> None:
+def test_a_rebuilt_table_is_read_again(path: Path, change: str) -> None:
     rows = vectors(60, 8)
     model = {str(number): row for number, row in enumerate(rows)}
     with opened(path) as db:
@@ -126,7 +126,7 @@ def test_a_table_made_anew_is_read_anew(path: Path, change: str) -> None:
         assert found(db, query) == expected(model, query)
 
 
-def test_filters_hold_in_memory_too(path: Path) -> None:
+def test_filters_apply_to_codes_in_memory(path: Path) -> None:
     rows = vectors(200, 10)
     with opened(path) as db:
         db.vectors.add_many(
@@ -197,7 +197,7 @@ def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_fro
             assert any("FROM vectors v WHERE" in statement for statement in asked) == once
 
 
-def test_metadata_and_namespaces_that_another_connection_changes_are_followed(path: Path) -> None:
+def test_changes_of_metadata_and_namespaces_by_another_connection_are_followed(path: Path) -> None:
     rows = vectors(60, 13)
     with opened(path) as reader, opened(path) as writer:
         writer.vectors.add_many(
@@ -211,13 +211,12 @@ def test_metadata_and_namespaces_that_another_connection_changes_are_followed(pa
             for kind in range(4):
                 of_kind = {id: rows[int(id)] for id, its in model.items() if its == kind}
                 assert filtered(reader, query, kind=kind) == expected(of_kind, query)
-            writer.vectors.add(
-                str(step), rows[step], metadata={"kind": 3}
-            )  # the embedding stays as it is
+            # Only the metadata changes, not the embedding.
+            writer.vectors.add(str(step), rows[step], metadata={"kind": 3})
             model[str(step)] = 3
 
 
-def test_a_condition_on_what_is_not_kept_is_asked_of_the_file(path: Path) -> None:
+def test_a_condition_on_a_field_that_is_not_kept_is_evaluated_in_the_file(path: Path) -> None:
     rows = vectors(100, 14)
     with opened(path) as db:
         db.vectors.add_many(
@@ -234,7 +233,7 @@ def test_a_condition_on_what_is_not_kept_is_asked_of_the_file(path: Path) -> Non
             assert [hit.item.id for hit in hits] == expected(sevens, query)
 
 
-def test_an_older_view_of_the_file_is_not_filtered_by_newer_metadata(path: Path) -> None:
+def test_an_older_snapshot_is_not_filtered_by_newer_metadata(path: Path) -> None:
     rows = vectors(60, 15)
     ids = [str(number) for number in range(60)]
     with opened(path) as db:
@@ -242,9 +241,8 @@ def test_an_older_view_of_the_file_is_not_filtered_by_newer_metadata(path: Path)
         for _ in range(3):
             filtered(db, rows[0], new=False)
         with db._file.reading() as sql:
-            sql.execute(
-                "SELECT count(*) FROM vectors"
-            ).fetchall()  # now this thread's view is fixed
+            # The first read fixes the snapshot of this thread.
+            sql.execute("SELECT count(*) FROM vectors").fetchall()
 
             def change() -> None:
                 db.vectors.add_many(ids, rows, metadata=[{"new": True}] * 60)
@@ -257,7 +255,7 @@ def test_an_older_view_of_the_file_is_not_filtered_by_newer_metadata(path: Path)
             assert len(filtered(db, rows[0], new=False)) == 5
 
 
-def test_what_is_not_committed_is_not_kept(path: Path) -> None:
+def test_uncommitted_changes_are_not_kept(path: Path) -> None:
     rows = vectors(60, 16)
     model = {str(number): row for number, row in enumerate(rows)}
     with opened(path) as db:
@@ -268,11 +266,11 @@ def test_what_is_not_committed_is_not_kept(path: Path) -> None:
             db.vectors.add("0", -rows[0])
             assert found(db, -rows[0])[0] == "0"
             raise ZeroDivisionError
-        db.vectors.add("1", rows[1])  # takes the number that the undone change had in the log
+        db.vectors.add("1", rows[1])  # gets the number that the rolled back change had in the log
         assert found(db, rows[0]) == expected(model, rows[0])
 
 
-def test_rows_that_are_written_again_and_again_do_not_fill_the_memory(path: Path) -> None:
+def test_repeatedly_rewritten_rows_do_not_fill_the_memory(path: Path) -> None:
     rows = vectors(60, 17)
     model = {str(number): row for number, row in enumerate(rows)}
     with opened(path) as db:
@@ -290,7 +288,7 @@ class Thing:
         self.size = size
 
 
-def test_what_does_not_fit_beside_something_new_is_dropped() -> None:
+def test_old_entries_are_dropped_when_a_new_one_needs_their_room() -> None:
     memory = Memory(100)
     for key, size in (("a", 60), ("b", 30), ("c", 50)):
         memory.put("index", key, Thing(size))
@@ -299,7 +297,7 @@ def test_what_does_not_fit_beside_something_new_is_dropped() -> None:
     assert memory.get("index", "b") is None and memory.size == 0
 
 
-def test_what_was_used_least_recently_is_dropped_first() -> None:
+def test_the_least_recently_used_entry_is_dropped_first() -> None:
     memory = Memory(100)
     memory.put("index", "a", Thing(40))
     memory.put("other", "b", Thing(40))
@@ -308,7 +306,7 @@ def test_what_was_used_least_recently_is_dropped_first() -> None:
     assert memory.keys("index") == ["a", "c"] and memory.keys("other") == []
 
 
-def test_what_has_grown_larger_than_the_budget_is_not_kept() -> None:
+def test_an_entry_that_outgrows_the_budget_is_dropped() -> None:
     memory, thing = Memory(100), Thing(40)
     memory.put("index", "a", thing)
     thing.size = 101
@@ -316,16 +314,14 @@ def test_what_has_grown_larger_than_the_budget_is_not_kept() -> None:
     assert memory.keys("index") == [] and memory.size == 0
 
 
-def test_loading_pays_from_the_second_question_on_or_for_many_rows() -> None:
+def test_loading_pays_from_the_second_query_on_or_for_many_rows() -> None:
     memory = Memory(100)
     assert [memory.worth_loading("a", 10, 10) for _ in range(3)] == [False, True, True]
     assert memory.worth_loading("b", 11, 10)
 
 
 class FollowingMachine(RuleBasedStateMachine):
-    """Two processes write, one of them searches: the answers are those of an exact scan, whatever
-    came between.
-    """
+    """Two processes write, one of them searches: each result is that of an exact scan."""
 
     writer: ClassVar[Elsewhere | None] = None
 
@@ -416,7 +412,7 @@ TestFollowing.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 class SameAnswerMachine(RuleBasedStateMachine):
-    """The same question gets the same answer, whoever asks it, how often, and with what memory.
+    """The same query gets the same result in every process, at any time, and with any budget.
 
     A process that has followed all changes, one that keeps nothing in memory and one that has just
     been started, each with other thresholds, agree on ids, scores, legs and reasons.

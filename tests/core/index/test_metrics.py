@@ -85,7 +85,7 @@ def test_distances_are_exact_and_never_infinite(pair: tuple[list[float], list[fl
 
 @pytest.mark.parametrize("metric", METRICS)
 @given(data=st.data())
-def test_equal_rows_score_alike_wherever_they_stand(metric: str, data: st.DataObject) -> None:
+def test_equal_rows_have_equal_scores_at_any_position(metric: str, data: st.DataObject) -> None:
     dimension, count = data.draw(st.sampled_from([1, 3, 8, 33, 384])), data.draw(st.integers(2, 40))
     random = np.random.default_rng(data.draw(st.integers(0, 1000)))
     row, query = random.normal(size=dimension), random.normal(size=dimension)
@@ -102,7 +102,7 @@ def test_equal_rows_score_alike_wherever_they_stand(metric: str, data: st.DataOb
 
 
 @given(scores=st.lists(st.integers(-3, 3), max_size=60), limit=st.integers(0, 70))
-def test_the_best_are_those_of_a_stable_sort(scores: list[int], limit: int) -> None:
+def test_best_returns_the_first_of_a_stable_sort(scores: list[int], limit: int) -> None:
     ids = np.arange(100, 100 + len(scores))
     places = best(ids, np.array(scores, np.float64), limit)
     expected = sorted(range(len(scores)), key=lambda place: -scores[place])[:limit]

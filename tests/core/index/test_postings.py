@@ -1,4 +1,4 @@
-"""What is kept of words in memory gives FTS5's own answers, whatever happened to the file since."""
+"""Postings in memory give FTS5's own results after any changes of the file."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ IN_MEMORY = Tuning(file_rows=-1)
 
 
 def from_memory(budget: int = 10_000_000) -> KeywordIndex:
-    """An index that answers from postings, from the first question on."""
+    """An index that answers from postings, from the first query on."""
     return KeywordIndex("document_words", "document_chunks", Memory(budget), IN_MEMORY)
 
 
 def from_file() -> KeywordIndex:
-    """An index that was never asked before, and asks FTS5 whatever that costs."""
+    """An index that was never used before and has FTS5 answer at any cost."""
     return KeywordIndex("document_words", "document_chunks", Memory(0), IN_FILE)
 
 
@@ -66,7 +66,7 @@ def fill(db: Database, *contents: str) -> None:
 
 
 class Following(RuleBasedStateMachine):
-    """Two processes' connections write; what is kept follows, and answers as FTS5 does."""
+    """Connections of two processes write; postings in memory follow, and give FTS5's results."""
 
     @initialize()
     def open(self) -> None:
@@ -132,7 +132,7 @@ def opened(*contents: str) -> Iterator[apsw.Connection]:
 @given(
     st.lists(texts, min_size=1, max_size=20), st.sets(st.integers(1, 20)), st.sampled_from(QUERIES)
 )
-def test_only_what_is_allowed_is_found(contents: list[str], some: set[int], text: str) -> None:
+def test_only_allowed_ids_are_found(contents: list[str], some: set[int], text: str) -> None:
     allowed = Allowed(
         f"SELECT id FROM document_chunks WHERE id IN ({', '.join(map(str, some)) or 'NULL'})"
     )
@@ -143,7 +143,7 @@ def test_only_what_is_allowed_is_found(contents: list[str], some: set[int], text
         assert {id for id, _ in found.best} <= some
 
 
-def test_what_may_be_undone_is_not_kept(path: Path) -> None:
+def test_uncommitted_rows_are_not_kept(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         fill(db, "apple", "banana")
         matching = from_memory()
@@ -162,7 +162,7 @@ def test_what_may_be_undone_is_not_kept(path: Path) -> None:
 
 
 @pytest.mark.parametrize("deleted", [1, 2, 3])
-def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: int) -> None:
+def test_transactions_that_began_earlier_do_not_see_later_rows(path: Path, deleted: int) -> None:
     with Database(path, embedder=Letters()) as early, Database(path, embedder=Letters()) as late:
         fill(early, "apple fig", "apple", "apple apple date")
         matching, query = from_memory(), parse_query("apple fig date")
@@ -190,9 +190,7 @@ def test_transactions_that_began_earlier_see_no_later_rows(path: Path, deleted: 
             )
 
 
-def test_the_first_question_of_a_process_is_answered_by_the_file_and_later_ones_from_memory() -> (
-    None
-):
+def test_the_first_query_of_a_process_goes_to_the_file_and_later_ones_to_memory() -> None:
     with opened("apple", "banana") as sql:
         memory = Memory(10_000)
         matching = KeywordIndex("document_words", "document_chunks", memory)
@@ -201,7 +199,7 @@ def test_the_first_question_of_a_process_is_answered_by_the_file_and_later_ones_
             assert memory.keys("document_words") == kept
 
 
-def test_a_first_question_that_concerns_many_rows_is_answered_from_memory() -> None:
+def test_a_first_query_that_concerns_many_rows_is_answered_from_memory() -> None:
     with opened("apple", "apple", "banana") as sql:
         for rows, kept in ((2, False), (1, True)):
             memory = Memory(10_000)
@@ -220,7 +218,7 @@ def test_a_quoted_phrase_is_looked_up_in_the_file() -> None:
         assert [id for id, _ in found.best] == [1] and not memory.size
 
 
-def test_memory_is_bounded_and_the_terms_used_least_recently_go_first() -> None:
+def test_the_least_recently_used_terms_are_dropped_beyond_the_budget() -> None:
     with opened(*["apple banana cherry"] * 40) as sql:
         memory = Memory(40 * 21 + 2 * 40 * 2)  # the rows and two terms
         matching = KeywordIndex("document_words", "document_chunks", memory, IN_MEMORY)
@@ -235,7 +233,7 @@ def test_memory_is_bounded_and_the_terms_used_least_recently_go_first() -> None:
         assert '"banana"' in memory.keys("document_words")
 
 
-def test_words_that_were_rebuilt_are_read_again(path: Path) -> None:
+def test_postings_are_read_again_after_a_rebuild(path: Path) -> None:
     with Database(path, embedder=Letters()) as db, Database(path, embedder=Letters()) as other:
         fill(db, "apple", "banana")
         with other._file.writing() as sql:
@@ -265,7 +263,7 @@ def test_a_long_title_counts_twice() -> None:
 
 
 @given(st.lists(st.integers(0, 2**40)))
-def test_numbers_of_any_size_are_read(numbers: list[int]) -> None:
+def test_varints_of_any_size_are_read(numbers: list[int]) -> None:
     def written(number: int) -> bytes:
         groups = [
             number >> shift & 0x7F

@@ -66,7 +66,7 @@ def test_the_nearest_are_those_of_an_exact_scan(sql: apsw.Connection, exact_rows
 
 
 @pytest.mark.parametrize("exact_rows", [5_000, 10])
-def test_only_what_is_allowed_is_found(sql: apsw.Connection, exact_rows: int) -> None:
+def test_only_allowed_ids_are_found(sql: apsw.Connection, exact_rows: int) -> None:
     vectors = clustered(400)
     space = filled(sql, vectors, exact_rows)
     allowed = Allowed("SELECT id FROM things WHERE id % 7 = ?", (3,))
@@ -78,7 +78,7 @@ def test_only_what_is_allowed_is_found(sql: apsw.Connection, exact_rows: int) ->
     assert [id for id, _ in space.nearest(sql, 1, query.tobytes(), allowed, 10).ranked] == expected
 
 
-def test_the_embeddings_of_the_nearest_come_along_and_are_not_read_again(
+def test_the_embeddings_of_the_nearest_are_returned_and_not_read_again(
     sql: apsw.Connection,
 ) -> None:
     vectors = clustered(300)
@@ -94,7 +94,7 @@ def test_the_embeddings_of_the_nearest_come_along_and_are_not_read_again(
     assert len(more.ids) == 6 and len(read) == 2
 
 
-def test_removed_ones_are_gone_and_a_rebuild_brings_back_what_is_stored(
+def test_removed_codes_are_reported_until_a_rebuild_from_the_stored_embeddings(
     sql: apsw.Connection,
 ) -> None:
     vectors = clustered(50)
@@ -109,14 +109,15 @@ def test_damaged_and_missing_embeddings_are_reported(sql: apsw.Connection) -> No
     space = filled(sql, clustered(5))
     sql.execute("UPDATE things SET embedding = zeroblob(8) WHERE id = 2")
     sql.execute("DELETE FROM things WHERE id = 4")
-    told = " ".join(space.problems(sql, 1, DIMENSION))
+    reported = " ".join(space.problems(sql, 1, DIMENSION))
     assert (
-        "embedding of 2 has 2 values instead of 16" in told and "rows without an embedding" in told
+        "embedding of 2 has 2 values instead of 16" in reported
+        and "rows without an embedding" in reported
     )
 
 
 @given(vector=arrays.arrays(np.float32, 8, elements=st.floats(-1e6, 1e6, width=32)))
-def test_a_code_keeps_direction_and_never_overflows(vector: np.ndarray) -> None:
+def test_a_code_keeps_the_direction_and_never_overflows(vector: np.ndarray) -> None:
     values = encode(vector.reshape(1, -1))[0]
     largest = np.abs(vector).max()
     if largest > 1e-30:
@@ -124,7 +125,7 @@ def test_a_code_keeps_direction_and_never_overflows(vector: np.ndarray) -> None:
         assert np.allclose(values / 127, vector / largest, atol=0.5 / 127 + 1e-6)
 
 
-def test_many_codes_are_the_codes_of_each_and_none_is_without_direction(
+def test_codes_of_many_rows_equal_those_of_each_and_none_is_zero(
     sql: apsw.Connection,
 ) -> None:
     vectors = np.concatenate([clustered(700), np.zeros((2, DIMENSION), np.float32)])
@@ -144,8 +145,8 @@ def test_many_codes_are_the_codes_of_each_and_none_is_without_direction(
     assert space.coded(sql) == [1] and list(space.problems(sql, 1, DIMENSION)) == []
 
 
-def test_vacuum_does_not_disturb_the_codes(tmp_path: Path) -> None:
-    """vec0's own tables have no INTEGER PRIMARY KEY, so a VACUUM may number their rows anew."""
+def test_vacuum_does_not_change_the_codes(tmp_path: Path) -> None:
+    """vec0's own tables have no INTEGER PRIMARY KEY, so a VACUUM may renumber their rows."""
     file = File(tmp_path / "v.db")
     vectors = clustered(2_000)
     space = VectorIndex("document", "document_embeddings", "chunk", "model")

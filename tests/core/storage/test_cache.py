@@ -16,7 +16,7 @@ def rows(file: File) -> int:
         return int(sql.execute("SELECT count(*) FROM cache").get)
 
 
-def test_an_answer_is_remembered_under_everything_it_depends_on(path: Path) -> None:
+def test_an_entry_is_found_by_all_of_its_inputs(path: Path) -> None:
     file = File(path)
     Cache(file).write(
         {key("rerank", "model", "query", "text"): 0.5, key("expansion", "query"): ["a", "b"]}
@@ -35,11 +35,11 @@ def test_an_answer_is_remembered_under_everything_it_depends_on(path: Path) -> N
     )
 
 
-def test_the_parts_of_a_key_do_not_run_together() -> None:
+def test_keys_differ_when_text_moves_from_one_part_to_the_next() -> None:
     assert key("a", "bc") != key("ab", "c") != key("a", "b", "c")
 
 
-def test_a_new_answer_takes_the_place_of_an_old_one(path: Path) -> None:
+def test_a_new_entry_replaces_an_old_one(path: Path) -> None:
     file = File(path)
     for value in (0.1, 0.2):
         Cache(file).write({key("x"): value})
@@ -47,7 +47,7 @@ def test_a_new_answer_takes_the_place_of_an_old_one(path: Path) -> None:
     assert rows(file) == 1
 
 
-def test_the_oldest_answers_go_when_there_are_too_many(
+def test_the_oldest_entries_are_deleted_beyond_the_bound(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "MOST", 10)
@@ -60,21 +60,21 @@ def test_the_oldest_answers_go_when_there_are_too_many(
     assert rows(file) == 10
 
 
-def test_a_file_that_cannot_be_written_just_does_not_remember(path: Path) -> None:
+def test_nothing_is_cached_in_a_read_only_file(path: Path) -> None:
     File(path).close()
     file = File(path, read_only=True)
     Cache(file).write({key("x"): 1})
     assert Cache(file).read([key("x")]) == {}
 
 
-def test_a_file_that_stays_locked_does_not_remember_either(path: Path) -> None:
+def test_nothing_is_cached_while_the_file_stays_locked(path: Path) -> None:
     file, other = File(path, busy_timeout=0), File(path)
     with other.writing():
         Cache(file).write({key("x"): 1})
     assert Cache(file).read([key("x")]) == {}
 
 
-def test_compacting_and_rebuilding_forget_everything(path: Path) -> None:
+def test_compact_and_rebuild_empty_the_cache(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for forget in (db.compact, db.rebuild):
             Cache(db._file).write({key("x"): 1})

@@ -32,13 +32,13 @@ def altered(path: Path, *statements: str) -> Path:
     return path
 
 
-def test_a_new_file_is_for_its_owner_only_and_one_file_after_close(path: Path) -> None:
+def test_a_new_file_is_private_and_leaves_no_log_after_close(path: Path) -> None:
     made(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_a_new_file_says_what_it_is(path: Path) -> None:
+def test_a_new_file_has_our_application_id_version_and_settings(path: Path) -> None:
     with (file := File(path)).reading() as sql:
         assert sql.pragma("application_id") == APPLICATION_ID
         assert sql.pragma("user_version") == VERSION
@@ -61,7 +61,7 @@ def test_an_empty_file_is_taken_for_a_new_one(path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"hello", b"SQLite format 2\x00" + b"x" * 200, b"%PDF-1.7" + b"\n" * 500]
 )
-def test_what_is_no_database_is_refused_and_left_as_it_is(path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_database_is_refused_unchanged(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(NotOurFile, match="left as it is"):
         File(path)
@@ -69,7 +69,7 @@ def test_what_is_no_database_is_refused_and_left_as_it_is(path: Path, content: b
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_another_programs_database_is_refused_and_left_as_it_is(path: Path) -> None:
+def test_another_programs_database_is_refused_unchanged(path: Path) -> None:
     other = apsw.Connection(str(path))
     other.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')")
     other.close()
@@ -104,7 +104,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         File(tmp_path)
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(Unwritable, match="does not exist: make it first"):
         File(tmp_path / "no" / "x.db")
 
@@ -192,7 +192,7 @@ def test_a_vec0_table_that_is_not_quite_ours_is_refused(path: Path) -> None:
         File(path)
 
 
-def test_statistics_of_sqlite_itself_are_no_damage(path: Path) -> None:
+def test_tables_of_sqlites_own_statistics_are_accepted(path: Path) -> None:
     file = File(path)
     with file.outside() as sql:
         sql.execute("ANALYZE")
@@ -200,7 +200,7 @@ def test_statistics_of_sqlite_itself_are_no_damage(path: Path) -> None:
     File(path).close()
 
 
-def test_a_block_that_raises_leaves_nothing_behind(path: Path) -> None:
+def test_a_block_that_raises_is_rolled_back(path: Path) -> None:
     file = File(path)
     with pytest.raises(RuntimeError), file.writing() as sql:
         sql.execute("INSERT INTO settings VALUES ('a', 'b')")
@@ -210,7 +210,7 @@ def test_a_block_that_raises_leaves_nothing_behind(path: Path) -> None:
     file.close()
 
 
-def test_a_reader_sees_one_unchanging_state(path: Path) -> None:
+def test_a_reader_sees_one_snapshot(path: Path) -> None:
     file = File(path)
 
     def write() -> None:
@@ -248,7 +248,7 @@ def test_threads_share_a_database_each_with_its_own_connection(tmp_path: Path, n
     file.close()
 
 
-def test_two_databases_in_memory_are_two(tmp_path: Path) -> None:
+def test_databases_in_memory_share_nothing(tmp_path: Path) -> None:
     one, other = File(":memory:"), File(":memory:")
     with one.writing() as sql:
         sql.execute("INSERT INTO settings VALUES ('a', 'b')")
@@ -258,7 +258,7 @@ def test_two_databases_in_memory_are_two(tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_writer_that_waits_too_long_says_so(path: Path) -> None:
+def test_a_writer_that_waits_too_long_raises_busy(path: Path) -> None:
     holder, waiter = File(path), File(path, busy_timeout=0.01)
     with holder.writing(), pytest.raises(Busy, match="locked"), waiter.writing():
         pass
@@ -268,14 +268,14 @@ def test_a_writer_that_waits_too_long_says_so(path: Path) -> None:
     waiter.close()
 
 
-def test_a_closed_file_says_so(path: Path) -> None:
+def test_using_a_closed_file_raises_closed(path: Path) -> None:
     file = File(path)
     file.close()
     with pytest.raises(Closed), file.reading():
         pass
 
 
-def test_reading_only_changes_nothing(path: Path) -> None:
+def test_a_read_only_file_is_not_changed(path: Path) -> None:
     before = made(path).read_bytes()
     file = File(path, read_only=True)
     with pytest.raises(ReadOnly), file.writing():
@@ -287,7 +287,7 @@ def test_reading_only_changes_nothing(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_reading_only_leaves_the_log_of_others_alone(path: Path) -> None:
+def test_a_read_only_file_keeps_the_log_of_others(path: Path) -> None:
     made(path)
     writer = File(path)
     with writer.writing() as sql:
@@ -305,7 +305,7 @@ def test_reading_only_leaves_the_log_of_others_alone(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_reading_only_does_not_make_a_file(path: Path) -> None:
+def test_opening_for_reading_does_not_create_a_file(path: Path) -> None:
     with pytest.raises(Unwritable, match="does not exist"):
         File(path, read_only=True)
     assert not path.exists()
@@ -386,7 +386,7 @@ def test_a_pipe_or_a_device_is_refused(tmp_path: Path) -> None:
             File(path)
 
 
-def test_a_link_to_itself_is_told(tmp_path: Path) -> None:
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to(tmp_path / "other")
     (tmp_path / "other").symlink_to(tmp_path / "one")
     with pytest.raises(Unwritable, match="leads nowhere"):
@@ -401,7 +401,7 @@ def test_a_refused_file_gets_no_log_beside_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["CAST(x'ff80' AS TEXT)", "'[' || char(10)"])
-def test_a_stored_text_that_is_none_any_more_is_damage(path: Path, value: str) -> None:
+def test_a_stored_text_that_cannot_be_decoded_is_damage(path: Path, value: str) -> None:
     altered(path, f"INSERT INTO settings VALUES ('a', {value})")
     file = File(path)
     with pytest.raises(Damaged, match="not what was written"), file.reading() as sql:
@@ -446,10 +446,10 @@ MEANWHILE = {
 
 
 @pytest.mark.parametrize("name", MEANWHILE)
-def test_what_others_do_to_an_open_file_is_seen_before_anything_else_is_read(
+def test_changes_of_the_schema_by_others_are_noticed_before_the_next_read(
     path: Path, name: str
 ) -> None:
-    statement, told = MEANWHILE[name]
+    statement, expected = MEANWHILE[name]
     done = python(
         """
 import sys, apsw
@@ -473,10 +473,12 @@ with Database(sys.argv[1], embedder=Letters(), tuning=Tuning(exact_rows=0)) as d
         str(path),
         statement,
     )
-    assert (done.returncode, done.stdout.split()) == (0, [told] * 3), done.stderr
+    assert (done.returncode, done.stdout.split()) == (0, [expected] * 3), done.stderr
 
 
-def test_what_our_own_kind_does_to_an_open_file_is_taken_as_it_is(path: Path) -> None:
+def test_changes_of_the_schema_by_this_library_are_accepted_while_the_file_is_open(
+    path: Path,
+) -> None:
     file, other = File(path), File(path)
     with file.reading() as sql:
         assert sql.execute("SELECT count(*) FROM documents").get == 0
@@ -489,7 +491,7 @@ def test_what_our_own_kind_does_to_an_open_file_is_taken_as_it_is(path: Path) ->
     other.close()
 
 
-def test_a_file_that_was_moved_is_told_until_it_is_back(path: Path) -> None:
+def test_a_moved_file_is_refused_until_it_is_back(path: Path) -> None:
     file = File(path)
     path.rename(f"{path}.away")
     for use in (file.reading, file.writing, file.outside):
@@ -509,7 +511,7 @@ def test_a_change_is_not_acknowledged_when_the_file_went_away_meanwhile(path: Pa
     file.close()
 
 
-def test_a_file_is_opened_patiently_while_another_process_reads_it_in_the_old_journal_mode(
+def test_opening_waits_while_another_process_reads_the_file_in_the_old_journal_mode(
     path: Path,
 ) -> None:
     altered(path, "PRAGMA journal_mode = DELETE")
@@ -530,7 +532,7 @@ def test_a_file_is_opened_patiently_while_another_process_reads_it_in_the_old_jo
     reader.join()
 
 
-def test_a_name_that_the_system_does_not_take_is_told(tmp_path: Path) -> None:
+def test_a_file_name_that_the_system_refuses_raises_unwritable(tmp_path: Path) -> None:
     with pytest.raises(Unwritable, match="cannot be read or written"):
         File(tmp_path / ("x" * 300))
 

@@ -35,7 +35,7 @@ def words(count: int) -> apsw.Connection:
 
 
 @pytest.mark.parametrize("first", [1, 2**40])  # ids of four bytes, and of eight
-def test_rows_are_taken_out_and_what_fts5_notes_of_them_is_sound(first: int) -> None:
+def test_deleted_rows_are_not_found_and_their_tombstones_are_sound(first: int) -> None:
     sql = words(3_000)
     sql.execute("INSERT INTO words (rowid, text) VALUES (?, 'pear')", (first + 10_000,))
     removals = Deleter("words")
@@ -49,14 +49,14 @@ def test_rows_are_taken_out_and_what_fts5_notes_of_them_is_sound(first: int) -> 
     assert not sql.execute("SELECT rowid FROM words WHERE words MATCH 'pear'").fetchall()
 
 
-def test_there_are_notes_to_look_at() -> None:
+def test_fts5_writes_a_tombstone_page() -> None:
     sql = words(300)
     Deleter("words").delete(sql, range(1, 11))
     assert sql.execute(f"SELECT count(*) FROM words_data {PAGES}").get == 1
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_notes_that_would_take_all_memory_are_told_before_fts5_sees_them_and_rebuild_mends_them(
+def test_damaged_tombstones_are_reported_before_fts5_reads_them_and_rebuild_repairs_them(
     path: Path, name: str
 ) -> None:
     with Database(path, embedder=Letters()) as db:

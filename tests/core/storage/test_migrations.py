@@ -1,4 +1,4 @@
-"""Files of every earlier format open forever."""
+"""Files of every earlier format can be opened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_there_is_a_fixture_of_version_1() -> None:
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
-def test_an_old_file_opens_with_all_that_was_in_it(fixture: Path, path: Path) -> None:
+def test_an_old_file_opens_with_all_of_its_content(fixture: Path, path: Path) -> None:
     shutil.copy(fixture, path)
     with Database(path, embedder=Letters()) as db:
         assert db.stats().format == VERSION and db.check() == []
@@ -45,9 +45,7 @@ def test_an_old_file_opens_with_all_that_was_in_it(fixture: Path, path: Path) ->
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
-def test_an_old_file_that_cannot_be_brought_up_to_date_is_not_read_wrongly(
-    fixture: Path, path: Path
-) -> None:
+def test_an_old_file_that_cannot_be_migrated_is_refused(fixture: Path, path: Path) -> None:
     """Read-only media cannot be migrated; today's queries need today's tables."""
     shutil.copy(fixture, path)
     before = path.read_bytes()
@@ -60,7 +58,7 @@ def test_an_old_file_that_cannot_be_brought_up_to_date_is_not_read_wrongly(
     assert path.read_bytes() == before
 
 
-def test_a_step_is_taken_whole_or_not_at_all(
+def test_a_migration_is_applied_completely_or_not_at_all(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shutil.copy(FIXTURES[0], path)

@@ -54,15 +54,14 @@ def full(path: Path) -> Path:
 
 @pytest.mark.parametrize("name", MISTAKES)
 @pytest.mark.parametrize("joined", [False, True])
-def test_a_mistake_of_ours_stays_what_it_is(full: Path, name: str, joined: bool) -> None:
+def test_an_error_in_our_sql_is_not_reported_as_damage(full: Path, name: str, joined: bool) -> None:
     kind, statement = MISTAKES[name]
     with Database(full, embedder=Letters()) as db:
         with pytest.raises(kind) as raised:
             if joined:
                 with db._file.writing(), db._file.writing() as sql:
-                    sql.execute(
-                        "UPDATE documents SET metadata = '{'"
-                    )  # what is undone does not explain it
+                    # Damage that is rolled back does not explain the error.
+                    sql.execute("UPDATE documents SET metadata = '{'")
                     sql.execute(statement).fetchall()
             else:
                 with db._file.writing() as sql:
@@ -70,13 +69,15 @@ def test_a_mistake_of_ours_stays_what_it_is(full: Path, name: str, joined: bool)
         assert not isinstance(raised.value, Damaged) and db.check() == []
 
 
-def test_an_exception_on_a_sound_file_stays_what_it_is(full: Path) -> None:
+def test_an_exception_on_a_sound_file_is_raised_as_it_is(full: Path) -> None:
     with Database(full, embedder=Letters()) as db, pytest.raises(KeyError), db._file.reading():
         raise KeyError("mine")
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_what_only_a_damaged_file_refuses_is_called_damage(full: Path, name: str) -> None:
+def test_an_error_that_only_a_damaged_file_causes_is_reported_as_damage(
+    full: Path, name: str
+) -> None:
     other = apsw.Connection(str(full))
     other.execute(DAMAGE[name])
     other.close()
@@ -90,8 +91,10 @@ def test_what_only_a_damaged_file_refuses_is_called_damage(full: Path, name: str
             lambda: documents.ingest_text("new", source="0"),
             lambda: documents.browse(limit=5),
         ]
-        told = [error for question in asked if (error := failure(question)) is not None]
-        assert told and all(isinstance(error, Damaged) for error in told), told
+        raised_errors = [error for question in asked if (error := failure(question)) is not None]
+        assert raised_errors and all(isinstance(error, Damaged) for error in raised_errors), (
+            raised_errors
+        )
         assert db.check()
 
 
@@ -119,12 +122,10 @@ def failure(question: Callable[[], object]) -> Exception | None:
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), Damaged),
     ],
 )
-def test_an_error_about_the_file_is_told_in_our_words(
-    error: Exception, expected: type[Exception]
-) -> None:
-    told = ours(error, Path("/a/b.db"))
-    assert type(told) is expected
-    assert "big" in str(error) or "/a/b.db" in str(told)
+def test_an_error_about_the_file_is_translated(error: Exception, expected: type[Exception]) -> None:
+    translated = ours(error, Path("/a/b.db"))
+    assert type(translated) is expected
+    assert "big" in str(error) or "/a/b.db" in str(translated)
 
 
 @pytest.mark.parametrize(
@@ -137,5 +138,5 @@ def test_an_error_about_the_file_is_told_in_our_words(
         PermissionError(13, "no", "/a/other"),
     ],
 )
-def test_an_error_that_may_be_a_mistake_is_not_blamed_on_the_file(error: Exception) -> None:
+def test_an_error_that_may_be_a_bug_is_not_translated(error: Exception) -> None:
     assert ours(error, Path("/a/b.db")) is None

@@ -7,7 +7,7 @@ from mcpvectordb.storage import vec0
 from tests.support import python
 
 
-def test_a_connection_learns_vec0_and_can_load_nothing_else() -> None:
+def test_a_connection_has_vec0_and_can_load_no_other_extension() -> None:
     sql = apsw.Connection(":memory:")
     vec0.load(sql)
     assert sql.execute("SELECT vec_version()").get.startswith("v")

@@ -89,7 +89,7 @@ trees = st.recursive(
 
 
 @given(tree=trees)
-def test_queries_find_what_logic_says(tree: Tree) -> None:
+def test_a_query_matches_exactly_the_texts_that_fulfil_its_formula(tree: Tree) -> None:
     expected = {text for text in TEXTS if holds(tree, text)}
     asked = boolean.boolean_query(written(tree))
     if "" in expected:  # true for a text without words, so it only leaves things out
@@ -99,7 +99,7 @@ def test_queries_find_what_logic_says(tree: Tree) -> None:
 
 
 @given(query=junk)
-def test_any_string_is_a_query(query: str) -> None:
+def test_any_string_is_accepted_as_a_query(query: str) -> None:
     found(query)
 
 
@@ -119,12 +119,12 @@ def test_any_string_is_a_query(query: str) -> None:
         ('"aaa bbb" OR "ccc"', '"aaa bbb" OR ccc'),
     ],
 )
-def test_what_binds_how(query: str, same: str) -> None:
+def test_groups_bind_before_not_before_and_before_or(query: str, same: str) -> None:
     assert boolean.boolean_query(query).note == ""
     assert found(query) == found(same) != set()
 
 
-def test_a_phrase_wants_its_words_in_order() -> None:
+def test_a_phrase_matches_its_words_in_order_only() -> None:
     assert found('"aaa bbb"') == {"aaa bbb", "aaa bbb ccc"}
     assert found('"bbb aaa"') == set()
 
@@ -141,14 +141,14 @@ def test_operators_in_lower_case_are_words() -> None:
 @pytest.mark.parametrize(
     "query", ["AND", "NOT", "AND OR NOT", "(AND)", "( )", "", "   ", "&& || !", '"', '""']
 )
-def test_without_words_nothing_is_found(query: str) -> None:
+def test_a_query_without_words_finds_nothing(query: str) -> None:
     assert boolean.boolean_query(query).interpretations == ()
 
 
 @pytest.mark.parametrize(
     "query", ["NOT aaa", "NOT (aaa OR bbb)", "NOT aaa NOT bbb", "aaa OR NOT bbb"]
 )
-def test_what_only_leaves_things_out_finds_nothing_and_says_so(query: str) -> None:
+def test_a_query_of_exclusions_alone_finds_nothing_and_its_note_says_so(query: str) -> None:
     asked = boolean.boolean_query(query)
     assert asked.interpretations == () and "say what to look for" in asked.note
 
@@ -169,13 +169,13 @@ def test_what_only_leaves_things_out_finds_nothing_and_says_so(query: str) -> No
         ("aaa OR b*", "b* is the beginning of too many words"),
     ],
 )
-def test_a_malformed_query_is_read_as_its_words_and_says_why(query: str, reason: str) -> None:
+def test_a_malformed_query_is_read_as_words_and_its_note_says_why(query: str, reason: str) -> None:
     asked = boolean.boolean_query(query)
     assert reason in asked.note and asked.note.endswith("its words were looked for instead")
     assert found(query) >= {"aaa bbb"}
 
 
-def test_the_deepest_query_still_fits_into_fts5() -> None:
+def test_fts5_accepts_a_query_of_the_greatest_allowed_depth() -> None:
     query = "aaa"
     for _ in range(boolean.MAX_DEPTH):
         query = f"(ccc OR bbb AND {query} AND NOT ddd)"
@@ -183,6 +183,6 @@ def test_the_deepest_query_still_fits_into_fts5() -> None:
     assert "aaa bbb" in found(query)
 
 
-def test_terms_that_must_not_occur_are_not_among_those_to_mark() -> None:
+def test_negated_terms_are_not_among_the_terms_to_highlight() -> None:
     (reading,) = boolean.boolean_query("aaa AND NOT (bbb NOT ccc)").interpretations
     assert [term.text for term in reading.terms] == ["aaa", "ccc"]

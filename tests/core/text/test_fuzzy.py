@@ -27,7 +27,7 @@ def test_the_distance_is_levenshteins_up_to_a_bound(one: str, other: str, most: 
 
 
 @given(one=names, other=names)
-def test_it_is_the_same_both_ways(one: str, other: str) -> None:
+def test_the_distance_is_symmetric(one: str, other: str) -> None:
     assert distance(one, other) == distance(other, one)
 
 
@@ -47,7 +47,7 @@ def test_it_is_the_same_both_ways(one: str, other: str) -> None:
         ("/", []),
     ],
 )
-def test_suggestions_look_at_whole_paths_and_at_last_parts(name: str, expected: list[str]) -> None:
+def test_suggestions_compare_whole_paths_and_last_parts(name: str, expected: list[str]) -> None:
     assert (
         nearest(
             name, ["notes/meeting.md", "notes/2025/meetings.md", "notes/readme.md", "notes/tea.md"]
@@ -56,7 +56,7 @@ def test_suggestions_look_at_whole_paths_and_at_last_parts(name: str, expected: 
     )
 
 
-def test_the_nearest_five_come_first() -> None:
+def test_the_nearest_five_are_suggested_best_first() -> None:
     paths = [f"notes/planning{'x' * number}.md" for number in range(8)]
     assert nearest("notes/planning.md", reversed(paths)) == paths[:5]
     assert FURTHEST == 5

@@ -101,13 +101,13 @@ def test_exclusions_alone_find_nothing() -> None:
     assert found("-pie", "apple pie", "apple tree") == []
 
 
-def test_a_dash_inside_or_alone_or_doubled_is_no_exclusion() -> None:
+def test_a_dash_that_is_inside_a_word_or_alone_or_doubled_does_not_exclude() -> None:
     assert found("well-known", "well known") == [0]
     assert found("- apple", "apple") == [0]
     assert found("--verbose", "the flag --verbose") == [0]
 
 
-def test_a_quoted_phrase_must_occur_and_other_words_only_help() -> None:
+def test_a_quoted_phrase_must_occur_and_other_words_only_add_to_the_score() -> None:
     texts = ("red apple here", "apple red", "red apple with worms")
     assert found('"red apple" worms', *texts) == [2, 0]
 
@@ -122,7 +122,7 @@ def test_an_unclosed_quote_is_read_as_words() -> None:
     assert found('5" apple', "apple") == [0]
 
 
-def test_stop_words_count_only_when_there_is_nothing_else() -> None:
+def test_stop_words_count_only_in_a_query_of_nothing_else() -> None:
     assert found("what is the answer", "the what is", "answer") == [1]
     assert found("to be or not to be", "to be", "apple") == [0]
 
@@ -133,7 +133,7 @@ def test_repeated_words_weigh_more() -> None:
     assert found("apple apple pear", *texts)[0] == 0
 
 
-def test_codes_are_phrases_and_known_as_exact() -> None:
+def test_codes_become_phrases_and_a_query_of_codes_is_exact() -> None:
     texts = ("error E 4022 and 4021 E", "error E-4021", "version 1.0.21", "version 21.1.0")
     assert found("E-4021", *texts) == [1]
     assert found("1.0.21", *texts) == [2]
@@ -166,7 +166,7 @@ def test_cjk_text_is_found_by_any_part_of_it(query: str, expected: list[int]) ->
     assert found(query, "数据库很快", "那只黑猫", "데이터베이스", "カメラの話") == expected
 
 
-def test_accents_case_and_endings_do_not_matter() -> None:
+def test_accents_case_and_endings_are_ignored() -> None:
     assert found("cafes", "CAFÉ") == [0]
     assert found("Smith's", "a smith") == [0]
 
@@ -190,7 +190,7 @@ def spelled(*texts: str) -> apsw.Connection:
 
 
 def asked(asked: FulltextQuery, *texts: str, stemmed: bool = True) -> list[int]:
-    """What the first reading of a query finds that finds anything."""
+    """What the first interpretation that finds anything finds."""
     connection = (index if stemmed else spelled)(*texts)
     for reading in asked.interpretations:
         rows = connection.execute(
@@ -202,7 +202,7 @@ def asked(asked: FulltextQuery, *texts: str, stemmed: bool = True) -> list[int]:
 
 
 @pytest.mark.parametrize("read", [match_query, prefix_query])
-def test_only_so_many_words_are_looked_for_each_once_and_the_note_says_so(
+def test_words_beyond_the_bound_are_ignored_and_the_note_says_so(
     read: Callable[[str], FulltextQuery],
 ) -> None:
     few, many = read("tea leaf " * 100), read(" ".join(f"w{number}" for number in range(33)))
@@ -214,20 +214,20 @@ def test_only_so_many_words_are_looked_for_each_once_and_the_note_says_so(
     assert many.note == "only the first 32 words of the query were looked for"
 
 
-def test_a_letter_is_the_beginning_of_words_only_where_it_stands_alone() -> None:
+def test_a_single_letter_is_a_prefix_only_as_the_whole_query() -> None:
     assert asked(prefix_query("c"), "c", "compiler") == [0, 1]
     assert asked(prefix_query("c comp"), "a c compiler", "a cc compiler") == [0]
     assert asked(prefix_query("数 comp"), "数据 compiler") == [0]
 
 
 @given(query=queries)
-def test_any_string_can_be_asked_for_in_every_way(query: str) -> None:
+def test_any_string_is_valid_for_every_kind_of_full_text_query(query: str) -> None:
     for read in (match_query, prefix_query, phrase_query):
         for stemmed in (True, False):
             asked(read(query), "some words to look at", "数据库", stemmed=stemmed)
 
 
-def test_match_wants_all_words_and_any_only_when_that_finds_nothing() -> None:
+def test_match_requires_all_words_and_falls_back_to_any() -> None:
     texts = ("red apples", "red pears", "green apples in the box")
     assert asked(match_query("red apple"), *texts) == [0]
     assert asked(match_query("red apple the"), *texts) == [0, 1, 2]
@@ -259,14 +259,14 @@ def test_prefix_finds_words_that_a_stemmer_changes(word: str) -> None:
     assert asked(prefix_query(word + "x"), word, stemmed=False) == []
 
 
-def test_prefix_wants_all_words_and_ignores_a_star() -> None:
+def test_prefix_requires_all_words_and_ignores_a_star() -> None:
     texts = ("authentication tokens", "authors", "tokens")
     assert asked(prefix_query("auth* tok*"), *texts, stemmed=False) == [0]
     assert asked(prefix_query("auth"), *texts, stemmed=False) == [0, 1]
     assert asked(prefix_query("数"), "数据库", stemmed=False) == [0]
 
 
-def test_phrase_wants_the_words_in_their_order() -> None:
+def test_phrase_requires_the_words_in_their_order() -> None:
     texts = ("the red apple", "apple red", "red and apple", "Red Apples!")
     assert asked(phrase_query("red apple"), *texts) == [0, 3]
     assert asked(phrase_query('"red" (apple)'), *texts) == [0, 3]
@@ -275,13 +275,13 @@ def test_phrase_wants_the_words_in_their_order() -> None:
 
 @pytest.mark.parametrize("read", [match_query, prefix_query, phrase_query])
 @pytest.mark.parametrize("query", ["", "  ", "?!", '"', "*", "\x00"])
-def test_without_words_there_is_nothing_to_look_for(
+def test_a_query_without_words_has_no_interpretation(
     read: Callable[[str], FulltextQuery], query: str
 ) -> None:
     assert read(query).interpretations == ()
 
 
-def test_a_long_query_is_cut_at_a_word_and_says_so() -> None:
+def test_a_long_query_is_cut_at_a_word_and_the_note_says_so() -> None:
     query = "apple " * 400
     for read in (match_query, prefix_query, phrase_query):
         assert "2,000 characters" in read(query).note
@@ -300,9 +300,7 @@ def test_a_long_query_is_cut_at_a_word_and_says_so() -> None:
         ("SQLite 数", False),
     ],
 )
-def test_foreign_letters_are_those_outside_of_latin_when_they_prevail(
-    text: str, expected: bool
-) -> None:
+def test_a_text_is_non_latin_when_most_of_its_letters_are(text: str, expected: bool) -> None:
     assert is_non_latin(text) is expected
 
 
@@ -335,13 +333,13 @@ def wanted(query: str) -> tuple[list[str], list[str]]:
         ('""', [], []),
     ],
 )
-def test_all_words_are_wanted_each_by_its_beginning(
+def test_all_words_are_required_each_as_a_prefix(
     query: str, terms: list[str], excluded: list[str]
 ) -> None:
     assert wanted(query) == (terms, excluded)
 
 
-def test_stop_words_can_be_let_go() -> None:
+def test_content_terms_leave_out_stop_words() -> None:
     assert [
         term.text for term in parse_all_terms("How do I rotate the “keys”?").content_terms.terms
     ] == [
@@ -351,7 +349,7 @@ def test_stop_words_can_be_let_go() -> None:
 
 
 @given(query=queries)
-def test_whatever_is_wanted_is_valid(query: str) -> None:
+def test_every_term_of_any_query_is_a_valid_fts5_expression(query: str) -> None:
     found = parse_all_terms(query)
     for term in (*found.terms, *found.excluded):
         index("x").execute("SELECT rowid FROM t WHERE t MATCH ?", (term.expression,)).fetchall()
@@ -370,5 +368,5 @@ def test_whatever_is_wanted_is_valid(query: str) -> None:
         ("", []),
     ],
 )
-def test_what_the_eye_looks_for(query: str, expected: list[str]) -> None:
+def test_snippets_look_for_content_words_and_cjk_parts(query: str, expected: list[str]) -> None:
     assert snippet_terms(query) == expected
