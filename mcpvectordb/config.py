@@ -89,7 +89,7 @@ class Config:
     parse_memory: int = 1_000_000_000
     parse_output_bytes: int = 20_000_000
     parse_output_ratio: int = 100
-    max_chunks: int = 20_000
+    max_chunks: int = 100_000
     language: str = "english"
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"
     max_image_bytes: int = 10 * 2**20
