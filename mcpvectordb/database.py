@@ -29,12 +29,11 @@ from mcpvectordb.vectors.store import VectorStore
 
 
 class Database:
-    """One SQLite file with everything in it; made when it is not there. `":memory:"` keeps it out
-    of the disk.
+    """One SQLite file with everything in it, created if it does not exist.
 
-    Any number of threads and processes may use a file at once. Use it as a context manager, or call
-    `close`. `embedder` is an embedder of your own; without it the file's model is found on this
-    machine.
+    `":memory:"` is a database without a file. Any number of threads and processes may use a file at
+    once. Use it as a context manager, or call `close`. `embedder` is an embedder of your own;
+    without it the file's model is looked for on this machine.
     """
 
     documents: Documents
@@ -91,58 +90,57 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """Where the file is; ":memory:" for one that is nowhere."""
+        """The path of the file; ":memory:" for a database in memory."""
         return self._file.path
 
     @property
     def read_only(self) -> bool:
-        """Whether the file was opened for reading only, by request or because it cannot be
-        written.
-        """
+        """Whether the file is open for reading only, by request or because it is not writable."""
         return self._file.read_only
 
     def embed_pending(self, *, progress: ProgressCallback | None = None) -> int:
-        """Embed every chunk that waits for it; how many. Killed, it goes on where it was; processes
-        share the work.
+        """Embed every chunk that waits for it; returns how many were embedded.
+
+        After an interruption it goes on where it was; several processes share the work.
         """
         return self._encoder.embed(progress=progress).chunks
 
     def use_model(self, name: str, *, progress: ProgressCallback | None = None) -> None:
-        """Embed everything again by another model; searches go on with the old one until it is
-        done.
-        """
+        """Embed everything by another model; until that is done, searches use the old one."""
         self._encoder.use(name, progress)
 
     def warm(self) -> None:
-        """Load the model in a thread of its own; until it is there, hybrid searches answer by words
-        and say so.
+        """Load the model in a thread.
+
+        Until it is loaded, hybrid searches use words alone, and their results say so.
         """
         self._encoder.warm()
 
     def copy_to(self, path: str | os.PathLike[str]) -> Path:
-        """Write a complete copy as one file, also while others write to this one. An existing file
-        is not touched.
+        """Write a complete copy into a new file, also while others write to this one.
+
+        An existing file is not overwritten.
         """
         return maintenance.copy(self._file, Path(path))
 
     def compact(self) -> int:
-        """Give unused space back to the disk; how many bytes."""
+        """Give unused space back to the file system; returns the number of bytes."""
         return maintenance.compact(self._file, self._maintained)
 
     def check(self) -> list[str]:
-        """Everything that is wrong with the file, in words; an empty list when it is sound."""
+        """All problems of the file, one sentence each; an empty list if it is sound."""
         return maintenance.check(self._file, self._maintained)
 
     def rebuild(self) -> None:
-        """Make the indexes again from the tables that are the truth."""
+        """Create the indexes again from the tables that are the truth."""
         maintenance.rebuild(self._file, self._maintained)
 
     def stats(self) -> Stats:
-        """Counts, sizes and what the file was made with."""
+        """Counts, sizes and the model of the file."""
         return maintenance.stats(self._file, self._encoder)
 
     def close(self) -> None:
-        """Close the file; the last one to close it leaves a single file behind."""
+        """Close the file; the last process to close it leaves a single file without a log."""
         self.documents.close()
         self._reranker.close()
         self._encoder.close()

@@ -1,9 +1,9 @@
-"""The language of `where`: conditions on fields and metadata, compiled to SQL. What comes from
-outside is always bound.
+"""The language of `where`: conditions on fields and metadata, compiled to SQL.
 
-{"file_type": "pdf", "metadata.year": {"gte": 2020, "lt": 2025}}          a mapping: all must hold
-[Condition("metadata.author", "eq", "ann", case_sensitive=False)]         a list: all must hold;
-tuples will do
+Values from outside are always bound, never part of the SQL. All conditions must hold:
+
+    {"file_type": "pdf", "metadata.year": {"gte": 2020, "lt": 2025}}      a mapping
+    [Condition("metadata.author", "eq", "ann", case_sensitive=False)]     a list, also of tuples
 
 A value under a field means `eq`, unless it is an object: that is read as operators. To compare with
 an object use `Condition(field, "eq", {...})`. A dotted field is a path through objects
@@ -11,25 +11,23 @@ an object use `Condition(field, "eq", {...})`. A dotted field is a path through 
 does not step into arrays: "metadata.tags.0" means an object's key.
 
 eq ne                   equality of JSON: 5 = 5.0, 5 ≠ "5", true ≠ 1; the order of an object's keys
-    does not count;
-                        None asks for an explicit null. `ne` wants another value: never a missing
-                            key or a null
-gt gte lt lte           a number: with numbers and with strings that are written as numbers;
-                        a string: with strings, by code point
+                        does not count; None matches an explicit null. `ne` matches another value,
+                        never a missing key or a null
+gt gte lt lte           a number: compared with numbers and with strings that are written as
+                        numbers; a string: compared with strings, by code point
 in not_in               the member's text is the value's text (10 matches "10", true matches
-    "true"), or both are equal
-                        numbers; `not_in` wants a value, as `ne` does
+                        "true"), or both are equal numbers; `not_in` matches another value, as `ne`
+                        does
 exists not_exists       a value that is not null; the opposite of it, also for an item without any
-    metadata
+                        metadata
 is_null is_not_null     an explicit null; a value that is not null; a missing key is neither
 contains starts_with    the string as it is, without wildcards, in strings, and in numbers as they
-    are written in JSON
-ends_with
+ends_with               are written in JSON
 array_contains          an array with this string, number or boolean among its members
 
 `case_sensitive=False` folds case by Unicode's rules wherever strings are compared, except inside
-the arrays and objects of `eq`. Columns hold strings or whole numbers; one that is NULL is taken for
-a null (`is_null` and `not_exists` match). Whole numbers of 2^63 and more in stored metadata are
+the arrays and objects of `eq`. Columns hold strings or whole numbers; one that is NULL counts as a
+null (`is_null` and `not_exists` match). Whole numbers of 2^63 and more in stored metadata are
 compared as floating point.
 """
 
@@ -47,22 +45,23 @@ from mcpvectordb.records import Condition
 
 Where = Mapping[str, Any] | Sequence[Condition | tuple[Any, ...]]
 
-MAX_CONDITIONS = 32  # each is a look into the metadata of every row
-MAX_MEMBERS = 1000
-MAX_DEPTH = 32
+MAX_CONDITIONS = 32  # of a `where`: each may parse the metadata of every row
+MAX_MEMBERS = 1000  # of a list or object in a value: they are compared with every row
+MAX_DEPTH = 32  # of a path or a value: well below the recursion limits of Python and SQLite
 
 
 def conditions(where: Where | None) -> list[Condition]:
-    """Read a `where` in any of its forms; the first thing wrong with it raises InvalidFilter.
+    """Parse a `where` in any of its forms; the first error in it raises InvalidFilter.
 
-    Whether the fields exist is for `compile` and `problems` to say, which know them.
+    `compile` and `problems`, which know the fields, check that they exist.
     """
     return [_condition(entry) for entry in _entries(where)]
 
 
 def problems(where: Where | None, fields: Collection[str]) -> list[str]:
-    """Say what is wrong with a `where`, one message for each bad condition; `fields` are the
-    columns it may name.
+    """The errors in a `where`, one message for each invalid condition.
+
+    `fields` are the columns that it may name.
     """
     try:
         entries = _entries(where)
@@ -95,14 +94,12 @@ def compile(
 
 
 def casefold(value: Any) -> Any:
-    """Fold the case of a text; anything else stays as it is."""
+    """A text with its case folded; any other value unchanged."""
     return value.casefold() if isinstance(value, str) else value
 
 
 def canonical_json(text: str) -> str:
-    """Write JSON so that equal values have equal texts: keys sorted, whole numbers without a
-    fraction.
-    """
+    """JSON in a canonical form: sorted keys, whole numbers without a fraction."""
     value = json.loads(text, parse_int=_canonical_number, parse_float=_canonical_number)
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -130,8 +127,9 @@ class _Piece(NamedTuple):
 
 
 class _Operand(NamedTuple):
-    """What a field holds, as SQL: its value, its kind in JSON's words (NULL: missing), its JSON
-    text, its members.
+    """The SQL for what a field holds: value, kind, JSON text and members.
+
+    The kind is a name of json_type(), or NULL for a missing key.
     """
 
     value: _Piece
@@ -145,8 +143,9 @@ class _Operand(NamedTuple):
 
 
 def _sql(template: str, operand: _Operand, *values: Any) -> _Piece:
-    """Fill in the operand's pieces for {names}, and for each ? a piece or a value to bind, in the
-    order they stand.
+    """A template filled with the operand's pieces for {names} and the values for each ?.
+
+    A value is a piece of SQL or is bound; bindings come in the order of the template.
     """
     bindings: list[Any] = []
     rest = iter(values)
@@ -161,15 +160,15 @@ def _sql(template: str, operand: _Operand, *values: Any) -> _Piece:
 
 
 def json_path(keys: Sequence[str]) -> str:
-    """Where nested keys lead to, as SQLite's JSON functions read it."""
-    # A quoted step can name any key: SQLite decodes JSON's escapes in it, and never takes it for an
-    # array's index.
+    """Nested keys as a path for SQLite's JSON functions."""
+    # A quoted step can name any key: SQLite decodes JSON's escapes in it and never reads it as an
+    # array index.
     return "$" + "".join("." + json.dumps(key, ensure_ascii=False) for key in keys)
 
 
 def _column(sql: str) -> _Operand:
-    # typeof() speaks of text, integer, real and null in the same words as json_type(); a column has
-    # no members.
+    # typeof() has the same names as json_type() for text, integer, real and null; a column has no
+    # members.
     return _Operand(
         _Piece(sql),
         _Piece(f"typeof({sql})"),
@@ -190,8 +189,9 @@ def _metadata(sql: str, keys: Sequence[str]) -> _Operand:
 
 
 def _folded(operand: _Operand) -> _Operand:
-    """Give the same operand with the case of its strings folded; numbers, true and false are
-    written in lower case.
+    """The same operand with the case of its strings folded.
+
+    Numbers, true and false are written in lower case anyway.
     """
     members = _sql("(SELECT type, casefold(atom) AS atom FROM {members})", operand)
     return operand._replace(value=_sql("casefold({value})", operand), members=members)
@@ -205,7 +205,9 @@ def _compile(condition: Condition, columns: Mapping[str, str], metadata: str) ->
     strings = isinstance(value, str) or (
         operator.takes is _LIST and any(isinstance(each, str) for each in value)
     )
-    if strings and not condition.case_sensitive:  # without strings Python can stay out of the query
+    if (
+        strings and not condition.case_sensitive
+    ):  # without strings no Python function is called per row
         operand, value = (
             _folded(operand),
             casefold(value) if isinstance(value, str) else list(map(casefold, value)),
@@ -223,8 +225,8 @@ def _test(template: str) -> _Build:
 
 
 def _eq(operand: _Operand, value: Any) -> _Piece:
-    # The value is looked at before its kind: a row that differs costs one look into its metadata,
-    # and a column's index can be used.
+    # The value is compared before its kind: a row that differs is parsed only once, and a column's
+    # index can be used.
     if value is None:
         return _sql("{kind} = 'null'", operand)
     if isinstance(value, bool):
@@ -344,7 +346,7 @@ OPERATORS: Mapping[str, _Operator] = {
 
 
 def _entries(where: Any) -> list[Any]:
-    """Spread a `where` into one entry for each condition."""
+    """A `where` as a list with one entry for each condition."""
     if where is None:
         return []
     if isinstance(where, tuple) and where and isinstance(where[0], str):
@@ -398,7 +400,7 @@ def _condition(entry: Any) -> Condition:
 
 
 def path(field: Any) -> tuple[str, ...]:
-    """Split a field into its steps: one for a column, `metadata` and one for each key otherwise."""
+    """The steps of a field: one for a column, `metadata` and one for each key otherwise."""
     if isinstance(field, str):
         steps = tuple(field.split(".")) if field.startswith("metadata.") else (field,)
         if "" in steps:
@@ -428,7 +430,7 @@ def _known_path(field: str | tuple[str, ...], fields: Collection[str]) -> tuple[
 
 
 def _flaw(value: Any, depth: int = 0) -> str:
-    """Say what keeps a value from being JSON that SQLite can hold; "" when nothing does."""
+    """Why a value cannot be stored as JSON by SQLite; "" if it can."""
     if value is None or isinstance(value, bool):
         return ""
     if isinstance(value, str):
@@ -469,7 +471,7 @@ _NOUNS = {
 
 
 def _noun(value: Any) -> str:
-    """Name what a value is, but not its content, which may be huge or refuse to be shown."""
+    """The type of a value as a noun, without its content, which may be huge."""
     noun = _NOUNS.get(type(value), f"a {type(value).__name__}")
     if not isinstance(value, list | tuple):
         return noun

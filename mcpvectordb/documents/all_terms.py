@@ -22,12 +22,13 @@ from mcpvectordb.text.bm25 import K1, idf
 from mcpvectordb.text.query import AllTermsQuery, Term
 from mcpvectordb.text.tokens import CJK
 
-WEIGHTS = (4.0, 1.0, 1.0)  # of the title, the headings and the text
-PATH_WEIGHT = 1.5
-FEW = 1_000  # documents or chunks that are checked one by one
-# Chunks that are scored for one query, rarest terms first; the terms that are left need only occur.
+WEIGHTS = (4.0, 1.0, 1.0)  # BM25 weights of the title, the headings and the text
+PATH_WEIGHT = 1.5  # of a term in a document's path, against 1 in its text
+FEW = 1_000  # documents or chunks up to which these are checked one by one
+# Chunks that are scored for one query, rarest terms first; further terms must occur but do not
+# score, which bounds the time of queries with common words.
 SCORED = 100_000
-LONGEST_ENDING = 7  # letters that stemming takes away
+LONGEST_ENDING = 7  # letters that stemming removes at most
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -66,7 +67,7 @@ def rank(
 
 @dataclass(slots=True)
 class _DocumentMatch:
-    """What one document's terms are worth, and what each of its chunks has of them."""
+    """The score of one document, and the scores of its chunks."""
 
     score: float = 0.0
     chunks: dict[int, float] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class _DocumentMatch:
 
 
 class _TermSearch:
-    """Looks for one term after the other."""
+    """Searches for one term after the other."""
 
     def __init__(
         self,
@@ -94,10 +95,10 @@ class _TermSearch:
         self._sql, self._index, self._filter, self._paths = sql, index, filter, paths
         self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
         self._frequency: dict[Term, int] = {}
-        self._looked_at = 0
+        self._scored_rows = 0
 
     def rarest_first(self, terms: Sequence[Term]) -> list[Term]:
-        """The terms in the order in which they leave the fewest documents for the next."""
+        """The terms by ascending frequency: the rarest leave the fewest documents for the next."""
         self._frequency = {
             term: self._index.keyword.frequency(self._sql, term.expression, SCORED)
             for term in terms
@@ -107,10 +108,10 @@ class _TermSearch:
     def having(
         self, term: Term, among: Mapping[int, _DocumentMatch] | None = None
     ) -> dict[int, _DocumentMatch]:
-        """The documents that have a term, of all chosen ones or of the given ones."""
+        """The documents that have a term, among all chosen ones or the given ones."""
         found: dict[int, _DocumentMatch] = {}
-        self._looked_at += self._frequency.get(term, 0)
-        if among is not None and self._looked_at > SCORED:
+        self._scored_rows += self._frequency.get(term, 0)
+        if among is not None and self._scored_rows > SCORED:
             found = {
                 owner: _DocumentMatch()
                 for owner in self._index.keyword.owners(self._sql, term.expression)
@@ -135,8 +136,9 @@ class _TermSearch:
     def _spelled(
         self, term: Term, among: Mapping[int, _DocumentMatch] | None
     ) -> list[tuple[int, int, float]]:
-        """Chunks with a word that begins like a term, although its stem does not: "meeting" is
-        "meet" in the index.
+        """Chunks with a word that begins with a term although its stem does not.
+
+        For example, "meeting" is "meet" in the index, and the prefix "meeti" does not match that.
         """
         word = _tokens(term.text)
         if not term.prefix or not word.isascii() or not word.isalpha():
@@ -158,7 +160,7 @@ class _TermSearch:
         return []
 
     def _owners(self, among: Mapping[int, _DocumentMatch] | None) -> Allowed:
-        """The documents to look at: once they are few, only these are scored."""
+        """The documents to search: once they are few, only these are scored."""
         if among is None or len(among) > FEW:
             return self._filter.documents
         return Allowed("SELECT value FROM json_each(?)", (json.dumps(list(among)),))
@@ -200,8 +202,8 @@ def _in_path(term: Term, path: str) -> bool:
 def _first_chunks(sql: apsw.Connection, owners: list[int]) -> dict[int, int]:
     return dict(
         sql.execute(
-            "SELECT owner, id FROM document_chunks WHERE position = 0 AND owner IN "
-            "(SELECT value FROM json_each(?))",
+            "SELECT owner, id FROM document_chunks "
+            "WHERE position = 0 AND owner IN (SELECT value FROM json_each(?))",
             (json.dumps(owners),),
         )
     )

@@ -1,4 +1,4 @@
-"""From conditions to SQL, and from rows to documents and chunks."""
+"""SQL for conditions on documents, and documents and chunks from rows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ COLUMNS = (
     "metadata",
 )
 PENDING = (
-    "(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id WHERE "
-    "c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
+    "(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
+    "WHERE c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
 )
 FIELDS = {**{name: f"d.{name}" for name in COLUMNS}, "pending": PENDING}
 CHUNK_FIELDS = {
@@ -43,7 +43,7 @@ CHUNK_FIELDS = {
     "position": "c.position",
     "text": ChunkIndex.text("document"),
 }
-# A document's source, path and time of modification can change while its chunks stay as they are.
+# Without source, path and time of modification, which can change while the chunks stay the same.
 FILTERED = ColumnSource(
     rows="document_chunks c JOIN documents d ON d.key = c.owner",
     of_group="1",
@@ -55,9 +55,10 @@ FILTERED = ColumnSource(
     },
 )
 SELECT = (
-    f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, (SELECT root FROM libraries "
-    "WHERE name = d.library), (SELECT count(*) FROM document_chunks WHERE owner = d.key) FROM "
-    "documents d"
+    f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, "
+    "(SELECT root FROM libraries WHERE name = d.library), "
+    "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
+    "FROM documents d"
 )
 
 
@@ -71,7 +72,7 @@ class DocumentFilter:
 
     @property
     def documents(self) -> Allowed:
-        """The keys of the documents that fulfil it."""
+        """The keys of the documents that fulfil the condition."""
         return self._allowed("SELECT d.key FROM documents d")
 
     @property
@@ -112,7 +113,7 @@ def row(sql: apsw.Connection, id: str) -> Sequence[Any]:
 
 
 def by_key(sql: apsw.Connection, key: int) -> Document:
-    """The document of a row that was there a moment ago; raises NotFound."""
+    """The document with this key; raises NotFound if it was deleted meanwhile."""
     found = sql.execute(f"{SELECT} WHERE d.key = ?", (key,)).fetchone()
     if found is None:
         raise NotFound("the document was deleted meanwhile")
@@ -120,7 +121,7 @@ def by_key(sql: apsw.Connection, key: int) -> Document:
 
 
 def document(row: Sequence[Any]) -> Document:
-    """The document in a row that SELECT gave."""
+    """The document in a row that SELECT returned."""
     _, *values, root, chunks = row
     fields = dict(zip(COLUMNS, values, strict=True))
     return Document(
@@ -131,8 +132,9 @@ def document(row: Sequence[Any]) -> Document:
 
 
 def path(library: str, source: str, root: str) -> str:
-    """A document's name in listings: its library, then where it lies in the library's folder, or
-    its source.
+    """A document's path in listings: its library, then its place in the library's folder.
+
+    Without such a folder it is the library, then the source.
     """
     folder = os.path.join(root, "")  # noqa: PTH118 - the slash at the end is wanted
     inside = (
@@ -144,8 +146,9 @@ def path(library: str, source: str, root: str) -> str:
 
 
 def coverage(sql: apsw.Connection) -> Coverage:
-    """How many different contents are embedded by the active model, and how many are not, in any
-    copy.
+    """How many distinct contents are embedded by the active model, and how many are not.
+
+    A content is embedded if any document that has it is embedded completely.
     """
     of_pending = (
         "FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
@@ -153,9 +156,10 @@ def coverage(sql: apsw.Connection) -> Coverage:
     )
     waiting = int(
         sql.execute(
-            f"SELECT count(*) FROM (SELECT DISTINCT d.hash {of_pending} JOIN documents d ON d.key "
-            "= c.owner) w WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.hash = w.hash AND "
-            f"NOT EXISTS (SELECT 1 {of_pending} WHERE c.owner = d.key))"
+            "SELECT count(*) FROM "
+            f"(SELECT DISTINCT d.hash {of_pending} JOIN documents d ON d.key = c.owner) w "
+            "WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.hash = w.hash "
+            f"AND NOT EXISTS (SELECT 1 {of_pending} WHERE c.owner = d.key))"
         ).get
     )
     return Coverage(
@@ -171,8 +175,8 @@ def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[
     documents = {
         each[0]: document(each)
         for each in sql.execute(
-            f"{SELECT} WHERE d.key IN (SELECT owner FROM document_chunks WHERE id IN (SELECT value "
-            f"FROM json_each(?)))",
+            f"{SELECT} WHERE d.key IN (SELECT owner FROM document_chunks "
+            "WHERE id IN (SELECT value FROM json_each(?)))",
             (wanted,),
         )
     }

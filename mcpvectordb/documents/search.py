@@ -30,15 +30,17 @@ from mcpvectordb.storage.file import File
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_all_terms, parse_query
 
-RERANKED_CHUNKS, RERANKED_DOCUMENTS = 20, 30  # results that the cross-encoder scores
-DEPTH = 20  # documents of each ranking that are fused
-OVERFETCH = 3  # times as many chunks are ranked: several may belong to one document
-# Of keyword and vector ranking of the query, then of the expanded query. A model that cannot read
-# the query counts little.
+# Results that the cross-encoder scores at most: its time grows with their number.
+RERANKED_CHUNKS, RERANKED_DOCUMENTS = 20, 30
+DEPTH = 20  # documents of each ranking that are fused at least
+OVERFETCH = 3  # chunks that are ranked per document: several may belong to one
+# Weights of the rankings in fusion: keyword and vector ranking of the query, then of the expanded
+# query. The vector rankings of a model that cannot represent the query count little.
 WEIGHTS, BLIND_WEIGHTS = (2.0, 2.0, 1.0, 1.0), (2.0, 0.2, 1.0, 0.1)
-RRF_K = 60
-FEEDBACK_DOCUMENTS = 3  # whose best passages expand the query
-# Words alone point at a document with this score that is so far ahead of the next one.
+RRF_K = 60  # the constant of reciprocal rank fusion, as in its paper
+FEEDBACK_DOCUMENTS = 3  # documents whose best passages expand the query
+# A query is not expanded if the first document's saturated BM25 is at least STRONG and ahead of the
+# second one's by AHEAD.
 STRONG, AHEAD = 0.85, 0.15
 
 Blend = Callable[[Sequence[float], Sequence[float]], list[tuple[int, float]]]
@@ -62,13 +64,13 @@ class DocumentQuery:
 
     @property
     def wanted(self) -> int:
-        """How many results must be ranked."""
+        """The number of results to rank."""
         return self.limit + self.offset
 
 
 @dataclass(slots=True)
 class DocumentRanking:
-    """Rows, best first; which legs ran, and why others did not; what judges their relevance."""
+    """Rows, best first; which legs ran, why others did not, and the judge of their relevance."""
 
     rows: list[ScoredChunk] = field(default_factory=list)
     legs: list[str] = field(default_factory=list)
@@ -78,7 +80,7 @@ class DocumentRanking:
 
 
 class DocumentSearch:
-    """Answers questions over the documents of one file."""
+    """Searches the documents of one file."""
 
     def __init__(
         self, file: File, index: ChunkIndex, expander: QueryExpander, reranker: CachedReranker
@@ -86,11 +88,11 @@ class DocumentSearch:
         self._file, self._index, self._expander, self._reranker = file, index, expander, reranker
 
     def chunks(self, question: DocumentQuery) -> Results[Chunk]:
-        """The chunks that answer a question best."""
+        """The chunks that answer a query best."""
         return self._answer(question, self._chunks, RERANKED_CHUNKS, fusion.blended)
 
     def whole(self, question: DocumentQuery) -> Results[Chunk]:
-        """The documents that answer a question best, each by its best chunk."""
+        """The documents that answer a query best, each by its best chunk."""
         ways = {
             "text": self._by_all_terms,
             "vector": self._by_meaning,
@@ -284,7 +286,7 @@ class DocumentSearch:
 
 
 def _depths(wanted: int) -> Iterator[int]:
-    """How many chunks to rank so that they belong to enough documents: more and more."""
+    """How many chunks to rank until they belong to enough documents: increasing numbers."""
     depth = OVERFETCH * wanted
     while depth:
         yield depth
@@ -294,9 +296,7 @@ def _depths(wanted: int) -> Iterator[int]:
 def _documents(
     sql: apsw.Connection, chunks: Ranked, wanted: int, depth: int
 ) -> RankedDocuments | None:
-    """The documents of ranked chunks, each by its best one; None when more chunks must be
-    ranked.
-    """
+    """The documents of ranked chunks, each by its best; None if more chunks must be ranked."""
     owners = dict(
         sql.execute(
             "SELECT id, owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
@@ -320,7 +320,7 @@ def _blind(query_embedding: QueryEmbedding | str) -> bool:
 
 
 def _no_need_to_expand(text: RankedDocuments, vector: RankedDocuments) -> str:
-    """Why the query is not expanded; "" when it is."""
+    """Why the query is not expanded; "" if it is."""
     if not text and not vector:
         return "nothing was found to expand the query from"
     first, second = (saturate(text[place][2]) if place < len(text) else 0.0 for place in (0, 1))

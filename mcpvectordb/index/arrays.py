@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.floating[Any]]
 
-MAX_DIMENSION = 16_384  # of an embedding: several times that of any known model
+MAX_DIMENSION = 16_384  # of an embedding: far above that of common models
 BLOCK = 2**17  # numbers of a block: a megabyte of float64 fits into the processor's cache
 
 

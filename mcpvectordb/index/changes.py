@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import apsw
 
-LOGGED = 10_000  # changes that are kept: after more, reading everything is as fast as following
+LOGGED = 10_000  # changes that are kept, which bounds the table
 EVERYTHING = 0  # in place of an id: the whole index was rebuilt or dropped
 
 

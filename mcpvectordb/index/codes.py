@@ -199,7 +199,7 @@ class Codes:
         most that, divided by the code's length. The cosine to any query then differs by at most
         `off`. A row is possible if its upper bound reaches the `limit`-th best lower bound (a
         filter-and-refine search). The bound says nothing about zero embeddings: they have the
-        cosine 0 whatever their code is, so all rows stay possible unless the bound is above 0.
+        cosine 0 with any code, so all rows stay possible unless the bound is above 0.
         """
         import numpy as np
 

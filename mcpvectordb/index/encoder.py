@@ -102,7 +102,7 @@ class Encoder:
         return name, dimension
 
     def ensure_model(self) -> tuple[int, int]:
-        """Write model and chunk sizes into a new file; return the size and overlap in use."""
+        """Write model and chunk sizes into a new file; returns the file's size and overlap."""
         with self._file.reading() as sql:
             if self.active(sql) is not None:
                 return self.sizes(sql)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ROCCHIO_WEIGHT = 0.3  # of the mean of relevant passages against the query, both of length 1
 CENTRE_CHUNKS = 16  # vec0 chunks (4,096 rows) from which on a centre is stored: below, no sign bits
-CENTRE_SAMPLE = 80  # chunks that it is computed from, at most: 20,000 rows determine a mean
+CENTRE_SAMPLE = 80  # chunks that it is computed from, at most, which bounds its cost
 CODES = "codes"  # the key of a group's codes in memory
 
 

@@ -1,3 +1,1 @@
-"""Queries over the indexes: hybrid ranking, fusion, relevance, reranking, expansion,
-highlighting.
-"""
+"""Queries over the indexes: hybrid ranking, fusion, relevance, reranking, expansion, highlights."""

@@ -1,8 +1,8 @@
-"""Pseudo-relevance feedback: expand a query by what its best results have in common.
+"""Pseudo-relevance feedback: expand a query by terms that its best results have in common.
 
 Terms that are frequent in the best passages and rare elsewhere are added to the query (weighted by
 tf · idf, as in Rocchio's method), and the mean of the passages' embeddings becomes a second query
-embedding. No language model writes anything.
+embedding. No language model is involved.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.query import Query, fts5_phrase
 from mcpvectordb.text.tokens import CJK, STOP_WORDS, bigrams
 
-TERMS = 10  # that are added
-CANDIDATES = 60  # the most frequent words of the passages, whose rarity is looked up
-FREQUENT = 2_000  # chunks: of a word that more have, it does not matter how many
+TERMS = 10  # that are added to a query
+CANDIDATES = 60  # most frequent words of the passages whose document frequency is looked up
+FREQUENT = 2_000  # chunks up to which a word is counted: one in more of them is too common anyway
 
 _WORD = re.compile(r"[^\W_]{3,}|" + CJK.pattern)
 
@@ -52,7 +52,7 @@ class QueryExpander:
         query_embedding: QueryEmbedding | str,
         passages: Sequence[int],
     ) -> Expansion:
-        """The query, expanded by these passages."""
+        """The query, expanded by terms and embeddings of these passages."""
         texts = [text for _, _, _, text in self._index.passages(sql, passages)]
         key = cache.key("expansion", query.match, *texts)
         known = _cached_words(self._cache.read([key]).get(key))
@@ -65,7 +65,7 @@ class QueryExpander:
         return Expansion(_extended(query, terms), mean, {key: terms} if known is None else {})
 
     def remember(self, expansion: Expansion) -> None:
-        """Cache what was computed; not inside of a transaction."""
+        """Cache what was computed; never call it inside of a transaction."""
         self._cache.write(expansion.cacheable)
 
     def _best_terms(self, sql: apsw.Connection, query: Query, texts: Iterable[str]) -> list[str]:
@@ -95,8 +95,8 @@ class QueryExpander:
         import numpy as np
 
         rows = sql.execute(
-            "SELECT embedding FROM document_embeddings WHERE model = ? AND chunk IN "
-            "(SELECT value FROM json_each(?))",
+            "SELECT embedding FROM document_embeddings "
+            "WHERE model = ? AND chunk IN (SELECT value FROM json_each(?))",
             (query_embedding.model, json.dumps(list(passages))),
         )
         vectors = [np.frombuffer(embedding, np.float32) for (embedding,) in rows]

@@ -1,6 +1,4 @@
-"""What SQLite does for a query, and how long it takes: the statements that really ran, each with
-its plan.
-"""
+"""The statements that SQLite ran for a query, their plans, and the time that they took."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from mcpvectordb.records import Explained
 
 
 class StatementLog:
-    """Takes the time of its `with` block; when it is `on`, also the plans of the SELECTs that run
-    in there.
-    """
+    """Measures the time of its `with` block and, if `on`, records the plans of its SELECTs."""
 
     def __init__(self, sql: apsw.Connection, on: bool) -> None:
         self._sql, self._on = sql, on
@@ -35,7 +31,7 @@ class StatementLog:
             self._sql.exec_trace = None
 
     def explained(self, rows: int) -> Explained:
-        """What was seen."""
+        """The time, the number of rows and the recorded plans."""
         plans = [
             line
             for statement, bindings in self._statements
@@ -50,7 +46,7 @@ class StatementLog:
 
 
 def together(legs: Mapping[str, Explained], milliseconds: float, rows: int) -> Explained:
-    """The legs of a search as one whole."""
+    """The legs of a search combined."""
     return Explained(
         milliseconds=milliseconds,
         rows=rows,

@@ -1,4 +1,4 @@
-"""Pure arithmetic on scores: from two ranked lists to one."""
+"""Pure arithmetic on scores: fusion of ranked lists into one."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-# candidates of each leg that are weighed against each other; deeper ones follow in tiers behind
-# them
+# Candidates of each leg that are fused with each other; deeper ones follow in tiers (`tiers`), so
+# that asking for more results does not change the first ones.
 DEPTH = 100
 
 
 def fuse(
     legs: Sequence[Mapping[int, float]], weights: Sequence[float], tiers: Mapping[int, int]
 ) -> list[tuple[int, float]]:
-    """Completed convex combination: (id, score) pairs, best first, scores 0 to 1 and never rising.
+    """Completed convex combination: (id, score) pairs, best first, scores 0 to 1, not increasing.
 
-    Each leg holds the true score of every candidate that it can judge; each is stretched to 0..1
-    over the candidates of tier 0, then averaged by weight. A candidate that a leg cannot judge is
-    judged by the others alone. Candidates of a deeper tier come after all shallower ones, so a
-    longer list always begins with the shorter one.
+    Each leg has the true score of every candidate that it can score, also of those that only
+    another leg found ("completed"). Its scores are scaled to 0..1 by their minimum and maximum over
+    the candidates of tier 0 and averaged by weight. A candidate without a score in a leg gets the
+    average of the others. Bruch, Gai and Ingber (2023) compare this convex combination with
+    reciprocal rank fusion: it uses how far scores are apart, not only their order. Candidates of a
+    deeper tier come after all of the shallower ones and never score higher, so a longer list always
+    begins with the shorter one.
     """
     scaled = [_stretched(leg, [id for id, tier in tiers.items() if tier == 0]) for leg in legs]
     scores = {id: _average(id, scaled, weights) for id in tiers}
@@ -29,8 +32,11 @@ def fuse(
 
 
 def tiers(rankings: Sequence[Sequence[int]], depth: int = DEPTH) -> dict[int, int]:
-    """The tier of every ranked id: 0 when any ranking has it in its first `depth`, then one more
-    per doubling.
+    """The tier of every id: 0 within the first `depth` of any ranking, one more per doubling.
+
+    Without tiers, a candidate from deep in one ranking could be placed before earlier results as
+    soon as more results are asked for: pages would overlap. Within a tier all candidates are fused;
+    as tiers double, any number of results needs few of them (`tier_depth`).
     """
     best: dict[int, int] = {}
     for ranking in rankings:
@@ -40,17 +46,17 @@ def tiers(rankings: Sequence[Sequence[int]], depth: int = DEPTH) -> dict[int, in
 
 
 def tier_depth(wanted: int, depth: int = DEPTH) -> int:
-    """How deep the legs must be asked for `wanted` results, so that whole tiers come back."""
+    """How many candidates each leg must return for `wanted` results, in whole tiers."""
     return depth if wanted <= depth else depth * 2 ** math.ceil(math.log2(wanted / depth))
 
 
 def rrf(
     rankings: Sequence[Sequence[int]], k: int = 60, weights: Sequence[float] | None = None
 ) -> list[tuple[int, float]]:
-    """Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009): (id, Σ weight / (k + rank)),
-    best first.
+    """Reciprocal rank fusion: (id, sum of weight / (k + rank)) pairs, best first.
 
-    Ranks count from 1; weights are 1 unless given. Equal sums go by the best rank, then by id.
+    Ranks count from 1; weights are 1 unless given. Equal sums are ordered by the best rank, then by
+    id. (Cormack, Clarke and Büttcher, 2009)
     """
     scores: dict[int, float] = {}
     best: dict[int, int] = {}
@@ -64,8 +70,9 @@ def rrf(
 def rewarded(
     fused: Sequence[tuple[int, float]], rankings: Sequence[Sequence[int]]
 ) -> list[tuple[int, float]]:
-    """Sums of ranks with a bonus for what is first in any ranking, and a smaller one for second and
-    third; best first.
+    """Fused scores with a bonus for the first three of any ranking, best first.
+
+    The first gets 0.05, second and third 0.02.
     """
     bonus: dict[int, float] = {}
     for ranking in rankings:
@@ -77,10 +84,9 @@ def rewarded(
 
 
 def positioned(reranked: Sequence[float]) -> list[tuple[int, float]]:
-    """Blend ranks (the order of the figures) with what a reranker says of each: (position, score),
-    best first.
+    """Blend ranks with a reranker's scores, given in rank order: (position, score), best first.
 
-    The higher a rank, the more it is trusted: 3/4 for the first three, 3/5 down to the tenth, 2/5
+    The higher a rank, the larger its weight: 3/4 for the first three, 3/5 down to the tenth, 2/5
     below.
     """
     scores = []
@@ -91,8 +97,9 @@ def positioned(reranked: Sequence[float]) -> list[tuple[int, float]]:
 
 
 def blended(scores: Sequence[float], reranked: Sequence[float]) -> list[tuple[int, float]]:
-    """Blend scores half and half with what a reranker says: (position, score), best first, on the
-    scale of the scores.
+    """Blend scores with a reranker's in equal parts: (position, score), best first.
+
+    The result is on the scale of the given scores.
     """
     ids = range(len(scores))
     halves = fuse(
@@ -109,7 +116,7 @@ def _stretched(leg: Mapping[int, float], over: Sequence[int]) -> dict[int, float
     if not known:
         return {}
     low, span = min(known), max(known) - min(known)
-    level = 1.0 if low > 0 else 0.0  # all alike: everything fits, or nothing does
+    level = 1.0 if low > 0 else 0.0  # all scores are equal: all match, or none does
     return {
         id: min(1.0, max(0.0, (score - low) / span)) if span else level for id, score in leg.items()
     }

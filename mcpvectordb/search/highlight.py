@@ -1,5 +1,6 @@
-"""Marks around what a query found in a text, by the tokens that FTS5 itself makes of it, in time
-linear in the text.
+"""Marks around the occurrences of a query's terms in a text, in time linear in the text.
+
+Both are compared by the tokens that FTS5 itself makes of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import apsw
 from mcpvectordb.text.query import Term
 from mcpvectordb.text.tokens import CAMEL, CJK, bigrams, camel_parts
 
-# characters that are broken into tokens at a time: a token costs many times the memory of its text
+# Characters that are tokenized at a time: a token takes many times the memory of its text.
 WINDOW = 100_000
 
 TOKENIZER = "unicode61 remove_diacritics 2"
@@ -32,8 +33,9 @@ def highlight(
     before: str = "<mark>",
     after: str = "</mark>",
 ) -> str:
-    """The whole text with `before` and `after` around every occurrence of a term; overlapping ones
-    become one.
+    """The whole text with `before` and `after` around every occurrence of a term.
+
+    Overlapping occurrences are marked as one.
     """
     tokens = _Tokens(stemmed)
     phrases = _Phrases(
@@ -48,9 +50,7 @@ def highlight(
 
 
 class _Phrases:
-    """What to look for: phrases by their last token, which for some is only the beginning of
-    one.
-    """
+    """The phrases to find, by their last token, which is a prefix for some of them."""
 
     def __init__(self, phrases: Iterable[tuple[list[str], bool]]) -> None:
         self._whole: dict[str, list[list[str]]] = {}
@@ -62,7 +62,7 @@ class _Phrases:
         self._beginnings = tuple(self._begun)
 
     def ending(self, tokens: Sequence[str], place: int) -> Iterator[int]:
-        """Where the occurrences that end with the token at `place` begin."""
+        """The places where occurrences begin that end with the token at `place`."""
         for before in self._before(tokens[place]):
             first = place - len(before)
             if first >= 0 and tokens[first:place] == before:
@@ -80,8 +80,9 @@ class _Phrases:
 
 
 def _marks(stream: Iterable[Sequence[Token]], phrases: _Phrases) -> Iterator[tuple[int, int]]:
-    """Where the phrases occur in a stream that comes in windows; they may lie across the border of
-    two.
+    """(start, end) of the occurrences of phrases in a stream of windows.
+
+    An occurrence may lie across the border of two windows.
     """
     kept: list[Token] = []
     for window in stream:
@@ -104,9 +105,7 @@ def _merged(marks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Tokens:
-    """What FTS5 makes of texts that went through `index_text`, with the places in the text as it
-    was.
-    """
+    """FTS5's tokens of a text after `index_text`, with their offsets in the original text."""
 
     def __init__(self, stemmed: bool) -> None:
         self._connection = apsw.Connection(":memory:")
@@ -135,13 +134,12 @@ class _Tokens:
 
     def _pairs(self, run: str, offset: int) -> Iterator[Token]:
         for token, start, end in self._plain(" ".join(bigrams(run)), 0):
-            first = (
-                offset + start // 3 + start % 3
-            )  # a pair and the space behind it take three characters
+            # A bigram and the space after it take three characters.
+            first = offset + start // 3 + start % 3
             yield token, first, first + end - start
 
     def _plain(self, text: str, offset: int) -> Iterator[Token]:
-        """FTS5's tokens; it counts in bytes, we in characters."""
+        """FTS5's tokens, with its byte offsets converted to characters."""
         raw = text.encode()
         byte = place = 0
         found = self._tokenizer(raw, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)
@@ -160,7 +158,7 @@ def _parts(identifier: re.Match[str]) -> Iterator[tuple[int, str]]:
 
 
 def _windows(text: str) -> Iterator[tuple[int, int]]:
-    """Stretches that join to the text and end where no token goes on."""
+    """Consecutive parts that cover the text; no token crosses the border of two."""
     start = 0
     while start < len(text):
         gap = _GAP.search(text, start + WINDOW)

@@ -2,8 +2,8 @@
 
 Each leg ranks some candidates. Then every candidate gets both true scores (the BM25 of those that
 only the vector leg found, the cosine of those that only the keyword leg found), and the scores are
-combined (`fusion.fuse`: a completed convex combination). The three best move the query's embedding
-(Rocchio), and the combination is computed once more with the cosines to that.
+combined (`fusion.fuse`: a completed convex combination). The query's embedding is moved towards the
+three best (Rocchio), and the combination is computed again with the cosines to that.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_query
 from mcpvectordb.text.tokens import is_non_latin
 
-FEEDBACK_CHUNKS = 3  # that move the query's embedding
+FEEDBACK_CHUNKS = 3  # best chunks towards which the query's embedding is moved
 NO_WORDS = "the query has no words to look for"
 MODES = ("hybrid", "text", "vector")
-MAX_RESULTS = 5_000  # ranking twice as many by meaning would take seconds
+MAX_RESULTS = 5_000  # that are ranked: vector ranking of twice as many takes seconds
 
 ScoredChunk = tuple[int, float, Scores]
 """(chunk, score, scores)"""
@@ -37,7 +37,7 @@ ScoredChunk = tuple[int, float, Scores]
 
 @dataclass(frozen=True, slots=True)
 class ChunkRanking:
-    """Chunks, best first; which legs ran, and why others did not; what judges their relevance."""
+    """Chunks, best first; which legs ran, why others did not, and the judge of their relevance."""
 
     rows: list[ScoredChunk]
     legs: tuple[str, ...]
@@ -53,7 +53,7 @@ def checked_page(limit: int, offset: int) -> None:
 
 
 def checked_window(limit: int, offset: int) -> int:
-    """How many results must be ranked for a page; InvalidInput when these are too many."""
+    """The number of results to rank for a page; raises InvalidInput if these are too many."""
     checked_page(limit, offset)
     if limit + offset > MAX_RESULTS:
         raise InvalidInput(
@@ -64,7 +64,7 @@ def checked_window(limit: int, offset: int) -> int:
 
 
 def checked_mode(mode: str) -> Mode:
-    """`mode`, checked; raises InvalidInput."""
+    """`mode` if it is a known one; raises InvalidInput otherwise."""
     for known in MODES:
         if mode == known:
             # mypy does not narrow a loop variable to the literal
@@ -122,13 +122,13 @@ def rank_chunks(
 
 
 def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Judge:
-    """What judges the relevance of a query's results."""
+    """The judge of the relevance of a query's results."""
     model = query_embedding.name if isinstance(query_embedding, QueryEmbedding) else ""
     return Judge(model, exact=query.exact, foreign=is_non_latin(text))
 
 
 class _Candidates:
-    """What both legs found: the scores and ranks of each candidate in each leg."""
+    """The candidates of both legs, with their scores and ranks in each."""
 
     def __init__(self, matched: KeywordMatch, near: Ranked) -> None:
         self._matched = matched
@@ -143,7 +143,7 @@ class _Candidates:
         query_embedding: QueryEmbedding,
         known: Embeddings,
     ) -> Embeddings:
-        """Give every candidate both true scores; the embeddings of all of them."""
+        """Give every candidate both true scores; returns the embeddings of all of them."""
         self._text |= self._matched.scores([id for id in self._vector if id not in self._text])
         dimension = len(query_embedding.embedding) // 4
         embeddings = index.vector.embeddings(
@@ -162,7 +162,7 @@ class _Candidates:
         return fusion.fuse([self._text, moved], weights, tiers)
 
     def scores(self, id: int) -> Scores:
-        """What the legs said of a candidate."""
+        """The scores and ranks of a candidate in both legs."""
         return Scores(
             text=self._text.get(id),
             text_rank=self._text_rank.get(id),

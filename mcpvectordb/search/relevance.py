@@ -1,15 +1,14 @@
-"""How likely it is that a judge would call a result relevant: from the evidence of one hit to a
-chance of 0 to 1. Pure.
+"""Relevance: the calibrated probability (0 to 1) that a judge would call a hit relevant. Pure.
 
-A fused score only compares the candidates of one query: the best of them is near 1 even when none
-is any good. The cosine, what a cross-encoder says, and how much of a query's words a chunk has mean
-the same for every query. Their weights are fitted on judged collections, whose queries were also
-asked of each other's documents, where nothing answers them: `python -m benchmarks relevance` fits
-them again, leaves each collection out in turn to see how well they hold on what they have not seen,
-and prints the constants below. Half of all queries are taken to have no answer.
+A fused score only compares the candidates of one query: the best of them is near 1 even if none is
+relevant. The cosine, the score of a cross-encoder, and the share of a query's words that a chunk
+has mean the same for every query. Their weights (logistic regression) are fitted on judged
+collections, whose queries were also run against each other's documents, which do not answer them:
+`python -m benchmarks relevance` fits them again, evaluates them by leaving out one collection at a
+time, and prints the constants below. Half of all queries are assumed to have no answer.
 
-Where nothing was judged, nothing is guessed: for models that are not among these, and for queries
-in other than Latin letters.
+No relevance is given where nothing was judged: for other models, and for queries in other than
+Latin letters.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Scores
 
-# of results that are all less likely to be relevant than this, it is said that nothing relevant was
-# found
+# If all results have a lower relevance than this, the verdict is that nothing relevant was found.
 WEAK = 0.05
-_SURE = 1e-6  # no figure of a cross-encoder is taken for surer than this
+_SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """The log odds of being relevant: `base`, and what each piece of evidence adds to it; none is
-    negative but the base.
+    """The log odds of being relevant: `base`, plus the weighted evidence.
+
+    All weights but the base are 0 or more.
     """
 
     base: float
@@ -40,9 +39,7 @@ class Weights:
     reread: float = 0.0
 
     def chance(self, scores: Scores) -> float:
-        """The chance of being relevant; evidence that these weights take no account of may be
-        missing.
-        """
+        """The probability of being relevant; evidence whose weight is 0 may be missing."""
         return sigmoid(
             self.base
             + self.cosine * min(1.0, max(-1.0, scores.vector or 0.0))
@@ -64,26 +61,27 @@ BY_BOTH = {
 
 
 def coverage(scores: Scores) -> float:
-    """How much of what a query's words could reach a chunk has, 0 to 1; 2/3 for one that has each
-    of them once.
+    """The share of a query's words that a chunk has, by BM25, 0 to 1.
+
+    It is 2/3 for a chunk of average length that has each of them once.
     """
     text, reach = scores.text or 0.0, scores.reach or 0.0
     return text / (text + reach / 2) if text > 0 else 0.0
 
 
 def reread(scores: Scores) -> float:
-    """What a cross-encoder said, as log odds."""
+    """The score of a cross-encoder as log odds."""
     figure = min(1 - _SURE, max(_SURE, 0.5 if scores.rerank is None else scores.rerank))
     return math.log(figure / (1 - figure))
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Judges the hits of one query, by the evidence that there is for each.
+    """Judges the hits of one query by the evidence that there is for each.
 
-    `model` is the catalogue's name of the model that made the vectors, "" for others and where none
-    was asked. A query that is `exact` is nothing but codes, of which meaning knows nothing;
-    `foreign` ones are in other than Latin letters.
+    `model` is the catalogue's name of the embedding model, "" for others and if there was none. An
+    `exact` query has nothing but codes, whose embeddings mean nothing; a `foreign` one is in other
+    than Latin letters.
     """
 
     model: str = ""
@@ -91,7 +89,7 @@ class Judge:
     foreign: bool = False
 
     def relevance(self, scores: Scores) -> float | None:
-        """The chance that a hit is relevant; None where that was not calibrated."""
+        """The probability that a hit is relevant; None if that is not calibrated."""
         weights = None if self.foreign else self._weights(scores)
         return None if weights is None else weights.chance(scores)
 
@@ -105,7 +103,7 @@ class Judge:
 
     @property
     def reason(self) -> str:
-        """Why results are not judged, for those that are not."""
+        """Why hits have no relevance, for those that have none."""
         if self.foreign:
             return "it is calibrated for queries in Latin letters only"
         return "it is not calibrated for this way of searching" + (
@@ -117,15 +115,16 @@ UNCALIBRATED = Judge()
 
 
 def checked(least: float) -> float:
-    """`least` if it can be asked for as a relevance."""
+    """`least` if it is a valid minimum of relevance; raises InvalidInput otherwise."""
     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
         raise InvalidInput(f"min_relevance must be 0 to 1, not {least!r}")
     return float(least)
 
 
 def verdict(found: Sequence[float | None], least: float = 0.0) -> str:
-    """A sentence for when all results are weak, or none reaches `least`; "" when there is no need
-    for it, or no telling.
+    """A sentence that says that all results are weak or none reaches `least`; "" otherwise.
+
+    It is "", too, if the relevance of any result is unknown.
     """
     known = [each for each in found if each is not None]
     best = max(known, default=1.0)

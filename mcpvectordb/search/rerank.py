@@ -1,6 +1,4 @@
-"""The cross-encoder of a database: loaded when first asked, and never asked the same thing
-twice.
-"""
+"""The cross-encoder of a database: loaded when first needed, its scores cached in the file."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from mcpvectordb.text.tokens import is_non_latin
 
 
 class CachedReranker:
-    """A cross-encoder whose scores are cached in the file; the first question loads the model."""
+    """A cross-encoder whose scores are cached in the file; the first use loads the model."""
 
     def __init__(self, config: Config, cache: Cache) -> None:
         self._config, self._cache = config, cache
@@ -31,7 +29,7 @@ class CachedReranker:
         return self._loaded is not None
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float] | str:
-        """How well each passage answers the query, 0 to 1, or the reason why it was not asked."""
+        """How well each passage answers the query, 0 to 1, or the reason why that is unknown."""
         from statistics import median
 
         if not passages:
@@ -50,7 +48,7 @@ class CachedReranker:
             return str(error)
 
     def missing_reason(self) -> str:
-        """Why the model is not available on this machine; "" when its files are there."""
+        """Why the model is not available on this machine; "" if its files are there."""
         try:
             weights.locate(
                 weights.find(DEFAULT, self._config.models_folder()), self._config.models_folder()

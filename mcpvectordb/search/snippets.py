@@ -1,4 +1,4 @@
-"""The few lines of a text that show why it was found, with their true numbers. Pure."""
+"""The few lines of a text that show why it was found, with their line numbers. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 from mcpvectordb.text.query import snippet_terms
 
-LONGEST = 300  # characters, line numbers not counted
-BEFORE, AFTER = 1, 2  # lines around the one that has most words of the query
-# characters before the first such word, where its line is too long to be shown from its beginning
+LONGEST = 300  # characters of a snippet without its line numbers, so that many fit into a reply
+BEFORE, AFTER = 1, 2  # lines that are shown around the one that has most words of the query
+# Characters before the first such word if its line is too long to be shown from its beginning.
 LEAD = 60
 
 
 def snippet(text: str, query: str, first_line: int = 1, last_line: int | None = None) -> str:
-    """The line that has most words of a query (of several the first) and its neighbours, each as
-    `number: line`.
+    """The line that has most words of a query and its neighbours, each as `number: line`.
 
-    It is looked for from `first_line` to `last_line`. Where no line has any, these lines are shown
-    from their beginning, or those of the whole text when they are blank.
+    It is the first such line from `first_line` to `last_line`. If no line has any, these lines are
+    shown from their beginning, or those of the whole text if they are blank.
     """
     lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")]
     first, last = (
@@ -41,7 +40,7 @@ def snippet(text: str, query: str, first_line: int = 1, last_line: int | None = 
 
 
 def numbered(text: str, first: int = 1) -> str:
-    """Every line with its number in front."""
+    """The text with a line number before every line."""
     return "\n".join(f"{number}: {line}" for number, line in enumerate(text.split("\n"), first))
 
 
@@ -51,7 +50,7 @@ def _count(asked: Sequence[str], line: str) -> int:
 
 
 def _around(lines: Sequence[str], best: int, asked: Sequence[str]) -> str:
-    """A line and its neighbours; whatever is cut, the words that were found stay in sight."""
+    """A line and its neighbours, cut so that the words that were found stay visible."""
     folded, line = lines[best].casefold(), lines[best]
     place = min(at for word in asked if (at := folded.find(word)) >= 0)
     if place > LONGEST - LEAD:

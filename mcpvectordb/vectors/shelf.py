@@ -1,4 +1,4 @@
-"""The vectors shelf: embeddings that users bring along, kept under ids and ranked by a metric."""
+"""The vectors shelf: embeddings that users bring along, stored under ids and ranked by a metric."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     Embedding = Sequence[float] | NDArray[np.number[Any]]
     Embeddings = Sequence[Embedding] | NDArray[np.number[Any]]
 
-MAX_NAME = 200
-MAX_ID = 4_096
+MAX_NAME = 200  # characters of a store or namespace: it is shown in listings
+MAX_ID = 4_096  # characters of an id: enough for any path or URL
 
 _STORE = "(SELECT name FROM stores WHERE key = v.store)"
 _FIELDS = {"id": "v.id", "store": _STORE, "namespace": "v.namespace", "dimension": "v.dimension"}
@@ -52,10 +52,10 @@ class Vectors:
     """`Database.vectors`.
 
     An embedding is a list, a tuple or an array of 1 to 16,384 finite numbers; vectors of several
-    dimensions may share a store. An id is unique in its namespace of its store. A store is made by
-    the first vector that is added to it, and its metric ("cosine" unless another is named then)
-    stays as it is. Numbers come back exactly as they were given; those of float32 arrays take half
-    the room of others.
+    dimensions may share a store. An id is unique in its namespace of its store. A store is created
+    by the first vector that is added to it, and its metric ("cosine" unless another is named then)
+    cannot be changed. Numbers are returned exactly as they were given; those of float32 arrays take
+    half the space of others.
     """
 
     def __init__(self, file: File, index: VectorStore) -> None:
@@ -71,8 +71,9 @@ class Vectors:
         metadata: Mapping[str, Any] | None = None,
         metric: str | None = None,
     ) -> Added:
-        """Store an embedding; one with the same id is replaced wholly, metadata too, and keeps its
-        place among equals.
+        """Store an embedding; one with the same id is replaced together with its metadata.
+
+        A replaced one keeps its place among results of equal score.
         """
         group, encoded = arrays.one(embedding), encode(metadata)
         updated = self._put([_checked_id(id, "id")], [encoded], [group], store, namespace, metric)
@@ -97,11 +98,10 @@ class Vectors:
         metadata: Sequence[Mapping[str, Any] | None] | None = None,
         metric: str | None = None,
     ) -> AddedMany:
-        """Store many embeddings, the rows of a matrix or of a list, with one id (and metadata) for
-        each: all or none.
+        """Store many embeddings (a matrix or a list), one for each id: all of them or none.
 
-        It is one transaction, and other writers wait for its end: for millions of rows call it for
-        some tens of thousands at a time.
+        `metadata`, if given, has one entry for each id. It is one transaction, and other writers
+        wait for its end: for millions of rows call it for some tens of thousands at a time.
         """
         names = _checked_ids(ids)
         groups = arrays.many(embeddings)
@@ -154,8 +154,9 @@ class Vectors:
         namespace: str | None = None,
         where: Where | None = None,
     ) -> int:
-        """How many vectors of a store (or, with None, of all) fulfil all conditions: those that a
-        search would rank.
+        """The number of vectors of a store (or, with None, of all) that fulfil all conditions.
+
+        These are the vectors that a search would rank.
         """
         chosen = _chosen(store, namespace, where)
         with self._file.reading() as sql:
@@ -171,8 +172,8 @@ class Vectors:
             return [
                 Store(name=name, metric=metric, vectors=vectors)
                 for name, metric, vectors in sql.execute(
-                    "SELECT name, metric, (SELECT count(*) FROM vectors WHERE store = s.key) FROM "
-                    "stores s ORDER BY name"
+                    "SELECT name, metric, (SELECT count(*) FROM vectors WHERE store = s.key) "
+                    "FROM stores s ORDER BY name"
                 )
             ]
 
@@ -182,14 +183,15 @@ class Vectors:
             return [
                 Namespace(name=name, vectors=vectors)
                 for name, vectors in sql.execute(
-                    "SELECT namespace, count(*) FROM vectors WHERE store = (SELECT key FROM "
-                    "stores WHERE name = ?) GROUP BY namespace ORDER BY namespace",
+                    "SELECT namespace, count(*) FROM vectors "
+                    "WHERE store = (SELECT key FROM stores WHERE name = ?) "
+                    "GROUP BY namespace ORDER BY namespace",
                     (_checked_store(store),),
                 )
             ]
 
     def delete(self, id: str, *, store: str = "default", namespace: str = "") -> bool:
-        """Remove a vector; whether there was one with this id."""
+        """Delete a vector; returns whether there was one with this id."""
         _checked_store(store), _checked_namespace(namespace), storable(id, "id")
         with self._file.writing() as sql:
             shelved = _shelved(sql, store)
@@ -204,16 +206,15 @@ class Vectors:
         where: Where | None = None,
         limit: int = 10,
     ) -> Results[Vector]:
-        """The vectors of a store nearest to an embedding by the store's metric; conditions apply
-        before the cut to `limit`.
+        """The vectors of a store nearest to an embedding by the store's metric.
 
-        A score is higher for what is nearer: the cosine (-1 to 1), the dot product, or the
-        Euclidean distance below zero (-2.5 for a distance of 2.5); `scores.vector` is the metric's
-        own figure. Equal ones come in the order in which they were added. Vectors of another
-        dimension score 0 and follow after all others without a rank; where distances are asked for
-        they are left out. Up to 5,000 vectors, and always by dot product and distance, the ranking
-        is exact; above, by cosine, it is exact among the candidates that the index chooses. An
-        unknown store is an empty one.
+        Conditions apply before the cut to `limit`. A score is higher for what is nearer: the cosine
+        (-1 to 1), the dot product, or the negative Euclidean distance (-2.5 for a distance of 2.5);
+        `scores.vector` is the metric's own value. Equal scores come in the order in which the
+        vectors were added. Vectors of another dimension score 0 and follow after all others without
+        a rank; by distance they are left out. Up to 5,000 vectors, and always by dot product and
+        distance, the ranking is exact; above, by cosine, it is exact among the candidates that the
+        index chooses. An unknown store is treated as an empty one.
         """
         return self._search([arrays.one(embedding)], store, namespace, where, limit)[0]
 
@@ -226,7 +227,7 @@ class Vectors:
         where: Where | None = None,
         limit: int = 10,
     ) -> list[Results[Vector]]:
-        """What `search` finds for each embedding, in their order and in one view of the file."""
+        """The results of `search` for each embedding, in order, from one snapshot of the file."""
         return self._search(arrays.many(embeddings), store, namespace, where, limit)
 
     def _put(
@@ -283,9 +284,8 @@ class Vectors:
     ) -> dict[int, list[tuple[int, float, Scores]]]:
         """(key, score, scores) of what is nearest to each row of the group, by its position."""
         nearest = self._store.nearest(sql, store, group.rows, chosen, limit)
-        missing = (
-            0 if store.metric == "euclidean" else limit - len(nearest[0])
-        )  # all queries rank the same rows
+        # All queries rank the same rows, so each lacks as many.
+        missing = 0 if store.metric == "euclidean" else limit - len(nearest[0])
         others = self._store.others(sql, store, group.dimension, chosen, missing) if missing else []
         figure = abs if store.metric == "euclidean" else float
         return {
@@ -357,9 +357,10 @@ def _checked_ids(ids: Iterable[str]) -> list[str]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidInput(f"ids must be a list of texts, not a {type(ids).__name__}")
     names = list(ids)
+    # A fast test that most lists pass; only others are checked one by one.
     if not all(
         type(id) is str and id.isascii() and id.strip() and len(id) <= MAX_ID for id in names
-    ):  # quickly seen
+    ):
         names = [_checked_id(id, f"ids[{position}]") for position, id in enumerate(names)]
     last = {id: position for position, id in enumerate(names)}
     if len(last) < len(names):

@@ -38,7 +38,7 @@ FILTERED = ColumnSource(
 
 @dataclass(frozen=True, slots=True)
 class StoreRow:
-    """A store as the file knows it."""
+    """A row of the table stores."""
 
     key: int
     metric: str
@@ -46,14 +46,17 @@ class StoreRow:
 
 @dataclass(frozen=True, slots=True)
 class VectorFilter:
-    """A condition on vectors `v` in SQL ("1" for all), its bindings, and what it is made of."""
+    """A condition on vectors `v` in SQL with its bindings, and the conditions it is made of.
+
+    The SQL is "1" if there are none.
+    """
 
     sql: str
     bindings: tuple[Any, ...]
     conditions: tuple[Condition, ...]
 
     def allowed(self, part: int) -> Allowed:
-        """The keys of the vectors of a part that fulfil it."""
+        """The keys of the vectors of a part that fulfil the condition."""
         return (
             Allowed()
             if self.sql == "1"
@@ -66,12 +69,12 @@ class VectorFilter:
 
 
 def part(store: int, dimension: int) -> int:
-    """The number of a part; the table computes the same."""
+    """The number of a part, equal to the generated column `part` of the table vectors."""
     return store * 100_000 + dimension
 
 
 class VectorStore:
-    """All that changes the tables vectors and vector_embeddings."""
+    """Writes and ranks the tables vectors and vector_embeddings."""
 
     def __init__(self, memory: Memory | None = None, tuning: Tuning = DEFAULT) -> None:
         self._tuning = tuning
@@ -88,7 +91,7 @@ class VectorStore:
         metadata: Sequence[str],
         groups: Sequence[Group],
     ) -> int:
-        """Write vectors with different ids; how many replaced one (those keep their place)."""
+        """Write vectors with distinct ids; returns how many replaced one (these keep their key)."""
         coded = self._coded(sql, store, groups)
         keys, known = _claim(sql, store.key, namespace, ids, metadata, groups)
         self._remove_codes(sql, known, coded)
@@ -104,7 +107,7 @@ class VectorStore:
         return len(known)
 
     def remove(self, sql: apsw.Connection, store: StoreRow, namespace: str, id: str) -> bool:
-        """Take a vector out; whether it was there."""
+        """Delete a vector; returns whether it existed."""
         known = list(_known(sql, store.key, namespace, [id]).values())
         self._remove_codes(sql, known, self._index.coded(sql))
         sql.executemany("DELETE FROM vectors WHERE key = ?", ((key,) for key, _ in known))
@@ -137,8 +140,9 @@ class VectorStore:
         return [
             key
             for (key,) in sql.execute(
-                f"SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
-                f"WHERE v.store = ? AND v.dimension <> ? AND {chosen.sql} ORDER BY v.key LIMIT ?",
+                "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
+                f"WHERE v.store = ? AND v.dimension <> ? AND {chosen.sql} "
+                "ORDER BY v.key LIMIT ?",
                 (store.key, dimension, *chosen.bindings, limit),
             )
         ]
@@ -146,11 +150,11 @@ class VectorStore:
     # Maintenance.
 
     def optimize(self, sql: apsw.Connection) -> None:
-        """Give up what deleted rows still hold inside the vec0 tables."""
+        """Free what deleted rows still occupy inside the vec0 tables."""
         self.rebuild(sql)
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Make the vec0 tables again, for the parts that need one."""
+        """Create the vec0 tables again, for the parts that need one."""
         for coded in self._index.coded(sql):
             self._index.drop(sql, coded)
         for store, dimension in _parts(sql):
@@ -158,7 +162,7 @@ class VectorStore:
                 self._index.fill(sql, part(store.key, dimension), dimension)
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
-        """What is wrong with the vectors and their codes, in words."""
+        """The problems of the vectors and their codes, one sentence each."""
         for (key,) in sql.execute(
             "SELECT key FROM vectors WHERE key NOT IN (SELECT vector FROM vector_embeddings)"
         ):
@@ -203,8 +207,8 @@ def _parts(sql: apsw.Connection) -> list[tuple[StoreRow, int]]:
     return [
         (StoreRow(key, metric), dimension)
         for key, metric, dimension in sql.execute(
-            "SELECT DISTINCT s.key, s.metric, v.dimension FROM vectors v JOIN stores s ON s.key = "
-            "v.store ORDER BY v.part"
+            "SELECT DISTINCT s.key, s.metric, v.dimension "
+            "FROM vectors v JOIN stores s ON s.key = v.store ORDER BY v.part"
         )
     ]
 
@@ -217,8 +221,10 @@ def _claim(
     metadata: Sequence[str],
     groups: Sequence[Group],
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """The row of each id, new or written anew: the key of each, and (key, old part) of those that
-    were there before.
+    """Insert or update the row of each id: the key of each, and (key, old part) of known ones.
+
+    All ids are inserted at once under new keys; only if some existed are these looked up and
+    updated.
     """
     dimensions = [0] * len(ids)
     for group in groups:
@@ -229,8 +235,8 @@ def _claim(
     keys = list(range(last + 1, last + 1 + len(ids)))
     before = sql.total_changes()
     sql.executemany(
-        "INSERT INTO vectors (key, store, namespace, id, dimension, metadata) VALUES (?, ?, ?, "
-        "?, ?, ?) ON CONFLICT (store, namespace, id) DO NOTHING",
+        "INSERT INTO vectors (key, store, namespace, id, dimension, metadata) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (store, namespace, id) DO NOTHING",
         zip(keys, repeat(store), repeat(namespace), ids, dimensions, metadata),
     )
     if sql.total_changes() - before == len(ids):  # the usual case, without a look-up for each id
@@ -254,7 +260,7 @@ def _claim(
 def _known(
     sql: apsw.Connection, store: int, namespace: str, ids: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """(key, part) of those ids that are there."""
+    """(key, part) of those ids that exist."""
     rows = sql.executemany(
         "SELECT id, key, part FROM vectors WHERE store = ? AND namespace = ? AND id = ?",
         ((store, namespace, id) for id in ids),

@@ -66,9 +66,7 @@ def shelf() -> Iterator[Shelf]:
 
 
 def selected(shelf: Shelf, values: list[Any], *condition: Any) -> list[Any]:
-    """Those of the values of one metadata key that a condition lets through; `...` stands for a
-    missing key.
-    """
+    """The values of one metadata key that a condition selects; `...` stands for a missing key."""
     shelf.fill([("", 0, {} if value is ... else {"k": value}) for value in values])
     return [values[position] for position in shelf.select([("metadata.k", *condition)])]
 
@@ -79,8 +77,7 @@ def refusal(where: Any) -> str:
     return str(caught.value)
 
 
-# -------------------------------------------------------------------------------------------------
-# what users write
+# What users write.
 
 
 @pytest.mark.parametrize("where", [None, {}, [], ()])
@@ -135,8 +132,7 @@ def test_a_path_does_not_step_into_arrays(shelf: Shelf) -> None:
     assert shelf.select({"metadata.0": "x"}) == []
 
 
-# -------------------------------------------------------------------------------------------- what
-# operators mean
+# What operators mean.
 
 ZOO = [5, 5.0, 5.5, "5", True, False, 1, 0, None, "a", "A", "", [], [5], {}, {"a": 1}, ...]
 
@@ -247,7 +243,7 @@ def test_a_null_does_not_exist_but_is_null(shelf: Shelf) -> None:
     assert shelf.select({"metadata.k": {"exists": True}}) == []
 
 
-def test_string_operators_know_no_wildcards_and_read_numbers_as_written(shelf: Shelf) -> None:
+def test_string_operators_have_no_wildcards_and_read_numbers_as_written(shelf: Shelf) -> None:
     values = [
         "50% off",
         "50x off",
@@ -274,7 +270,7 @@ def test_string_operators_know_no_wildcards_and_read_numbers_as_written(shelf: S
         assert selected(shelf, values, operator, "") == [*values[:8], "5"]
 
 
-def test_array_contains_looks_only_into_arrays(shelf: Shelf) -> None:
+def test_array_contains_matches_only_arrays(shelf: Shelf) -> None:
     values = [
         ["a", "B"],
         [1],
@@ -323,7 +319,7 @@ def test_strings_inside_arrays_and_objects_keep_their_case_in_eq(shelf: Shelf) -
     assert selected(shelf, [["A"], ["a"]], "eq", ["a"], False) == [["a"]]
 
 
-def test_python_is_called_only_where_case_or_structure_asks_for_it() -> None:
+def test_python_functions_are_called_only_for_case_folding_and_structured_values() -> None:
     for operator, value in [
         ("eq", "a"),
         ("in", ["a"]),
@@ -383,8 +379,7 @@ def test_whole_numbers_beyond_64_bits_are_compared_as_floating_point(shelf: Shel
     assert selected(shelf, [[2**63 + 1], [-(2**63) - 1]], "eq", [-(2**63)]) == [[-(2**63) - 1]]
 
 
-# -----------------------------------------------------------------------------------------------
-# what is refused
+# What is refused.
 
 
 @pytest.mark.parametrize(
@@ -510,7 +505,7 @@ def test_a_huge_name_is_not_repeated_in_full() -> None:
     assert len(refusal({"title": {"x" * 100_000: 1}})) < 400
 
 
-def test_problems_are_told_one_for_each_bad_condition() -> None:
+def test_problems_has_one_message_for_each_invalid_condition() -> None:
     found = filters.problems(
         {"year": 1, "title": {"eq": "a", "in": []}, "metadata.x": {"like": "a"}}, COLUMNS
     )
@@ -522,13 +517,12 @@ def test_problems_are_told_one_for_each_bad_condition() -> None:
     assert filters.problems({"title": "a", "metadata.x": 1}, COLUMNS) == []
 
 
-def test_as_many_conditions_as_there_may_be_with_a_thousand_members_each_run(shelf: Shelf) -> None:
+def test_the_greatest_allowed_filter_runs(shelf: Shelf) -> None:
     shelf.fill([("", 0, {"k": 999}), ("", 0, {"k": 1000})])
     assert shelf.select([("metadata.k", "in", list(range(1000)))] * filters.MAX_CONDITIONS) == [0]
 
 
-# ---------------------------------------------------------------------------------------------
-# against the reference
+# Against a reference implementation.
 
 KEYS = [
     "a",
@@ -650,7 +644,7 @@ def aimed(operator: str, value: Any) -> Any:
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[list[tuple[Any, Any, Any]], list[Condition]]:
-    """Some rows, and conditions that often speak of paths and values that are in them."""
+    """Some rows, and conditions that often use paths and values that are in them."""
     sizes = st.none() | integers | st.sampled_from([0, 1, 5, 10])
     rows = draw(st.lists(st.tuples(st.none() | strings, sizes, documents), min_size=1, max_size=5))
     known: list[tuple[Any, Any]] = [
@@ -685,7 +679,7 @@ def test_the_compiled_sql_selects_what_the_reference_selects(
 
 
 @pytest.mark.parametrize("operator", list(OPERANDS))
-def test_each_operator_agrees_with_the_reference_on_every_pair_of_a_zoo(
+def test_each_operator_agrees_with_the_reference_on_every_pair_of_sample_values(
     shelf: Shelf, operator: str
 ) -> None:
     values = [

@@ -13,7 +13,7 @@ def connection() -> apsw.Connection:
     return sql
 
 
-def test_the_plans_are_those_of_what_ran_with_its_bindings() -> None:
+def test_plans_are_recorded_for_the_selects_that_ran() -> None:
     sql = connection()
     with StatementLog(sql, True) as watch:
         sql.execute("SELECT y FROM t WHERE x = ?", (3,)).fetchall()
@@ -26,14 +26,14 @@ def test_the_plans_are_those_of_what_ran_with_its_bindings() -> None:
     assert watch.explained(2).rows == 2
 
 
-def test_the_time_is_that_of_the_block() -> None:
+def test_the_time_of_the_block_is_measured() -> None:
     with StatementLog(connection(), False) as watch:
         time.sleep(0.02)
     explained = watch.explained(0)
     assert 20 <= explained.milliseconds < 2_000 and explained.plan == ""
 
 
-def test_an_error_leaves_no_watcher_behind() -> None:
+def test_an_error_removes_the_trace() -> None:
     sql = connection()
     try:
         with StatementLog(sql, True):
@@ -43,7 +43,7 @@ def test_an_error_leaves_no_watcher_behind() -> None:
     assert sql.exec_trace is None
 
 
-def test_legs_make_a_whole() -> None:
+def test_together_combines_the_legs() -> None:
     with StatementLog(connection(), False) as watch:
         pass
     leg = watch.explained(3)

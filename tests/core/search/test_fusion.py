@@ -57,17 +57,17 @@ def test_a_longer_list_begins_with_the_shorter_one(
     assert fusion.fuse([first, second], [0.5, 0.5], long)[: len(few)] == few
 
 
-def test_an_item_that_both_legs_like_beats_the_favourites_of_one() -> None:
+def test_an_item_that_both_legs_rank_high_comes_before_the_first_of_one_leg() -> None:
     fused = fuse([{1: 10.0, 2: 9.0, 3: 0.0}, {3: 0.9, 2: 0.85, 1: 0.1}], [0.5, 0.5])
     assert fused[0][0] == 2
 
 
-def test_an_item_that_a_leg_cannot_judge_is_judged_by_the_other() -> None:
+def test_an_item_without_a_score_in_one_leg_gets_that_of_the_other() -> None:
     fused = dict(fuse([{1: 10.0, 2: 5.0, 3: 0.0}, {2: 0.9, 3: 0.1}], [0.5, 0.5]))
     assert fused[1] == 1.0
 
 
-def test_whole_tiers_are_asked_for() -> None:
+def test_legs_return_whole_tiers() -> None:
     assert [fusion.tier_depth(wanted) for wanted in (0, 1, 100, 101, 200, 201, 1000)] == [
         100,
         100,
@@ -98,13 +98,13 @@ def test_rrf_of_one_list_keeps_its_order(one: list[int]) -> None:
     assert [id for id, _ in fusion.rrf([one])] == one
 
 
-def test_rrf_lets_what_two_lists_agree_on_win_and_weighs_lists() -> None:
+def test_rrf_prefers_items_of_two_lists_and_applies_weights() -> None:
     assert fusion.rrf([[1, 2, 3], [4, 2, 5]])[0] == (2, 2 / 62)
     assert fusion.rrf([[1], [2]], weights=[1, 2])[0] == (2, 2 / 61)
     assert [id for id, _ in fusion.rrf([[7], [5]])] == [5, 7]
 
 
-def test_being_first_anywhere_earns_a_bonus_and_second_and_third_a_smaller_one() -> None:
+def test_the_first_of_any_ranking_gets_a_bonus_and_second_and_third_a_smaller_one() -> None:
     fused = [(1, 0.04), (2, 0.03), (3, 0.02), (4, 0.01)]
     assert fusion.rewarded(fused, [[4, 3], [2, 9, 3]]) == [
         (2, pytest.approx(0.08)),
@@ -115,7 +115,7 @@ def test_being_first_anywhere_earns_a_bonus_and_second_and_third_a_smaller_one()
     assert fusion.rewarded(fused, [[4, 1], [1, 4]])[0] == (1, pytest.approx(0.09))
 
 
-def test_high_ranks_are_trusted_more_than_the_reranker() -> None:
+def test_high_ranks_weigh_more_than_the_reranker() -> None:
     assert fusion.positioned([0.0, 1.0]) == [(0, 0.75), (1, pytest.approx(0.75 / 2 + 0.25))]
     best = dict(fusion.positioned([0.5] * 12))
     assert best[2] == pytest.approx(0.75 / 3 + 0.125)
@@ -125,7 +125,7 @@ def test_high_ranks_are_trusted_more_than_the_reranker() -> None:
     assert order[:3] == [0, 10, 1]
 
 
-def test_a_blend_counts_scores_and_reranker_alike_on_the_scale_of_the_scores() -> None:
+def test_blended_weighs_scores_and_reranker_equally_on_the_scale_of_the_scores() -> None:
     assert fusion.blended([0.9, 0.8, 0.5], [0.1, 0.9, 0.2]) == [
         (1, pytest.approx(0.5 + 0.4 * (0.75 + 1) / 2)),
         (0, pytest.approx(0.5 + 0.4 * 0.5)),
@@ -136,7 +136,7 @@ def test_a_blend_counts_scores_and_reranker_alike_on_the_scale_of_the_scores() -
 
 
 @given(scores=st.lists(st.floats(0, 1), max_size=8), data=st.data())
-def test_blends_never_rise_and_stay_between_the_scores(
+def test_blended_scores_never_rise_and_stay_between_the_given_ones(
     scores: list[float], data: st.DataObject
 ) -> None:
     figures = data.draw(st.lists(st.floats(0, 1), min_size=len(scores), max_size=len(scores)))

@@ -48,7 +48,7 @@ def marked(text: str, *asked: str | Term, stemmed: bool = True) -> str:
     stemmed=st.booleans(),
     prefix=st.booleans(),
 )
-def test_the_marks_are_where_fts5_finds_the_terms(
+def test_marks_are_where_fts5_finds_the_terms(
     text: str, asked: list[str], stemmed: bool, prefix: bool
 ) -> None:
     connection = apsw.Connection(":memory:")
@@ -67,7 +67,7 @@ def test_the_marks_are_where_fts5_finds_the_terms(
     text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="[]"), max_size=80),
     query=texts,
 )
-def test_without_its_marks_the_text_is_what_it_was(text: str, query: str) -> None:
+def test_removing_the_marks_restores_the_text(text: str, query: str) -> None:
     found = [
         term for reading in match_query(query + text[:10]).interpretations for term in reading.terms
     ]
@@ -85,7 +85,7 @@ def test_a_phrase_is_one_mark_and_overlapping_ones_become_one() -> None:
     assert marked("a red apple pie", "red", "apple") == "a [red] [apple] pie"
 
 
-def test_beginnings_of_words_mark_the_whole_word() -> None:
+def test_a_prefix_marks_the_whole_word() -> None:
     assert (
         marked("authentication by author", Term("auth", prefix=True), stemmed=False)
         == "[authentication] by [author]"
@@ -126,12 +126,12 @@ def test_a_phrase_is_found_across_the_windows_of_a_long_text(
     )
 
 
-def test_what_a_boolean_query_leaves_out_is_not_marked() -> None:
+def test_negated_terms_of_a_boolean_query_are_not_marked() -> None:
     (reading,) = boolean.boolean_query("apple NOT pie").interpretations
     assert highlight("apple pie", reading.terms, stemmed=True) == "<mark>apple</mark> pie"
 
 
-def test_the_time_grows_with_the_text_and_not_with_its_square() -> None:
+def test_the_time_grows_linearly_with_the_text() -> None:
     phrase = " ".join(["a"] * 300)
 
     def seconds(repeats: int) -> float:

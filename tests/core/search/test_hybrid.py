@@ -1,4 +1,4 @@
-"""How words and meaning become one ranking, with an embedder whose vectors are written by hand."""
+"""Fusion of words and meaning, with an embedder whose vectors are written by hand."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from mcpvectordb import Config, Database
 
 
 class ByHand:
-    """Looks texts up: what a text says lies in one of three directions, and a query in the
-    first.
-    """
+    """Embeds a text into one of three directions by its words, and every query into the first."""
 
     name = "by hand"
     dimension = 3
@@ -40,9 +38,7 @@ def first(db: Database, query: str) -> str:
 
 @pytest.fixture
 def filled(path: Path) -> Iterator[Path]:
-    """By words the code is only in the teapot's text; by meaning every query is about the
-    kettle.
-    """
+    """Words find the code in the teapot's text only; the embedder relates all to the kettle."""
     with Database(path, embedder=ByHand(0.5)) as db:
         for source, text in {
             "kettle": "A kettle for the summer house.",
@@ -55,7 +51,7 @@ def filled(path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(("weight", "best"), [(0.8, "kettle"), (0.2, "teapot")])
-def test_meaning_weighs_what_its_model_says_and_words_the_rest(
+def test_the_model_sets_the_weight_of_meaning_and_words_get_the_rest(
     filled: Path, weight: float, best: str
 ) -> None:
     with Database(filled, embedder=ByHand(weight)) as db:
@@ -63,20 +59,20 @@ def test_meaning_weighs_what_its_model_says_and_words_the_rest(
 
 
 @pytest.mark.parametrize(("weight", "best"), [(0.8, "kettle"), (0.2, "teapot")])
-def test_the_weight_of_the_configuration_comes_before_the_models(
+def test_the_weight_in_the_configuration_overrides_the_models(
     filled: Path, weight: float, best: str
 ) -> None:
     with Database(filled, embedder=ByHand(1 - weight), config=Config(vector_weight=weight)) as db:
         assert first(db, "porcelain") == best
 
 
-def test_for_a_code_words_decide_however_much_meaning_weighs(filled: Path) -> None:
+def test_a_code_is_ranked_by_words_at_any_weight_of_meaning(filled: Path) -> None:
     with Database(filled, embedder=ByHand(0.8)) as db:
         assert first(db, "E-4022") == "teapot"
-        assert first(db, "E-4022 porcelain") == "kettle"  # which is more than a code
+        assert first(db, "E-4022 porcelain") == "kettle"  # more than a code
 
 
-def test_words_that_every_question_has_do_not_decide(path: Path) -> None:
+def test_stop_words_do_not_decide_the_ranking(path: Path) -> None:
     with Database(path, embedder=ByHand(0.5)) as db:
         db.documents.ingest_text(
             "How do I get what I want, and why should it be so?", source="questions"

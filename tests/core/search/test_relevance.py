@@ -37,17 +37,17 @@ judges = st.builds(Judge, st.sampled_from([*BY_BOTH, "another", ""]), st.boolean
 known = st.sampled_from([Judge(model) for model in BY_BOTH])
 
 
-# A chance
+# Probabilities.
 
 
 @given(judges, everything)
-def test_a_relevance_is_a_chance_or_unknown(judge: Judge, scores: Scores) -> None:
+def test_relevance_is_a_probability_or_unknown(judge: Judge, scores: Scores) -> None:
     found = judge.relevance(scores)
     assert found is None or 0 <= found <= 1
 
 
 @given(known, figures, figures, cosines, cosines)
-def test_who_is_nearer_is_never_less_relevant(
+def test_a_higher_cosine_never_lowers_the_relevance(
     judge: Judge, text: float, reach: float, one: float, other: float
 ) -> None:
     far, near = (
@@ -60,7 +60,7 @@ def test_who_is_nearer_is_never_less_relevant(
 
 
 @given(known, cosines, figures, figures, figures)
-def test_who_has_more_of_the_words_is_never_less_relevant(
+def test_a_higher_bm25_never_lowers_the_relevance(
     judge: Judge, cosine: float, reach: float, one: float, other: float
 ) -> None:
     for scores in (Scores(reach=reach, vector=cosine), Scores(reach=reach)):
@@ -69,7 +69,7 @@ def test_who_has_more_of_the_words_is_never_less_relevant(
 
 
 @given(known, cosines, figures, figures, figures)
-def test_the_more_a_query_asks_for_the_less_the_same_words_are(
+def test_the_same_bm25_covers_less_of_a_longer_query(
     judge: Judge, cosine: float, text: float, one: float, other: float
 ) -> None:
     little, much = (
@@ -80,14 +80,14 @@ def test_the_more_a_query_asks_for_the_less_the_same_words_are(
 
 
 @given(judges.filter(lambda judge: not judge.foreign), everything, chances, chances)
-def test_who_reads_better_is_never_less_relevant(
+def test_a_higher_rerank_score_never_lowers_the_relevance(
     judge: Judge, scores: Scores, one: float, other: float
 ) -> None:
     worse, better = (judge.relevance(replace(scores, rerank=each)) for each in sorted((one, other)))
     assert worse <= better
 
 
-def test_evidence_makes_a_difference() -> None:
+def test_each_kind_of_evidence_changes_the_relevance() -> None:
     judge = Judge(MODEL)
     poor, good = Scores(text=0.0, reach=20.0, vector=0.1), Scores(text=20.0, reach=20.0, vector=0.8)
     assert judge.relevance(poor) < WEAK < 0.5 < judge.relevance(good)
@@ -101,7 +101,7 @@ def test_evidence_makes_a_difference() -> None:
     )
 
 
-def test_a_chunk_with_every_word_once_has_two_thirds_of_what_can_be_had() -> None:
+def test_a_chunk_with_every_word_once_has_a_coverage_of_two_thirds() -> None:
     assert coverage(Scores(text=12.0, reach=12.0)) == pytest.approx(2 / 3)
     assert (
         coverage(Scores(text=0.0, reach=0.0))
@@ -109,28 +109,25 @@ def test_a_chunk_with_every_word_once_has_two_thirds_of_what_can_be_had() -> Non
         == coverage(Scores())
         == 0
     )
-    assert coverage(Scores(text=2e-6, reach=2e-6)) == pytest.approx(
-        2 / 3
-    )  # words that most chunks have
+    # Words that most chunks have:
+    assert coverage(Scores(text=2e-6, reach=2e-6)) == pytest.approx(2 / 3)
 
 
-# What is not known
+# Calibration.
 
 
-def test_the_models_of_the_packages_are_calibrated_and_all_calibrated_ones_are_in_the_catalogue() -> (
-    None
-):
+def test_packaged_models_are_calibrated_and_calibrated_models_are_in_the_catalogue() -> None:
     assert set(DEFAULT) <= set(BY_BOTH) == set(BY_MEANING) <= set(CATALOGUE)
 
 
 @pytest.mark.parametrize("weights", [BY_WORDS, BY_READING, *BY_MEANING.values(), *BY_BOTH.values()])
-def test_no_evidence_speaks_against_a_hit(weights: Weights) -> None:
-    told = (weights.cosine, weights.coverage, weights.reread)
-    assert weights.base < 0 <= min(told) and max(told) > 0
-    assert all(math.isfinite(each) for each in (weights.base, *told))
+def test_no_kind_of_evidence_has_a_negative_weight(weights: Weights) -> None:
+    evidence = (weights.cosine, weights.coverage, weights.reread)
+    assert weights.base < 0 <= min(evidence) and max(evidence) > 0
+    assert all(math.isfinite(each) for each in (weights.base, *evidence))
 
 
-def test_nothing_is_guessed_for_a_model_that_was_not_calibrated() -> None:
+def test_an_uncalibrated_model_has_no_relevance_by_cosine() -> None:
     scores = Scores(text=10.0, reach=10.0, vector=0.9)
     for judge in (Judge(), Judge("another")):
         assert judge.relevance(scores) is None
@@ -144,13 +141,13 @@ def test_nothing_is_guessed_for_a_model_that_was_not_calibrated() -> None:
     assert "this model" in Judge().reason and "this model" not in Judge(MODEL).reason
 
 
-def test_nothing_is_guessed_for_letters_in_which_nothing_was_judged() -> None:
+def test_queries_in_non_latin_letters_have_no_relevance() -> None:
     scores = Scores(text=10.0, reach=10.0, vector=0.9, rerank=0.9)
     assert Judge(MODEL, foreign=True).relevance(scores) is None
     assert "Latin letters" in Judge(MODEL, foreign=True).reason
 
 
-def test_of_a_code_only_its_words_tell() -> None:
+def test_the_relevance_for_a_code_ignores_the_cosine() -> None:
     judge = Judge(MODEL, exact=True)
     assert judge.relevance(Scores(text=0.0, reach=8.0, vector=0.99)) < WEAK
     assert judge.relevance(Scores(text=8.0, reach=8.0, vector=0.0)) == judge.relevance(
@@ -159,12 +156,12 @@ def test_of_a_code_only_its_words_tell() -> None:
     assert judge.relevance(Scores(vector=0.99)) is None
 
 
-def test_words_that_were_weighed_otherwise_are_no_evidence() -> None:
+def test_bm25_without_the_full_score_of_the_query_is_no_evidence() -> None:
     assert Judge(MODEL).relevance(Scores(text=10.0)) is None
     assert Judge(MODEL).relevance(Scores()) is None
 
 
-# Sentences
+# Verdicts.
 
 
 @pytest.mark.parametrize(
@@ -208,24 +205,24 @@ def test_words_that_were_weighed_otherwise_are_no_evidence() -> None:
         ([None], 0.5, ""),
     ],
 )
-def test_a_sentence_says_when_nothing_relevant_was_found(
+def test_the_verdict_says_that_nothing_relevant_was_found(
     found: list[float | None], least: float, sentence: str
 ) -> None:
     assert verdict(found, least) == sentence
 
 
 @given(st.lists(chances, min_size=1), chances)
-def test_there_is_a_sentence_exactly_when_all_are_weak_or_none_is_left(
+def test_there_is_a_verdict_exactly_when_all_are_weak_or_none_reaches_the_minimum(
     found: list[float], least: float
 ) -> None:
     assert bool(verdict(found, least)) == (max(found) < max(WEAK, least))
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan, True, "0.5", None])
-def test_what_is_no_chance_cannot_be_asked_for(wrong: object) -> None:
+def test_a_minimum_that_is_no_probability_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidInput, match="min_relevance must be 0 to 1"):
         checked(wrong)  # type: ignore[arg-type]
 
 
-def test_what_is_a_chance_can_be_asked_for() -> None:
+def test_any_probability_is_a_valid_minimum() -> None:
     assert [checked(each) for each in (0, 0.5, 1)] == [0.0, 0.5, 1.0]

@@ -50,7 +50,7 @@ def test_scores_come_in_the_order_of_the_passages(reranking: CachedReranker) -> 
     assert 0 <= low < 0.1 < 0.9 < high <= 1
 
 
-def test_the_model_is_loaded_when_asked_and_only_once(
+def test_the_model_is_loaded_by_the_first_use_and_only_once(
     reranking: CachedReranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[Reranker] = []
@@ -65,7 +65,7 @@ def test_the_model_is_loaded_when_asked_and_only_once(
     assert all(isinstance(scores, list) for scores in found)
 
 
-def test_what_was_said_once_is_known_where_the_model_is_not(
+def test_cached_scores_are_available_without_the_model(
     reranking: CachedReranker, path: Path, request: pytest.FixtureRequest
 ) -> None:
     first = reranking.scores(QUERY, PASSAGES)
@@ -77,7 +77,9 @@ def test_what_was_said_once_is_known_where_the_model_is_not(
     )
 
 
-def test_without_the_extra_the_reason_is_how_to_get_it(path: Path, without_quality: None) -> None:
+def test_without_the_extra_the_reason_says_how_to_install_it(
+    path: Path, without_quality: None
+) -> None:
     reason = CachedReranker(Config(models_dir=str(path.parent)), Cache(File(path))).scores(
         QUERY, PASSAGES
     )
@@ -92,7 +94,7 @@ def test_without_the_extra_the_reason_is_how_to_get_it(path: Path, without_quali
         ("柏林有多少人口？", PASSAGES, "Latin letters"),
     ],
 )
-def test_what_a_reranker_was_not_made_for_is_not_asked(
+def test_unsuitable_queries_are_not_reranked_and_the_reason_given(
     path: Path, query: str, passages: list[str], reason: str
 ) -> None:
     assert reason in CachedReranker(Config(), Cache(File(path))).scores(query, passages)

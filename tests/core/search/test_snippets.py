@@ -15,11 +15,11 @@ def test_the_line_with_most_words_is_shown_between_its_neighbours() -> None:
     )
 
 
-def test_of_several_lines_the_first_is_taken() -> None:
+def test_of_several_best_lines_the_first_is_shown() -> None:
     assert snippet(TEXT, "water").startswith("2: \n3: Water")
 
 
-def test_words_are_parts_of_words_in_any_case() -> None:
+def test_words_match_inside_of_words_in_any_case() -> None:
     assert "3: Water" in snippet(TEXT, "WAT degree")
 
 
@@ -28,12 +28,12 @@ def test_the_first_and_the_last_line_have_one_neighbour_less() -> None:
     assert snippet(TEXT, "drink") == "6: Wait.\n7: Drink."
 
 
-def test_where_nothing_fits_the_text_begins() -> None:
+def test_without_a_match_the_beginning_is_shown() -> None:
     assert snippet(TEXT, "zebra") == snippet(TEXT, "") == "1: # Tea\n2: \n3: Water at 80 degrees."
     assert snippet("\n\n \nfirst words\n", "zebra") == "4: first words"
 
 
-def test_a_part_is_looked_at_with_its_true_numbers() -> None:
+def test_a_part_of_a_text_keeps_its_line_numbers() -> None:
     assert snippet(TEXT, "water", 4, 7).startswith("3: Water at 80 degrees.\n4: Leaves")
     assert snippet(TEXT, "zebra", 5, 7) == "5: Pour it.\n6: Wait.\n7: Drink."
     assert snippet("words\n\n\n", "zebra", 2, 3) == "1: words\n2: \n3: "
@@ -55,7 +55,7 @@ def test_a_long_snippet_is_cut() -> None:
     assert shown.endswith("...") and len(shown) - 3 * len("1: ") <= LONGEST
 
 
-def test_the_words_stay_in_sight_in_long_lines() -> None:
+def test_found_words_stay_visible_in_long_lines() -> None:
     assert "needle" in snippet(
         "x " * 400 + "\n" + "before " * 100 + "needle " + "after " * 100, "needle"
     )

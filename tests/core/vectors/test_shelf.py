@@ -61,7 +61,7 @@ def coded(path: Path) -> Iterator[Database]:
 # Adding, reading, deleting.
 
 
-def test_an_embedding_comes_back_as_it_was_given(db: Database) -> None:
+def test_an_embedding_is_returned_as_it_was_given(db: Database) -> None:
     numbers = [0.1, 1e-3, 1e6, -1e300]
     added = db.vectors.add("a", numbers, metadata={"n": 1, "deep": {"x": [None, True]}})
     vector = db.vectors.get("a")
@@ -78,7 +78,7 @@ def test_float32_stays_float32_and_is_read_without_a_copy(db: Database) -> None:
     assert np.shares_memory(vector.embedding, np.frombuffer(vector.raw, np.uint8))
 
 
-def test_adding_again_replaces_embedding_and_metadata_wholly(db: Database) -> None:
+def test_adding_an_id_again_replaces_embedding_and_metadata(db: Database) -> None:
     db.vectors.add("a", [1, 0], metadata={"x": 1})
     again = db.vectors.add("a", [0, 1, 2], metadata={"y": 2})
     assert again.status == "updated" and again.vector == db.vectors.get("a")
@@ -125,7 +125,7 @@ def test_ids_are_kept_as_given_and_unique_in_their_namespace_only(db: Database) 
         {"embedding": "ab"},
     ],
 )
-def test_what_cannot_be_stored_is_refused_and_makes_no_store(
+def test_invalid_input_is_refused_and_creates_no_store(
     db: Database, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput, match=next(iter(arguments))):
@@ -133,7 +133,9 @@ def test_what_cannot_be_stored_is_refused_and_makes_no_store(
     assert db.vectors.stores() == [] and db.vectors.count(store=None) == 0
 
 
-def test_deleting_says_whether_there_was_one_and_leaves_namesakes(db: Database) -> None:
+def test_delete_returns_whether_the_id_existed_and_leaves_it_in_other_namespaces(
+    db: Database,
+) -> None:
     db.vectors.add("a", [1.0])
     db.vectors.add("a", [1.0], namespace="n")
     assert (
@@ -146,7 +148,7 @@ def test_deleting_says_whether_there_was_one_and_leaves_namesakes(db: Database) 
         db.vectors.get("a")
 
 
-def test_many_come_as_a_matrix_or_as_a_list_of_mixed_dimensions(db: Database) -> None:
+def test_many_are_accepted_as_a_matrix_or_as_a_list_of_mixed_dimensions(db: Database) -> None:
     done = db.vectors.add_many(["a", "b"], np.eye(2, dtype=np.float32), metadata=[{"n": 1}, None])
     assert (done.added, done.updated) == (2, 0)
     done = db.vectors.add_many(iter(["b", "c", "d"]), [[1, 2, 3], (4,), np.array([5.5])])
@@ -161,7 +163,7 @@ def test_many_come_as_a_matrix_or_as_a_list_of_mixed_dimensions(db: Database) ->
 
 
 def test_many_are_all_stored_or_none(db: Database) -> None:
-    for arguments, told in (
+    for arguments, message in (
         ({"embeddings": [[1.0], [float("nan")]]}, r"embeddings\[1\]\[0\]"),
         ({"embeddings": [[1.0]]}, "2 ids, but embeddings has 1"),
         ({"metadata": [{}]}, "2 ids, but metadata has 1"),
@@ -172,17 +174,17 @@ def test_many_are_all_stored_or_none(db: Database) -> None:
         ({"ids": "ab"}, "ids must be a list"),
         ({"ids": 7}, "ids must be a list"),
     ):
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=message):
             db.vectors.add_many(**{"ids": ["a", "b"], "embeddings": [[1.0], [2.0]], **arguments})
     assert db.vectors.stores() == []
 
 
-def test_adding_nothing_is_nothing(db: Database) -> None:
+def test_adding_an_empty_list_changes_nothing(db: Database) -> None:
     done = db.vectors.add_many([], [])
     assert (done.added, done.updated) == (0, 0) and db.vectors.stores() == []
 
 
-def test_a_failure_in_the_middle_leaves_everything_as_it_was(
+def test_a_failure_in_the_middle_is_rolled_back(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.vectors.add("a", [1.0, 2.0])
@@ -219,7 +221,7 @@ def test_a_store_keeps_the_metric_it_was_made_with(db: Database) -> None:
     ]
 
 
-def test_counts_and_namespaces_tell_what_is_where(db: Database) -> None:
+def test_counts_and_namespaces_are_reported_per_store(db: Database) -> None:
     db.vectors.add_many(["a", "b"], [[1.0], [2.0, 3.0]], metadata=[{"k": 1}, {"k": 2}])
     db.vectors.add("a", [1.0], namespace="n")
     db.vectors.add("a", [1.0], store="other")
@@ -329,7 +331,7 @@ def test_another_dimension_follows_with_score_zero_and_without_a_rank(db: Databa
     assert db.vectors.count(store="euclidean") == 4
 
 
-def test_tiny_and_huge_numbers_are_ranked_where_they_belong(db: Database) -> None:
+def test_tiny_and_huge_numbers_are_ranked_correctly(db: Database) -> None:
     db.vectors.add_many(
         ["tiny", "huge", "near", "subnormal"],
         [[1e-24, 1e-24], [-1e300, 1e300], [1, 0.9], [0.0, 5e-324]],
@@ -387,7 +389,7 @@ def test_limits_are_whole_numbers_and_may_exceed_what_is_there(db: Database) -> 
             db.vectors.search([1, 0, 0], limit=limit)  # type: ignore[arg-type]
 
 
-def test_searching_for_many_is_searching_for_each(db: Database) -> None:
+def test_search_many_equals_a_search_for_each(db: Database) -> None:
     db.vectors.add_many(names(40), clustered(40))
     db.vectors.add("short", [1.0, 2.0])
     queries = [*clustered(4, seed=3).tolist(), [2.0, 1.0], *clustered(2, seed=4).tolist()]
@@ -437,13 +439,12 @@ def test_the_codes_find_what_an_exact_scan_finds(coded: Database) -> None:
             set(half[:10]) & set(ids(coded.vectors.search(query, where={"metadata.n": {"lt": 5}})))
         )
         assert scores(results) == sorted(scores(results), reverse=True)
-        assert (
-            ids(coded.vectors.search(query, limit=2_900)) == exact[:2_900]
-        )  # deeper than the codes go
+        # With so high a limit all embeddings are compared.
+        assert ids(coded.vectors.search(query, limit=2_900)) == exact[:2_900]
     assert common >= 0.99 * 20 * 20
 
 
-def test_zero_vectors_poison_no_ranking_and_are_not_forgotten(coded: Database) -> None:
+def test_zero_vectors_are_ranked_between_positive_and_negative_cosines(coded: Database) -> None:
     rows = np.concatenate(
         [np.zeros((40, 8)), -np.abs(np.random.default_rng(1).normal(size=(100, 8))), [[1.0] * 8]]
     )
@@ -476,7 +477,7 @@ def test_more_numbers_than_vec0_takes_are_compared_exactly(coded: Database) -> N
     )
 
 
-def test_compact_gives_back_what_overwriting_took(path: Path) -> None:
+def test_compact_frees_the_space_of_overwritten_vectors(path: Path) -> None:
     with Database(path, tuning=FEW_ARE_EXACT) as db:
         rows = clustered(1_000)
         db.vectors.add_many(names(1_000), rows)
@@ -494,7 +495,7 @@ def test_compact_gives_back_what_overwriting_took(path: Path) -> None:
         )
 
 
-def test_compact_forgets_codes_that_no_longer_pay(coded: Database) -> None:
+def test_compact_drops_vec0_tables_of_parts_that_became_small(coded: Database) -> None:
     coded.vectors.add_many(names(60), clustered(60))
     for id in names(30):
         coded.vectors.delete(id)
@@ -504,7 +505,7 @@ def test_compact_forgets_codes_that_no_longer_pay(coded: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "told", "mended"),
+    ("statement", "message", "repaired"),
     [
         (
             "UPDATE vector_embeddings SET embedding = zeroblob(128) WHERE vector = 3",
@@ -531,8 +532,8 @@ def test_compact_forgets_codes_that_no_longer_pay(coded: Database) -> None:
         ),
     ],
 )
-def test_check_tells_what_is_wrong_with_vectors(
-    path: Path, statement: str, told: str, mended: bool
+def test_check_reports_damaged_vectors_and_rebuild_repairs_codes(
+    path: Path, statement: str, message: str, repaired: bool
 ) -> None:
     with Database(path, tuning=FEW_ARE_EXACT) as db:
         db.vectors.add_many(names(60), clustered(60))
@@ -540,13 +541,13 @@ def test_check_tells_what_is_wrong_with_vectors(
     other.execute(statement)
     other.close()
     with Database(path, tuning=FEW_ARE_EXACT) as db:
-        assert any(told in problem for problem in db.check())
-        if mended:
+        assert any(message in problem for problem in db.check())
+        if repaired:
             db.rebuild()
             assert db.check() == []
 
 
-def test_damaged_numbers_are_told_and_never_ranked(path: Path) -> None:
+def test_damaged_numbers_are_reported_and_never_ranked(path: Path) -> None:
     with Database(path) as db:
         db.vectors.add_many(names(5), clustered(5))
     other = apsw.Connection(str(path))
@@ -586,13 +587,13 @@ def test_threads_add_to_one_store_at_once(db: Database) -> None:
     assert db.vectors.count() == 120 and len(db.vectors.stores()) == 1 and db.check() == []
 
 
-def test_an_index_that_names_vectors_that_are_not_there_is_told(path: Path) -> None:
+def test_an_index_that_names_missing_vectors_is_reported_as_damage(path: Path) -> None:
     with Database(path) as db:
         for number in range(20):
             db.vectors.add(str(number), [1.0, number])
     row = _changed(path, "SELECT * FROM sqlite_schema WHERE name = 'vectors_by_part'")[0]
     _changed(path, "DELETE FROM sqlite_schema WHERE name = 'vectors_by_part'")
-    _changed(path, "DELETE FROM vectors WHERE key = 3")  # of which the index now does not know
+    _changed(path, "DELETE FROM vectors WHERE key = 3")  # without a change of the index
     _changed(path, "INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
     with Database(path) as db:
         with pytest.raises(Damaged, match="vector 3, which is not there"):
@@ -601,7 +602,7 @@ def test_an_index_that_names_vectors_that_are_not_there_is_told(path: Path) -> N
 
 
 def _changed(path: Path, statement: str, bindings: tuple[Any, ...] = ()) -> list[Any]:
-    """Another program's change behind our back."""
+    """The rows that a statement of another program returns, which may change the schema, too."""
     other = apsw.Connection(str(path))
     other.execute("PRAGMA writable_schema = ON")
     rows = other.execute(statement, bindings).fetchall()
