@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpvectordb.cli.output import Page, bar, complain
+from mcpvectordb.cli.output import StyledText, bar, complain
 from mcpvectordb.records import Progress
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def demo() -> None:
         with bar("embedding", "chunks") as move:
             db.embed_pending(progress=move)
         stats = db.stats()
-        printed = Page()
+        printed = StyledText()
         printed.print(
             f"{stats.documents} pages in {stats.chunks} chunks, embedded with {stats.model}, "
             f"in {time.perf_counter() - began:.1f} s: one file of {stats.bytes / 1e6:.1f} MB.\n"
@@ -78,7 +78,7 @@ def _search(db: Database, query: DemoQuery) -> None:
     began = time.perf_counter()
     results = db.documents.search(query.text, where=query.where, limit=1)
     milliseconds = 1000 * (time.perf_counter() - began)
-    page = Page()
+    page = StyledText()
     page.print(f"? {query.text}   [{query.shows}]", style="bold")
     for hit in results:
         page.print(hit.item.text)

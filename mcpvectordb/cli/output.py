@@ -46,7 +46,7 @@ def print_text(text: str) -> None:
         click.echo(text, nl=False, color=True)
 
 
-class Page:
+class StyledText:
     """Styled results, as wide as the terminal; lines are not wrapped without one."""
 
     def __init__(self) -> None:

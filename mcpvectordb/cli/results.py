@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
-from mcpvectordb.cli.output import Page, complain
+from mcpvectordb.cli.output import StyledText, complain
 
 if TYPE_CHECKING:
     from mcpvectordb import Chunk, Database, Hit, Results
@@ -99,7 +99,7 @@ FORMATS: Mapping[str, Callable[[list[ResultRow]], str]] = {
 
 def print_results(results: Results[Chunk], offset: int = 0, *, explain: bool = False) -> None:
     """Print hits as text: the citation and the passage of each, then which legs ran."""
-    page = Page()
+    page = StyledText()
     for number, hit in enumerate(results, offset + 1):
         page.print(f"{number}. {hit.score:.2f}  {hit.item.citation}", style="bold")
         if explain:

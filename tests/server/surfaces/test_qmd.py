@@ -680,7 +680,9 @@ def test_a_list_of_too_many_names_is_refused_before_any_lookup(calls: Calls) -> 
         calls.error("multi_get", pattern=names)
         == "pattern lists 201 names; at most 200 are read at once"
     )
-    assert calls.error("multi_get", pattern=names + ",*") == f"No files matched pattern: {names},*"
+    assert calls.error("multi_get", pattern=names + ",*").startswith(
+        f"No files matched pattern: {names[:150]}"
+    )
     assert (
         calls.error("multi_get", pattern="te.md,tee.md,tea.m,ta.md,tea.d,tex.md").count(
             "Did you mean"
