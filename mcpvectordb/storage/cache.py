@@ -27,8 +27,8 @@ def key(*parts: str) -> bytes:
 class Cache:
     """The table `cache` of a file."""
 
-    def __init__(self, file: File) -> None:
-        self._file = file
+    def __init__(self, file: File, most: int = MOST) -> None:
+        self._file, self._most = file, most
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
         """The entries with these keys, as far as there are any."""
@@ -49,7 +49,9 @@ class Cache:
                 "INSERT OR REPLACE INTO cache (key, value) VALUES (?, ?)",
                 ((key, json.dumps(value)) for key, value in answers.items()),
             )
-            sql.execute("DELETE FROM cache WHERE seq <= (SELECT max(seq) FROM cache) - ?", (MOST,))
+            sql.execute(
+                "DELETE FROM cache WHERE seq <= (SELECT max(seq) FROM cache) - ?", (self._most,)
+            )
 
     # The interface for `compact`, `rebuild` and `check`, as every index has it.
 

@@ -2,10 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from mcpvectordb.database import Database
-from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache, key
 from mcpvectordb.storage.file import File
 from tests.support import Letters
@@ -47,13 +44,10 @@ def test_a_new_entry_replaces_an_old_one(path: Path) -> None:
     assert rows(file) == 1
 
 
-def test_the_oldest_entries_are_deleted_beyond_the_bound(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache, "MOST", 10)
+def test_the_oldest_entries_are_deleted_beyond_the_bound(path: Path) -> None:
     file = File(path)
     for number in range(25):
-        Cache(file).write({key(str(number)): number})
+        Cache(file, most=10).write({key(str(number)): number})
     assert list(Cache(file).read(key(str(number)) for number in range(25)).values()) == list(
         range(15, 25)
     )
