@@ -20,6 +20,14 @@ _ISO_8601 = re.compile(
     r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?)?"
 )
 _DAY = timedelta(days=1) - timedelta(microseconds=1)
+_DURATION = re.compile(r"(?P<number>[0-9]{1,6}(?:\.[0-9]{1,3})?) ?(?P<unit>[hdwmy])")
+_UNITS = {  # a month and a year as ages go, not as calendars do
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+    "m": timedelta(days=30),
+    "y": timedelta(days=365),
+}
 
 
 def now() -> str:
@@ -62,3 +70,14 @@ def period(start: object, end: object) -> tuple[str | None, str | None]:
     if first is not None and last is not None and first > last:
         raise InvalidInput(f"start ({start}) lies after end ({end})")
     return first, last
+
+
+def duration(text: object, name: str) -> timedelta:
+    """Return a duration such as 12h, 7d, 2w, 6m (months) or 1y; InvalidInput if it is none, or 0.
+
+    `name` is the argument's name in error messages.
+    """
+    match = _DURATION.fullmatch(text.strip().lower()) if isinstance(text, str) else None
+    if match and (length := float(match["number"]) * _UNITS[match["unit"]]):
+        return length
+    raise InvalidInput(f"{name} must be a duration such as 12h, 7d, 2w, 6m or 1y, not {text!r:.80}")

@@ -116,3 +116,27 @@ def test_now_is_the_current_time() -> None:
     before = datetime.now(UTC)
     assert before <= datetime.fromisoformat(dates.now()) <= datetime.now(UTC)
     assert dates.parse(dates.now(), "start")
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("12h", timedelta(hours=12)),
+        ("7d", timedelta(days=7)),
+        (" 7 D ", timedelta(days=7)),
+        ("1.5d", timedelta(hours=36)),
+        ("2w", timedelta(days=14)),
+        ("6m", timedelta(days=180)),
+        ("1y", timedelta(days=365)),
+    ],
+)
+def test_durations_are_a_number_and_a_unit(text: str, length: timedelta) -> None:
+    assert dates.duration(text, "newer") == length
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "d", "-7d", "0d", "0.0h", "7 days", "1e3d", None, 7, "9" * 99 + "d"]
+)
+def test_what_is_no_duration_is_refused_with_the_arguments_name(text: object) -> None:
+    with pytest.raises(InvalidInput, match="newer must be a duration such as 12h, 7d"):
+        dates.duration(text, "newer")
