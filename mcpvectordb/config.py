@@ -67,6 +67,8 @@ class Config:
     rerank_contexts     False keeps the MCP tools that search contexts from using the
                         cross-encoder, where it is installed
     models_dir          folder of pulled and added models; "" is one in the platform's data folder
+    cache_dir           folder of what can be made again, such as optimized graphs; "" is one in the
+                        platform's cache folder
     model_hub           URL that `model pull` downloads from
     """
 
@@ -96,6 +98,7 @@ class Config:
     max_image_bytes_total: int = 100 * 2**20
     rerank_contexts: bool = True
     models_dir: str = ""
+    cache_dir: str = ""
     model_hub: str = "https://huggingface.co"
 
     def __post_init__(self) -> None:
@@ -164,6 +167,14 @@ class Config:
         if self.models_dir:
             return Path(self.models_dir).expanduser()
         return self.data_folder() / "models"
+
+    def cache_folder(self) -> Path:
+        """The folder of what can be made again at any time."""
+        import platformdirs
+
+        if self.cache_dir:
+            return Path(self.cache_dir).expanduser()
+        return Path(platformdirs.user_cache_dir("mcpvectordb", appauthor=False))
 
     @staticmethod
     def data_folder() -> Path:

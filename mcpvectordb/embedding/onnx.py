@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcpvectordb.embedding import pooling
 from mcpvectordb.embedding.catalogue import Model, ModelKind
+from mcpvectordb.embedding.graph_cache import GraphCache
 from mcpvectordb.embedding.tokenizer import TokenPipeline
 from mcpvectordb.embedding.weights import verify
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput
@@ -27,14 +28,25 @@ R = TypeVar("R")
 MAX_PARTS = 8
 """Most parts that a text above `max_tokens` is split into: enough for the longest chunk."""
 
+KEEP_AFTER = 64
+"""Texts that a process embeds before it keeps the optimized graph."""
+
 
 class OnnxModel:
-    """A model with its files; tokenizer and graph are loaded on first use, once for all threads."""
+    """A model with its files; tokenizer and graph are loaded on first use, once for all threads.
+
+    `cache` is a folder for its optimized graph (see `graph_cache`); without one none is kept.
+    """
 
     kind: ModelKind
 
     def __init__(
-        self, model: Model, files: Mapping[str, Path], *, threads: int | None = None
+        self,
+        model: Model,
+        files: Mapping[str, Path],
+        *,
+        threads: int | None = None,
+        cache: Path | None = None,
     ) -> None:
         if model.kind != self.kind:
             raise InvalidInput(f"{model.name} is a model of the kind {model.kind}, not {self.kind}")
@@ -44,6 +56,7 @@ class OnnxModel:
         self.max_tokens = model.max_tokens
         self.threads = threads or processors()
         self._files = files
+        self._cache = GraphCache(cache, model.digest) if cache else None
         self._tokens = _Lazy(self._load_tokens)
         self._graph = _Lazy(self._load_graph)
 
@@ -65,6 +78,9 @@ class OnnxModel:
         return TokenPipeline(self._files["tokenizer"])
 
     def _load_graph(self) -> _Graph:
+        _disable_telemetry()
+        if self._cache and (optimized := self._cache.find()):
+            return _Graph(self.name, optimized, optimized=True)
         for role, path in self._files.items():
             if role != "tokenizer":
                 verify(path, self.model.files[role])
@@ -82,14 +98,20 @@ class OnnxEmbedder(OnnxModel):
     kind = "embedder"
 
     def __init__(
-        self, model: Model, files: Mapping[str, Path], *, threads: int | None = None
+        self,
+        model: Model,
+        files: Mapping[str, Path],
+        *,
+        threads: int | None = None,
+        cache: Path | None = None,
     ) -> None:
-        super().__init__(model, files, threads=threads)
+        super().__init__(model, files, threads=threads, cache=cache)
         self.dimension = model.dimension
         self.vector_weight = model.vector_weight
         self.latin_only = model.latin_only
         self.tokens_embedded = 0
         """How many tokens went through the model so far; texts are not tokenized again for that."""
+        self._texts_embedded = 0
         self._counting = threading.Lock()
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
@@ -104,9 +126,23 @@ class OnnxEmbedder(OnnxModel):
         distinct = sorted(set(texts), key=len, reverse=True)
         found = spread(lambda text: self._vector(prefix + text), distinct, self.threads)
         vectors = dict(zip(distinct, found, strict=True))
+        if not query:
+            self._keep_graph(len(distinct))
         return np.array([vectors[text] for text in texts], np.float32).reshape(
             len(texts), self.dimension
         )
+
+    def _keep_graph(self, texts: int) -> None:
+        """Keep the optimized graph, once so many texts were embedded that it costs next to nothing.
+
+        A search keeps none: it should neither take longer nor leave anything on the machine.
+        """
+        with self._counting:
+            self._texts_embedded += texts
+            cache = self._cache if self._texts_embedded >= KEEP_AFTER else None
+            self._cache = None if cache else self._cache
+        if cache:
+            cache.keep(self._files["model"])
 
     def _vector(self, text: str) -> NDArray[np.float32]:
         import numpy as np
@@ -142,18 +178,16 @@ class OnnxEmbedder(OnnxModel):
 class _Graph:
     """An ONNX Runtime session that threads may share; a run uses only its caller's thread."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        # Read at the import, which would otherwise leave files in the home folder and look up a
-        # host of Microsoft; processes that are started later inherit it.
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    def __init__(self, name: str, path: Path, *, optimized: bool = False) -> None:
         import onnxruntime
 
-        onnxruntime.disable_telemetry_events()
         # Errors are raised, so the library need not write to the program's stderr.
         onnxruntime.set_default_logger_severity(4)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = options.inter_op_num_threads = 1
+        if optimized:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
             self._session = onnxruntime.InferenceSession(
                 path, options, providers=["CPUExecutionProvider"]
@@ -190,6 +224,18 @@ class _Graph:
                 f"{self._name} failed on a text of {len(ids)} tokens: {error}"
             ) from error
         return output
+
+
+def _disable_telemetry() -> None:
+    """Import ONNX Runtime without its telemetry.
+
+    The variable is read at the import, which would otherwise leave files in the home folder and
+    look up a host of Microsoft; processes that are started later inherit it.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()
 
 
 class _Lazy(Generic[T]):

@@ -414,7 +414,7 @@ class Encoder:
     def _load(self, fixed: ModelRow) -> Embedder:
         from mcpvectordb.embedding.onnx import OnnxEmbedder
 
-        return OnnxEmbedder(*self._located(fixed))
+        return OnnxEmbedder(*self._located(fixed), cache=self._config.cache_folder())
 
     def _located(self, fixed: ModelRow) -> tuple[Model, dict[str, Path]]:
         spec = weights.find(fixed.name, self._config.models_folder())
