@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
-from mcpvectordb.contexts.fulltext import ContextFulltext
-from mcpvectordb.contexts.metadata_index import MetadataIndex
-from mcpvectordb.contexts.shelf import Contexts
 from mcpvectordb.documents import rows
 from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
@@ -24,8 +22,14 @@ from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.file import File
-from mcpvectordb.vectors.shelf import Vectors
-from mcpvectordb.vectors.store import VectorStore
+
+if TYPE_CHECKING:
+    from mcpvectordb.contexts.fulltext import ContextFulltext
+    from mcpvectordb.contexts.metadata_index import MetadataIndex
+    from mcpvectordb.contexts.shelf import Contexts
+    from mcpvectordb.maintenance import MaintainedIndex
+    from mcpvectordb.vectors.shelf import Vectors
+    from mcpvectordb.vectors.store import VectorStore
 
 
 class Database:
@@ -37,8 +41,6 @@ class Database:
     """
 
     documents: Documents
-    vectors: Vectors
-    contexts: Contexts
 
     def __init__(
         self,
@@ -52,41 +54,81 @@ class Database:
         self._file = File(
             path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout
         )
-        tuning, memory = tuning or Tuning(), Memory(self.config.resident_bytes)
+        self._tuning, self._memory = tuning or Tuning(), Memory(self.config.resident_bytes)
         documents = ChunkIndex(
             "document",
             "(SELECT title FROM documents WHERE key = c.owner)",
-            memory=memory,
+            memory=self._memory,
             filtered=rows.FILTERED,
-            tuning=tuning,
+            tuning=self._tuning,
         )
-        contexts = ChunkIndex("context", "''", words=False, memory=memory, tuning=tuning)
+        contexts = ChunkIndex(
+            "context", "''", words=False, memory=self._memory, tuning=self._tuning
+        )
         self._indexes = (documents, contexts)
-        self._memory = memory
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
-        cache = Cache(self._file)
-        self._reranker = CachedReranker(self.config, cache)
+        self._cache = Cache(self._file)
+        self._reranker = CachedReranker(self.config, self._cache)
         search = DocumentSearch(
-            self._file, documents, QueryExpander(documents, cache), self._reranker
+            self._file, documents, QueryExpander(documents, self._cache), self._reranker
         )
         self.documents = Documents(self._file, self.config, self._encoder, documents, search)
-        vectors = VectorStore(memory, tuning)
-        self.vectors = Vectors(self._file, vectors)
-        fulltext = ContextFulltext(contexts)
-        metadata_index = MetadataIndex(self.config.indexed_metadata)
-        self.contexts = Contexts(
-            self._file,
-            self.config,
-            self._encoder,
-            contexts,
-            fulltext,
-            metadata_index,
-            self._reranker,
-        )
-        self._maintained = (*self._indexes, vectors, fulltext, metadata_index, cache)
         self._file.register_check(self.check)
         if not self._file.read_only:
             self._encoder.complete()
+
+    # Made, and their modules loaded, on first use: most processes need one shelf.
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """The vectors shelf: embeddings of your own."""
+        from mcpvectordb.vectors.shelf import Vectors
+
+        return Vectors(self._file, self._vector_store)
+
+    @cached_property
+    def contexts(self) -> Contexts:
+        """The contexts shelf: what agents remember."""
+        from mcpvectordb.contexts.shelf import Contexts
+
+        return Contexts(
+            self._file,
+            self.config,
+            self._encoder,
+            self._indexes[1],
+            self._fulltext,
+            self._metadata_index,
+            self._reranker,
+        )
+
+    @cached_property
+    def _vector_store(self) -> VectorStore:
+        from mcpvectordb.vectors.store import VectorStore
+
+        return VectorStore(self._memory, self._tuning)
+
+    @cached_property
+    def _fulltext(self) -> ContextFulltext:
+        from mcpvectordb.contexts.fulltext import ContextFulltext
+
+        return ContextFulltext(self._indexes[1])
+
+    @cached_property
+    def _metadata_index(self) -> MetadataIndex:
+        from mcpvectordb.contexts.metadata_index import MetadataIndex
+
+        return MetadataIndex(self.config.indexed_metadata)
+
+    @property
+    def _maintained(self) -> tuple[MaintainedIndex, ...]:
+        """Everything that can be checked and made again."""
+        return (
+            *self._indexes,
+            self._vector_store,
+            self._fulltext,
+            self._metadata_index,
+            self._cache,
+        )
 
     @property
     def path(self) -> Path:
