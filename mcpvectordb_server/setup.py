@@ -1,85 +1,23 @@
-"""Add the server to the settings of an MCP host, or remove it; comments and a backup are kept."""
+"""Put the server into the settings of an MCP host, or remove it; comments and a backup are kept."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
-from mcpvectordb import InvalidInput
-from mcpvectordb_server import jsonc
+from mcpvectordb import Config, InvalidInput
+from mcpvectordb_server import options
+from mcpvectordb_server.hosts import Entry, McpHost, find
 
 NAME = "mcpvectordb"
-
-
-@dataclass(frozen=True, slots=True)
-class McpHost:
-    """An MCP host and its settings file.
-
-    title    its name for people
-    section  the key of the settings under which servers are listed
-    linux    path of the settings file, also on platforms that have no path of their own
-    extra    members that an entry needs in addition to command and args
-    sign     folder by which the host is detected; "" is the folder of the settings file
-    """
-
-    title: str
-    section: str
-    linux: str
-    darwin: str = ""
-    win32: str = ""
-    extra: tuple[tuple[str, Any], ...] = ()
-    sign: str = ""
-
-    def settings(
-        self, *, platform: str = sys.platform, environ: Mapping[str, str] | None = None
-    ) -> Path:
-        """The path of the settings file on this machine, whether the file exists or not."""
-        environ = os.environ if environ is None else environ
-        chosen = {"darwin": self.darwin, "win32": self.win32}.get(platform) or self.linux
-        appdata = environ.get("APPDATA", "~/AppData/Roaming")
-        return Path(chosen.replace("%APPDATA%", appdata)).expanduser()
-
-
-_STDIO = (("type", "stdio"),)
-
-HOSTS = {
-    "claude-desktop": McpHost(
-        "Claude Desktop",
-        "mcpServers",
-        "~/.config/Claude/claude_desktop_config.json",
-        darwin="~/Library/Application Support/Claude/claude_desktop_config.json",
-        win32="%APPDATA%/Claude/claude_desktop_config.json",
-    ),
-    "claude-code": McpHost(
-        "Claude Code", "mcpServers", "~/.claude.json", extra=_STDIO, sign="~/.claude"
-    ),
-    "cursor": McpHost("Cursor", "mcpServers", "~/.cursor/mcp.json"),
-    "vscode": McpHost(
-        "VS Code",
-        "servers",
-        "~/.config/Code/User/mcp.json",
-        extra=_STDIO,
-        darwin="~/Library/Application Support/Code/User/mcp.json",
-        win32="%APPDATA%/Code/User/mcp.json",
-    ),
-    "windsurf": McpHost("Windsurf", "mcpServers", "~/.codeium/windsurf/mcp_config.json"),
-    "zed": McpHost(
-        "Zed",
-        "context_servers",
-        "~/.config/zed/settings.json",
-        win32="%APPDATA%/Zed/settings.json",
-        extra=(("source", "custom"),),
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,73 +41,83 @@ class SettingsChange:
         return "".join(f"{line}\n" for line in lines)
 
 
-def entry(host: McpHost, db: Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """The entry by which a host starts the server.
+def command_line(db: Path, arguments: Sequence[str] = ()) -> list[str]:
+    """The command by which a host starts the server.
 
-    Paths are absolute, because hosts run servers in another folder and with few variables.
+    Paths are absolute, because hosts run servers in another folder and with few variables. Options
+    that the server would not take raise InvalidInput.
     """
+    options.parse(arguments, {})
     if str(db) != ":memory:":
         db = db.expanduser().absolute()
-    return {
-        **dict(host.extra),
-        "command": sys.executable,
-        "args": ["-m", "mcpvectordb_server", "--db", str(db), *arguments],
-    }
+    return [sys.executable, "-m", "mcpvectordb_server", "--db", str(db), *arguments]
 
 
-def set_up(
-    name: str,
-    db: Path,
-    *,
-    arguments: Sequence[str] = (),
-    remove: bool = False,
-    dry_run: bool = False,
-) -> str:
-    """Add the server to the settings of the host `name`, or remove it; returns a report for people.
+def remote_entry(host: McpHost, url: str, token: str) -> Entry:
+    """The entry by which a host reaches a server over HTTP; InvalidInput where it cannot."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(f"--http must be a URL such as http://127.0.0.1:8000/mcp, not {url!r}")
+    if host.remote is None:
+        raise InvalidInput(
+            f"{host.title} only starts servers by a command, as far as its settings file goes; "
+            "leave out --http"
+        )
+    return host.remote(url, {"Authorization": f"Bearer {token}"})
 
-    Where the host is not found on this machine nothing is written, and the report contains the
-    entry to paste.
+
+def token_of(url: str) -> str:
+    """The bearer token for a server: MCPVECTORDB_TOKEN, or this machine's own for a URL on it."""
+    from mcpvectordb_server.http import is_loopback, token_for
+
+    given = os.environ.get(f"{Config.ENV_PREFIX}TOKEN")
+    if given is None and not is_loopback(urlsplit(url).hostname or ""):
+        raise InvalidInput(f"set {Config.ENV_PREFIX}TOKEN to the bearer token of {url}")
+    return token_for("localhost", given, Config.data_folder())
+
+
+def set_up(name: str, entry: Entry | None, *, dry_run: bool = False) -> str:
+    """Put an entry into the settings of the host `name`, or remove ours without one.
+
+    Returns a report for people. InvalidInput says that the host was not found on this machine, or
+    that there is nothing to remove; nothing is written then.
     """
     host = find(name)
-    path = host.settings()
-    section = {host.section: {NAME: entry(host, db, arguments)}}
-    sign = Path(host.sign).expanduser() if host.sign else path.parent
-    if not path.exists() and not sign.is_dir():
-        return (
-            f"{host.title} was not found on this machine: there is no folder {sign}.\n"
-            f"Where it is, put this into {path.name}:\n{json.dumps(section, indent=2)}\n"
+    paths = [path for path in host.settings() if host.found(path)]
+    if not paths:
+        place = host.settings()[0]
+        raise InvalidInput(
+            f"{host.title} was not found on this machine: there is no folder {host.folder(place)}; "
+            f"`mcpvectordb setup {name} --print` shows what to put into {place.name} where it is"
         )
-    change = plan(host, path, section[host.section][NAME], remove=remove)
+    changes = [plan(host, path, entry) for path in paths]
+    if entry is None and not any(change.diff for change in changes):
+        raise InvalidInput(f"there is no {NAME} in {changes[0].path}: nothing was removed")
+    return "".join(_carried_out(host, change, entry is None, dry_run) for change in changes)
+
+
+def _carried_out(host: McpHost, change: SettingsChange, remove: bool, dry_run: bool) -> str:
     if not change.diff:
-        return f"{path} is already {'without' if remove else 'set up for'} {NAME}.\n"
+        return f"{change.path} is already {'without' if remove else 'set up for'} {NAME}.\n"
     if dry_run:
         return f"{change.diff}Nothing was written: this was a dry run.\n"
     backup = apply(change)
     kept = f" The old file is kept as {backup}." if backup else ""
     return (
-        f"{change.diff}Written to {path}.{kept} Restart {host.title} to "
+        f"{change.diff}Written to {change.path}.{kept} Restart {host.title} to "
         f"{'forget' if remove else 'use'} it.\n"
     )
 
 
-def find(name: str) -> McpHost:
-    """The host of this name; an unknown one raises InvalidInput."""
-    if name not in HOSTS:
-        raise InvalidInput(f"there is no host {name!r}; known are {', '.join(HOSTS)}")
-    return HOSTS[name]
-
-
-def plan(
-    host: McpHost, path: Path, wanted: Mapping[str, Any], *, remove: bool = False
-) -> SettingsChange:
-    """The change that adds the server to a settings file or removes it; nothing is written yet."""
+def plan(host: McpHost, path: Path, entry: Entry | None) -> SettingsChange:
+    """The change that puts an entry into a settings file, or removes ours; nothing is written."""
     before = _read(path)
     place = (host.section, NAME)
     try:
         after = (
-            jsonc.drop(before or "", place)
-            if remove
-            else jsonc.put(before or "", place, dict(wanted))
+            host.form.drop(before or "", place)
+            if entry is None
+            else host.form.put(before or "", place, entry)
         )
     except InvalidInput as error:
         raise InvalidInput(f"{path} was left as it is: {error}") from None
@@ -184,6 +132,7 @@ def apply(change: SettingsChange) -> Path | None:
     path = Path(os.path.realpath(change.path))
     if _read(path) != change.before:
         raise InvalidInput(f"{path} was changed by another program just now; try again")
+    path.parent.mkdir(parents=True, exist_ok=True)
     backup = _backup(path) if change.before is not None else None
     written = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:

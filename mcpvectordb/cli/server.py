@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mcpvectordb.cli.output import show
+from mcpvectordb.cli.output import fail, show
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -23,20 +23,46 @@ def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.argument("host", metavar="HOST")
+@click.argument("host", metavar="HOST", required=False)
 @click.option("--remove", is_flag=True, help="Remove the entry.")
 @click.option("--dry-run", is_flag=True, help="Show the change without making it.")
+@click.option(
+    "--print", "print_entry", is_flag=True, help="Print the entry to paste; HOST may be left out."
+)
+@click.option(
+    "--http",
+    "url",
+    metavar="URL",
+    help="Enter a server that runs elsewhere, with its bearer token (MCPVECTORDB_TOKEN).",
+)
 @click.argument("arguments", nargs=-1, metavar="[-- SERVER OPTIONS]")
 @click.pass_context
 def setup(
-    context: click.Context, host: str, remove: bool, dry_run: bool, arguments: tuple[str, ...]
+    context: click.Context,
+    host: str | None,
+    remove: bool,
+    dry_run: bool,
+    print_entry: bool,
+    url: str | None,
+    arguments: tuple[str, ...],
 ) -> None:
     """Enter the server into the settings of a host.
 
-    HOST is claude-desktop, claude-code, cursor, vscode, windsurf or zed.
+    HOST is claude-desktop, claude-code, cursor, vscode, vscode-insiders, windsurf, zed, codex,
+    gemini, cline, continue, goose, lm-studio, jetbrains or opencode.
     """
+    from mcpvectordb_server import hosts
     from mcpvectordb_server.options import default_db
-    from mcpvectordb_server.setup import set_up
+    from mcpvectordb_server.setup import NAME, command_line, remote_entry, set_up, token_of
 
+    if host is None and not print_entry:
+        fail("name a HOST (see `mcpvectordb setup --help`), or print the entry with --print", 2)
+    known = hosts.find(host) if host else hosts.ANY
     db: Path = (context.find_root().obj or default_db()).expanduser().absolute()
-    show(set_up(host, db, arguments=arguments, remove=remove, dry_run=dry_run), nl=False)
+    token = token_of(url) if url else ""
+    entry = remote_entry(known, url, token) if url else known.local(command_line(db, arguments))
+    if print_entry:
+        show(known.form.put("", (known.section, NAME), entry), nl=False)
+    elif host:
+        report = set_up(host, None if remove else entry, dry_run=dry_run)
+        show(report.replace(token, "…") if token else report, nl=False)

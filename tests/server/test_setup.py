@@ -10,7 +10,18 @@ import pytest
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server import setup
-from mcpvectordb_server.setup import HOSTS, SettingsChange, apply, entry, plan, set_up
+from mcpvectordb_server.hosts import HOSTS, Entry
+from mcpvectordb_server.setup import (
+    SettingsChange,
+    apply,
+    command_line,
+    plan,
+    remote_entry,
+    set_up,
+    token_of,
+)
+
+TOKEN = "a token of some length"
 
 
 @pytest.fixture
@@ -18,37 +29,121 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.setenv("APPDATA", str(tmp_path / "AppData"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "Local"))
+    monkeypatch.delenv("CODEX_HOME", raising=False)
     return tmp_path
 
 
+def installed(name: str, settings: str | None = None) -> Path:
+    """The settings file of a host that is made to be there."""
+    host = HOSTS[name]
+    (path,) = host.settings()
+    host.folder(path).mkdir(parents=True, exist_ok=True)
+    if settings is not None:
+        path.write_text(settings)
+    return path
+
+
+def entry(name: str, db: Path = Path("~/notes.db"), *arguments: str) -> Entry:
+    return HOSTS[name].local(command_line(db, arguments))
+
+
+def test_the_command_line_has_absolute_paths_and_further_options(home: Path) -> None:
+    assert command_line(Path("~/notes.db"), ["--surface", "all"]) == [
+        sys.executable,
+        "-m",
+        "mcpvectordb_server",
+        "--db",
+        str(home / "notes.db"),
+        "--surface",
+        "all",
+    ]
+    assert command_line(Path(":memory:"))[-1] == ":memory:"
+
+
+@pytest.mark.parametrize("arguments", [["--surfase", "all"], ["--surface", "none"], ["stray"]])
+def test_options_that_the_server_would_not_take_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(InvalidInput):
+        command_line(Path("a.db"), arguments)
+
+
 @pytest.mark.parametrize("name", HOSTS)
-def test_each_host_gets_an_entry_with_absolute_paths(name: str, home: Path) -> None:
-    path = HOSTS[name].settings()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{}")
-    set_up(name, Path("~/notes.db"))
-    written = json.loads(path.read_text())[HOSTS[name].section]["mcpvectordb"]
-    assert written["command"] == sys.executable
-    assert written["args"] == ["-m", "mcpvectordb_server", "--db", str(home / "notes.db")]
+def test_each_host_gets_its_entry_and_loses_it_again(name: str, home: Path) -> None:
+    path = installed(name)
+    wanted = entry(name)
+    assert f"Written to {path}" in set_up(name, wanted)
+    written = path.read_text()
+    assert str(home / "notes.db") in written
+    assert plan(HOSTS[name], path, wanted).after == written  # setting up again changes nothing
+    assert "already set up" in set_up(name, wanted)
+    set_up(name, None)
+    assert "mcpvectordb" not in path.read_text()
+    with pytest.raises(InvalidInput, match="nothing was removed"):
+        set_up(name, None)
+
+
+@pytest.mark.parametrize("name", [name for name, host in HOSTS.items() if host.remote])
+def test_a_host_that_can_reaches_a_server_over_http(name: str, home: Path) -> None:
+    path = installed(name)
+    set_up(name, remote_entry(HOSTS[name], "http://127.0.0.1:8000/mcp", TOKEN))
+    assert "http://127.0.0.1:8000/mcp" in path.read_text()
+    assert f"Bearer {TOKEN}" in path.read_text()
+
+
+@pytest.mark.parametrize("name", [name for name, host in HOSTS.items() if not host.remote])
+def test_a_host_that_cannot_says_so(name: str) -> None:
+    with pytest.raises(InvalidInput, match="only starts servers by a command"):
+        remote_entry(HOSTS[name], "http://127.0.0.1:8000/mcp", TOKEN)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "file:///etc/passwd", "http://", ""])
+def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="must be a URL"):
+        remote_entry(HOSTS["cursor"], url, TOKEN)
+
+
+def test_the_token_is_the_given_one_or_that_of_this_machine(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    monkeypatch.delenv("MCPVECTORDB_TOKEN", raising=False)
+    with pytest.raises(InvalidInput, match="set MCPVECTORDB_TOKEN to the bearer token of https"):
+        token_of("https://notes.example/mcp")
+    assert token_of("http://localhost:8000/mcp") == token_of("http://127.0.0.1:9000/mcp")
+    monkeypatch.setenv("MCPVECTORDB_TOKEN", TOKEN)
+    assert token_of("https://notes.example/mcp") == TOKEN
 
 
 def test_the_settings_path_is_that_of_the_platform(home: Path) -> None:
     desktop = HOSTS["claude-desktop"]
-    assert (
-        desktop.settings(platform="darwin")
-        == home / "Library/Application Support/Claude/claude_desktop_config.json"
-    )
-    assert desktop.settings(platform="win32", environ={"APPDATA": "/R"}) == Path(
-        "/R/Claude/claude_desktop_config.json"
-    )
-    assert desktop.settings(platform="linux") == home / ".config/Claude/claude_desktop_config.json"
+    assert desktop.settings(platform="darwin") == [
+        home / "Library/Application Support/Claude/claude_desktop_config.json"
+    ]
+    assert desktop.settings(platform="win32", environ={"APPDATA": "/R"}) == [
+        Path("/R/Claude/claude_desktop_config.json")
+    ]
+    assert desktop.settings(platform="linux") == [
+        home / ".config/Claude/claude_desktop_config.json"
+    ]
+
+
+def test_both_ways_to_install_claude_desktop_on_windows_are_found(home: Path) -> None:
+    store = home / "Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude"
+    store.mkdir(parents=True)
+    environ = {"APPDATA": str(home / "AppData"), "LOCALAPPDATA": str(home / "Local")}
+    desktop = HOSTS["claude-desktop"]
+    name = "claude_desktop_config.json"
+    assert desktop.settings(platform="win32", environ=environ) == [store / name]
+    (home / "AppData/Claude").mkdir(parents=True)
+    assert desktop.settings(platform="win32", environ=environ) == [
+        home / "AppData/Claude" / name,
+        store / name,
+    ]
 
 
 def test_other_servers_and_comments_stay(home: Path) -> None:
-    path = HOSTS["zed"].settings()
-    path.parent.mkdir(parents=True)
-    path.write_text('{\n  // mine\n  "context_servers": {"other": {"command": "x"}}\n}\n')
-    said = set_up("zed", home / "notes.db")
+    path = installed("zed", '{\n  // mine\n  "context_servers": {"other": {"command": "x"}}\n}\n')
+    said = set_up("zed", entry("zed"))
     assert "// mine" in path.read_text()
     assert '"other": {"command": "x"}' in path.read_text()
     assert '+    "mcpvectordb": {' in said
@@ -56,11 +151,9 @@ def test_other_servers_and_comments_stay(home: Path) -> None:
 
 
 def test_the_old_file_is_kept_and_its_mode_too(home: Path) -> None:
-    path = HOSTS["cursor"].settings()
-    path.parent.mkdir(parents=True)
-    path.write_text('{"mcpServers": {}}')
+    path = installed("cursor", '{"mcpServers": {}}')
     path.chmod(0o600)
-    set_up("cursor", home / "notes.db")
+    set_up("cursor", entry("cursor"))
     (backup,) = path.parent.glob("mcp.json.*.bak")
     assert backup.read_text() == '{"mcpServers": {}}'
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -71,9 +164,7 @@ def test_the_old_file_is_kept_and_its_mode_too(home: Path) -> None:
 def test_nothing_that_is_written_can_be_read_by_others_even_for_a_moment(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = HOSTS["cursor"].settings()
-    path.parent.mkdir(parents=True)
-    path.write_text('{"mcpServers": {"other": {"env": {"KEY": "secret"}}}}')
+    path = installed("cursor", '{"mcpServers": {"other": {"env": {"KEY": "secret"}}}}')
     path.chmod(0o600)
     modes: list[int] = []
     change_mode = os.chmod
@@ -83,50 +174,42 @@ def test_nothing_that_is_written_can_be_read_by_others_even_for_a_moment(
         change_mode(name, mode, **options)
 
     monkeypatch.setattr(os, "chmod", noting_the_mode_before)
-    set_up("cursor", home / "notes.db")
+    set_up("cursor", entry("cursor"))
     assert modes == [0o600, 0o600]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
 def test_a_new_settings_file_is_for_its_owner_only(home: Path) -> None:
-    path = HOSTS["cursor"].settings()
-    path.parent.mkdir(parents=True)
-    set_up("cursor", home / "notes.db")
+    path = installed("cursor")
+    set_up("cursor", entry("cursor"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_dry_run_shows_the_change_and_writes_nothing(home: Path) -> None:
-    path = HOSTS["cursor"].settings()
-    path.parent.mkdir(parents=True)
-    said = set_up("cursor", home / "notes.db", dry_run=True)
+    path = installed("cursor")
+    said = set_up("cursor", entry("cursor"), dry_run=True)
     assert '+    "mcpvectordb": {' in said
     assert not path.exists()
 
 
-def test_a_second_setup_changes_nothing_and_remove_removes_the_entry(home: Path) -> None:
-    path = HOSTS["vscode"].settings()
-    path.parent.mkdir(parents=True)
-    path.write_text('{"servers": {"other": {}}}')
-    set_up("vscode", home / "notes.db")
-    assert "already set up" in set_up("vscode", home / "notes.db")
-    set_up("vscode", home / "notes.db", remove=True)
+def test_removing_leaves_other_servers(home: Path) -> None:
+    path = installed("vscode", '{"servers": {"other": {}}}')
+    set_up("vscode", entry("vscode"))
+    set_up("vscode", None)
     assert json.loads(path.read_text()) == {"servers": {"other": {}}}
-    assert "already without" in set_up("vscode", home / "notes.db", remove=True)
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_for_a_missing_host_nothing_is_written_and_the_entry_is_shown(
-    name: str, home: Path
-) -> None:
-    said = set_up(name, home / "notes.db")
-    assert f"{HOSTS[name].title} was not found on this machine" in said
-    assert '"mcpvectordb": {' in said
+def test_for_a_missing_host_nothing_is_written(name: str, home: Path) -> None:
+    with pytest.raises(InvalidInput, match="was not found on this machine") as error:
+        set_up(name, entry(name))
+    assert f"mcpvectordb setup {name} --print" in str(error.value)
     assert list(home.iterdir()) == []
 
 
 def test_claude_code_is_detected_by_its_folder(home: Path) -> None:
     (home / ".claude").mkdir()
-    set_up("claude-code", home / "notes.db")
+    set_up("claude-code", entry("claude-code"))
     assert (
         json.loads((home / ".claude.json").read_text())["mcpServers"]["mcpvectordb"]["type"]
         == "stdio"
@@ -134,21 +217,19 @@ def test_claude_code_is_detected_by_its_folder(home: Path) -> None:
 
 
 def test_a_broken_settings_file_is_refused_and_not_changed(home: Path) -> None:
-    path = HOSTS["cursor"].settings()
-    path.parent.mkdir(parents=True)
-    path.write_text('{"mcpServers": ')
+    path = installed("cursor", '{"mcpServers": ')
     with pytest.raises(InvalidInput, match="was left as it is: it is not JSON"):
-        set_up("cursor", home / "notes.db")
+        set_up("cursor", entry("cursor"))
     assert path.read_text() == '{"mcpServers": '
     path.write_bytes(b"\xff\xfe{}")
     with pytest.raises(InvalidInput, match="cannot be read"):
-        set_up("cursor", home / "notes.db")
+        set_up("cursor", entry("cursor"))
 
 
 def test_a_file_changed_by_another_program_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text("{}")
-    change = plan(HOSTS["cursor"], path, entry(HOSTS["cursor"], tmp_path / "notes.db"))
+    change = plan(HOSTS["cursor"], path, entry("cursor"))
     path.write_text('{"mcpServers": {"new": {}}}')
     with pytest.raises(InvalidInput, match="changed by another program"):
         apply(change)
@@ -157,21 +238,13 @@ def test_a_file_changed_by_another_program_meanwhile_is_not_overwritten(tmp_path
 
 @pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
 def test_settings_behind_a_symbolic_link_are_changed_in_place(home: Path) -> None:
-    path = HOSTS["cursor"].settings()
-    path.parent.mkdir(parents=True)
+    path = installed("cursor")
     kept = home / "dotfiles.json"
     kept.write_text("{}")
     path.symlink_to(kept)
-    set_up("cursor", home / "notes.db")
+    set_up("cursor", entry("cursor"))
     assert path.is_symlink()
     assert "mcpvectordb" in kept.read_text()
-
-
-def test_further_server_options_are_put_into_the_entry(home: Path) -> None:
-    assert entry(HOSTS["cursor"], home / "a.db", ["--surface", "all"])["args"][-2:] == [
-        "--surface",
-        "all",
-    ]
 
 
 def test_an_unknown_host_is_answered_with_the_known_ones() -> None:
@@ -179,7 +252,7 @@ def test_an_unknown_host_is_answered_with_the_known_ones() -> None:
         InvalidInput,
         match="there is no host 'emacs'; known are claude-desktop, claude-code, cursor",
     ):
-        set_up("emacs", Path("a.db"))
+        set_up("emacs", None)
 
 
 def test_a_change_without_difference_has_no_diff(tmp_path: Path) -> None:
