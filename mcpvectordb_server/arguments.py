@@ -65,7 +65,7 @@ class Arguments:
         self._model = _model(
             function.__name__, self._kinds, {p.name: p.default for p in parameters}
         )
-        self.schema = _without_titles(self._model.model_json_schema())
+        self.schema = _compact(self._model.model_json_schema())
 
     def unknown(self, raw: Mapping[str, Any]) -> list[str]:
         """The names in `raw` that no parameter has."""
@@ -214,24 +214,28 @@ def _output_schema(kind: Any) -> dict[str, Any] | None:
     )
     if kind is None:
         return None
-    schema: dict[str, Any] = _without_titles(TypeAdapter(kind).json_schema(mode="serialization"))
+    schema: dict[str, Any] = _compact(TypeAdapter(kind).json_schema(mode="serialization"))
     schema.pop("required", None)
     schema.pop("description", None)
     return schema
 
 
-def _without_titles(schema: Any) -> Any:
-    """The schema without the titles that pydantic makes from names, which cost clients tokens."""
+def _compact(schema: Any) -> Any:
+    """The schema without titles and without `additionalProperties: true`, both made by pydantic.
+
+    Titles repeat names and cost clients tokens; some clients cannot convert the other, which says
+    nothing that is not so anyway.
+    """
     if isinstance(schema, list):
-        return [_without_titles(each) for each in schema]
+        return [_compact(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: {name: _without_titles(each) for name, each in value.items()}
+        key: {name: _compact(each) for name, each in value.items()}
         if key in ("properties", "$defs")
-        else _without_titles(value)
+        else _compact(value)
         for key, value in schema.items()
-        if key != "title"
+        if key != "title" and not (key == "additionalProperties" and value is True)
     }
 
 
@@ -257,10 +261,14 @@ _BOUNDS = {
 }
 
 
+_NAMED = 5  # errors that one message names
+
+
 def _argument_error(error: ValidationError) -> ArgumentError:
     details = error.errors(include_url=False)
-    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return ArgumentError(str(details[0]["loc"][0]), _sentence(details[0]) + more)
+    named = "; ".join(map(_sentence, details[:_NAMED]))
+    more = f"; and {len(details) - _NAMED} more" if len(details) > _NAMED else ""
+    return ArgumentError(str(details[0]["loc"][0]), named + more)
 
 
 def _sentence(detail: ErrorDetails) -> str:

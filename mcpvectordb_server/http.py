@@ -25,11 +25,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcpvectordb import InvalidInput
@@ -40,6 +40,13 @@ MIN_TOKEN = 16
 # The status of RFC 6455 for a WebSocket that is closed because it is not allowed.
 _POLICY_VIOLATION = 1008
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# The answer to a CORS preflight: what a page of an allowed origin may send.
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, Last-Event-ID, "
+    "Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name",
+    "Access-Control-Max-Age": "600",
+}
 # The SDK's protection against DNS rebinding is off, because AccessGate checks Host and Origin.
 _SDK_SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
@@ -101,6 +108,8 @@ class IdleTimeoutProtocol(H11Protocol):
 class AccessGate:
     """Checks every request but `/health`: Host (421), Origin (403), then the bearer token (401).
 
+    CORS preflights of allowed origins are answered, and nothing is found under `/.well-known/`.
+
     WebSockets, and kinds of connection that are not known, never reach the application.
     """
 
@@ -116,19 +125,28 @@ class AccessGate:
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
         elif kind not in ("http", "lifespan"):
             raise ValueError(f"the gate cannot check ASGI scopes of the type {kind!r}")
-        elif kind == "http" and (refusal := self._refusal(scope)) is not None:
-            await refusal(scope, receive, send)
+        elif kind == "http":
+            origin = Headers(scope=scope).get("origin", "")
+            app = self._answer(scope) or self._app
+            allowed = _name(origin) in self._hosts
+            await app(scope, receive, _readable_from(origin, send) if allowed else send)
         else:
             await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _answer(self, scope: Scope) -> Response | None:
+        """The answer to what does not reach the application: a refusal, or one without secrets."""
+        headers = Headers(scope=scope)
         if scope["path"] == "/health":
             return PlainTextResponse("ok")
-        headers = Headers(scope=scope)
         if _name(f"//{headers.get('host', '')}") not in self._hosts:
             return PlainTextResponse("this Host is not served here; see --allow-host", 421)
         if "origin" in headers and _name(headers["origin"]) not in self._hosts:
             return PlainTextResponse("requests from this Origin are not accepted", 403)
+        if scope.get("method") == "OPTIONS" and "access-control-request-method" in headers:
+            return Response(status_code=204, headers=_PREFLIGHT)
+        if scope["path"].startswith("/.well-known/"):
+            # Clients look for OAuth here, and take 401 for a broken one.
+            return PlainTextResponse("there is nothing here: send the bearer token", 404)
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(
             given.strip().encode(), self._token
@@ -137,6 +155,20 @@ class AccessGate:
                 "a bearer token is needed", 401, {"WWW-Authenticate": "Bearer"}
             )
         return None
+
+
+def _readable_from(origin: str, send: Send) -> Send:
+    """A `send` whose answers a page of this origin may read, as CORS wants it."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Expose-Headers"] = "Mcp-Session-Id"
+            headers.add_vary_header("Origin")
+        await send(message)
+
+    return sending
 
 
 def application(

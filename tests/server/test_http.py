@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import stat
@@ -354,3 +355,68 @@ def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_on_a_signal
         "the server was started with (--root DIR)",
     }
     assert ask("--root", str(note.parent))["status"] == "indexed"
+
+
+def _headers(
+    running: Running, method: str, path: str, **headers: str
+) -> tuple[int, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=10)
+    try:
+        connection.request(
+            method, path, headers={k.replace("_", "-"): v for k, v in headers.items()}
+        )
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+    finally:
+        connection.close()
+
+
+def test_a_preflight_of_an_allowed_origin_is_answered_without_a_token(running: Running) -> None:
+    status, headers = _headers(
+        running,
+        "OPTIONS",
+        "/mcp",
+        Origin="http://localhost:5173",
+        Access_Control_Request_Method="POST",
+        Access_Control_Request_Headers="authorization,content-type,mcp-protocol-version",
+    )
+    assert status == 204
+    assert headers["access-control-allow-origin"] == "http://localhost:5173"
+    assert "POST" in headers["access-control-allow-methods"]
+    allowed = headers["access-control-allow-headers"].lower()
+    assert all(
+        name in allowed for name in ("authorization", "content-type", "mcp-protocol-version")
+    )
+
+
+@pytest.mark.parametrize("host", ["localhost", "evil.example"])
+def test_no_answer_can_be_read_by_a_page_of_another_origin(running: Running, host: str) -> None:
+    for method in ("OPTIONS", "POST", "GET"):
+        status, headers = _headers(
+            running,
+            method,
+            "/mcp",
+            Host=host,
+            Origin="http://evil.example",
+            Access_Control_Request_Method="POST",
+        )
+        assert status in (403, 421)
+        assert "access-control-allow-origin" not in headers
+
+
+def test_an_answer_to_an_allowed_origin_says_so_and_shows_the_session(running: Running) -> None:
+    status, headers = _headers(running, "GET", "/mcp", Origin="http://localhost:5173")
+    assert status == 401
+    assert headers["access-control-allow-origin"] == "http://localhost:5173"
+    assert headers["access-control-expose-headers"] == "Mcp-Session-Id"
+    assert "origin" in headers["vary"].lower()
+    assert "access-control-allow-origin" not in _headers(running, "GET", "/mcp")[1]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server/mcp"],
+)
+def test_a_client_that_looks_for_oauth_finds_none(running: Running, path: str) -> None:
+    assert _headers(running, "GET", path)[0] == 404

@@ -58,6 +58,7 @@ Equal = Annotated[
         '{"status": "active"}'
     ),
 ]
+_SCALARS = [{"type": kind} for kind in ("string", "number", "boolean", "null")]
 Filter = Annotated[
     dict[str, Any],
     WithJsonSchema(
@@ -69,10 +70,11 @@ Filter = Annotated[
                     "type": "string",
                     "description": "Metadata key; a dot descends into an object",
                 },
-                "operator": {"enum": list(OPERATORS), "default": "eq"},
+                "operator": {"type": "string", "enum": list(OPERATORS), "default": "eq"},
                 "value": {
+                    "anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": _SCALARS}}],
                     "description": "What to compare with; a list for in and not_in, none for "
-                    "exists, is_null …"
+                    "exists, is_null …",
                 },
                 "case_sensitive": {"type": "boolean", "default": False},
             },
