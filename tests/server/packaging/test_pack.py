@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import __version__
+from mcpvectordb_server import options
 from mcpvectordb_server.packaging import pack
 from mcpvectordb_server.packaging.pack import problems, project_version, read
 from mcpvectordb_server.surfaces.mcpvectordb import SURFACE
@@ -120,3 +122,24 @@ def test_packing_an_incomplete_checkout_fails(
     (checkout / "LICENSE").unlink()
     assert pack.main([str(tmp_path)], checkout) == 1
     assert capsys.readouterr().err.endswith("has no LICENSE\n")
+
+
+def _environ(**chosen: str) -> dict[str, str]:
+    """The variables that a host sets for the bundle when the user chose these values."""
+    manifest = read("manifest.json")
+    values = {name: option["default"] for name, option in manifest["user_config"].items()} | chosen
+    return {
+        name: re.sub(r"\$\{user_config\.(\w+)\}", lambda found: values[found[1]], value)
+        for name, value in manifest["server"]["mcp_config"]["env"].items()
+    }
+
+
+def test_the_bundle_uses_the_default_file_and_all_folders_unless_the_user_chooses() -> None:
+    assert options.parse([], _environ()) == options.parse([], {})
+    parsed = options.parse([], _environ(db="/a.db", surface="qmd", root="/"))
+    assert (parsed.db, parsed.surfaces, parsed.roots) == (Path("/a.db"), ("qmd",), (Path("/"),))
+
+
+def test_the_readme_has_the_line_by_which_the_registry_knows_the_package() -> None:
+    name = read("server.json")["name"]
+    assert f"<!-- mcp-name: {name} -->" in (pack.CHECKOUT / "README.md").read_text()
