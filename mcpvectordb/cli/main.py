@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb import __version__
-from mcpvectordb.cli.output import fail
+from mcpvectordb.cli.examples import attach
+from mcpvectordb.cli.output import fail, show
 from mcpvectordb.errors import MCPVectorDBError
 
 if TYPE_CHECKING:
@@ -42,11 +46,43 @@ COMMANDS = {
     "serve": ("server", "Serve the database to MCP hosts"),
     "setup": ("server", "Enter the server into the settings of a host"),
     "demo": ("demo", "Ingest a few pages into a temporary database"),
+    "completion": ("completion", "Print the completion script of a shell"),
+}
+FIRST = ("demo", "ingest", "search", "status", "setup")
+"""The commands that one needs first, for the short help."""
+
+# Words that people try, and the command they mean.
+MEANT = {
+    "add": "ingest",
+    "index": "ingest",
+    "find": "search",
+    "query": "search",
+    "ls": "list",
+    "show": "get",
+    "cat": "get",
+    "rm": "delete",
+    "remove": "delete",
+    "libraries": "library list",
+    "stats": "status",
+    "info": "status",
+    "backup": "copy",
+    "vacuum": "compact",
+    "server": "serve",
+    "models": "model list",
 }
 
 
 class Program(click.Group):
-    """Loads a command's module when the command is used."""
+    """Loads a command's module when the command is used; `--db FILE` may stand anywhere."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, with `--db` moved to the front and `help X` meaning `X --help`."""
+        if not args and not context.resilient_parsing:
+            show(SHORT_HELP, nl=False)
+            context.exit()
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(context, _database_first(args))
 
     def list_commands(self, context: click.Context) -> list[str]:
         """The names of all commands, in the order of the table."""
@@ -62,17 +98,19 @@ class Program(click.Group):
         command: click.Command = getattr(
             import_module(f"mcpvectordb.cli.{COMMANDS[name][0]}"), attribute
         )
+        attach(command, name)
         return command
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first argument names; an unknown name fails with similar ones."""
-        from difflib import get_close_matches
-
         name = arguments[0]
-        if name not in COMMANDS and (near := get_close_matches(name, COMMANDS)):
-            context.fail(f"No such command {name!r}. Did you mean {' or '.join(near)}?")
+        if name not in COMMANDS:
+            from difflib import get_close_matches
+
+            if near := [MEANT[name]] if name in MEANT else get_close_matches(name, COMMANDS):
+                context.fail(f"No such command {name!r}. Did you mean {' or '.join(near)}?")
         return super().resolve_command(context, arguments)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -95,6 +133,29 @@ class Program(click.Group):
 def program(context: click.Context, path: Path | None) -> None:
     """Documents in one SQLite file, found again by words and by meaning."""
     context.obj = path
+
+
+SHORT_HELP = (
+    "Documents, notes and memories in one SQLite file, found again by words and by meaning.\n\n"
+    + "".join(f"  mcpvectordb {name:8}  {COMMANDS[name][1]}\n" for name in FIRST)
+    + "\n`mcpvectordb --help` lists all commands, `mcpvectordb COMMAND --help` explains one.\n"
+)
+
+
+def _database_first(arguments: list[str]) -> list[str]:
+    """The arguments with `--db FILE` in front, wherever it stands before a `--`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    moved: list[str] = []
+    rest: list[str] = []
+    given = iter(arguments[:end])
+    for each in given:
+        if each == "--db":
+            moved += [each, *itertools.islice(given, 1)]
+        elif each.startswith("--db="):
+            moved.append(each)
+        else:
+            rest.append(each)
+    return [*moved, *rest, *arguments[end:]]
 
 
 @contextlib.contextmanager
@@ -137,15 +198,18 @@ def configured(**changes: Any) -> Config:
 def main() -> None:
     """Run the program; every error is one line on stderr."""
     try:
-        code = program.main(standalone_mode=False)
+        code = program.main(prog_name="mcpvectordb", standalone_mode=False)
+        sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        fail(error.format_message(), error.exit_code)
+        fail(_message(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
+        # A second interrupt ends the process at once, without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         fail("interrupted; the file is sound, and the same command continues where it stopped", 130)
     except BrokenPipeError:
-        # The reader of our output is gone, which is no error.
-        sys.stderr.close()
+        # The reader of our output is gone, which is no error; nothing is left to be flushed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except MCPVectorDBError as error:
         fail(error)
@@ -154,3 +218,12 @@ def main() -> None:
             f"internal error ({type(error).__name__}: {error}); the file is sound, please report "
             f"this"
         )
+
+
+def _message(error: click.ClickException) -> str:
+    """An error of the command line, with a hint where a query was taken for an option."""
+    message = error.format_message()
+    command = error.ctx.command.name if isinstance(error, click.UsageError) and error.ctx else ""
+    if isinstance(error, click.NoSuchOption) and command == "search":
+        message += " To search without a word, write -- before the query: search -- -word"
+    return message

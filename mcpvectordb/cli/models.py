@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.main import configured, opened
+from mcpvectordb.cli.main import configured, database_path, opened
 from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import bar, print_json, show
 
@@ -22,12 +22,13 @@ def model() -> None:
 
 @model.command("list")
 @json_option
-def list_(as_json: bool) -> None:
-    """Show the known models and which are on this machine."""
+@click.pass_context
+def list_(context: click.Context, as_json: bool) -> None:
+    """Show the known models, which are on this machine, and with * which one the file uses."""
     from mcpvectordb.embedding import weights
     from mcpvectordb.embedding.catalogue import CATALOGUE
 
-    folder = configured().models_folder()
+    folder, used = configured().models_folder(), _model_of_the_file(context)
     models = [*CATALOGUE.values(), *weights.added(folder)]
     rows = [
         {
@@ -37,6 +38,7 @@ def list_(as_json: bool) -> None:
             "max_tokens": each.max_tokens,
             "licence": each.licence,
             "installed": weights.installed(each, folder),
+            "used": each.name == used,
             "get_it": "" if weights.installed(each, folder) else each.command,
         }
         for each in models
@@ -46,9 +48,18 @@ def list_(as_json: bool) -> None:
         return
     for row in rows:
         show(
-            f"{row['name']:<28} {row['kind']:<9} {row['dimension']:>4} d  "
+            f"{'*' if row['used'] else ' '} {row['name']:<28} {row['kind']:<9} "
+            f"{row['dimension']:>4} d  "
             f"{'installed' if row['installed'] else row['get_it']}"
         )
+
+
+def _model_of_the_file(context: click.Context) -> str:
+    """The name of the model that the file uses; "" without a file."""
+    if not database_path(context).expanduser().exists():
+        return ""
+    with opened(context, read_only=True) as db:
+        return db.stats().model
 
 
 @model.command()

@@ -4,8 +4,9 @@ import json
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from mcpvectordb.cli.main import COMMANDS, program
+from mcpvectordb.cli.main import COMMANDS, FIRST, program
 from tests.support import python
 from tests.support_cli import Commands, Shell
 
@@ -103,3 +104,64 @@ print([name for name in sys.modules if name.startswith(("mcpvectordb_server", "m
         *arguments,
     )
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_without_a_command_the_five_that_one_needs_first_are_shown(shell: Shell) -> None:
+    process = shell.start()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("  ")] == list(FIRST)
+    assert len(out.splitlines()) < 12
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("form", ["--db {}", "--db={}"])
+def test_the_database_may_be_named_before_or_after_the_command(
+    notes: Commands, form: str, before: bool
+) -> None:
+    given = form.format(notes.db).split()
+    command = ["list", "--json"]
+    result = CliRunner().invoke(program, [*given, *command] if before else [*command, *given])
+    assert (result.exit_code, "tea.md" in result.output) == (0, True)
+
+
+def test_what_stands_behind_two_dashes_is_no_option(notes: Commands) -> None:
+    result = CliRunner().invoke(program, ["--db", str(notes.db), "search", "--", "--db", "tea"])
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(("word", "meant"), [("add", "ingest"), ("rm", "delete"), ("ls", "list")])
+def test_words_that_people_try_point_to_the_command(word: str, meant: str) -> None:
+    result = CliRunner().invoke(program, [word, "x"])
+    assert result.exit_code == 2
+    assert f"No such command {word!r}. Did you mean {meant}?" in result.output
+
+
+def test_help_before_a_command_is_its_help() -> None:
+    asked, helped = (
+        CliRunner().invoke(program, each) for each in (["help", "get"], ["get", "--help"])
+    )
+    assert (asked.exit_code, asked.output) == (0, helped.output)
+    assert "Commands:" in CliRunner().invoke(program, ["help"]).output
+
+
+def test_a_query_that_looks_like_an_option_is_answered_with_a_hint(shell: Shell) -> None:
+    shell.run("search", "-penguins", code=2)
+    assert "write -- before the query" in shell.err
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+def test_every_shell_gets_a_script_that_asks_this_program(shell_name: str) -> None:
+    result = CliRunner().invoke(program, ["completion", shell_name])
+    assert result.exit_code == 0
+    assert f"_MCPVECTORDB_COMPLETE={shell_name}_complete" in result.output
+
+
+def test_commands_are_completed(shell: Shell) -> None:
+    shell.environment |= {
+        "_MCPVECTORDB_COMPLETE": "bash_complete",
+        "COMP_WORDS": "mcpvectordb sta",
+        "COMP_CWORD": "1",
+    }
+    out, _ = shell.start().communicate(timeout=60)
+    assert out.split() == ["plain,status"]

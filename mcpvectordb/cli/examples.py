@@ -1,0 +1,75 @@
+"""Examples for the end of each command's help; the tests run every one of them."""
+
+from __future__ import annotations
+
+import click
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "ingest": (
+        "mcpvectordb ingest ~/notes",
+        "mcpvectordb ingest report.md keys.md --library work -m year=2026",
+        "echo 'Call the plumber.' | mcpvectordb ingest -",
+    ),
+    "search": (
+        "mcpvectordb search how do we rotate the signing keys",
+        "mcpvectordb search '\"signing key\" -draft' --library work --limit 3",
+        "mcpvectordb search keys --where 'metadata.year>=2025' --json",
+    ),
+    "list": ("mcpvectordb list", "mcpvectordb list work --json"),
+    "get": ("mcpvectordb get keys.md", "mcpvectordb get keys.md:3 --lines 20"),
+    "multi-get": ("mcpvectordb multi-get '**/*.md'", "mcpvectordb multi-get keys.md,report.md"),
+    "delete": ("mcpvectordb delete old.md", "mcpvectordb delete draft.md spare.md"),
+    "embed": ("mcpvectordb embed", "mcpvectordb embed --db work.db"),
+    "library": ("mcpvectordb library list", "mcpvectordb library add notes ~/notes"),
+    "library add": (
+        "mcpvectordb library add notes ~/notes",
+        "mcpvectordb library add notes ~/notes --pattern '**/*.md' --ignore drafts/",
+    ),
+    "library describe": (
+        "mcpvectordb library describe notes / 'What I wrote down'",
+        "mcpvectordb library describe notes /recipes 'Tried and found good'",
+    ),
+    "library list": ("mcpvectordb library list", "mcpvectordb library list --json"),
+    "library remove": (
+        "mcpvectordb library remove notes --keep-documents",
+        "mcpvectordb library remove notes",
+    ),
+    "sync": ("mcpvectordb sync", "mcpvectordb sync notes"),
+    "watch": ("mcpvectordb watch", "mcpvectordb watch notes"),
+    "status": ("mcpvectordb status", "mcpvectordb status --json"),
+    "check": ("mcpvectordb check", "mcpvectordb check --db work.db"),
+    "rebuild": ("mcpvectordb rebuild", "mcpvectordb rebuild --db work.db"),
+    "compact": ("mcpvectordb compact", "mcpvectordb compact --db work.db"),
+    "copy": ("mcpvectordb copy for-the-laptop.db", "mcpvectordb copy --db work.db backup.db"),
+    "salvage": (
+        "mcpvectordb salvage damaged.db saved.db",
+        "mcpvectordb salvage damaged.db saved.db --json",
+    ),
+    "bench": ("mcpvectordb bench", "mcpvectordb bench --queries 300 --no-chunking"),
+    "model": ("mcpvectordb model list", "mcpvectordb model use all-MiniLM-L6-v2"),
+    "model list": ("mcpvectordb model list", "mcpvectordb model list --json"),
+    "model pull": (
+        "mcpvectordb model pull snowflake-arctic-embed-s",
+        "mcpvectordb model pull nomic-embed-text-v1.5",
+    ),
+    "model add": ("mcpvectordb model add ~/my-model", "mcpvectordb model add ~/my-model --help"),
+    "model use": (
+        "mcpvectordb model use all-MiniLM-L6-v2",
+        "mcpvectordb model use all-MiniLM-L6-v2 --db work.db",
+    ),
+    "serve": ("mcpvectordb serve --list-tools", "mcpvectordb serve --surface all --list-tools"),
+    "setup": ("mcpvectordb setup --print", "mcpvectordb setup cursor --dry-run"),
+    "demo": ("mcpvectordb demo", "mcpvectordb --db pages.db demo"),
+    "completion": ("mcpvectordb completion bash", "mcpvectordb completion zsh"),
+}
+"""For each command (or command and subcommand), in a home folder with notes in ~/notes."""
+
+
+def attach(command: click.Command, name: str) -> None:
+    """Let the help of a command, and of its subcommands, end with examples."""
+    if name in EXAMPLES:
+        lines = "\n".join(f"  {line}" for line in EXAMPLES[name])
+        command.epilog = f"\b\nExamples:\n{lines}"
+    if isinstance(command, click.Group):
+        for each, subcommand in command.commands.items():
+            attach(subcommand, f"{name} {each}")

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from mcpvectordb.cli.examples import EXAMPLES
+from mcpvectordb.cli.main import program
+from tests.support_onnx import graph, table, write_model
+
+FILES = ("keys.md", "report.md", "old.md", "draft.md", "spare.md")
+ENDLESS = {"watch"}
+# The hub of these tests cannot be reached, and their files are too small to measure searches in.
+CODES = {"model pull": 1, "bench": 1}
+
+
+def commands(group: click.Group, name: str = "") -> Iterator[str]:
+    """The names of all commands and subcommands."""
+    with click.Context(group) as context:
+        for each in group.list_commands(context):
+            command = group.get_command(context, each)
+            yield f"{name} {each}".strip()
+            if isinstance(command, click.Group):
+                yield from commands(command, each)
+
+
+def moved_to(home: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let this process live in a home folder, which is also the current one."""
+    for name in ("HOME", "USERPROFILE"):
+        patch.setenv(name, str(home))
+    patch.setenv("XDG_DATA_HOME", str(home / "data"))
+    patch.setenv("MCPVECTORDB_MODEL", "all-MiniLM-L6-v2")
+    patch.setenv("MCPVECTORDB_MODEL_HUB", "http://127.0.0.1:9")
+    patch.chdir(home)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home folder with notes, two databases and a model for the examples."""
+    home = tmp_path_factory.mktemp("prepared")
+    for name in ("notes/recipes/tea.md", *FILES):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f"# {name}\n\nThe signing key of {name} is rotated.\n")
+    (home / ".cursor").mkdir()
+    write_model(home / "my-model", graph(table(6)))
+    ingest = ["ingest", *FILES, "--library", "work", "-m", "year=2026"]
+    with pytest.MonkeyPatch.context() as patch:
+        moved_to(home, patch)
+        for arguments in (
+            ingest,
+            ["--db", "work.db", *ingest],
+            ["--db", "damaged.db", "ingest", "keys.md"],
+        ):
+            result = CliRunner().invoke(program, arguments)
+            assert result.exit_code == 0, result.output
+    return home
+
+
+@pytest.fixture
+def home(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    moved_to(tmp_path, monkeypatch)
+    added = CliRunner().invoke(program, ["library", "add", "notes", str(tmp_path / "notes")])
+    assert added.exit_code == 0, added.output
+    return tmp_path
+
+
+def run(line: str) -> tuple[int, str]:
+    """Run an example in this process; the exit code and what it printed."""
+    before, pipe, command = line.rpartition(" | ")
+    given = f"{shlex.split(before)[1]}\n" if pipe else ""
+    arguments = [
+        each.replace("~", str(Path.home()), 1) if each.startswith("~") else each
+        for each in shlex.split(command)[1:]
+    ]
+    result = CliRunner().invoke(program, arguments, input=given)
+    return result.exit_code, f"{result.output}\n{result.exception!r}"
+
+
+def test_every_command_has_two_or_three_examples_at_the_end_of_its_help(home: Path) -> None:
+    names = list(commands(program))
+    assert set(names) == EXAMPLES.keys()
+    for name in names:
+        assert 2 <= len(EXAMPLES[name]) <= 3, name
+        assert all(
+            f"mcpvectordb {name.split()[0]}" in line.replace("--db pages.db ", "")
+            for line in EXAMPLES[name]
+        )
+        if name != "serve":  # whose help is the server's own
+            shown = CliRunner().invoke(program, [*name.split(), "--help"]).output
+            assert shown.rstrip().endswith(EXAMPLES[name][-1]), name
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [(name, line) for name, lines in EXAMPLES.items() if name not in ENDLESS for line in lines],
+)
+def test_every_example_runs(name: str, line: str, home: Path) -> None:
+    code, printed = run(line)
+    assert code == CODES.get(name, 0), printed
