@@ -130,6 +130,10 @@ class Database:
             self._cache,
         )
 
+    def __repr__(self) -> str:
+        mode = ", read-only" if self.read_only else ""
+        return f"<Database {str(self.path)!r}{mode}{', closed' if self._file.closed else ''}>"
+
     @property
     def path(self) -> Path:
         """The path of the file; ":memory:" for a database in memory."""

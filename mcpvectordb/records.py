@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
@@ -60,6 +61,15 @@ class Record:
     def __hash__(self) -> int:
         return hash(_compared(self))
 
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON's types, also of records inside; a passage has its citation too.
+
+        Bytes become base64 text.
+        """
+        values = {name: _in_json(self.__dict__[name]) for name in self.__dataclass_fields__}
+        citation = getattr(self, "citation", None)
+        return values if citation is None else {**values, "citation": citation}
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
@@ -85,6 +95,17 @@ def _complete(record: type[Record], given: dict[str, Any]) -> dict[str, Any]:
 
 def _default(each: Field[Any]) -> Any:
     return each.default if each.default_factory is MISSING else each.default_factory()
+
+
+def _in_json(value: Any) -> Any:
+    """A value in JSON's types: records and mappings become objects, sequences lists."""
+    if isinstance(value, Record):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {key: _in_json(each) for key, each in value.items()}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return [_in_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _compared(record: Any) -> tuple[Any, ...]:
@@ -200,6 +221,12 @@ class Vector(Record):
         return np.frombuffer(
             self.raw, np.float32 if len(self.raw) == 4 * self.dimension else np.float64
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON's types, with the embedding as a list of numbers instead of `raw`."""
+        values = super().to_dict()
+        del values["raw"]
+        return {**values, "embedding": self.embedding.tolist()}
 
 
 class Added(Record):

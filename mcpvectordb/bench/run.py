@@ -27,6 +27,7 @@ from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
 from mcpvectordb.records import Chunk, Progress, ProgressCallback, Results
+from mcpvectordb.search.hybrid import checked_mode
 from mcpvectordb.text.tokens import is_non_latin
 
 PAGE = 10  # results of a query that count
@@ -251,7 +252,7 @@ class _Bench:
     def _search(self, item: KnownItem, mode: str) -> Results[Chunk]:
         return self._db.documents.search(
             item.query,
-            mode="hybrid" if mode == "rerank" else mode,
+            mode="hybrid" if mode == "rerank" else checked_mode(mode),
             library=self._library,
             limit=PAGE,
             rerank=mode == "rerank",

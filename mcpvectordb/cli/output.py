@@ -85,6 +85,10 @@ def print_json(value: object) -> None:
 
 def plain(value: object) -> Any:
     """A value in JSON's types: records become objects, tuples become lists."""
+    from mcpvectordb.records import Record
+
+    if isinstance(value, Record):
+        return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, dict):

@@ -56,7 +56,7 @@ from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Results
+from mcpvectordb.records import Mode, Results
 from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.rerank import CachedReranker
@@ -245,7 +245,7 @@ class Contexts:
         self,
         query: str,
         *,
-        mode: str = "hybrid",
+        mode: Mode = "hybrid",
         words: str = "match",
         limit: int = 5,
         offset: int = 0,

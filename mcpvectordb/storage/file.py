@@ -82,6 +82,11 @@ class File:
         """
         self._check = weakref.WeakMethod(check)
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def close(self) -> None:
         """Close every connection; the last process to close a file checkpoints its log into it."""
         self._closed = True

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Document, Embedded, Progress
+from mcpvectordb import Database, Document, Embedded, Image, Progress
 from mcpvectordb.records import Record
 
 
@@ -135,3 +136,22 @@ def test_figures_of_embedding_are_added() -> None:
     both = Embedded(chunks=1, tokens=10, seconds=0.5) + Embedded(chunks=2, tokens=20, seconds=1.0)
     assert (both.chunks, both.tokens, both.seconds, both.tokens_per_second) == (3, 30, 1.5, 20.0)
     assert Embedded().tokens_per_second == 0 and both == Embedded(chunks=3, tokens=30)
+
+
+def test_a_record_becomes_a_dict_of_json_types() -> None:
+    made = Point(x=1, tags={"a": "b"})
+    assert made.to_dict() == {"x": 1, "y": 0, "tags": {"a": "b"}, "weight": 0.0}
+
+
+def test_a_passage_carries_its_citation_and_a_vector_its_numbers(db: Database) -> None:
+    db.documents.ingest_text("# Tea\n\nPour it.", source="tea.md")
+    results = db.documents.search("tea", mode="text")
+    (hit,) = json.loads(json.dumps(results.to_dict()))["hits"]
+    assert hit["item"]["citation"] == results[0].item.citation == "Tea, lines 1–3 (tea.md)"
+    assert hit["item"]["document"]["source"] == "tea.md"
+    db.vectors.add("v", [0.5, 1.0])
+    assert db.vectors.get("v").to_dict()["embedding"] == [0.5, 1.0]
+    context = db.contexts.add(
+        "t", "agent", "note", images=[Image(data=b"\x89PNG", mime_type="image/png")]
+    )
+    assert json.dumps(context.to_dict())

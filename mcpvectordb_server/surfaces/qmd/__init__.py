@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import quote, unquote
 
 from typing_extensions import TypedDict
@@ -264,7 +264,11 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
 
 
 def _search(
-    db: Database, query: str, limit: int, collection: str | None, mode: str
+    db: Database,
+    query: str,
+    limit: int,
+    collection: str | None,
+    mode: Literal["text", "vector", "hybrid"],
 ) -> Results[Chunk]:
     if not 0 <= limit <= MOST_RESULTS:
         raise InvalidInput(
