@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mcpvectordb.records import (
         Added,
         AddedMany,
+        Backlog,
         Chunk,
         Condition,
         Coverage,
@@ -76,6 +77,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Added",
     "AddedMany",
+    "Backlog",
     "Busy",
     "Change",
     "Chunk",

@@ -151,12 +151,25 @@ class Database:
         """
         return self._encoder.embed(progress=progress).chunks
 
+    def embed_in_background(self, *, wait: float = 10.0, start: bool = True) -> None:
+        """Embed what waits in a thread, now and after each ingest, until the database is closed.
+
+        `documents.ingest`, `documents.ingest_text` and the methods that store contexts then reply
+        within `wait` seconds, reading a source not included: what is not embedded by then is found
+        by words, and by meaning later, as their `note` says. With `start=False` the thread begins
+        with the first ingest or with `warm`. Of several processes one at a time embeds what is
+        left. A database that is open for reading only stays as it is.
+        """
+        self._encoder.embed_in_background(wait)
+        if start and self._encoder.background is not None:
+            self._encoder.background.ask()
+
     def use_model(self, name: str, *, progress: ProgressCallback | None = None) -> None:
         """Embed everything by another model; until that is done, searches use the old one."""
         self._encoder.use(name, progress)
 
     def warm(self) -> None:
-        """Load the model in a thread.
+        """Load the model in a thread; what waits is embedded then, after `embed_in_background`.
 
         Until it is loaded, hybrid searches use words alone, and their results say so.
         """
@@ -187,9 +200,9 @@ class Database:
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""
+        self._encoder.close()
         self.documents.close()
         self._reranker.close()
-        self._encoder.close()
         self._file.close()
 
     def __enter__(self) -> Self:

@@ -147,10 +147,55 @@ class Place(Record):
 
 
 class Coverage(Record):
-    """How many documents with different contents are embedded, and how many are not completely."""
+    """How many documents are found by meaning: each is in one of the first four groups.
+
+    embedded          all of its passages have an embedding
+    partly            some have one, the others wait for it
+    waiting           all of its passages wait
+    empty             it has no passages, as after the salvage of a damaged file
+    copies            documents beyond the first of each content
+    contents_waiting  contents that no completely embedded document has
+    """
 
     embedded: int
+    partly: int
     waiting: int
+    empty: int
+    copies: int
+    contents_waiting: int
+
+
+class Backlog(Record):
+    """How many of a shelf's passages there are, and how many of them wait for their embedding.
+
+    `outlook` says what becomes of those, as the end of a sentence; "" if none waits.
+    """
+
+    passages: int = 0
+    pending: int = 0
+    outlook: str = ""
+
+    @property
+    def embedded(self) -> int:
+        """How many passages are found by meaning."""
+        return self.passages - self.pending
+
+    @property
+    def note(self) -> str:
+        """One line for people and agents; "" if no passage waits."""
+        if not self.pending:
+            return ""
+        if not self.embedded:
+            return f"no passage is embedded yet (waiting: {self.pending:,}); {self.outlook}"
+        return (
+            f"{self.embedded:,} of all {counted_passages(self.passages)} are searched by meaning "
+            f"so far; {self.outlook}"
+        )
+
+
+def counted_passages(count: int) -> str:
+    """The number with its noun: 1 passage, 2,722 passages."""
+    return f"{count:,} passage{'' if count == 1 else 's'}"
 
 
 class Chunk(Record):
@@ -324,6 +369,8 @@ class Results(Record, Sequence[Hit[T]]):
     counts   searches of contexts: how many entries "text" and "vector" returned, how many "both"
              did, and how many there are in "total"
     note     a sentence if the query could not be parsed in the requested syntax, otherwise ""
+    backlog  how many passages the vector leg could not search yet, counted over the whole shelf,
+             whatever the filter; no figures for a search by words alone
     """
 
     hits: tuple[Hit[T], ...]
@@ -333,6 +380,7 @@ class Results(Record, Sequence[Hit[T]]):
     counts: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
     explained: Explained | None = None
+    backlog: Backlog = Backlog()
 
     @overload
     def __getitem__(self, index: int) -> Hit[T]: ...
@@ -427,8 +475,8 @@ class Stats(Record):
 class Progress(Record):
     """The progress of a long step.
 
-    step          "ingest" and "sync" count files, "embed" chunks, "fetch" and the download of a
-                  model bytes
+    step          "ingest" and "sync" count files, "parse" the one that is ingested, "embed" chunks,
+                  "fetch" and the download of a model bytes
     done, total   what is committed, and of how much; `total` is None while it is unknown
     chunks        how many were embedded meanwhile, of `chunks_known` so far, and their `tokens`
     seconds_left  an estimate for this step and those after it; None while there is none

@@ -45,13 +45,16 @@ def list_(
         where = [*conditions_from(conditions), *within]
         documents = db.documents.browse(library=library, where=where, limit=limit, offset=offset)
         total = db.documents.count(library=library, where=where)
+        backlog = db.documents.backlog()
     if as_json:
-        print_json({"documents": documents, "total": total})
+        print_json({"documents": documents, "total": total, "backlog": backlog})
         return
     for each in documents:
         modified = each.modified[:16] or "-"
         show(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
     show(f"{len(documents)} of {total} documents", err=True)
+    if backlog.note:
+        complain(backlog.note)
 
 
 @click.command()

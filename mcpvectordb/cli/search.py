@@ -80,7 +80,7 @@ def search(
     with opened(context) as db:
         results = db.documents.search(query, where=conditions_from(conditions), **options)
         if as_json:
-            fields = ("hits", "legs", "reasons", "verdict")
+            fields = ("hits", "legs", "reasons", "verdict", "backlog")
             print_json({name: getattr(results, name) for name in fields})
         elif form:
             show(FORMATS[form](rows_of(db, results, query)), nl=False)

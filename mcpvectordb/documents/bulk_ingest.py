@@ -189,5 +189,7 @@ class _EmbeddingThread:
         with contextlib.suppress(Exception):
             while self._notified.wait() and not self._stopped:
                 self._notified.clear()
-                while not self._stopped and (some := self._encoder.embed_some(self._index)).chunks:
+                while not self._stopped and (some := self._encoder.embed_some(self._index)):
+                    if not some.chunks:  # others embed what is left
+                        break
                     self.done += some

@@ -146,25 +146,33 @@ def path(library: str, source: str, root: str) -> str:
 
 
 def coverage(sql: apsw.Connection) -> Coverage:
-    """How many distinct contents are embedded by the active model, and how many are not.
-
-    A content is embedded if any document that has it is embedded completely.
-    """
-    of_pending = (
+    """How many documents are embedded by the active model, partly or not at all."""
+    incomplete = (
+        "WITH incomplete AS MATERIALIZED (SELECT c.owner AS key, count(*) AS pending "
         "FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
-        "AND p.model = (SELECT value FROM settings WHERE name = 'model')"
+        "WHERE p.model = (SELECT value FROM settings WHERE name = 'model') GROUP BY c.owner) "
     )
-    waiting = int(
-        sql.execute(
-            "SELECT count(*) FROM "
-            f"(SELECT DISTINCT d.hash {of_pending} JOIN documents d ON d.key = c.owner) w "
-            "WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.hash = w.hash "
-            f"AND NOT EXISTS (SELECT 1 {of_pending} WHERE c.owner = d.key))"
-        ).get
-    )
+    partly, waiting = sql.execute(
+        f"{incomplete} SELECT coalesce(sum(pending < chunks), 0), "
+        "coalesce(sum(pending = chunks), 0) FROM (SELECT pending, "
+        "(SELECT count(*) FROM document_chunks WHERE owner = incomplete.key) AS chunks "
+        "FROM incomplete)"
+    ).get
+    documents, contents, empty = sql.execute(
+        "SELECT count(*), count(DISTINCT hash), coalesce(sum(NOT EXISTS "
+        "(SELECT 1 FROM document_chunks WHERE owner = d.key)), 0) FROM documents d"
+    ).get
+    embedded_contents = sql.execute(
+        f"{incomplete} SELECT count(DISTINCT hash) FROM documents "
+        "WHERE key NOT IN (SELECT key FROM incomplete)"
+    ).get
     return Coverage(
-        embedded=int(sql.execute("SELECT count(DISTINCT hash) FROM documents").get) - waiting,
+        embedded=documents - partly - waiting - empty,
+        partly=partly,
         waiting=waiting,
+        empty=empty,
+        copies=documents - contents,
+        contents_waiting=contents - embedded_contents,
     )
 
 

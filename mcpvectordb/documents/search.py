@@ -231,7 +231,7 @@ class DocumentSearch:
             "SELECT EXISTS (SELECT 1 FROM document_embeddings WHERE model = ?)",
             (question.query_embedding.model,),
         ).get:
-            found.reasons["vector"] = "nothing is embedded yet: run `mcpvectordb embed`"
+            found.reasons["vector"] = "there is nothing to search"
         else:
             found.legs.append("vector")
             return self._nearest(sql, question, query, question.query_embedding, depth)

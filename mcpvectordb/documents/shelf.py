@@ -27,6 +27,7 @@ from mcpvectordb.ingest.formats import code, markdown
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
+    Backlog,
     Chunk,
     Coverage,
     Document,
@@ -36,11 +37,13 @@ from mcpvectordb.records import (
     Mode,
     Parsed,
     Place,
+    Progress,
     ProgressCallback,
     Results,
     Source,
     Status,
     Synced,
+    counted_passages,
 )
 from mcpvectordb.search import relevance, snippets
 from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
@@ -100,6 +103,7 @@ class Documents:
         _check(library, metadata)
         # Refuses invalid sizes before anything is read.
         Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
+        deadline = self._encoder.deadline()
         own = () if self._file.memory else (self._file.path,)
         known, etag, modified = (None, "", "") if duplicate else self._fetched(source, library)
         read = sources.read(
@@ -117,8 +121,10 @@ class Documents:
             hash = hashlib.sha256(read.raw).hexdigest()
             known = None if duplicate else self._writer.known(read.source, library, hash)
         if known is not None:
-            return self._finish("skipped", known, embed, progress)
+            return self._finish("skipped", known, embed, progress, deadline)
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
+        report = progress or _silent
+        report(Progress(step="parse", done=0, total=1))
         prepared = self._writer.prepare(
             read,
             _parsed(read, reader) if reader else self._worker.parse(read),
@@ -128,7 +134,10 @@ class Documents:
             chunk_size=chunk_size,
             chunk_overlap=chunk_overlap,
         )
-        return self._finish(*self._writer.write(prepared, duplicate=duplicate), embed, progress)
+        report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
+        return self._finish(
+            *self._writer.write(prepared, duplicate=duplicate), embed, progress, deadline
+        )
 
     def ingest_text(
         self,
@@ -153,9 +162,10 @@ class Documents:
                 f"{self._config.max_source_bytes:,} are ingested"
             )
         _check(library, metadata)
+        deadline = self._encoder.deadline()
         hash = hashlib.sha256(raw).hexdigest()
         if (known := self._writer.known(source, library, hash)) is not None:
-            return self._finish("skipped", known, embed, progress)
+            return self._finish("skipped", known, embed, progress, deadline)
         name = PurePosixPath(source).name or source
         given = Source(
             source=source,
@@ -168,7 +178,7 @@ class Documents:
         if title is not None:
             parsed = replace(parsed, title=storable(title, "title", blank=False))
         prepared = self._writer.prepare(given, parsed, hash=hash, library=library, given=metadata)
-        return self._finish(*self._writer.write(prepared), embed, progress)
+        return self._finish(*self._writer.write(prepared), embed, progress, deadline)
 
     def ingest_folder(
         self,
@@ -368,12 +378,13 @@ class Documents:
         _check_unit(unit, expand)
         checked, text = checked_mode(mode), storable(query, "query")
         whole, hybrid = unit == "document", checked == "hybrid"
+        backlog = Backlog() if checked == "text" else self._encoder.backlog(self._index)
         question = DocumentQuery(
             text=without_operators(text) if plain else text,
             mode=checked,
             query_embedding=""
             if checked == "text"
-            else self._encoder.query_embedding(text, wait=whole or checked == "vector"),
+            else self._encoder.query_embedding(text, backlog, wait=whole or checked == "vector"),
             filter=rows.document_filter(library, where, chunks=not whole),
             limit=limit,
             offset=offset,
@@ -382,7 +393,12 @@ class Documents:
             expand=expand and hybrid,
             rerank=rerank and (hybrid or not whole),
         )
-        return self._search.whole(question) if whole else self._search.chunks(question)
+        found = self._search.whole(question) if whole else self._search.chunks(question)
+        return replace(found, backlog=backlog)
+
+    def backlog(self) -> Backlog:
+        """How many passages of documents there are and wait for their embedding, if any does."""
+        return self._encoder.backlog(self._index)
 
     def lookup(self, name: str) -> Place:
         """The document with this path (or end of a path), file, id or #hash; raises NotFound.
@@ -431,7 +447,7 @@ class Documents:
         return snippets.snippet(self.text(chunk.document.id), query, *lines)
 
     def coverage(self) -> Coverage:
-        """How many contents of documents are embedded, and how many are not yet."""
+        """How many documents are found by meaning: completely, partly or not yet."""
         with self._file.reading() as sql:
             return rows.coverage(sql)
 
@@ -466,31 +482,37 @@ class Documents:
         )
 
     def _finish(
-        self, status: Status, key: int, embed: bool, progress: ProgressCallback | None
+        self,
+        status: Status,
+        key: int,
+        embed: bool,
+        progress: ProgressCallback | None,
+        deadline: float | None,
     ) -> Ingested:
         """Embed a stored document, also a known one: its first ingest may have been interrupted."""
         with self._file.reading() as sql:
             document = rows.by_key(sql, key)
-        embedded, note = self._embed(key, progress) if embed else (Embedded(), "")
+        embedded, error = (
+            self._encoder.embed_owner(self._index, key, deadline, progress)
+            if embed
+            else (Embedded(), "")
+        )
         with self._file.reading() as sql:
             pending = self._encoder.count_pending(sql, self._index, [key])
+        note = _not_embedded(status, document, pending, error) if embed and pending else ""
         return Ingested(
             status=status, document=document, pending=pending, note=note, embedded=embedded
         )
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
-        embedded, note = self._embed(None, progress) if embed else (Embedded(), "")
-        return replace(done, note=note, embedded=done.embedded + embedded)
-
-    def _embed(self, key: int | None, progress: ProgressCallback | None) -> tuple[Embedded, str]:
-        """Embed a document, or all with None; the note says why it failed, with the text stored."""
+        if not embed:
+            return done
         try:
-            return self._encoder.embed(
-                index=self._index, owners=None if key is None else [key], progress=progress
-            ), ""
+            embedded = self._encoder.embed(index=self._index, progress=progress)
         except ModelError as error:
-            return Embedded(), f"stored and found by words, but not yet by meaning: {error}"
+            return replace(done, note=f"{_ONLY_BY_WORDS}: {error}")
+        return replace(done, embedded=done.embedded + embedded)
 
     def _remove_some(self, library: str) -> int:
         """Remove some documents of a library in one short transaction; how many."""
@@ -505,6 +527,27 @@ class Documents:
             for key in keys:
                 self._writer.remove(sql, key)
         return len(keys)
+
+
+_ONLY_BY_WORDS = "stored and found by words, but not yet by meaning"
+
+
+def _not_embedded(status: Status, document: Document, pending: int, error: str) -> str:
+    """The note on a document of which some chunks are still pending."""
+    if error:
+        return f"{_ONLY_BY_WORDS}: {error}"
+    if status == "skipped":
+        return (
+            f"already stored; {pending:,} of {counted_passages(document.chunks)} still wait for "
+            "embedding"
+        )
+    return (
+        f"found by words now; by meaning as embedding proceeds, {counted_passages(pending)} waiting"
+    )
+
+
+def _silent(_: Progress) -> None:
+    """Report to nobody."""
 
 
 def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:

@@ -32,6 +32,9 @@ from mcpvectordb.text.tokens import index_text
 # Pending chunks that are looked up at once for an embedding to copy: bounds a write transaction.
 COPIED = 512
 
+# A SQL condition on a pending chunk; its bindings are `_lease_times`.
+_LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
+
 Passage = tuple[int, str, tuple[str, ...], str]
 """(chunk id, title, headings, text)"""
 
@@ -218,6 +221,19 @@ class ChunkIndex:
             ).get
         )
 
+    def count(self, sql: apsw.Connection) -> int:
+        """The number of chunks."""
+        return int(sql.execute(f"SELECT count(*) FROM {self.chunks}").get)
+
+    def is_leased(self, sql: apsw.Connection, model: int) -> bool:
+        """Whether anybody is embedding chunks of this index by a model."""
+        return bool(
+            sql.execute(
+                f"SELECT EXISTS (SELECT 1 FROM {self._pending} WHERE model = ? AND {_LEASED})",
+                (model, *self._lease_times()),
+            ).get
+        )
+
     def lease(
         self, sql: apsw.Connection, model: int, limit: int, owners: Sequence[int] | None = None
     ) -> tuple[list[tuple[int, str]], int]:
@@ -244,17 +260,22 @@ class ChunkIndex:
     def _pending_of(
         self, sql: apsw.Connection, model: int, owners: Sequence[int] | None, limit: int
     ) -> list[int]:
-        """Chunks that wait for their embedding and are not leased, oldest first."""
-        # A lease that ends later than a new one would is invalid: the clock was set back.
-        now = time.time()
+        """Chunks that wait for their embedding and are not leased, newest first.
+
+        What was stored last is most likely asked for next.
+        """
         narrowed, bindings = self._owned_by(owners)
         rows = sql.execute(
             f"SELECT chunk FROM {self._pending} WHERE model = ? "
-            f"AND NOT coalesce(leased BETWEEN ? AND ?, 0) {narrowed} "
-            f"ORDER BY chunk LIMIT {limit}",
-            (model, now, now + self._tuning.lease_seconds, *bindings),
+            f"AND NOT {_LEASED} {narrowed} ORDER BY chunk DESC LIMIT {limit}",
+            (model, *self._lease_times(), *bindings),
         )
         return [id for (id,) in rows]
+
+    def _lease_times(self) -> tuple[float, float]:
+        """Between which times a valid lease ends: one that ends later is of a clock set back."""
+        now = time.time()
+        return now, now + self._tuning.lease_seconds
 
     def _copy_known(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> set[int]:
         """Give pending chunks the embedding of another chunk with the same text; returns their ids.

@@ -114,6 +114,7 @@ class DocumentsReply(TypedDict, total=False):
 
     documents: list[ListedDocument]
     count: int
+    note: str
     truncated: str
     status: str
     error: str
@@ -131,6 +132,7 @@ class LibrariesReply(TypedDict, total=False):
     """All libraries."""
 
     libraries: list[LibraryCounts]
+    note: str
     truncated: str
     status: str
     error: str
@@ -279,6 +281,8 @@ def search(
                 for leg, why in found.reasons.items()
             )
         )
+    if "vector" in found.legs and found.backlog.note:
+        notes.append(f"{found.backlog.note}.")
     if notes:
         reply["note"] = " ".join(notes)
     return reply
@@ -303,7 +307,10 @@ def list_documents(
         _listed_document(each)
         for each in db.documents.browse(library=library, limit=limit, offset=offset)
     ]
-    return DocumentsReply(documents=documents, count=len(documents))
+    reply = DocumentsReply(documents=documents, count=len(documents))
+    if note := db.documents.backlog().note:
+        reply["note"] = note
+    return reply
 
 
 def list_libraries(db: Database) -> LibrariesReply:
@@ -312,12 +319,15 @@ def list_libraries(db: Database) -> LibrariesReply:
     Use this to learn which libraries can be given to `search`, `list_documents` and the ingest
     tools.
     """
-    return LibrariesReply(
+    reply = LibrariesReply(
         libraries=[
             LibraryCounts(library=each.name, document_count=each.documents, chunk_count=each.chunks)
             for each in db.documents.libraries()
         ]
     )
+    if note := db.documents.backlog().note:
+        reply["note"] = note
+    return reply
 
 
 def delete_document(db: Database, *, doc_id: DocId) -> DeleteReply:

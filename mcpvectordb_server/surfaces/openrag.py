@@ -215,10 +215,10 @@ def query_documents(
     reply = OpenragQueryReply(
         status="success", query=query, total_results=len(results), results=results
     )
-    if not results:
-        reply["message"] = f"No results found matching the query{_pending_note(db)}"
-    elif found.verdict:
-        reply["message"] = found.verdict
+    message = [found.verdict if results else "No results found matching the query"]
+    message += [found.backlog.note]
+    if any(message):
+        reply["message"] = "; ".join(filter(None, message))
     return reply
 
 
@@ -238,8 +238,8 @@ def list_documents(db: Database) -> OpenragDocumentsReply:
         for each in reversed(db.documents.browse(limit=_ALL))
     ]
     reply = OpenragDocumentsReply(status="success", total_documents=len(listed), documents=listed)
-    if not listed:
-        reply["message"] = "No documents have been ingested yet"
+    if message := db.documents.backlog().note if listed else "No documents have been ingested yet":
+        reply["message"] = message
     return reply
 
 
@@ -275,7 +275,7 @@ def get_stats(db: Database) -> OpenragStatsReply:
     """
     stats = db.stats()
     path = stats.path if stats.path == ":memory:" else str(Path(stats.path).absolute())
-    return OpenragStatsReply(
+    reply = OpenragStatsReply(
         status="success",
         statistics=OpenragStatistics(
             total_documents=stats.documents,
@@ -287,6 +287,9 @@ def get_stats(db: Database) -> OpenragStatsReply:
             chunk_overlap=CHUNK_OVERLAP,
         ),
     )
+    if note := db.documents.backlog().note:
+        reply["message"] = note
+    return reply
 
 
 def failure(tool: str, error: MCPVectorDBError) -> dict[str, Any]:
@@ -341,15 +344,6 @@ def _result(hit: Hit[Chunk]) -> OpenragResult:
         content=chunk.text,
         similarity_score=round(hit.score, 4),
         chunk_index=chunk.position,
-    )
-
-
-def _pending_note(db: Database) -> str:
-    pending = db.stats().pending
-    return (
-        f" (not searched, because they wait for their embedding: {pending:,} chunks)"
-        if pending
-        else ""
     )
 
 

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import (
     Chunk,
+    Coverage,
     Database,
     Document,
     Hit,
@@ -54,6 +55,7 @@ class QmdSearchReply(TypedDict, total=False):
     """Documents, best first."""
 
     results: list[QmdResult]
+    note: str
 
 
 class QmdQueryReply(TypedDict, total=False):
@@ -62,6 +64,7 @@ class QmdQueryReply(TypedDict, total=False):
     results: list[QmdResult]
     steps: list[str]
     skipped: dict[str, str]
+    note: str
 
 
 class QmdCollection(TypedDict):
@@ -81,6 +84,7 @@ class QmdStatusReply(TypedDict, total=False):
     needsEmbedding: int
     hasVectorIndex: bool
     collections: list[QmdCollection]
+    note: str
 
 
 Limit = Annotated[int, "Maximum number of results (default: 10)"]
@@ -125,11 +129,12 @@ def vsearch(
     if reason := found.reasons.get("vector"):
         raise ModelMissing(
             f"Meaning cannot be searched: {reason}"
-            if db.documents.coverage().embedded
+            if _has_vectors(db.documents.coverage())
             else "Vector index not found. Run 'qmd embed' first to create embeddings."
         )
     hits = [hit for hit in found if hit.score >= minScore]
-    return _search_reply(query, [_result(db, hit, query) for hit in hits], found.verdict)
+    reply = _search_reply(query, [_result(db, hit, query) for hit in hits], found.verdict)
+    return _with_note(reply, found.backlog.note)
 
 
 def query(
@@ -151,9 +156,10 @@ def query(
     items = [item for hit in found if (item := _result(db, hit, query))["score"] >= minScore]
     reply = _search_reply(query, items, found.verdict)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
-    return Reply(
+    reply = Reply(
         content=(*reply.content, Text(text=_steps(found))), structured={"results": items, **extra}
     )
+    return _with_note(reply, found.backlog.note if "vector" in found.legs else "")
 
 
 def get(
@@ -224,22 +230,23 @@ def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
     lines = [
         "QMD Index Status:",
         f"  Total documents: {total}",
-        f"  Needs embedding: {coverage.waiting}",
-        f"  Vector index: {'yes' if coverage.embedded else 'no'}",
+        f"  Needs embedding: {coverage.contents_waiting}",
+        f"  Vector index: {'yes' if _has_vectors(coverage) else 'no'}",
         f"  Collections: {len(collections)}",
     ]
     lines += [
         f"    - {each['path'] or each['name']} ({each['documents']} docs)" for each in collections
     ]
-    return Reply(
+    reply = Reply(
         content=(Text(text="\n".join(lines)),),
         structured={
             "totalDocuments": total,
-            "needsEmbedding": coverage.waiting,
-            "hasVectorIndex": coverage.embedded > 0,
+            "needsEmbedding": coverage.contents_waiting,
+            "hasVectorIndex": _has_vectors(coverage),
             "collections": collections,
         },
     )
+    return _with_note(reply, db.documents.backlog().note)
 
 
 def read(db: Database, path: str) -> str:
@@ -284,6 +291,20 @@ def _search(
         limit=limit,
         expand=True,
         rerank=True,
+    )
+
+
+def _has_vectors(coverage: Coverage) -> bool:
+    return coverage.embedded + coverage.partly > 0
+
+
+def _with_note(reply: Reply, note: str) -> Reply:
+    """The reply with a note in a text block of its own and in its structured content."""
+    if not note:
+        return reply
+    return Reply(
+        content=(*reply.content, Text(text=note)),
+        structured={**(reply.structured or {}), "note": note},
     )
 
 
