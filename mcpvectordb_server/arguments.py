@@ -40,6 +40,8 @@ MAX_VALUES = 1_000_000
 MAX_INTEGER = 2**63
 # Some clients encode twice: a JSON string inside of a JSON string. One more is allowed for.
 _MOST_ENCODINGS = 3
+# What some hosts send where a tool needs no arguments.
+_DUMMY = "random_string"
 # Unknown arguments that a reply names.
 _MOST_REMARKS = 5
 
@@ -79,7 +81,7 @@ class Arguments:
 
         A tool without parameters can have been meant in one way only, so nothing is said there.
         """
-        unknown = self.unknown(raw) if self._kinds else []
+        unknown = [name for name in self.unknown(raw) if self._kinds and name != _DUMMY]
         remarks = [self._ignored(name, raw) for name in unknown[:_MOST_REMARKS]]
         if more := len(unknown) - len(remarks):
             remarks.append(f"{more} more unknown arguments were ignored.")

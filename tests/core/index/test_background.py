@@ -2,64 +2,38 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from mcpvectordb import Database, Entry, Progress
 from mcpvectordb.errors import EmbeddingFailed
 from mcpvectordb.index.background import BackgroundEmbedder, until
 from mcpvectordb.records import Embedded
-from tests.support import Letters, python
+from tests.support import Gated, Letters, embed_in_the_background, python
 
 LONG = 60.0  # seconds that nothing here takes
 
 
-class Gate(Letters):
-    """Embeds passages while its gate is open; remembers what it embedded."""
-
-    def __init__(self) -> None:
-        self.gate, self.seen, self.broken = threading.Event(), list[str](), False
-
-    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
-        if not query:
-            assert self.gate.wait(LONG)
-            if self.broken:
-                raise EmbeddingFailed("the model is out of order")
-            self.seen += texts
-        return super().embed(texts, query=query)
+@pytest.fixture
+def embedder() -> Iterator[Gated]:
+    made = Gated()
+    yield made
+    made.gate.set()
 
 
 @pytest.fixture
-def embedder() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.gate.set()
-
-
-@pytest.fixture
-def db(path: Path, embedder: Gate) -> Iterator[Database]:
+def db(path: Path, embedder: Gated) -> Iterator[Database]:
     with Database(path, embedder=embedder) as database:
         yield database
         embedder.gate.set()
 
 
-def settle(db: Database) -> str:
-    """Wait until nothing is pending; the error if embedding fails."""
-    background = db._encoder.background
-    assert background is not None
-    return background.wait_until(
-        lambda: not db.stats().pending, background.ask(), time.monotonic() + LONG
-    )
-
-
 def test_a_small_document_is_found_by_meaning_when_its_ingest_replies(
-    db: Database, embedder: Gate
+    db: Database, embedder: Gated
 ) -> None:
     embedder.gate.set()
     db.embed_in_background(wait=LONG)
@@ -69,7 +43,7 @@ def test_a_small_document_is_found_by_meaning_when_its_ingest_replies(
 
 
 def test_an_ingest_does_not_wait_longer_than_it_may_and_the_rest_is_embedded_later(
-    db: Database, embedder: Gate
+    db: Database, embedder: Gated
 ) -> None:
     db.embed_in_background(wait=0)
     done = db.documents.ingest_text("apple", source="a")
@@ -81,12 +55,12 @@ def test_an_ingest_does_not_wait_longer_than_it_may_and_the_rest_is_embedded_lat
         "no passage is embedded yet (waiting: 1); embedding goes on in the background"
     )
     embedder.gate.set()
-    assert settle(db) == ""
+    assert embed_in_the_background(db) == ""
     assert db.documents.search("apple").legs == ("text", "vector")
 
 
 def test_an_ingest_that_is_repeated_meanwhile_says_what_still_waits(
-    db: Database, embedder: Gate
+    db: Database, embedder: Gated
 ) -> None:
     db.embed_in_background(wait=0)
     db.documents.ingest_text("apple", source="a")
@@ -94,12 +68,12 @@ def test_an_ingest_that_is_repeated_meanwhile_says_what_still_waits(
     assert (again.status, again.pending) == ("skipped", 1)
     assert again.note == "already stored; 1 of 1 passage still wait for embedding"
     embedder.gate.set()
-    assert settle(db) == ""
+    assert embed_in_the_background(db) == ""
     again = db.documents.ingest_text("apple", source="a")
     assert (again.status, again.pending, again.note) == ("skipped", 0, "")
 
 
-def test_a_cancelled_ingest_is_embedded_in_the_background(db: Database, embedder: Gate) -> None:
+def test_a_cancelled_ingest_is_embedded_in_the_background(db: Database, embedder: Gated) -> None:
     def cancel(progress: Progress) -> None:
         if progress.step == "embed":
             raise KeyboardInterrupt
@@ -108,7 +82,7 @@ def test_a_cancelled_ingest_is_embedded_in_the_background(db: Database, embedder
     with pytest.raises(KeyboardInterrupt):
         db.documents.ingest_text("apple", source="a", progress=cancel)
     embedder.gate.set()
-    assert settle(db) == "" and embedder.seen == ["a\napple"]
+    assert embed_in_the_background(db) == "" and embedder.seen == ["a\napple"]
 
 
 def test_what_is_pending_when_it_starts_is_embedded(path: Path) -> None:
@@ -116,7 +90,7 @@ def test_what_is_pending_when_it_starts_is_embedded(path: Path) -> None:
         db.documents.ingest_text("apple", source="a", embed=False)
     with Database(path, embedder=Letters()) as db:
         db.embed_in_background()
-        assert settle(db) == "" and db.documents.coverage().embedded == 1
+        assert embed_in_the_background(db) == "" and db.documents.coverage().embedded == 1
 
 
 def test_it_can_begin_when_the_model_is_loaded(path: Path) -> None:
@@ -130,7 +104,7 @@ def test_it_can_begin_when_the_model_is_loaded(path: Path) -> None:
         assert background.wait_until(done, 1, time.monotonic() + LONG) == "" and done()
 
 
-def test_what_was_stored_last_is_embedded_first(db: Database, embedder: Gate) -> None:
+def test_what_was_stored_last_is_embedded_first(db: Database, embedder: Gated) -> None:
     embedder.gate.set()
     for number in range(70):
         db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
@@ -140,18 +114,18 @@ def test_what_was_stored_last_is_embedded_first(db: Database, embedder: Gate) ->
 
 
 def test_what_was_asked_for_is_embedded_before_what_was_stored_last(
-    db: Database, embedder: Gate
+    db: Database, embedder: Gated
 ) -> None:
     for number in range(30):
         db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
     db.embed_in_background(wait=0, start=False)
     db.documents.ingest_text("text 3", source="3")
     embedder.gate.set()
-    assert settle(db) == "" and embedder.seen[0] == "3\ntext 3"
+    assert embed_in_the_background(db) == "" and embedder.seen[0] == "3\ntext 3"
 
 
 def test_a_model_that_fails_is_reported_and_tried_again_with_the_next_ingest(
-    db: Database, embedder: Gate
+    db: Database, embedder: Gated
 ) -> None:
     embedder.broken = True
     embedder.gate.set()
@@ -163,7 +137,7 @@ def test_a_model_that_fails_is_reported_and_tried_again_with_the_next_ingest(
     assert db.documents.backlog().outlook == "embedding failed: the model is out of order"
     embedder.broken = False
     assert db.documents.ingest_text("pear", source="b").note == ""
-    assert settle(db) == "" and db.documents.coverage().embedded == 2
+    assert embed_in_the_background(db) == "" and db.documents.coverage().embedded == 2
 
 
 def test_after_a_failure_it_waits_for_the_next_request() -> None:
@@ -191,7 +165,7 @@ def test_what_another_process_embeds_is_left_to_it_unless_somebody_asks(path: Pa
         done = db.documents.ingest_text("text 2", source="2")
         assert (done.pending, db.stats().pending) == (0, 2)
         other.execute("UPDATE document_pending SET leased = 0")
-        assert settle(db) == ""
+        assert embed_in_the_background(db) == ""
 
 
 def test_another_process_at_work_is_named_in_the_outlook(path: Path) -> None:
@@ -203,7 +177,7 @@ def test_another_process_at_work_is_named_in_the_outlook(path: Path) -> None:
 
 
 def test_a_context_is_stored_without_waiting_longer_than_it_may(
-    db: Database, embedder: Gate
+    db: Database, embedder: Gated
 ) -> None:
     db.embed_in_background(wait=0)
     stored = db.contexts.add("t", "user", "apple")
@@ -216,11 +190,14 @@ def test_a_context_is_stored_without_waiting_longer_than_it_may(
     for atomic in (True, False):
         assert all(each.result for each in db.contexts.add_many(batch, atomic=atomic))
     embedder.gate.set()
-    assert settle(db) == "" and db.contexts.search("pear").legs == ("text", "vector")
+    assert embed_in_the_background(db) == "" and db.contexts.search("pear").legs == (
+        "text",
+        "vector",
+    )
     assert db.check() == []
 
 
-def test_a_context_is_embedded_at_once_where_that_is_quick(db: Database, embedder: Gate) -> None:
+def test_a_context_is_embedded_at_once_where_that_is_quick(db: Database, embedder: Gated) -> None:
     embedder.gate.set()
     db.embed_in_background(wait=LONG)
     assert db.contexts.add("t", "user", "apple").note == "" and db.stats().pending == 0
