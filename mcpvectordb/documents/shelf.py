@@ -394,6 +394,9 @@ class Documents:
             rerank=rerank and (hybrid or not whole),
         )
         found = self._search.whole(question) if whole else self._search.chunks(question)
+        if backlog.pending:
+            waiting = [hit.item.id for hit in found if hit.scores.vector is None]
+            self._encoder.prefer(self._index, waiting)
         return replace(found, backlog=backlog)
 
     def backlog(self) -> Backlog:

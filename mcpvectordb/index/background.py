@@ -9,13 +9,17 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.records import Embedded
+from mcpvectordb.records import Embedded, Progress, ProgressCallback
 
 T = TypeVar("T")
+
+MOST_FOUND = 100
+"""How many owners of chunks that searches found are remembered."""
 
 CLOSE_SECONDS = 2.0
 """How long `close` waits for the batch in progress; its chunks stay pending if it takes longer."""
@@ -33,9 +37,10 @@ class EmbedSome(Protocol):
 class BackgroundEmbedder:
     """A daemon thread that embeds pending chunks, from the first `ask` until `close`.
 
-    What was asked for comes first, the last request before the others. The rest is left to one
-    process at a time: while another one has leased chunks, this one looks again every `pause`
-    seconds. After a failure it tries again with the next request, or after `retry` seconds.
+    What was asked for comes first, the last request before the others; then what searches found by
+    words alone; then the newest. All but the first is left to one process at a time: while another
+    one has leased chunks, this one looks again every `pause` seconds. After a failure it tries
+    again with the next request, or after `retry` seconds.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class BackgroundEmbedder:
         self._embed, self._indexes = embed, indexes
         self._pause, self._retry = pause, retry
         self._wanted: list[tuple[ChunkIndex, int]] = []
+        self._found: deque[tuple[ChunkIndex, int]] = deque(maxlen=MOST_FOUND)
         # Guards what follows: requests so far, the last one that failed, and batches so far.
         self._changed = threading.Condition()
         self._asked, self._failed, self._batches = 0, 0, 0
@@ -73,6 +79,34 @@ class BackgroundEmbedder:
                 )
                 self._thread.start()
             return self._asked
+
+    def prefer(self, index: ChunkIndex, owners: Iterable[int]) -> None:
+        """Embed the chunks of these owners, which a search has found, before older ones."""
+        self._found.extend((index, owner) for owner in owners)
+
+    def embed(
+        self,
+        index: ChunkIndex,
+        owner: int,
+        count: Callable[[], int],
+        deadline: float,
+        progress: ProgressCallback | None,
+    ) -> tuple[Embedded, str]:
+        """Have an owner's chunks embedded and wait until the deadline; the error if it failed.
+
+        `count` returns how many of them are pending.
+        """
+        request, total, left = self.ask(index, owner), count(), 0
+
+        def is_done() -> bool:
+            nonlocal left
+            left = count()
+            if progress and total:
+                progress(embed_progress(Embedded(chunks=max(0, total - left)), total))
+            return left == 0
+
+        error = self.wait_until(is_done, request, deadline)
+        return Embedded(chunks=max(0, total - left)), error
 
     def wait_until(self, done: Callable[[], bool], request: int, deadline: float) -> str:
         """Wait for a request until `done` or the deadline; the error if it failed, else ""."""
@@ -123,6 +157,11 @@ class BackgroundEmbedder:
             elif done.chunks:
                 return 0.0
         pending = False
+        while self._found:
+            done = self._embed(self._found[-1][0], [self._found[-1][1]], alone=True)
+            if done is not None:
+                return 0.0 if done.chunks else self._pause
+            self._found.pop()
         for index in reversed(self._indexes):  # what agents remember is short and soon asked for
             done = self._embed(index, alone=True)
             if done is not None and done.chunks:
@@ -167,3 +206,18 @@ def until(deadline: float | None, items: Iterator[T]) -> Iterator[T]:
         return
     finally:
         stopped.set()
+
+
+def embed_progress(done: Embedded, total: int) -> Progress:
+    """The progress when so much of `total` chunks is embedded."""
+    chunks = min(done.chunks, total)
+    return Progress(
+        step="embed",
+        done=chunks,
+        total=total,
+        chunks=chunks,
+        chunks_known=total,
+        tokens=done.tokens,
+        tokens_per_second=done.tokens_per_second,
+        seconds_left=(total - chunks) * done.seconds / done.chunks if done.chunks else None,
+    )

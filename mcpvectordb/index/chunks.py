@@ -188,6 +188,15 @@ class ChunkIndex:
         for owner, tiles in itertools.groupby(rows, key=lambda row: int(row[0])):
             yield owner, "".join(tile for _, tile in tiles)
 
+    def owners(self, sql: apsw.Connection, ids: Sequence[int]) -> list[int]:
+        """The owners of these chunks."""
+        rows = sql.execute(
+            f"SELECT DISTINCT owner FROM {self.chunks} "
+            "WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(ids),),
+        )
+        return [owner for (owner,) in rows]
+
     def known(self, sql: apsw.Connection, model: int, texts: Iterable[str]) -> dict[str, bytes]:
         """The stored embeddings by a model of those texts that have one.
 

@@ -31,9 +31,9 @@ from mcpvectordb.errors import (
     ModelError,
     ModelMissing,
 )
-from mcpvectordb.index.background import BackgroundEmbedder, until
+from mcpvectordb.index.background import BackgroundEmbedder, embed_progress, until
 from mcpvectordb.index.chunks import ChunkIndex, models
-from mcpvectordb.records import Backlog, Embedded, Progress, ProgressCallback
+from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
 
@@ -285,22 +285,18 @@ class Encoder:
                 return self.embed(index=index, owners=[owner], progress=progress), ""
             except ModelError as error:
                 return Embedded(), str(error)
-        request = self.background.ask(index, owner)
-        total, left = self._count_of(index, owner), 0
 
-        def is_done() -> bool:
-            nonlocal left
-            left = self._count_of(index, owner)
-            if progress and total:
-                progress(_progress(Embedded(chunks=max(0, total - left)), total))
-            return left == 0
+        def count() -> int:
+            with self._file.reading() as sql:
+                return self.count_pending(sql, index, [owner])
 
-        failure = self.background.wait_until(is_done, request, deadline)
-        return Embedded(chunks=max(0, total - left)), failure
+        return self.background.embed(index, owner, count, deadline, progress)
 
-    def _count_of(self, index: ChunkIndex, owner: int) -> int:
-        with self._file.reading() as sql:
-            return self.count_pending(sql, index, [owner])
+    def prefer(self, index: ChunkIndex, chunks: Sequence[int]) -> None:
+        """Embed the owners of these chunks before others in the background, if there is one."""
+        if chunks and self.background is not None:
+            with self._file.reading() as sql:
+                self.background.prefer(index, index.owners(sql, chunks))
 
     def embed(
         self,
@@ -334,7 +330,7 @@ class Encoder:
                 elif not copied:
                     time.sleep(POLL_SECONDS)  # other processes work on what is left
                 if progress:
-                    progress(_progress(done, total))
+                    progress(embed_progress(done, total))
         return done
 
     def embed_some(
@@ -369,7 +365,13 @@ class Encoder:
             model = self.active(sql)
             pending = index.count_pending(sql, model.key) if model else 0
             passages = index.count(sql) if pending else 0
-            leased = model is not None and pending > 0 and index.is_leased(sql, model.key)
+            # The server's searches need not look for what others do.
+            leased = (
+                self.background is None
+                and model is not None
+                and pending > 0
+                and index.is_leased(sql, model.key)
+            )
         return Backlog(
             passages=passages, pending=pending, outlook=self._outlook(leased) if pending else ""
         )
@@ -571,17 +573,3 @@ class Encoder:
 
 def _digest(embedder: Embedder) -> str:
     return str(getattr(embedder, "digest", ""))
-
-
-def _progress(done: Embedded, total: int) -> Progress:
-    chunks = min(done.chunks, total)
-    return Progress(
-        step="embed",
-        done=chunks,
-        total=total,
-        chunks=chunks,
-        chunks_known=total,
-        tokens=done.tokens,
-        tokens_per_second=done.tokens_per_second,
-        seconds_left=(total - chunks) * done.seconds / done.chunks if done.chunks else None,
-    )

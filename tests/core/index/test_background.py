@@ -124,6 +124,17 @@ def test_what_was_asked_for_is_embedded_before_what_was_stored_last(
     assert embed_in_the_background(db) == "" and embedder.seen[0] == "3\ntext 3"
 
 
+def test_what_a_search_found_by_words_alone_is_embedded_before_what_was_stored_last(
+    db: Database, embedder: Gated
+) -> None:
+    for number in range(30):
+        db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
+    db.embed_in_background(wait=0, start=False)
+    assert len(db.documents.search("3", limit=1)) == 1
+    embedder.gate.set()
+    assert embed_in_the_background(db) == "" and embedder.seen[0] == "3\ntext 3"
+
+
 def test_a_model_that_fails_is_reported_and_tried_again_with_the_next_ingest(
     db: Database, embedder: Gated
 ) -> None:
