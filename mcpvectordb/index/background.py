@@ -96,17 +96,19 @@ class BackgroundEmbedder:
 
         `count` returns how many of them are pending.
         """
-        request, total, left = self.ask(index, owner), count(), 0
+        request, total, began = self.ask(index, owner), count(), time.monotonic()
+        done = Embedded()
 
         def is_done() -> bool:
-            nonlocal left
-            left = count()
+            nonlocal done
+            chunks = max(0, total - count())
+            done = Embedded(chunks=chunks, seconds=time.monotonic() - began)
             if progress and total:
-                progress(embed_progress(Embedded(chunks=max(0, total - left)), total))
-            return left == 0
+                progress(embed_progress(done, total))
+            return chunks == total
 
         error = self.wait_until(is_done, request, deadline)
-        return Embedded(chunks=max(0, total - left)), error
+        return done, error
 
     def wait_until(self, done: Callable[[], bool], request: int, deadline: float) -> str:
         """Wait for a request until `done` or the deadline; the error if it failed, else ""."""
