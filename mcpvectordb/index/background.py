@@ -6,6 +6,7 @@ what another process left over is embedded too.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -18,8 +19,8 @@ from mcpvectordb.records import Embedded, Progress, ProgressCallback
 
 T = TypeVar("T")
 
-MOST_FOUND = 100
-"""How many owners of chunks that searches found are remembered."""
+MOST_PREFERRED = 100
+"""How many owners of chunks that were asked for or found are remembered."""
 
 CLOSE_SECONDS = 2.0
 """How long `close` waits for the batch in progress; its chunks stay pending if it takes longer."""
@@ -37,10 +38,10 @@ class EmbedSome(Protocol):
 class BackgroundEmbedder:
     """A daemon thread that embeds pending chunks, from the first `ask` until `close`.
 
-    What was asked for comes first, the last request before the others; then what searches found by
-    words alone; then the newest. All but the first is left to one process at a time: while another
-    one has leased chunks, this one looks again every `pause` seconds. After a failure it tries
-    again with the next request, or after `retry` seconds.
+    What somebody waits for comes first, the last request before the others; then what was asked
+    for, or found by words alone; then the newest. All but the first is left to one process at a
+    time: while another one has leased chunks, this one looks again every `pause` seconds. After a
+    failure it tries again with the next request, or after `retry` seconds.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class BackgroundEmbedder:
         self._embed, self._indexes = embed, indexes
         self._pause, self._retry = pause, retry
         self._wanted: list[tuple[ChunkIndex, int]] = []
-        self._found: deque[tuple[ChunkIndex, int]] = deque(maxlen=MOST_FOUND)
+        self._preferred: deque[tuple[ChunkIndex, int]] = deque(maxlen=MOST_PREFERRED)
         # Guards what follows: requests so far, the last one that failed, and batches so far.
         self._changed = threading.Condition()
         self._asked, self._failed, self._batches = 0, 0, 0
@@ -81,8 +82,8 @@ class BackgroundEmbedder:
             return self._asked
 
     def prefer(self, index: ChunkIndex, owners: Iterable[int]) -> None:
-        """Embed the chunks of these owners, which a search has found, before older ones."""
-        self._found.extend((index, owner) for owner in owners)
+        """Embed the chunks of these owners, which somebody asked for, before newer ones."""
+        self._preferred.extend((index, owner) for owner in owners)
 
     def embed(
         self,
@@ -107,7 +108,12 @@ class BackgroundEmbedder:
                 progress(embed_progress(done, total))
             return chunks == total
 
-        error = self.wait_until(is_done, request, deadline)
+        try:
+            error = self.wait_until(is_done, request, deadline)
+        finally:  # nobody waits for it any more
+            self.prefer(index, [owner])
+            with contextlib.suppress(ValueError):  # a failure has removed it
+                self._wanted.remove((index, owner))
         return done, error
 
     def wait_until(self, done: Callable[[], bool], request: int, deadline: float) -> str:
@@ -141,6 +147,7 @@ class BackgroundEmbedder:
             except Exception as failure:  # whatever it is, callers are told, and it is tried again
                 pause, error = self._retry, str(failure) or type(failure).__name__
                 self._wanted.clear()
+                self._preferred.clear()
             with self._changed:
                 self._batches += 1
                 self.error = error
@@ -154,16 +161,14 @@ class BackgroundEmbedder:
         """Embed one batch; how long to pause then, None for until the next request."""
         for wanted in reversed(self._wanted.copy()):
             done = self._embed(wanted[0], [wanted[1]])
-            if done is None:
-                self._wanted.remove(wanted)
-            elif done.chunks:
+            if done is not None and done.chunks:
                 return 0.0
         pending = False
-        while self._found:
-            done = self._embed(self._found[-1][0], [self._found[-1][1]], alone=True)
+        while self._preferred:
+            done = self._embed(self._preferred[-1][0], [self._preferred[-1][1]], alone=True)
             if done is not None:
                 return 0.0 if done.chunks else self._pause
-            self._found.pop()
+            self._preferred.pop()
         for index in reversed(self._indexes):  # what agents remember is short and soon asked for
             done = self._embed(index, alone=True)
             if done is not None and done.chunks:

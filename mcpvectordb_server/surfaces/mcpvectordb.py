@@ -183,7 +183,8 @@ def ingest_file(
     Use this for a file on the machine the server runs on (PDF, Office, HTML, Markdown, text, CSV,
     JSON, XML ...); for a web page use `ingest_url`. Calling it again is safe: an unchanged file is
     skipped, a changed one replaces its old version under a new doc_id. Folders are not accepted:
-    call it once per file.
+    call it once per file. `note` says what of a long document is not found by meaning yet. A file
+    that takes more than ten seconds to read goes on in the background: call it again then.
     """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
         raise InvalidInput(
@@ -226,7 +227,9 @@ def ingest_url(
 
     Only this URL is fetched, links in it are not followed. Calling it again is safe: an unchanged
     page is skipped, a changed one replaces its old version under a new doc_id. Addresses in private
-    networks are refused.
+    networks are refused. `note` says what of a long document is not found by meaning yet. A page
+    that takes more than ten seconds to fetch and read goes on in the background: call it again
+    then.
     """
     if not re.match(r"https?://", url, re.IGNORECASE):
         raise InvalidInput(f"url must begin with http:// or https://, not {url[:100]!r}")

@@ -143,7 +143,9 @@ def ingest_document(
     `query_documents` finds them.
 
     The file must be on the machine the server runs on. Each call stores a new document: to replace
-    one, delete the old one with `delete_document`.
+    one, delete the old one with `delete_document`. `message` says what of a long document cannot be
+    queried yet. A file that takes more than ten seconds to read goes on in the background: the same
+    call again then returns its result.
     """
     if not file_path.strip():
         raise InvalidInput("file_path must not be blank")
