@@ -270,7 +270,7 @@ class Contexts:
         which    the filters of `browse`; they apply before the ranking
 
         A score is 0 to 1; hybrid scores compare with those of the same query only. The results say
-        which legs ran, and why one did not.
+        which legs ran, why one did not, and in `backlog` how many passages are not embedded yet.
         """
         end = checked_window(limit, offset)
         text = storable(query, "query")

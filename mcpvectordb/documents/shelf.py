@@ -91,7 +91,8 @@ class Documents:
 
         A source that is in the library already is skipped if its bytes are unchanged, and replaced
         otherwise; the old document stays until the new one is stored. With `embed=False` it is
-        found by words at once, and by meaning after `Database.embed_pending()`. `guard` refuses
+        found by words at once, and by meaning after `Database.embed_pending()`; after
+        `Database.embed_in_background()` no ingest waits long for the model. `guard` refuses
         files that hold secrets, `roots` refuses files outside of these folders: set both when the
         path comes from somebody else.
 
@@ -356,7 +357,8 @@ class Documents:
         Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
         turns these operators off. `mode` is text (by words), vector (by meaning) or hybrid (by
         both). Conditions apply before the cut to `limit`. The results name the legs that ran, and
-        the reasons why others did not.
+        the reasons why others did not; `backlog` says how many passages of the file are not
+        embedded yet and were not found by meaning.
 
         A score is 0 to 1 and comparable between queries in text and vector mode; in hybrid mode it
         is relative to the best candidates of this query. `relevance` is the probability that a
