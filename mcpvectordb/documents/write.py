@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -98,7 +99,7 @@ class DocumentWriter:
         if len(starts) <= most * size:  # otherwise splitting would only take time and memory
             spans = chunking.split(
                 parsed.text,
-                starts=starts.tolist(),
+                starts=array("q", starts.tobytes()),  # a list would take five times the memory
                 size=size,
                 overlap=overlap,
                 kind=parsed.kind,
