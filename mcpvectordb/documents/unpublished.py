@@ -103,6 +103,12 @@ class UnpublishedDocuments:
             while self._any_abandoned():
                 with self._file.writing() as sql:
                     self._remove_slice(sql)
+            with self._file.reading() as sql:
+                steps = self._index.merge_steps(sql)
+            for _ in range(steps):
+                with self._file.writing() as sql:
+                    if not self._index.merge(sql):
+                        break
 
     def _remove(self, sql: apsw.Connection, keys: Sequence[int]) -> None:
         for key in keys:

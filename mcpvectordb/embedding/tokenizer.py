@@ -60,7 +60,7 @@ class TokenPipeline:
         both = self._tokenizer.post_process(first, second)
         return list(both.ids), list(both.type_ids)
 
-    def token_starts(self, text: str) -> NDArray[np.int64]:
+    def token_starts(self, text: str) -> NDArray[np.int32]:
         """Return the sorted offsets of all tokens of a text, without special tokens.
 
         Several tokens of one character have the same offset (a Korean syllable is up to three).
@@ -69,10 +69,10 @@ class TokenPipeline:
         """
         import numpy as np
 
-        starts = [np.empty(0, np.int64)]
+        starts = [np.empty(0, np.int32)]
         for start, window in _windows(text):
             offsets = np.array(self._encode(window).offsets, np.int64).reshape(-1, 2)
-            starts.append(_with_strides(offsets, len(window)) + start)
+            starts.append((_with_strides(offsets, len(window)) + start).astype(np.int32))
         return np.concatenate(starts)
 
     def _encoding(self, text: str, enough: int) -> Encoding:

@@ -326,6 +326,22 @@ class ChunkIndex:
 
     # Maintenance.
 
+    def merge_steps(self, sql: apsw.Connection) -> int:
+        """How often `merge` should be called; 0 unless many rows were deleted since the last time.
+
+        Far more often than it takes: each step begins again if others add rows in between.
+        """
+        rows, deleted = fts5.totals(sql, self.words)[0], fts5.count_deleted(sql, self.words)
+        return 2 + rows // 512 if deleted > max(self._tuning.deleted_rows, rows // 10) else 0
+
+    def merge(self, sql: apsw.Connection) -> bool:
+        """Remove the words of deleted rows from the keyword index, in part; whether some are left.
+
+        FTS5 does this by itself, but then at once, for seconds in a large index.
+        """
+        fts5.merge(sql, self.words, self._tuning.slice_pages)
+        return fts5.count_deleted(sql, self.words) > 0
+
     def optimize(self, sql: apsw.Connection) -> None:
         """Free what deleted rows still occupy inside the indexes."""
         if self._has_words:
