@@ -162,10 +162,11 @@ class DocumentWriter:
         """Write a document slice by slice, each in a transaction; the last one publishes it."""
         if not duplicate and (known := self._known(document)) is not None:
             return "skipped", known
-        with self._file.writing() as sql:
-            key = _insert(sql, document)
-            self._unpublished.begin(sql, key)
+        key = 0
         try:
+            with self._file.writing() as sql:
+                key = _insert(sql, document)
+                self._unpublished.begin(sql, key)
             for first, spans in self._unpublished.slices(document.spans):
                 with self._file.writing() as sql:
                     self._unpublished.renew(sql, key)

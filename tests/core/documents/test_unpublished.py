@@ -226,7 +226,6 @@ def test_what_a_killed_writer_leaves_is_invisible_and_removed_by_the_next_writer
         expected = seen(db)
     done = python(KILLED, str(path), write, str(last))
     assert done.returncode == -signal.SIGKILL, done.stderr
-    raw = path.read_bytes()
     published = write == "a deleted document" or last == 7
     with opened(path, read_only=True) as db:
         state = seen(db)
@@ -249,7 +248,6 @@ def test_what_a_killed_writer_leaves_is_invisible_and_removed_by_the_next_writer
         assert db.check() == []
         db.documents.remove_library("other")
         assert seen(db) == state
-    assert len(raw) > 0
 
 
 def test_reading_does_not_remove_what_a_killed_writer_left(path: Path) -> None:
@@ -287,11 +285,8 @@ def test_an_error_while_a_document_is_written_leaves_nothing_of_it(path: Path, l
         before = seen(db)
         with pytest.raises(Interrupted), after_each_commit(db, interrupt):
             db.documents.ingest_text(long_text("plum", 12), source="old")
-        if last == 1:  # before this process knows that the document is there
-            db._unpublished.clean()
         assert seen(db) == before and db.check() == []
-        if last > 1:
-            assert rows(path) == 5 and rows(path, "unpublished_documents") == 0
+        assert rows(path) == 5 and rows(path, "unpublished_documents") == 0
 
 
 # Several writers.
