@@ -12,6 +12,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.documents import rows
 from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -60,19 +61,23 @@ class Database:
             "(SELECT title FROM documents WHERE key = c.owner)",
             memory=self._memory,
             filtered=rows.FILTERED,
+            unpublished="SELECT document FROM unpublished_documents",
             tuning=self._tuning,
         )
         contexts = ChunkIndex(
             "context", "''", words=False, memory=self._memory, tuning=self._tuning
         )
         self._indexes = (documents, contexts)
+        self._unpublished = UnpublishedDocuments(self._file, documents, self._tuning)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
         self._cache = Cache(self._file)
         self._reranker = CachedReranker(self.config, self._cache)
         search = DocumentSearch(
             self._file, documents, QueryExpander(documents, self._cache), self._reranker
         )
-        self.documents = Documents(self._file, self.config, self._encoder, documents, search)
+        self.documents = Documents(
+            self._file, self.config, self._encoder, documents, self._unpublished, search
+        )
         self._file.register_check(self.check)
         if not self._file.read_only:
             self._encoder.complete()
@@ -123,6 +128,7 @@ class Database:
     def _maintained(self) -> tuple[MaintainedIndex, ...]:
         """Everything that can be checked and made again."""
         return (
+            self._unpublished,
             *self._indexes,
             self._vector_store,
             self._fulltext,
@@ -180,7 +186,7 @@ class Database:
 
         An existing file is not overwritten.
         """
-        return maintenance.copy(self._file, Path(path))
+        return maintenance.copy(self._file, Path(path), self._unpublished)
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""

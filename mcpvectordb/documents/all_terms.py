@@ -93,7 +93,7 @@ class _TermSearch:
         paths: Mapping[int, str],
     ) -> None:
         self._sql, self._index, self._filter, self._paths = sql, index, filter, paths
-        self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
+        self._documents = int(sql.execute("SELECT count(*) FROM published_documents").get)
         self._frequency: dict[Term, int] = {}
         self._scored_rows = 0
 
@@ -179,7 +179,7 @@ def _paths(sql: apsw.Connection, filter: DocumentFilter, terms: Iterable[Term]) 
     )
     rows = sql.execute(
         "SELECT d.key, d.library, d.source, (SELECT root FROM libraries WHERE name = d.library) "
-        f"FROM documents d WHERE ({filter.condition}) AND ({likely})",
+        f"FROM published_documents d WHERE ({filter.condition}) AND ({likely})",
         (*filter.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())),
     )
     return {

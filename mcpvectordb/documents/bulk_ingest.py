@@ -116,11 +116,11 @@ class BulkIngest:
             self.write()
 
     def write(self) -> None:
-        """Write the files that were added and are not written yet, in one transaction."""
+        """Write the files that were added and are not written yet."""
         if not self._waiting:
             return
-        with self._file.writing() as sql:
-            done = [self._writer.write(each) for each in self._waiting]
+        done = self._writer.write_all(self._waiting)
+        with self._file.reading() as sql:
             self._chunks += self._encoder.count_pending(sql, self._index, [key for _, key in done])
         for prepared, (status, _) in zip(self._waiting, done, strict=True):
             moved = prepared.moved is not None and status != "skipped"

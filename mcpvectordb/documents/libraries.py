@@ -79,7 +79,7 @@ def unfollow(file: File, name: str) -> None:
     with file.writing() as sql:
         if not sql.execute(
             "SELECT EXISTS (SELECT 1 FROM libraries WHERE name = ?1) "
-            "OR EXISTS (SELECT 1 FROM documents WHERE library = ?1)",
+            "OR EXISTS (SELECT 1 FROM published_documents WHERE library = ?1)",
             (checked_name(name),),
         ).get:
             raise NotFound(f"there is no library {quoted(name)}")
@@ -140,8 +140,9 @@ def all_libraries(file: File) -> list[Library]:
         rows = sql.execute(
             "SELECT n.name, count(DISTINCT d.key), count(c.id), root, pattern, ignore, "
             "description, l.created_at "
-            "FROM (SELECT name FROM libraries UNION SELECT library FROM documents) n "
-            "LEFT JOIN libraries l ON l.name = n.name LEFT JOIN documents d ON d.library = n.name "
+            "FROM (SELECT name FROM libraries UNION SELECT library FROM published_documents) n "
+            "LEFT JOIN libraries l ON l.name = n.name "
+            "LEFT JOIN published_documents d ON d.library = n.name "
             "LEFT JOIN document_chunks c ON c.owner = d.key GROUP BY n.name ORDER BY n.name"
         )
         return [

@@ -100,7 +100,8 @@ class _Finder:
         self._names = names
         self._libraries: list[tuple[str, str | None]] = list(
             sql.execute(
-                "SELECT n.library, l.root FROM (SELECT DISTINCT library FROM documents) n "
+                "SELECT n.library, l.root "
+                "FROM (SELECT DISTINCT library FROM published_documents) n "
                 "LEFT JOIN libraries l ON l.name = n.library ORDER BY n.library"
             )
         )
@@ -111,7 +112,7 @@ class _Finder:
         Only the last step, the end of a path, reads all paths; the caller mostly stops before it.
         """
         sql = self._sql
-        yield from _column(sql, "SELECT key FROM documents WHERE id = ?", name)
+        yield from _column(sql, "SELECT key FROM published_documents WHERE id = ?", name)
         for library, root in self._libraries:
             if name.startswith(f"{library}/"):
                 yield from _at(sql, library, root, name[len(library) + 1 :])
@@ -120,7 +121,8 @@ class _Finder:
         if hash := _HASH.fullmatch(name):
             yield from _column(
                 sql,
-                "SELECT key FROM documents WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
+                "SELECT key FROM published_documents "
+                "WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
                 hash[1].lower(),
             )
         if name in self._by_end:
@@ -161,7 +163,8 @@ def _at(sql: apsw.Connection, library: str, root: str | None, inside: str) -> It
     for source in dict.fromkeys(sources):
         yield from _column(
             sql,
-            "SELECT key FROM documents WHERE library = ? AND source = ? ORDER BY key DESC",
+            "SELECT key FROM published_documents "
+            "WHERE library = ? AND source = ? ORDER BY key DESC",
             library,
             source,
         )
@@ -175,8 +178,8 @@ def _paths(
     ending = next(iter(last_parts)) if last_parts is not None and len(last_parts) == 1 else ""
     narrowed = " WHERE substr(d.source, ?) = ?" if ending else ""
     for key, library, source, root in sql.execute(
-        f"SELECT d.key, d.library, d.source, l.root FROM documents d LEFT JOIN libraries l ON "
-        f"l.name = d.library{narrowed}",
+        "SELECT d.key, d.library, d.source, l.root FROM published_documents d "
+        f"LEFT JOIN libraries l ON l.name = d.library{narrowed}",
         (-len(ending), ending) if ending else (),
     ):
         if last_parts is None or _last_part(source) in last_parts:

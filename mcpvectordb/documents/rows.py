@@ -36,6 +36,7 @@ PENDING = (
     "(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
     "WHERE c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
 )
+PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
 FIELDS = {**{name: f"d.{name}" for name in COLUMNS}, "pending": PENDING}
 CHUNK_FIELDS = {
     **FIELDS,
@@ -45,6 +46,7 @@ CHUNK_FIELDS = {
 }
 # Without source, path and time of modification, which can change while the chunks stay the same.
 FILTERED = ColumnSource(
+    # Also of unpublished documents, whose codes are in memory when they are published.
     rows="document_chunks c JOIN documents d ON d.key = c.owner",
     of_group="1",
     id="c.id",
@@ -58,7 +60,7 @@ SELECT = (
     f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, "
     "(SELECT root FROM libraries WHERE name = d.library), "
     "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
-    "FROM documents d"
+    "FROM published_documents d"
 )
 
 
@@ -73,15 +75,24 @@ class DocumentFilter:
     @property
     def documents(self) -> Allowed:
         """The keys of the documents that fulfil the condition."""
-        return self._allowed("SELECT d.key FROM documents d")
+        return self._allowed("SELECT d.key FROM published_documents d")
 
     @property
     def chunks(self) -> Allowed:
         """The ids of their chunks; a condition on chunk fields chooses among these."""
         return self._allowed(
-            "SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner",
+            "SELECT c.id FROM document_chunks c JOIN published_documents d ON d.key = c.owner",
             self.conditions,
         )
+
+    def published(self, sql: apsw.Connection) -> DocumentFilter:
+        """The filter for the indexes, which have chunks of unpublished documents, if there are any.
+
+        Without conditions, so that what is in memory is filtered by the published ids as well.
+        """
+        if not sql.execute("SELECT EXISTS (SELECT 1 FROM unpublished_documents)").get:
+            return self
+        return DocumentFilter(f"({self.condition}) AND {PUBLISHED}", self.bindings)
 
     def _allowed(self, select: str, conditions: tuple[Condition, ...] = ()) -> Allowed:
         return (
@@ -150,6 +161,7 @@ def coverage(sql: apsw.Connection) -> Coverage:
     incomplete = (
         "WITH incomplete AS MATERIALIZED (SELECT c.owner AS key, count(*) AS pending "
         "FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
+        "JOIN published_documents d ON d.key = c.owner "
         "WHERE p.model = (SELECT value FROM settings WHERE name = 'model') GROUP BY c.owner) "
     )
     partly, waiting = sql.execute(
@@ -160,10 +172,10 @@ def coverage(sql: apsw.Connection) -> Coverage:
     ).get
     documents, contents, empty = sql.execute(
         "SELECT count(*), count(DISTINCT hash), coalesce(sum(NOT EXISTS "
-        "(SELECT 1 FROM document_chunks WHERE owner = d.key)), 0) FROM documents d"
+        "(SELECT 1 FROM document_chunks WHERE owner = d.key)), 0) FROM published_documents d"
     ).get
     embedded_contents = sql.execute(
-        f"{incomplete} SELECT count(DISTINCT hash) FROM documents "
+        f"{incomplete} SELECT count(DISTINCT hash) FROM published_documents "
         "WHERE key NOT IN (SELECT key FROM incomplete)"
     ).get
     return Coverage(

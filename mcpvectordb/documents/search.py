@@ -114,6 +114,7 @@ class DocumentSearch:
     ) -> Results[Chunk]:
         """Rank, then rerank the best outside of any transaction, because that can take seconds."""
         with self._file.reading() as sql:
+            question = replace(question, filter=question.filter.published(sql))
             found = find(sql, question)
             first = found.rows[:reranked] if question.rerank else []
             ids = dict.fromkeys(

@@ -16,6 +16,7 @@ from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, Folder
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
 from mcpvectordb.documents.sync import check_root, ingest_folder, sync
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge, quoted
 from mcpvectordb.filters import Where
@@ -63,13 +64,14 @@ class Documents:
         config: Config,
         encoder: Encoder,
         index: ChunkIndex,
+        unpublished: UnpublishedDocuments,
         search: DocumentSearch,
         tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
         self.tuning = tuning
         self._file, self._config, self._encoder, self._index = file, config, encoder, index
-        self._search = search
-        self._writer = DocumentWriter(file, encoder, index, config.max_chunks)
+        self._unpublished, self._search = unpublished, search
+        self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self._worker = Worker(config)
 
     def ingest(
@@ -247,7 +249,8 @@ class Documents:
         with self._file.reading() as sql:
             return int(
                 sql.execute(
-                    f"SELECT count(*) FROM documents d WHERE {chosen.condition}", chosen.bindings
+                    f"SELECT count(*) FROM published_documents d WHERE {chosen.condition}",
+                    chosen.bindings,
                 ).get
             )
 
@@ -322,7 +325,7 @@ class Documents:
                     library,
                     intake,
                     self.tuning,
-                    self._writer.remove,
+                    self._unpublished,
                     progress,
                 )
             done.append(replace(synced, embedded=intake.embedded))
@@ -331,10 +334,12 @@ class Documents:
     def delete(self, id: str) -> int:
         """Remove a document; the number of its chunks, 0 for an unknown id."""
         with self._file.writing() as sql:
-            row = sql.execute(
-                "SELECT key FROM documents WHERE id = ?", (storable(id, "id"),)
-            ).fetchone()
-            return self._writer.remove(sql, row[0]) if row else 0
+            rows = sql.execute(
+                "SELECT key FROM published_documents WHERE id = ?", (storable(id, "id"),)
+            )
+            removed = self._unpublished.withdraw(sql, [key for (key,) in rows])
+        self._unpublished.clean()
+        return removed
 
     def search(
         self,
@@ -466,8 +471,8 @@ class Documents:
             return None, "", ""
         with self._file.reading() as sql:
             return sql.execute(
-                "SELECT key, etag, modified FROM documents WHERE library = ? AND source = ? ORDER "
-                "BY key DESC",
+                "SELECT key, etag, modified FROM published_documents WHERE library = ? AND "
+                "source = ? ORDER BY key DESC",
                 (library, storable(source, "source")),
             ).fetchone() or (None, "", "")
 
@@ -520,17 +525,17 @@ class Documents:
         return replace(done, embedded=done.embedded + embedded)
 
     def _remove_some(self, library: str) -> int:
-        """Remove some documents of a library in one short transaction; how many."""
+        """Remove some documents of a library in short transactions; how many."""
         with self._file.writing() as sql:
             keys = [
                 key
                 for (key,) in sql.execute(
-                    "SELECT key FROM documents WHERE library = ? LIMIT ?",
+                    "SELECT key FROM published_documents WHERE library = ? LIMIT ?",
                     (library, self.tuning.removals_per_write),
                 )
             ]
-            for key in keys:
-                self._writer.remove(sql, key)
+            self._unpublished.withdraw(sql, keys)
+        self._unpublished.clean()
         return len(keys)
 
 

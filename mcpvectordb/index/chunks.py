@@ -57,7 +57,8 @@ class ChunkIndex:
     """The chunks of one shelf; `title` is the SQL for the title of the owner of chunk row `c`.
 
     `words=False` leaves keyword search to the shelf: a context is searched as a whole. `filtered`
-    is the source of the columns by which the vector index filters chunks.
+    is the source of the columns by which the vector index filters chunks. `unpublished` is a SELECT
+    of the owners that are not complete: their chunks are indexed, but do not wait for embeddings.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class ChunkIndex:
         words: bool = True,
         memory: Memory | None = None,
         filtered: ColumnSource = NOWHERE,
+        unpublished: str = "",
         tuning: Tuning = DEFAULT,
     ) -> None:
+        self._unpublished = unpublished
         self.chunks, self.words, self._has_words = f"{shelf}_chunks", f"{shelf}_words", words
         self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
         self._tuning, self._deleter = tuning, fts5.Deleter(self.words)
@@ -108,12 +111,21 @@ class ChunkIndex:
         self.vector.drop(sql, model)
 
     def put(
-        self, sql: apsw.Connection, owner: int, title: str, text: str, spans: Sequence[Span]
+        self,
+        sql: apsw.Connection,
+        owner: int,
+        title: str,
+        text: str,
+        spans: Sequence[Span],
+        first: int = 0,
     ) -> None:
-        """Add a text's chunks: found by words at once, by meaning once they are embedded."""
+        """Add chunks of a text: found by words at once, by meaning once they are embedded.
+
+        `first` is the position of the first of them.
+        """
         used = models(sql)
         ids: list[int] = []
-        for position, span in enumerate(spans):
+        for position, span in enumerate(spans, first):
             body = text[span.start : span.end]
             sql.execute(
                 f"INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "
@@ -145,18 +157,31 @@ class ChunkIndex:
         for model, _ in used:
             self._copy_known(sql, model, ids)
 
-    def remove(self, sql: apsw.Connection, owner: int) -> int:
-        """Delete an owner's chunks from the indexes and the tables; returns their number."""
+    def count(self, sql: apsw.Connection, owner: int) -> int:
+        """The number of an owner's chunks."""
+        return int(sql.execute(f"SELECT count(*) FROM {self.chunks} WHERE owner = ?", (owner,)).get)
+
+    def remove(self, sql: apsw.Connection, owner: int, most: int = -1) -> int:
+        """Delete an owner's last chunks (-1: all) from indexes and tables; returns their number."""
         ids = [
-            id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
+            id
+            for (id,) in sql.execute(
+                f"SELECT id FROM {self.chunks} WHERE owner = ? ORDER BY position DESC LIMIT ?",
+                (owner, most),
+            )
         ]
         if self._has_words:
             self._deleter.delete(sql, ids)
             changes.record(sql, self.words, ids[:1])
         for model, _ in models(sql):
             self.vector.remove(sql, model, ids)
-        sql.execute(f"DELETE FROM {self.chunks} WHERE owner = ?", (owner,))
+        sql.executemany(f"DELETE FROM {self.chunks} WHERE id = ?", ((id,) for id in ids))
         return len(ids)
+
+    def record_everything(self, sql: apsw.Connection) -> None:
+        """Have every process read again what it keeps in memory of the embedded chunks."""
+        for model, _ in models(sql):
+            changes.record_everything(sql, self.vector.codes_table(model))
 
     def passages(self, sql: apsw.Connection, ids: Sequence[int] | None = None) -> Iterator[Passage]:
         """(id, title, headings, text) of the given chunks, or of all."""
@@ -221,7 +246,7 @@ class ChunkIndex:
     def count_pending(
         self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None
     ) -> int:
-        """The number of chunks (of these owners, or all) that wait for a model's embedding."""
+        """The number of chunks (of these owners, or all published) that wait for an embedding."""
         narrowed, bindings = self._owned_by(owners)
         return int(
             sql.execute(
@@ -331,6 +356,22 @@ class ChunkIndex:
 
     # Maintenance.
 
+    def merge_steps(self, sql: apsw.Connection) -> int:
+        """How often `merge` should be called; 0 unless many rows were deleted since the last time.
+
+        Far more often than it takes: each step begins again if others add rows in between.
+        """
+        rows, deleted = fts5.totals(sql, self.words)[0], fts5.count_deleted(sql, self.words)
+        return 2 + rows // 512 if deleted > max(self._tuning.deleted_rows, rows // 10) else 0
+
+    def merge(self, sql: apsw.Connection) -> bool:
+        """Remove the words of deleted rows from the keyword index, in part; whether some are left.
+
+        FTS5 does this by itself, but then at once, for seconds in a large index.
+        """
+        fts5.merge(sql, self.words, self._tuning.slice_pages)
+        return fts5.count_deleted(sql, self.words) > 0
+
     def optimize(self, sql: apsw.Connection) -> None:
         """Free what deleted rows still occupy inside the indexes."""
         if self._has_words:
@@ -390,6 +431,12 @@ class ChunkIndex:
         )
 
     def _owned_by(self, owners: Sequence[int] | None) -> tuple[str, tuple[str, ...]]:
+        if owners is None and self._unpublished:
+            return (
+                f"AND chunk NOT IN (SELECT id FROM {self.chunks} WHERE owner IN "
+                f"({self._unpublished}))",
+                (),
+            )
         if owners is None:
             return "", ()
         return (

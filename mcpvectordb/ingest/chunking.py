@@ -14,9 +14,10 @@ structure-aware (or recursive) chunking; `structure` finds the boundaries.
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.ingest.structure import BODY, HEADING, STACKED, Kind, front_matter, outline
@@ -81,7 +82,7 @@ class _Splitter:
         end_of_front = [front_matter(text)[1]] if kind == "markdown" else []
         self.barriers = sorted({self.visible(each) for each in (*pages, *end_of_front)})
         self.no_overlap_at = {*self.heading_starts, *self.block_starts, *self.barriers}
-        self.newlines = [each.start() for each in re.finditer("\n", text)]
+        self.newlines = array("q", (each.start() for each in re.finditer("\n", text)))
 
     def spans(self, most: int | None) -> list[Span]:
         spans: list[Span] = []
@@ -223,10 +224,9 @@ class _Splitter:
 
 def _with_long_tokens_divided(text: str, starts: Sequence[int]) -> Sequence[int]:
     """The starts, with additional ones inside of overlong tokens (but not in white space)."""
-    edges = [0, *starts, len(text)]
     divided: list[int] = []
     done = 0
-    for i, (a, b) in enumerate(pairwise(edges)):
+    for i, (a, b) in enumerate(pairwise(chain((0,), starts, (len(text),)))):
         if b - a > LONGEST_TOKEN:
             divided += starts[done:i]
             divided += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -61,7 +62,7 @@ class Block(NamedTuple):
 class Outline:
     """`cuts` has the sorted offsets of the first visible character of lines, with `strengths`."""
 
-    cuts: list[int] = field(default_factory=list)
+    cuts: array[int] = field(default_factory=lambda: array("q"))  # a list takes five times that
     strengths: list[int] = field(default_factory=list)
     headings: list[Heading] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)

@@ -468,7 +468,7 @@ def _equip(connection: apsw.Connection) -> None:
         "synchronous = FULL",
         "cell_size_check = ON",
         "temp_store = MEMORY",
-        "secure_delete = FAST",  # zeroes what was deleted wherever that costs no writing
+        "secure_delete = ON",  # zeroes what was deleted, for 3 to 7 % more writing
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
