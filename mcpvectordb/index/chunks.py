@@ -157,9 +157,11 @@ class ChunkIndex:
         for model, _ in used:
             self._copy_known(sql, model, ids)
 
-    def count(self, sql: apsw.Connection, owner: int) -> int:
-        """The number of an owner's chunks."""
-        return int(sql.execute(f"SELECT count(*) FROM {self.chunks} WHERE owner = ?", (owner,)).get)
+    def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
+        """The number of chunks, of one owner or of all."""
+        one = "" if owner is None else " WHERE owner = ?"
+        bindings = () if owner is None else (owner,)
+        return int(sql.execute(f"SELECT count(*) FROM {self.chunks}{one}", bindings).get)
 
     def remove(self, sql: apsw.Connection, owner: int, most: int = -1) -> int:
         """Delete an owner's last chunks (-1: all) from indexes and tables; returns their number."""
@@ -254,10 +256,6 @@ class ChunkIndex:
                 (model, *bindings),
             ).get
         )
-
-    def count(self, sql: apsw.Connection) -> int:
-        """The number of chunks."""
-        return int(sql.execute(f"SELECT count(*) FROM {self.chunks}").get)
 
     def is_leased(self, sql: apsw.Connection, model: int) -> bool:
         """Whether anybody is embedding chunks of this index by a model."""
