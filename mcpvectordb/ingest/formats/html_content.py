@@ -224,7 +224,9 @@ class _Page:
             if weights[element] > KEPT_SHARE * weights[root]:
                 continue
             if _is_link_list(element, sums):
-                leads = not is_marked or place > end or html_names.is_announced(element)
+                label = html_names.announcement(element)
+                leads = not is_marked or place > end or label is not None
+                found |= {label} - {None}
             elif element in self.teasers:
                 leads = weights[element] <= TEASER
             else:
@@ -232,7 +234,7 @@ class _Page:
             if leads:
                 found.add(element)
         left = self.weights(skip | found)[root], self.link_sums(skip | found).text[root]
-        enough = KEPT_SHARE * weights[root] <= left[0] and KEPT_SHARE * sums.text[root] <= left[1]
+        enough = KEPT_SHARE * weights[root] <= left[0] and sums.text[root] <= 2 * left[1]
         return found if enough else set()
 
     def link_sums(self, skip: Set[Any]) -> _LinkSums:

@@ -86,13 +86,13 @@ def is_content(element: Any) -> bool:
     return any(map(_CONTENT.fullmatch, _names(element)))
 
 
-def is_announced(element: Any) -> bool:
-    """Whether what stands before an element says that it leads elsewhere: `Read more`."""
+def announcement(element: Any) -> Any:
+    """The element before this one if it says that this one leads elsewhere: `Read more`."""
     before = element.getprevious()
     if before is None:
         before = element.getparent().getprevious()
     label = "" if before is None else _text(before)
-    return len(label) <= _LONGEST_LABEL and _RELATED.match(label) is not None
+    return before if len(label) <= _LONGEST_LABEL and _RELATED.match(label) else None
 
 
 def announces(element: Any) -> bool:
