@@ -78,9 +78,9 @@ def main_content(root: Any) -> PageContent:
 class _LinkSums(NamedTuple):
     """Per element: characters of text, those of them in links, and the number of links."""
 
-    text: Counter[Any]
-    linked: Counter[Any]
-    links: Counter[Any]
+    text: dict[Any, int]
+    linked: dict[Any, int]
+    links: dict[Any, int]
 
 
 class _Page:
@@ -92,26 +92,35 @@ class _Page:
     def __init__(self, root: Any) -> None:
         self.elements = [each for each in root.iter() if isinstance(each.tag, str)]
         self.body = next((each for each in self.elements if each.tag == "body"), root)
+        places = {each: place for place, each in enumerate(self.elements)}
+        self.parents = [places.get(each.getparent(), -1) for each in self.elements]
         self.own = _own_weights(self.elements)
         silent = {each for each in self.elements if each.tag in SILENT - UNCLOSED}
-        weights = self.weights(silent)
-        silent |= {
-            each
-            for each in self.elements
-            if each.tag in UNCLOSED and weights[each] < KEPT_SHARE * weights[self.body]
-        }
+        if unclosed := [each for each in self.elements if each.tag in UNCLOSED]:
+            weights = self.weights(silent)
+            most = KEPT_SHARE * weights[self.body]
+            silent |= {each for each in unclosed if weights[each] < most}
         self.left_out = silent | self.comments(silent)
         self.whole = self.weights(self.left_out)
         self.teasers = _teasers(self.elements)
 
-    def weights(self, skip: Set[Any]) -> Counter[Any]:
+    def weights(self, skip: Set[Any]) -> dict[Any, int]:
         """The weight of every element, without those to skip."""
-        weights: Counter[Any] = Counter()
-        for element in reversed(self.elements):
-            weights[element] = 0 if element in skip else weights[element] + self.own[element]
-            if (parent := element.getparent()) is not None:
-                weights[parent] += weights[element]
-        return weights
+        return self.sums([self.own[each] for each in self.elements], skip)
+
+    def sums(self, values: list[int], skip: Set[Any]) -> dict[Any, int]:
+        """For every element the sum of the values in it, without the elements to skip.
+
+        This is what most of the time goes into, so it works with places instead of elements.
+        """
+        sums = values.copy()
+        skipped = [each in skip for each in self.elements]
+        for place in range(len(sums) - 1, -1, -1):
+            if skipped[place]:
+                sums[place] = 0
+            elif (parent := self.parents[place]) >= 0:
+                sums[parent] += sums[place]
+        return dict(zip(self.elements, sums, strict=True))
 
     def weight_of(self, content: PageContent) -> int:
         """The weight of what is left."""
@@ -154,6 +163,8 @@ class _Page:
     def comments(self, silent: set[Any]) -> set[Any]:
         """What readers wrote below the text, unless it is the text, as in a forum."""
         found = {each for each in self.elements if html_names.is_comments(each)}
+        if not found:
+            return found
         left = self.weights(silent | found)[self.body]
         enough = min(ENOUGH, KEPT_SHARE * self.weights(silent)[self.body])
         return found if left >= enough else set()
@@ -171,7 +182,7 @@ class _Page:
         skip = skip | self.pointers(chosen, skip, weights, is_marked)
         return PageContent(roots, frozenset(skip | _empty_headings(chosen, skip)))
 
-    def marked_content(self, weights: Counter[Any]) -> Any:
+    def marked_content(self, weights: dict[Any, int]) -> Any:
         """The element marked as content, by the most telling mark first; None without one."""
         left = [each for each in self.elements if weights[each] and each not in self.teasers]
         for marked in (
@@ -186,7 +197,7 @@ class _Page:
                 return chosen
         return None
 
-    def smallest(self, weights: Counter[Any]) -> Any:
+    def smallest(self, weights: dict[Any, int]) -> Any:
         """The smallest element with nearly all of the weight."""
         element, enough = self.body, NEARLY_ALL * weights[self.body]
         while True:
@@ -195,7 +206,7 @@ class _Page:
                 return element
             element = inner
 
-    def above(self, chosen: Any, skip: set[Any], weights: Counter[Any]) -> list[Any]:
+    def above(self, chosen: Any, skip: set[Any], weights: dict[Any, int]) -> list[Any]:
         """The <h1> before the content, and the paragraphs between the two: a summary."""
         if any(True for _ in chosen.iter("h1")):
             return []
@@ -212,7 +223,7 @@ class _Page:
         ]
 
     def pointers(
-        self, root: Any, skip: set[Any], weights: Counter[Any], is_marked: bool
+        self, root: Any, skip: set[Any], weights: dict[Any, int], is_marked: bool
     ) -> set[Any]:
         """What only leads elsewhere, unless the content consists of it: links and teasers."""
         sums, gone = self.link_sums(skip), self.inside(skip)
@@ -233,26 +244,24 @@ class _Page:
                 leads = _is_line_with_link(element, sums) and html_names.announces(element)
             if leads:
                 found.add(element)
-        left = self.weights(skip | found)[root], self.link_sums(skip | found).text[root]
-        enough = KEPT_SHARE * weights[root] <= left[0] and sums.text[root] <= 2 * left[1]
+        if not found:
+            return found
+        weight, text = self.weights(skip | found)[root], self.link_sums(skip | found).text[root]
+        enough = KEPT_SHARE * weights[root] <= weight and sums.text[root] <= 2 * text
         return found if enough else set()
 
     def link_sums(self, skip: Set[Any]) -> _LinkSums:
         """The text and the links of every element, without those to skip."""
-        sums = _LinkSums(Counter(), Counter(), Counter())
-        for element in reversed(self.elements):
-            parent = element.getparent()
-            if parent is not None:
-                sums.text[parent] += len((element.tail or "").strip())
-            if element in skip:
-                continue
-            sums.text[element] += len((element.text or "").strip())
-            if element.tag == "a":
-                sums.linked[element], sums.links[element] = sums.text[element], 1
-            if parent is not None:
-                for each in sums:
-                    each[parent] += each[element]
-        return sums
+        text = [len((each.text or "").strip()) for each in self.elements]
+        for each, parent in zip(self.elements, self.parents, strict=True):
+            if each.tail and parent >= 0:
+                text[parent] += len(each.tail.strip())
+        sums = self.sums(text, skip)
+        links = [each.tag == "a" for each in self.elements]
+        linked = [
+            sums[each] if is_link else 0 for each, is_link in zip(self.elements, links, strict=True)
+        ]
+        return _LinkSums(sums, self.sums(linked, skip), self.sums([*map(int, links)], skip))
 
 
 def _own_weights(elements: Iterable[Any]) -> Counter[Any]:
@@ -275,7 +284,7 @@ def _own_weights(elements: Iterable[Any]) -> Counter[Any]:
     return weights
 
 
-def _together(marked: list[Any], weights: Counter[Any]) -> Any:
+def _together(marked: list[Any], weights: dict[Any, int]) -> Any:
     """The one marked element with most of their weight, or the element that holds them all."""
     found = set(marked)
     outer = [each for each in marked if found.isdisjoint(each.iterancestors())]
