@@ -146,7 +146,7 @@ def words(text: str) -> list[str]:
 
 
 def order(found: Sequence[str], wanted: Sequence[str]) -> float:
-    """The longest increasing run of places of words that occur once in both, as a share of them."""
+    """How many of the words that occur once in both can be read in the same order, as a share."""
     places = {word: place for place, word in enumerate(wanted)}
     once = {word for word, times in Counter(wanted).items() if times == 1}
     once &= {word for word, times in Counter(found).items() if times == 1}
@@ -155,7 +155,7 @@ def order(found: Sequence[str], wanted: Sequence[str]) -> float:
         if word in once:
             at = bisect_left(tails, places[word])
             tails[at : at + 1] = [places[word]]
-    return len(tails) / len(once) if once else float(not wanted)
+    return len(tails) / len(once) if once else float([*found] == [*wanted])
 
 
 def _runs(some: Sequence[str]) -> Counter[tuple[str, ...]]:

@@ -18,7 +18,10 @@ LAYOUT = frozenset(["table", "pre", *HEADINGS])
 DEEPEST_INDENT = 8
 WIDEST_SPAN = 20
 TALLEST_SPAN = 200
+FEWEST_WORDS = 3
+"""Words of a text that describes an image; fewer are its name or a label."""
 
+_AROUND_IMAGE = frozenset("a picture span p figure".split())
 _SPACE = re.compile(r"[ \t\n]+")
 _BREAK = re.compile(r" ?\v ?")
 _LANGUAGE = re.compile(
@@ -82,6 +85,8 @@ class _MarkdownWriter:
         tag = element.tag
         if tag == "br":
             self.inline.append("\v")
+        elif tag == "img" and self.code is None:
+            self.text(_described(element))
         elif tag in ("code", "kbd", "samp", "tt") and self.code is None:
             self.inline.append("`")
         elif self.table:
@@ -220,6 +225,19 @@ class _HtmlTable:
             if left > 1:
                 self.below[len(row)] = (left - 1, text)
             row.append(text)
+
+
+def _described(image: Any) -> str:
+    """The description of an image that stands alone and has no caption: `![A chart of sales]`."""
+    alt = markdown_writer.line(image.get("alt") or "")
+    is_latin = len(alt.encode()) < 3 * len(alt)
+    if not alt or (is_latin and len(alt.split()) < FEWEST_WORDS):
+        return ""
+    around = image
+    while (outer := around.getparent()) is not None and outer.tag in _AROUND_IMAGE:
+        around = outer
+    alone = around is image or not any(text.strip() for text in around.itertext())
+    return f"![{alt}]" if alone else ""
 
 
 def _number(value: str | None, default: int, most: int) -> int:

@@ -140,6 +140,17 @@ def test_code_is_fenced_with_its_language_and_line_breaks() -> None:
     assert read(html, "a.html").text == "Use `f()`:\n\n```python\ndef f():\n    return 1\n```\n"
 
 
+@pytest.mark.parametrize(("image", "found"), [
+    ('<img alt="A chart of sales by year">', "![A chart of sales by year]"), ('<img alt="logo">', ""), ("<img>", ""),
+    ('<figure><a href="/x"><img alt="A chart of sales by year"></a></figure>', "![A chart of sales by year]"),
+    ('<figure><img alt="A chart of sales by year"><figcaption>Sales</figcaption></figure>', "Sales"),
+    ('<p>By <img alt="Portrait of Ann Author"> Ann</p>', "By  Ann"), ('<img alt="港の工房の写真">', "![港の工房の写真]"),
+])  # fmt: skip
+def test_an_image_that_stands_alone_is_there_with_its_description(image: str, found: str) -> None:
+    text = read(f"<html><body><p>{WORDS}</p>{image}<p>{WORDS}</p></body></html>", "a.html").text
+    assert " ".join(text.replace(WORDS.strip(), "").split()) == " ".join(found.split())
+
+
 def test_quotations_line_breaks_and_numbered_lists() -> None:
     html = (
         "<html><body><blockquote><p>To be</p><footer>W. S.</footer></blockquote><p>a<br>b</p>"
