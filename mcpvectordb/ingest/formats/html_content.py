@@ -11,7 +11,7 @@ quarter. Each of three steps gives way where the page would lose too much (boile
 3. In the content, lists of links and boxes with a linked heading are left out if they are repeated,
    come last or are announced as related.
 
-If less than a third of the weight is left in the end, only menus, headers and footers are left out.
+If less than a fifth of the weight is left in the end, only menus, headers and footers are left out.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ INLINE = frozenset(
 )
 HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
 LISTS = frozenset("ul ol dl div table td section p".split())
+TEXTS = HEADINGS | frozenset("p pre blockquote ul ol dl li tbody tr".split())
 
 KEPT_SHARE = 1 / 3
-"""Share of a page's weight from which on an element is no boilerplate, and which must be left."""
-CONTENT_SHARE = 0.4
-"""Share of the remaining weight that an element marked as content must have."""
+"""Share of a page's weight with which an element is no boilerplate, and may be the content."""
+LEAST_SHARE = 0.2
+"""Share of a page's weight that must be left, unless it was comments."""
 NEARLY_ALL = 0.85
 """Share of the remaining weight that the content has if nothing is marked as such."""
 ENOUGH = 1000
@@ -69,7 +70,7 @@ def main_content(root: Any) -> PageContent:
     """Return the main content of a parsed page."""
     page = _Page(root)
     content = page.content(page.left_out | page.boilerplate())
-    if page.weight_of(content) >= KEPT_SHARE * page.whole[page.body]:
+    if page.weight_of(content) >= LEAST_SHARE * page.whole[page.body]:
         return content
     cautious = page.content(page.left_out | page.menus())
     return max(content, cautious, key=page.weight_of)
@@ -179,7 +180,8 @@ class _Page:
         if chosen is None:
             chosen = self.smallest(weights)
         roots = [*self.above(chosen, skip, weights), chosen]
-        skip = skip | self.pointers(chosen, skip, weights, is_marked)
+        if not html_names.is_documentation(chosen):
+            skip = skip | self.pointers(chosen, skip, weights, is_marked)
         return PageContent(roots, frozenset(skip | _empty_headings(chosen, skip)))
 
     def marked_content(self, weights: dict[Any, int]) -> Any:
@@ -193,7 +195,7 @@ class _Page:
             [each for each in left if html_names.is_content(each)],
         ):
             chosen = _together(marked, weights)
-            if chosen is not None and weights[chosen] >= CONTENT_SHARE * weights[self.body]:
+            if chosen is not None and weights[chosen] >= KEPT_SHARE * weights[self.body]:
                 return chosen
         return None
 
@@ -202,7 +204,7 @@ class _Page:
         element, enough = self.body, NEARLY_ALL * weights[self.body]
         while True:
             inner = max(element, key=lambda each: weights[each], default=None)
-            if inner is None or weights[inner] < max(1, enough) or inner.tag not in LISTS - {"p"}:
+            if inner is None or weights[inner] < max(1, enough) or inner.tag in INLINE | TEXTS:
                 return element
             element = inner
 

@@ -17,7 +17,8 @@ _BOILERPLATE = frozenset(
     "addtoany trending tagcloud blogroll".split()
 )
 _BOILERPLATE_NAMES = frozenset(
-    "side-bar skip-link skip-to-content sr-only visually-hidden screen-reader-text anchor-link "
+    "hidden d-none side-bar skip-link skip-to-content sr-only visually-hidden anchor-link "
+    "screen-reader-text "
     "mw-editsection mw-jump-link more-stories more-news more-articles most-read most-popular "
     "also-read read-also you-may-like author-bio author-box about-author post-tags entry-tags "
     "article-tags tag-list tags-links post-meta entry-meta up-next latest-news".split()
@@ -35,10 +36,10 @@ _LAST_STATES = frozenset(
     "layout page template theme support".split()
 )
 _ARTICLE_BODY = re.compile(
-    r"(?:article|post|entry|story|recipe|news)-?(?:body|content|text)|field-name-body|"
-    r"mw-parser-output|markdown-body|rst-content|theme-doc-markdown|td-post-content",
+    r"(?:td-)?(?:article|post|entry|story|recipe|news)-?(?:body|content|text)|field-name-body",
     re.IGNORECASE,
 )
+_DOCUMENTATION = frozenset("mw-parser-output markdown-body rst-content theme-doc-markdown".split())
 _CONTENT = re.compile(
     r"content|main|(?:main|page|docs)-?content|mw-content-text|documentwrapper|"
     r"post|story|article|entry|hentry",
@@ -78,7 +79,12 @@ def is_comments(element: Any) -> bool:
 
 def is_article_body(element: Any) -> bool:
     """Whether class or id name the text of an article, without its headline and what is around."""
-    return any(map(_ARTICLE_BODY.fullmatch, _names(element)))
+    return is_documentation(element) or any(map(_ARTICLE_BODY.fullmatch, _names(element)))
+
+
+def is_documentation(element: Any) -> bool:
+    """Whether a class is that of a wiki or of documentation, whose lists of links are text."""
+    return not _DOCUMENTATION.isdisjoint((element.get("class") or "").split())
 
 
 def is_content(element: Any) -> bool:
