@@ -83,11 +83,15 @@ def split(
 
 
 class _Section(NamedTuple):
-    """Text with the headings directly above it: their highest level and that of the last one."""
+    """Headings with the text below them, which begins at `text`; without any, where a page begins.
+
+    `outer` is the highest level of these headings, `inner` that of the last one.
+    """
 
     start: int
     outer: int
     inner: int
+    text: int
 
 
 class _Splitter:
@@ -111,8 +115,10 @@ class _Splitter:
         self.heading_starts = [each.start for each in self.outline.headings]
         self.block_starts = [each.start for each in self.outline.blocks]
         self.barriers = sorted({self.visible(each) for each in pages})
-        self.tails = list(self.headings_without_text())
-        self.sections = list(self.sections_with_text())
+        runs = list(self.runs_of_headings())
+        ends = {*self.barriers, len(text)}
+        self.tails = [each.start for each in runs if each.text in ends]
+        self.sections = [each for each in runs if each.text not in ends]
         self.section_starts = [each.start for each in self.sections]
         self.no_overlap_at = {*self.heading_starts, *self.block_starts, *self.barriers}
         self.newlines = [each.start() for each in re.finditer("\n", text)]
@@ -148,30 +154,20 @@ class _Splitter:
 
     # Headings and the text that they head
 
-    def headings_without_text(self) -> Iterator[int]:
-        """The first of the headings that end a page, or the text, without any text below them."""
-        cuts, headings = self.outline.cuts, set(self.heading_starts)
-        for end in (*self.barriers, len(self.text)):
-            i = bisect_left(cuts, end)
-            while i > 0 and cuts[i - 1] in headings and cuts[i - 1] not in self.barriers:
-                i -= 1
-            if i < len(cuts) and cuts[i] in headings and cuts[i] < end:
-                yield cuts[i]
-
-    def sections_with_text(self) -> Iterator[_Section]:
-        """The sections that begin with headings and go on with text."""
-        strengths = dict(zip(self.outline.cuts, self.outline.strengths, strict=True))
-        tails, section = set(self.tails), None
+    def runs_of_headings(self) -> Iterator[_Section]:
+        """Headings that follow each other on one page without text between them."""
+        cuts = dict(pairwise([*self.outline.cuts, len(self.text)]))
+        barriers, run = set(self.barriers), None
         for heading in self.outline.headings:
-            if section is None or strengths[heading.start] != STACKED:
-                if section is not None and section.start not in tails:
-                    yield section
-                section = _Section(heading.start, heading.level, heading.level)
+            if run is not None and heading.start == run.text and heading.start not in barriers:
+                outer = min(run.outer, heading.level)
+                run = _Section(run.start, outer, heading.level, cuts[heading.start])
             else:
-                outer = min(section.outer, heading.level)
-                section = _Section(section.start, outer, heading.level)
-        if section is not None and section.start not in tails:
-            yield section
+                if run is not None:
+                    yield run
+                run = _Section(heading.start, heading.level, heading.level, cuts[heading.start])
+        if run is not None:
+            yield run
 
     # Measures
 
@@ -240,7 +236,7 @@ class _Splitter:
     def stop(self, first: int, limit: int) -> int | None:
         """Where the page, section or text ends; None if beyond the limit."""
         i = bisect_right(self.section_starts, first)
-        at = self.sections[i - 1] if i else _Section(first, 1, 1)
+        at = self.sections[i - 1] if i else _Section(first, 1, 1, first)
         inner = at.outer if at.start == first else at.inner + 1
         within = self.sections[i : bisect_right(self.section_starts, limit)]
         section = next((each.start for each in within if each.outer < inner), limit + 1)
