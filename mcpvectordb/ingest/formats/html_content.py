@@ -6,8 +6,8 @@ quarter. Each of three steps gives way where the page would lose too much (boile
 1. Elements are boilerplate by tag, role, class and id (`html_names`). One with a third of the
    weight is never left out for its name; the elements in it are judged on their own.
 2. The content is the element that is marked as such and has enough of the remaining weight: the
-   body of an article, an article, the main element, a division with a telling name. Without such a
-   mark it is the smallest element with nearly all of the weight.
+   body of an article, an article, the main element, a division with a telling name. Of the last two
+   and of a page without marks, it is the smallest element with nearly all of the weight.
 3. In the content, lists of links and boxes with a linked heading are left out if they are repeated,
    come last or are announced as related.
 
@@ -46,7 +46,7 @@ KEPT_SHARE = 1 / 3
 LEAST_SHARE = 0.2
 """Share of a page's weight that must be left, unless it was comments."""
 NEARLY_ALL = 0.85
-"""Share of the remaining weight that the content has if nothing is marked as such."""
+"""Share of the weight of the page, or of its main element, that the content in it has."""
 ENOUGH = 1000
 """Weight of a text from which comments are left out, however many they are."""
 SHORT = 40
@@ -55,6 +55,8 @@ TEASER = 400
 """Most weight of a box that only leads to another page."""
 MOST = 0.7
 """Share of the weight of several marked elements that makes one of them the content."""
+HEADLINE = 25
+"""Characters of a link from which on it is more likely a headline than a name."""
 LINKED_SHARE = 0.7
 FEWEST_LINKS = 4
 
@@ -177,8 +179,9 @@ class _Page:
         weights = self.weights(skip)
         chosen = self.marked_content(weights)
         is_marked = chosen is not None
-        if chosen is None:
-            chosen = self.smallest(weights)
+        if chosen is None or html_names.is_content(chosen) or chosen.tag == "main":
+            text = self.link_sums(skip).text
+            chosen = self.smallest(self.body if chosen is None else chosen, weights, text)
         roots = [*self.above(chosen, skip, weights), chosen]
         if not html_names.is_documentation(chosen):
             skip = skip | self.pointers(chosen, skip, weights, is_marked)
@@ -199,12 +202,17 @@ class _Page:
                 return chosen
         return None
 
-    def smallest(self, weights: dict[Any, int]) -> Any:
-        """The smallest element with nearly all of the weight."""
-        element, enough = self.body, NEARLY_ALL * weights[self.body]
+    def smallest(self, element: Any, weights: dict[Any, int], text: dict[Any, int]) -> Any:
+        """The smallest element in this one with nearly all of its weight.
+
+        It also has a third of its text, which in a list of links has no weight.
+        """
+        enough, least = NEARLY_ALL * weights[element], KEPT_SHARE * text[element]
         while True:
             inner = max(element, key=lambda each: weights[each], default=None)
-            if inner is None or weights[inner] < max(1, enough) or inner.tag in INLINE | TEXTS:
+            if inner is None or inner.tag in INLINE | TEXTS:
+                return element
+            if weights[inner] < max(1, enough) or text[inner] < least:
                 return element
             element = inner
 
@@ -238,7 +246,8 @@ class _Page:
                 continue
             if _is_link_list(element, sums):
                 label = html_names.announcement(element)
-                leads = not is_marked or place > end or label is not None
+                is_text = is_marked and (place < end or _is_titled(element, sums))
+                leads = label is not None or not is_text
                 found |= {label} - {None}
             elif element in self.teasers:
                 leads = weights[element] <= TEASER
@@ -304,6 +313,16 @@ def _is_link_list(element: Any, sums: _LinkSums) -> bool:
         element.tag in LISTS
         and sums.links[element] >= FEWEST_LINKS
         and sums.linked[element] > LINKED_SHARE * sums.text[element]
+    )
+
+
+def _is_titled(element: Any, sums: _LinkSums) -> bool:
+    """Whether a heading stands before a list of links that are names rather than headlines."""
+    before = element.getprevious()
+    return (
+        before is not None
+        and before.tag in HEADINGS
+        and sums.linked[element] < HEADLINE * sums.links[element]
     )
 
 

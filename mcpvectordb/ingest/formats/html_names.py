@@ -14,7 +14,9 @@ _BOILERPLATE = frozenset(
     "recommended recommendations promo promotion promoted sponsored advert advertisement "
     "advertising ad ads adslot popup modal lightbox skiplink headerlink linenos lineno "
     "linenodiv toc pagination pager noprint sphinxsidebar navbox catlinks ticker outbrain taboola "
-    "addtoany trending tagcloud blogroll".split()
+    "addtoany trending tagcloud tags blogroll avatar login topbar toolbar subnav sidenav offcanvas "
+    "megamenu bookmark bookmarks follow feedback donate donation paywall copyright sponsor "
+    "sponsors".split()
 )
 _BOILERPLATE_NAMES = frozenset(
     "hidden d-none side-bar skip-link skip-to-content sr-only visually-hidden anchor-link "
@@ -22,6 +24,11 @@ _BOILERPLATE_NAMES = frozenset(
     "mw-editsection mw-jump-link more-stories more-news more-articles most-read most-popular "
     "also-read read-also you-may-like author-bio author-box about-author post-tags entry-tags "
     "article-tags tag-list tags-links post-meta entry-meta up-next latest-news".split()
+)
+# The same without a border between the words: `relatedposts`.
+_BOILERPLATE_STEMS = tuple(
+    "breadcrumb newsletter sidebar advert adsby sharebutton sharethis relatedpost relatedarticle "
+    "relatednews".split()
 )
 _COMMENTS = frozenset(
     "comment comments commentlist disqus respond livefyre kommentare commentaires "
@@ -47,7 +54,7 @@ _CONTENT = re.compile(
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_A-Za-z]+")
 _RELATED = re.compile(
-    r"\W*(?:(?:read|see|watch|more|also|related|recommended|latest|popular|most|you may|trending|"
+    r"\W*(?:(?:read|watch|more|also|related|recommended|latest|popular|most|you may|trending|"
     r"share|follow|tags?|topics|filed under|advertisement|sponsored|mehr|lesen|auch|weitere|lire|"
     r"voir|à lire|leer|más|leggi|leia|veja)\b|verwandt|relacionad|читайте|ещё|также|相关|推荐|更多|"
     r"延伸|関連|あわせて)",
@@ -124,7 +131,9 @@ def _names(element: Any) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _names_boilerplate(name: str) -> bool:
-    return name.lower() in _BOILERPLATE_NAMES or _begins_or_ends_with(name, _BOILERPLATE)
+    return name.lower() in _BOILERPLATE_NAMES or _begins_or_ends_with(
+        name, _BOILERPLATE, _BOILERPLATE_STEMS
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -132,8 +141,8 @@ def _names_comments(name: str) -> bool:
     return _begins_or_ends_with(name, _COMMENTS)
 
 
-def _begins_or_ends_with(name: str, words: frozenset[str]) -> bool:
+def _begins_or_ends_with(name: str, words: frozenset[str], stems: tuple[str, ...] = ()) -> bool:
     parts = [each.lower() for each in _WORD.findall(name[:100])]
     if not parts or not _STATES.isdisjoint(parts) or parts[-1] in _LAST_STATES:
         return False
-    return parts[0] in words or parts[-1] in words
+    return parts[0] in words or parts[-1] in words or parts[0].startswith(stems)

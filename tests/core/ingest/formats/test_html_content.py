@@ -54,7 +54,7 @@ def test_a_state_in_a_class_name_does_not_make_boilerplate(name: str) -> None:
 
 @pytest.mark.parametrize("name", [
     "sidebar", "left-sidebar", "sidebar-left", "cookie-banner", "cookieBanner", "related_posts", "article__related",
-    "ad", "ad-slot", "share-buttons", "comment-list", "post-comments", "commentsSection", "breaking-ticker",
+    "ad", "ad-slot", "share-buttons", "comment-list", "post-comments", "commentsSection", "breaking-ticker", "relatedPosts", "relatedposts",
 ])  # fmt: skip
 def test_boilerplate_is_named_by_the_first_or_last_word(name: str) -> None:
     short = f'<div class="{name}"><p>A note of the harbour master about the tide tables.</p></div>'
@@ -98,9 +98,10 @@ def test_a_noscript_with_a_notice_is_left_out() -> None:
 
 
 def test_links_at_the_end_and_announced_links_are_left_out_of_an_article() -> None:
+    headlines = LINKS.replace("story", "story of the harbour")
     found = text(
         f"<article>{ARTICLE}<h3>Read more</h3><ul>{LINKS}</ul>{ARTICLE}<h2>Elsewhere</h2>"
-        f"<ul>{LINKS}</ul></article>"
+        f"<ul>{headlines}</ul></article>"
     )
     assert "Another story" not in found
     assert "Read more" not in found
@@ -110,6 +111,17 @@ def test_links_at_the_end_and_announced_links_are_left_out_of_an_article() -> No
 
 def test_a_list_of_links_between_paragraphs_is_content() -> None:
     assert text(f"<article>{ARTICLE}<ul>{LINKS}</ul>{ARTICLE}</article>").count("Another") == 6
+
+
+def test_a_list_of_names_below_a_heading_is_content_also_at_the_end() -> None:
+    names = "".join(f'<li><a href="/{n}">npm {n}</a></li>' for n in range(6))
+    found = text(f"<article>{ARTICLE}<h2>See also</h2><ul>{names}</ul></article>")
+    assert found.count("- npm") == 6
+
+
+def test_a_page_of_links_with_a_few_words_is_read_with_its_links() -> None:
+    found = text(f"<main><div><p>{SENTENCE}</p></div><div><ul>{LINKS * 5}</ul></div></main>")
+    assert found.count("Another story") == 30
 
 
 def test_a_line_that_points_to_another_article_is_left_out() -> None:
@@ -139,6 +151,15 @@ def test_comments_are_left_out_however_many_they_are_but_a_forum_keeps_them() ->
     comments = f'<div id="comments">{ARTICLE.replace("boats", "barges") * 5}</div>'
     assert "barges" not in text(f"<article><h1>A</h1>{ARTICLE}{comments}</article>")
     assert "barges" in text(f"<article><h1>A</h1><p>{SENTENCE}</p>{comments}</article>")
+
+
+def test_a_column_beside_the_text_is_not_in_the_content_although_both_are_in_the_main_element() -> (
+    None
+):
+    rail = f"<div><p>{SENTENCE.replace('boats', 'barges')}</p></div>"
+    found = text(f"<main><div><h1>Nets</h1><div>{ARTICLE}</div></div>{rail}</main>")
+    assert "barges" not in found
+    assert found.startswith("# Nets\n\n0. The boats")
 
 
 def test_the_summary_between_headline_and_body_is_kept() -> None:
