@@ -70,7 +70,7 @@ class PageContent(NamedTuple):
 
 def main_content(root: Any) -> PageContent:
     """Return the main content of a parsed page."""
-    page = _Page(root)
+    page = _WebPage(root)
     content = page.content(page.left_out | page.boilerplate())
     if page.weight_of(content) >= LEAST_SHARE * page.whole[page.body]:
         return content
@@ -86,7 +86,7 @@ class _LinkSums(NamedTuple):
     links: dict[Any, int]
 
 
-class _Page:
+class _WebPage:
     """The elements of a page in document order, with the weight of each on its own.
 
     `left_out` has what is never read, and comments; `whole` has the weights without these.
