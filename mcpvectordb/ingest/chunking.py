@@ -70,9 +70,9 @@ def split(
     - pages: sorted offsets at which pages begin; no chunk crosses a page.
     - most: stop after so many spans; the rest of the text is then in none.
 
-    A text of at most `WHOLE_TEXT` tokens is cut only if `size` is less than `STANDARD_SIZE`. The
-    tiles of all spans always join to the text. Text without any visible character gives one empty
-    span, empty text gives none.
+    With the standard size, a text of at most `WHOLE_TEXT` tokens is not cut, except between pages.
+    The tiles of all spans always join to the text. Text without any visible character gives one
+    empty span, empty text gives none.
     """
     if size < 1 or overlap < 0:
         raise InvalidInput(
@@ -110,7 +110,7 @@ class _Splitter:
         self.starts = _with_long_tokens_divided(text, starts)
         self.first = self.visible(body_start(text, kind))
         is_short = self.count(self.first, len(text)) <= WHOLE_TEXT
-        self.size = max(size, WHOLE_TEXT) if is_short and size >= STANDARD_SIZE else size
+        self.size = WHOLE_TEXT if is_short and size == STANDARD_SIZE else size
         self.outline = outline(text, kind, lambda start, end: self.count(start, end) <= self.size)
         self.heading_starts = [each.start for each in self.outline.headings]
         self.block_starts = [each.start for each in self.outline.blocks]

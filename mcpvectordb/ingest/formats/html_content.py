@@ -21,6 +21,7 @@ from collections.abc import Iterable, Set
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest.formats import html_names
+from mcpvectordb.ingest.formats.html_markdown import HEADINGS, INLINE
 
 SILENT = frozenset(
     "script style noscript template svg iframe object embed canvas audio video map head link meta "
@@ -33,13 +34,8 @@ ROLES = frozenset(
     "navigation search banner contentinfo complementary dialog alertdialog menu menubar toolbar "
     "tablist".split()
 )
-INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark "
-    "nobr q rp rt ruby s samp small span strike strong sub sup time tt u var wbr br".split()
-)
-HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
 LISTS = frozenset("ul ol dl div table td section p".split())
-TEXTS = HEADINGS | frozenset("p pre blockquote ul ol dl li tbody tr".split())
+TEXTS = HEADINGS.keys() | frozenset("p pre blockquote ul ol dl li tbody tr".split())
 
 KEPT_SHARE = 1 / 3
 """Share of a page's weight with which an element is no boilerplate, and may be the content."""
@@ -365,7 +361,7 @@ def _leads_elsewhere(heading: Any) -> bool:
 def _empty_headings(root: Any, skip: set[Any]) -> set[Any]:
     """The headings below which everything was skipped, up to the next heading."""
     empty: set[Any] = set()
-    for heading in root.iter(*(HEADINGS - {"h1"})):
+    for heading in root.iter(*(HEADINGS.keys() - {"h1"})):
         below = []
         for each in heading.itersiblings():
             if each.tag in HEADINGS:

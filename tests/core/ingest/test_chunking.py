@@ -261,6 +261,9 @@ def test_a_text_that_fits_the_model_is_not_cut_into_standard_chunks() -> None:
     assert len(cut(f"# A\n\n{words(100)}\n\n# B\n\n{words(150)}", STANDARD_SIZE)) == 1
     assert len(cut(words(WHOLE_TEXT + 1), STANDARD_SIZE)) == 2
     assert len(cut(words(WHOLE_TEXT), STANDARD_SIZE - 1)) == 2
+    assert len(cut(words(WHOLE_TEXT), STANDARD_SIZE + 1)) == 2
+    pages = (0, len(words(9)) + 1)
+    assert len(cut(words(20), STANDARD_SIZE, pages=pages)) == 2
 
 
 def test_headings_without_text_stay_with_the_text_that_follows() -> None:
