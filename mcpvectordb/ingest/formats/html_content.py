@@ -45,6 +45,8 @@ NEARLY_ALL = 0.85
 """Share of the weight of the page, or of its main element, that the content in it has."""
 ENOUGH = 1000
 """Weight of a text from which comments are left out, however many they are."""
+NOTICE = 300
+"""Weight from which on an element with a notice for old browsers holds more than that."""
 SHORT = 40
 """Weight below which a block is as likely a label as a sentence."""
 TEASER = 400
@@ -97,7 +99,7 @@ class _WebPage:
         silent = {each for each in self.elements if each.tag in SILENT - UNCLOSED}
         if unclosed := [each for each in self.elements if each.tag in UNCLOSED]:
             weights = self.weights(silent)
-            most = KEPT_SHARE * weights[self.body]
+            most = min(NOTICE, KEPT_SHARE * weights[self.body])
             silent |= {each for each in unclosed if weights[each] < most}
         self.left_out = silent | self.comments(silent)
         self.whole = self.weights(self.left_out)
@@ -178,6 +180,7 @@ class _WebPage:
         if chosen is None or html_names.is_content(chosen) or chosen.tag == "main":
             text = self.link_sums(skip).text
             chosen = self.smallest(self.body if chosen is None else chosen, weights, text)
+        chosen = self.with_text_beside(chosen, weights)
         roots = [*self.above(chosen, skip, weights), chosen]
         if not html_names.is_documentation(chosen):
             skip = skip | self.pointers(chosen, skip, weights, is_marked)
@@ -211,6 +214,20 @@ class _WebPage:
             if weights[inner] < max(1, enough) or text[inner] < least:
                 return element
             element = inner
+
+    def with_text_beside(self, element: Any, weights: dict[Any, int]) -> Any:
+        """The element, or the one around it if paragraphs stand beside it there.
+
+        This is so where a surplus end tag has closed the element within the text.
+        """
+        while element is not self.body and (around := element.getparent()) is not None:
+            beside = self.own[around] + sum(
+                weights[each] for each in around if each.tag in TEXTS and each is not element
+            )
+            if beside < KEPT_SHARE * weights[element]:
+                return element
+            element = around
+        return element
 
     def above(self, chosen: Any, skip: set[Any], weights: dict[Any, int]) -> list[Any]:
         """The <h1> before the content, and the paragraphs between the two: a summary."""

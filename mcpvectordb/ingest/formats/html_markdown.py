@@ -187,16 +187,17 @@ class _HtmlTable:
 
     def start(self, element: Any, writer: _MarkdownWriter) -> None:
         if element.tag == "tr":
+            self._add_stray(writer)
             self.rows.append([])
         elif element.tag in ("td", "th"):
-            writer.inline = []
+            self._add_stray(writer)
         elif element.tag not in INLINE:
             writer.text(" ")
 
     def end(self, element: Any, writer: _MarkdownWriter) -> None:
         if element is self.element:
+            self._add_stray(writer)
             writer.table = None
-            writer.inline = []
             writer.add(markdown_writer.table(self.rows))
         elif element.tag in ("td", "th"):
             self._add(element, writer.take_inline())
@@ -206,6 +207,12 @@ class _HtmlTable:
             writer.add(markdown_writer.prose(writer.take_inline()))
         elif element.tag not in INLINE:
             writer.text(" ")
+
+    def _add_stray(self, writer: _MarkdownWriter) -> None:
+        """Add the text that stands between cells, where a tag is missing, as a cell."""
+        if text := writer.take_inline():
+            self.rows = self.rows or [[]]
+            self.rows[-1].append(text)
 
     def _add(self, element: Any, text: str) -> None:
         if not self.rows:

@@ -120,6 +120,12 @@ def test_tables_become_markdown_with_spans_filled() -> None:
     )
 
 
+def test_text_between_the_cells_of_a_table_is_kept() -> None:
+    html = "<table>zero<tr><td>a</td>one<td>b</td></tr>two<tr>three<td>c</td></tr>four</table>"
+    text = read(f"<html><body><p>{WORDS}</p>{html}</body></html>", "a.html").text
+    assert all(word in text for word in "zero a one b two three c four".split())
+
+
 def test_a_layout_table_is_not_written_as_a_table() -> None:
     html = (
         f"<html><body><table><tr><td><h1>Head</h1><p>{WORDS}</p></td><td><table><tr><td>a</td><td>b</td></tr>"

@@ -88,6 +88,12 @@ def test_broken_markup_does_not_empty_a_page(html: str) -> None:
     assert read(html, "a.html").text.count("boats") == 16
 
 
+@pytest.mark.parametrize("mark", ["<article>", '<div class="entry-content">', "<main>"])
+def test_a_surplus_end_tag_does_not_end_the_article(mark: str) -> None:
+    end = f"</{mark[1:].split()[0].strip('>')}>"
+    assert text(f"<div>{mark}{ARTICLE}{end}{ARTICLE}{end}</div>").count("boats") == 32
+
+
 def test_a_noscript_with_a_notice_is_left_out() -> None:
     assert "JavaScript" not in text(f"<noscript>Enable JavaScript.</noscript>{ARTICLE}")
     with pytest.raises(NoText):
