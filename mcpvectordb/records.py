@@ -201,7 +201,9 @@ def counted_passages(count: int) -> str:
 class Chunk(Record):
     """A passage of a document: `documents.text(document.id)[start:end] == text`.
 
-    `position` counts from 0, lines and pages from 1; `page` is None if the format has no pages.
+    `position` counts from 0, lines and pages from 1; `page` is None if the format has no pages. If
+    the passage is a part of a table, `header` is that table's header; in a part of a code block,
+    `header` and `footer` are its fences.
     """
 
     id: int
@@ -214,6 +216,13 @@ class Chunk(Record):
     last_line: int
     page: int | None
     headings: tuple[str, ...]
+    header: str = ""
+    footer: str = ""
+
+    @property
+    def passage(self) -> str:
+        """The text as it can be read alone: a part of a table below its header, code in fences."""
+        return "\n".join(part for part in (self.header, self.text, self.footer) if part)
 
     @property
     def citation(self) -> str:
@@ -561,7 +570,8 @@ class Span(Record):
 
     The text of the chunk is `text[start:end]`; its tile is `text[tile_start:tile_end]`. Tiles
     follow each other without gap or overlap, and together are the whole text. `start` may be in the
-    previous tile (overlap) or after white space; `end` is before trailing white space.
+    previous tile (overlap), after white space or after front matter; `end` is before trailing white
+    space. A part of a table or code block is read between `header` and `footer`.
     """
 
     start: int
@@ -572,3 +582,5 @@ class Span(Record):
     last_line: int
     page: int | None
     headings: tuple[str, ...]
+    header: str = ""
+    footer: str = ""

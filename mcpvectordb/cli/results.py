@@ -141,7 +141,7 @@ def _explained(hit: Hit[Chunk]) -> str:
 
 
 def _extract(hit: Hit[Chunk]) -> str:
-    text = hit.item.text
+    text = hit.item.passage
     return text if len(text) <= 500 else text[:500].rsplit(None, 1)[0] + " …"
 
 

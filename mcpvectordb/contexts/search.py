@@ -265,9 +265,7 @@ class ContextSearch:
     ) -> dict[int, str]:
         """The text of the nearest chunk of each context that the vector leg found."""
         chunks = {ranking.chunks[id]: id for id in ids if id in ranking.chunks}
-        return {
-            chunks[chunk]: text for chunk, _, _, text in self._index.passages(sql, list(chunks))
-        }
+        return {chunks[each.id]: each.text for each in self._index.passages(sql, list(chunks))}
 
 
 def rerank_depth(wanted: int) -> int:

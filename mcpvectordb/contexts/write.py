@@ -153,10 +153,8 @@ class ContextWriter:
             return
         rows = sql.execute("SELECT id FROM context_chunks WHERE owner = ?", (id,))
         passages = [
-            (chunk, embedding_text(title, headings, text))
-            for chunk, title, headings, text in self._index.passages(
-                sql, [chunk for (chunk,) in rows]
-            )
+            (each.id, each.embedding_text)
+            for each in self._index.passages(sql, [chunk for (chunk,) in rows])
         ]
         self._index.settle(
             sql,
@@ -207,7 +205,10 @@ def _put_images(sql: apsw.Connection, id: int, images: Sequence[Image] | None) -
 
 
 def _passages(text: str, spans: Sequence[Span]) -> list[str]:
-    return [embedding_text("", span.headings, text[span.start : span.end]) for span in spans]
+    return [
+        embedding_text("", span.headings, span.header, text[span.start : span.end])
+        for span in spans
+    ]
 
 
 def _hash(text: str) -> bytes:

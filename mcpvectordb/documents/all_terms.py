@@ -151,9 +151,9 @@ class _TermSearch:
             )
             passages = self._index.passages(self._sql, [chunk for _, chunk, _ in rows])
             spelled = {
-                id
-                for id, title, headings, text in passages
-                if any(map(begins.search, (title, *headings, text)))
+                each.id
+                for each in passages
+                if any(map(begins.search, (each.title, *each.headings, each.words)))
             }
             if spelled:
                 return [row for row in rows if row[1] in spelled]

@@ -191,7 +191,7 @@ def coverage(sql: apsw.Connection) -> Coverage:
 def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:
     """The chunks with these ids."""
     wanted = json.dumps(list(ids))
-    texts = {id: text for id, _, _, text in index.passages(sql, ids)}
+    texts = {each.id: each.text for each in index.passages(sql, ids)}
     documents = {
         each[0]: document(each)
         for each in sql.execute(
@@ -201,7 +201,8 @@ def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[
         )
     }
     rows = sql.execute(
-        'SELECT id, owner, position, start, "end", first_line, last_line, page, headings '
+        'SELECT id, owner, position, start, "end", first_line, last_line, page, headings, '
+        "header, footer "
         "FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
         (wanted,),
     )
@@ -217,8 +218,22 @@ def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[
             last_line=last_line,
             page=page,
             headings=metadata.decode_list(headings),
+            header=header,
+            footer=footer,
         )
-        for id, owner, position, start, end, first_line, last_line, page, headings in rows
+        for (
+            id,
+            owner,
+            position,
+            start,
+            end,
+            first_line,
+            last_line,
+            page,
+            headings,
+            header,
+            footer,
+        ) in rows
         if owner in documents
     }
     if missing := set(ids) - found.keys():

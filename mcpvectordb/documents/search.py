@@ -141,7 +141,8 @@ class DocumentSearch:
     ) -> None:
         """Blend the scores of the first rows with the cross-encoder's."""
         passages = [
-            embedding_text(chunk.document.title, chunk.headings, chunk.text) for chunk in chunks
+            embedding_text(chunk.document.title, chunk.headings, chunk.header, chunk.text)
+            for chunk in chunks
         ]
         figures = self._reranker.scores(question.text, passages)
         if isinstance(figures, str):

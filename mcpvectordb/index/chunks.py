@@ -13,6 +13,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import apsw
 
@@ -24,6 +25,7 @@ from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
+from mcpvectordb.ingest.structure import front_matter
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.records import Span
 from mcpvectordb.storage import fts5
@@ -35,22 +37,57 @@ COPIED = 512
 # A SQL condition on a pending chunk; its bindings are `_lease_times`.
 _LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
 
-Passage = tuple[int, str, tuple[str, ...], str]
-"""(chunk id, title, headings, text)"""
+
+class IndexedChunk(NamedTuple):
+    """A chunk as it is indexed.
+
+    `header` is that of the table or code block that it is a part of, `front` the front matter
+    before it: found by words, but not embedded.
+    """
+
+    id: int
+    title: str
+    headings: tuple[str, ...]
+    header: str
+    text: str
+    front: str = ""
+
+    @property
+    def embedding_text(self) -> str:
+        """The text that is embedded."""
+        return embedding_text(self.title, self.headings, self.header, self.text)
+
+    @property
+    def words(self) -> str:
+        """What is found by words, apart from title and headings."""
+        return "\n".join(part for part in (self.front, self.header, self.text) if part)
+
+    @property
+    def hash(self) -> bytes:
+        """The hash of all of it; without front matter that of the text that is embedded."""
+        return _digest(self.front + self.embedding_text)
 
 
-def embedding_text(title: str, headings: Sequence[str], text: str) -> str:
-    """The text that is embedded for a chunk: its title and headings, then its own text."""
+def embedding_text(title: str, headings: Sequence[str], header: str, text: str) -> str:
+    """The text that is embedded for a chunk: title and headings, then header and text.
+
+    Of a table's header this is the first line: the rule below it would only take tokens.
+    """
     path = " > ".join(dict.fromkeys(part for part in (title, *headings) if part))
-    return f"{path}\n{text}" if path else text
+    above = [part for part in (path, header.partition("\n")[0]) if part]
+    return "\n".join([*above, text])
 
 
 def covers_tile(tile: str, start: int, end: int) -> bool:
-    """Whether a chunk leaves out nothing of its tile but white space and a byte order mark.
+    """Whether a chunk leaves out nothing of its tile but white space, a byte order mark or front
+    matter.
 
     `start` and `end` are offsets in the tile.
     """
-    return not (tile[: max(start, 0)].removeprefix("\ufeff") + tile[max(end, 0) :]).strip()
+    before = tile[: max(start, 0)]
+    _, front = front_matter(tile)
+    before = before[front:] if 0 < front <= len(before) else before.removeprefix("\ufeff")
+    return not (before + tile[max(end, 0) :]).strip()
 
 
 class ChunkIndex:
@@ -81,7 +118,8 @@ class ChunkIndex:
             shelf, self._embeddings, "chunk", "model", memory, filtered, tuning
         )
         self._passages = (
-            f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile '
+            f"SELECT c.id, {title}, c.headings, c.header, c.tile, c.tile_start, c.start, "
+            'c."end", p.tile '
             f"FROM {self.chunks} c LEFT JOIN {self.chunks} p "
             "ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start"
         )
@@ -126,11 +164,13 @@ class ChunkIndex:
         used = models(sql)
         ids: list[int] = []
         for position, span in enumerate(spans, first):
+            front = text[span.tile_start : span.start]
             body = text[span.start : span.end]
+            passage = IndexedChunk(0, title, span.headings, span.header, body, _visible(front))
             sql.execute(
                 f"INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "
-                '"end", first_line, last_line, page, headings, hash) '
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                '"end", first_line, last_line, page, headings, hash, header, footer) '
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     owner,
                     position,
@@ -142,12 +182,14 @@ class ChunkIndex:
                     span.last_line,
                     span.page,
                     json.dumps(span.headings, ensure_ascii=False),
-                    _digest(embedding_text(title, span.headings, body)),
+                    passage.hash,
+                    span.header,
+                    span.footer,
                 ),
             )
             ids.append(sql.last_insert_rowid())
             if self._has_words:
-                self._put_words(sql, (ids[-1], title, span.headings, body))
+                self._put_words(sql, passage._replace(id=ids[-1]))
             sql.executemany(
                 f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)",
                 ((model, ids[-1]) for model, _ in used),
@@ -185,19 +227,23 @@ class ChunkIndex:
         for model, _ in models(sql):
             changes.record_everything(sql, self.vector.codes_table(model))
 
-    def passages(self, sql: apsw.Connection, ids: Sequence[int] | None = None) -> Iterator[Passage]:
-        """(id, title, headings, text) of the given chunks, or of all."""
+    def passages(
+        self, sql: apsw.Connection, ids: Sequence[int] | None = None
+    ) -> Iterator[IndexedChunk]:
+        """The given chunks, or all, in the order of their ids."""
         chosen = "WHERE c.id IN (SELECT value FROM json_each(?)) " if ids is not None else ""
         rows = sql.execute(
             f"{self._passages} {chosen}ORDER BY c.id", (json.dumps(ids),) if ids is not None else ()
         )
-        for id, title, headings, tile, tile_start, start, end, before in rows:
+        for id, title, headings, header, tile, tile_start, start, end, before in rows:
             offset = tile_start - len(before or "")
-            yield (
+            yield IndexedChunk(
                 id,
                 title,
                 decode_list(headings),
+                header,
                 ((before or "") + tile)[start - offset : end - offset],
+                _visible(tile[: max(0, start - tile_start)]),
             )
 
     def texts(
@@ -279,10 +325,7 @@ class ChunkIndex:
         copied = self._copy_known(sql, model, ids)
         ids = [id for id in ids if id not in copied][:limit]
         self._lease_until(sql, time.time() + self._tuning.lease_seconds, model, ids)
-        texts = [
-            (id, embedding_text(title, headings, text))
-            for id, title, headings, text in self.passages(sql, ids)
-        ]
+        texts = [(each.id, each.embedding_text) for each in self.passages(sql, ids)]
         if len(texts) < len(ids):
             raise Damaged(
                 f"{self._pending} names chunks that are not there: run `mcpvectordb rebuild`"
@@ -407,11 +450,9 @@ class ChunkIndex:
         """The chunks whose text differs from the one that was ingested, with its present hash."""
         hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
         incomplete = self._incomplete(sql)
-        for id, title, headings, text in self.passages(sql):
-            if (hash := _digest(embedding_text(title, headings, text))) != hashes.get(
-                id
-            ) or id in incomplete:
-                yield id, hash
+        for each in self.passages(sql):
+            if each.hash != hashes.get(each.id) or each.id in incomplete:
+                yield each.id, each.hash
 
     def _incomplete(self, sql: apsw.Connection) -> set[int]:
         """The chunks that leave out text of their tile, which no hash covers."""
@@ -443,11 +484,14 @@ class ChunkIndex:
             (json.dumps(owners),),
         )
 
-    def _put_words(self, sql: apsw.Connection, passage: Passage) -> None:
-        id, title, headings, text = passage
+    def _put_words(self, sql: apsw.Connection, passage: IndexedChunk) -> None:
+        headings = "\n".join(passage.headings)
         sql.execute(
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
-            (id, index_text(title), index_text("\n".join(headings)), index_text(text)),
+            (
+                passage.id,
+                *(index_text(each) for each in (passage.title, headings, passage.words)),
+            ),
         )
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
@@ -510,6 +554,11 @@ def models(sql: apsw.Connection) -> list[tuple[int, int]]:
             f"salvage`"
         )
     return [(key, dimension) for key, dimension, _ in rows]
+
+
+def _visible(front: str) -> str:
+    """What a tile has before its chunk: front matter, or nothing to be seen."""
+    return front if front.removeprefix("\ufeff").strip() else ""
 
 
 def _digest(text: str) -> bytes:

@@ -33,6 +33,7 @@ from mcpvectordb.errors import (
 )
 from mcpvectordb.index.background import BackgroundEmbedder, embed_progress, until
 from mcpvectordb.index.chunks import ChunkIndex, models
+from mcpvectordb.ingest.chunking import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
@@ -548,7 +549,7 @@ class Encoder:
     def _automatic_sizes(self, name: str) -> tuple[int, int]:
         if self._config.chunk_size:
             return self._config.chunk_size, self._config.chunk_overlap
-        return 200, self._config.chunk_overlap
+        return STANDARD_SIZE, self._config.chunk_overlap
 
     def _tokenizer_path(self) -> Path:
         with self._file.reading() as sql:

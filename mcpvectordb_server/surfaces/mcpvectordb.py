@@ -274,7 +274,7 @@ def search(
     found = db.documents.search(
         query, library=library, where=where, limit=limit, min_relevance=min_relevance
     )
-    hits = [hit for hit in found if content is None or hit.item.text == content][:top_k]
+    hits = [hit for hit in found if content is None or hit.item.passage == content][:top_k]
     reply = SearchReply(results=[_passage(hit) for hit in hits])
     notes = [found.verdict] if found.verdict and content is None else []
     if found.reasons and (hits or db.documents.count()):
@@ -420,7 +420,7 @@ def _passage(hit: Hit[Chunk]) -> FoundPassage:
         file_type=document.file_type,
         last_modified=document.modified,
         page=chunk.page or 0,
-        content=chunk.text,
+        content=chunk.passage,
         chunk_index=chunk.position,
         metadata=dict(document.metadata),
         relevance=None if hit.relevance is None else round(hit.relevance, 3),

@@ -343,7 +343,7 @@ def _result(hit: Hit[Chunk]) -> OpenragResult:
         chunk_id=str(uuid.uuid5(uuid.UUID(chunk.document.id), str(chunk.position))),
         document_id=chunk.document.id,
         document_name=_name(chunk.document),
-        content=chunk.text,
+        content=chunk.passage,
         similarity_score=round(hit.score, 4),
         chunk_index=chunk.position,
     )

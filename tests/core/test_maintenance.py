@@ -342,7 +342,7 @@ def test_rows_that_are_missing_in_an_index_of_sqlite_are_reported(path: Path) ->
     other.execute(
         "INSERT INTO document_chunks SELECT id + 10, owner, position + 1, tile, tile_start + "
         "length(tile), start, "
-        '"end", first_line, last_line, page, headings, hash FROM document_chunks'
+        '"end", first_line, last_line, page, headings, hash, header, footer FROM document_chunks'
     )
     other.execute("PRAGMA writable_schema = ON")
     other.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", index)
