@@ -200,10 +200,13 @@ class ChunkIndex:
             self._copy_known(sql, model, ids)
 
     def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
-        """The number of chunks, of one owner or of all."""
-        one = "" if owner is None else " WHERE owner = ?"
-        bindings = () if owner is None else (owner,)
-        return int(sql.execute(f"SELECT count(*) FROM {self.chunks}{one}", bindings).get)
+        """The number of chunks, of one owner or of all published ones."""
+        count = f"SELECT count(*) FROM {self.chunks}"
+        if owner is not None:
+            return int(sql.execute(f"{count} WHERE owner = ?", (owner,)).get)
+        if self._unpublished:  # two counts in indexes are faster than one that compares each row
+            count = f"SELECT ({count}) - ({count} WHERE owner IN ({self._unpublished}))"
+        return int(sql.execute(count).get)
 
     def remove(self, sql: apsw.Connection, owner: int, most: int = -1) -> int:
         """Delete an owner's last chunks (-1: all) from indexes and tables; returns their number."""

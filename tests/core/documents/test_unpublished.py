@@ -137,6 +137,18 @@ def test_a_reader_sees_a_document_completely_or_not_at_all(
         assert db.check() == []
 
 
+def test_what_is_being_written_is_not_counted_as_embedded(path: Path) -> None:
+    with opened(path) as db, opened(path) as reader:
+        db.documents.ingest_text(long_text("plum", 2), source="waits", embed=False)
+        before, meanwhile = reader.documents.backlog(), []
+        with after_each_commit(db, lambda _: meanwhile.append(reader.documents.backlog())):
+            db.documents.ingest_text(long_text("apple", 9), source="new", embed=False)
+        assert (before.passages, before.pending) == (2, 2)
+        assert len(meanwhile) > 3 and meanwhile[:-1] == [before] * (len(meanwhile) - 1)
+        assert reader.documents.backlog().pending == 11
+        assert "vector" not in reader.documents.search("plum").legs
+
+
 def test_a_short_document_is_written_in_one_transaction(path: Path) -> None:
     commits: list[int] = []
     with opened(path) as db:
