@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -53,7 +54,10 @@ class Database:
     ) -> None:
         self.config = config or Config()
         self._file = File(
-            path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout
+            path,
+            read_only=self.config.read_only,
+            busy_timeout=self.config.busy_timeout,
+            read_timeout=self.config.read_timeout,
         )
         self._tuning, self._memory = tuning or Tuning(), Memory(self.config.resident_bytes)
         documents = ChunkIndex(
@@ -180,6 +184,14 @@ class Database:
         Until it is loaded, hybrid searches use words alone, and their results say so.
         """
         self._encoder.warm()
+
+    def deadline(self) -> AbstractContextManager[object]:
+        """Give all reads of a block one `Config.read_timeout` together; otherwise each has its own.
+
+        Of two blocks, one inside of the other, the outer one counts. Past the deadline a read
+        raises ReadTimeout. Writes, and waiting for a model, are not limited.
+        """
+        return self._file.deadline()
 
     def copy_to(self, path: str | os.PathLike[str]) -> Path:
         """Write a complete copy into a new file, also while others write to this one.

@@ -126,7 +126,7 @@ def check(file: File, indexes: Sequence[MaintainedIndex]) -> list[str]:
     """The problems of a file: SQLite's own, invalid values, and indexes that differ from tables."""
     problems: list[str] = []
     try:
-        with file.reading() as sql:
+        with file.reading(limited=False) as sql:
             problems += [*file.flaws(), *invalid_values(sql)]
             for index in indexes:
                 problems += index.problems(sql)
@@ -196,7 +196,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
 
 def _bytes(file: File) -> int:
     if file.memory:
-        with file.reading() as sql:
+        with file.reading(limited=False) as sql:
             return int(
                 sql.execute(
                     "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"

@@ -310,7 +310,9 @@ def _block(block: Any) -> types.ContentBlock:
 def _read(template: ResourceTemplate, db: Any, path: str) -> str:
     """A template's document, as bounded as every reply; its errors are errors of the protocol."""
     try:
-        return reply_of(Reply(content=(Text(text=template.read(db, path)),))).content[0].text
+        with db.deadline():
+            text = template.read(db, path)
+        return reply_of(Reply(content=(Text(text=text),))).content[0].text
     except MCPVectorDBError as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from None
     except Exception:

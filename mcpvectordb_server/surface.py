@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -164,7 +165,8 @@ def call(
         arguments = tool.arguments.read(raw, max_text=tool.max_text)
         if tool.arguments.grant is not None and grant is not None:
             arguments[tool.arguments.grant] = grant
-        value = tool.function(db, **arguments)
+        with db.deadline() if tool.hints.read_only else nullcontext():
+            value = tool.function(db, **arguments)
         if ignored and isinstance(value, dict):
             value["note"] = " ".join(filter(None, [ignored, value.get("note", "")]))
         reply = reply_of(value, more=tool.more)

@@ -370,7 +370,7 @@ class _Bench:
 def _sample(
     db: Database, count: int, kinds: Sequence[str], *, seed: int, library: str | None = None
 ) -> list[KnownItem]:
-    with db._file.reading() as sql:
+    with db._file.reading(limited=False) as sql:
         return known_items.sample(
             sql, db._indexes[0], count, kinds=kinds, seed=seed, library=library
         )

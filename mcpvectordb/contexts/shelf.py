@@ -163,7 +163,7 @@ class Contexts:
             return checked_entry(item, self._config)
         change = checked_change(item, self._config)
         # Checked here as well as in the transaction, before a text is embedded in vain.
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             if not sql.execute("SELECT 1 FROM contexts WHERE id = ?", (change.id,)).fetchone():
                 raise NotFound(f"no context has the id {change.id}")
         return change
@@ -287,7 +287,8 @@ class Contexts:
             highlight=highlight,
             explain=explain,
         )
-        return self._search.search(asked, compile_filter(**which))
+        with self._file.deadline():
+            return self._search.search(asked, compile_filter(**which))
 
     def backlog(self) -> Backlog:
         """How many passages of contexts there are and wait for their embedding, if any does."""

@@ -15,6 +15,7 @@ from itertools import islice
 
 import apsw
 
+from mcpvectordb import deadline
 from mcpvectordb.documents.rows import DocumentFilter, path
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
@@ -50,6 +51,9 @@ def rank(
     rarest, *others = search.rarest_first(query.terms)
     found = search.having(rarest)
     for term in others:
+        if not found:
+            return []
+        deadline.check("looking for the words of the query")
         found = {
             owner: found[owner].joined(each) for owner, each in search.having(term, found).items()
         }
@@ -114,7 +118,9 @@ class _TermSearch:
         if among is not None and self._scored_rows > SCORED:
             found = {
                 owner: _DocumentMatch()
-                for owner in self._index.keyword.owners(self._sql, term.expression)
+                for owner in self._index.keyword.owners(
+                    self._sql, term.expression, self._owners(among)
+                )
                 if owner in among
             }
         else:
@@ -126,7 +132,8 @@ class _TermSearch:
                     each = found.setdefault(owner, _DocumentMatch())
                     each.chunks[chunk] = score
                     each.score = max(score, each.score)
-        named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
+        sought = _sought_in_paths(term)
+        named = [owner for owner, words in self._paths.items() if sought in words]
         bonus = idf(self._documents, len(named)) * PATH_WEIGHT * (K1 + 1) / (PATH_WEIGHT + K1)
         for owner in named:
             if among is None or owner in among:
@@ -192,11 +199,12 @@ def _tokens(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
 
 
-def _in_path(term: Term, path: str) -> bool:
+def _sought_in_paths(term: Term) -> str:
+    """The text that the words of a path have if the term is among them."""
     words = _tokens(term.text)
     if CJK.search(words):
-        return words in path
-    return f" {words}" in path if term.prefix else f" {words} " in path
+        return words
+    return f" {words}" if term.prefix else f" {words} "
 
 
 def _first_chunks(sql: apsw.Connection, owners: list[int]) -> dict[int, int]:

@@ -130,7 +130,7 @@ def one_time(name: str, root: str | os.PathLike[str], pattern: str) -> FollowedL
 
 def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
     """The libraries that follow a folder, sorted by name, or only the one with this name."""
-    with file.reading() as sql:
+    with file.reading(limited=False) as sql:
         return _followed(sql, name)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
-from mcpvectordb.documents.rows import SELECT, document, path
+from mcpvectordb.documents.rows import by_key, by_keys, path
 from mcpvectordb.errors import NotFound, quoted
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
@@ -56,15 +56,17 @@ def similar(sql: apsw.Connection, name: str) -> list[str]:
     return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
 
 
-def matching(sql: apsw.Connection, pattern: str) -> list[Document]:
-    """The documents whose path, with or without its library, matches a pattern; sorted by path."""
+def matching(sql: apsw.Connection, pattern: str, limit: int | None = None) -> list[Document]:
+    """The first documents, by path, whose path with or without its library matches a pattern."""
     matches = compile_glob(storable(pattern, "pattern", blank=False)).fullmatch
     found = sorted(
         (shown, key)
         for shown, library, key in _paths(sql)
         if matches(shown) or matches(shown[len(library) + 1 :])
     )
-    return [_document(sql, key) for _, key in found]
+    keys = [key for _, key in found[:limit]]
+    documents = by_keys(sql, keys)
+    return [documents[key] for key in keys]
 
 
 class _Reading(NamedTuple):
@@ -88,7 +90,7 @@ def _readings(name: str) -> list[_Reading]:
 def _place(sql: apsw.Connection, finder: _Finder, readings: Sequence[_Reading]) -> Place | None:
     for name, line, lines in readings:
         for key in finder.keys(name):
-            return Place(document=_document(sql, key), line=line, lines=lines)
+            return Place(document=by_key(sql, key), line=line, lines=lines)
     return None
 
 
@@ -196,7 +198,3 @@ def _unquoted(name: str) -> str:
 
 def _column(sql: apsw.Connection, statement: str, *bindings: str) -> list[int]:
     return [key for (key,) in sql.execute(statement, bindings)]
-
-
-def _document(sql: apsw.Connection, key: int) -> Document:
-    return document(sql.execute(f"{SELECT} WHERE d.key = ?", (key,)).fetchall()[0])

@@ -131,6 +131,14 @@ def by_key(sql: apsw.Connection, key: int) -> Document:
     return document(found)
 
 
+def by_keys(sql: apsw.Connection, keys: Sequence[int]) -> dict[int, Document]:
+    """The documents that have these keys, by key."""
+    found = sql.execute(
+        f"{SELECT} WHERE d.key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
+    )
+    return {row[0]: document(row) for row in found}
+
+
 def document(row: Sequence[Any]) -> Document:
     """The document in a row that SELECT returned."""
     _, *values, root, chunks = row
@@ -147,13 +155,10 @@ def path(library: str, source: str, root: str) -> str:
 
     Without such a folder it is the library, then the source.
     """
-    folder = os.path.join(root, "")  # noqa: PTH118 - the slash at the end is wanted
-    inside = (
-        source[len(folder) :].replace(os.sep, "/")
-        if root and source.startswith(folder)
-        else source.lstrip("/")
-    )
-    return f"{library}/{inside}"
+    folder = os.path.join(root, "") if root else ""  # noqa: PTH118 - the slash at the end is wanted
+    if folder and source.startswith(folder):
+        return f"{library}/{source[len(folder) :].replace(os.sep, '/')}"
+    return f"{library}/{source.lstrip('/')}"
 
 
 def coverage(sql: apsw.Connection) -> Coverage:
@@ -186,6 +191,28 @@ def coverage(sql: apsw.Connection) -> Coverage:
         copies=documents - contents,
         contents_waiting=contents - embedded_contents,
     )
+
+
+def surroundings(sql: apsw.Connection, chunk: Chunk, around: int) -> tuple[str, int]:
+    """The text of a chunk with `around` others before and after it, and its first line's number.
+
+    Raises NotFound if the document was deleted meanwhile.
+    """
+    found: list[Any] = sql.execute(
+        "SELECT c.tile, c.start - c.tile_start, c.first_line, c.position FROM document_chunks c "
+        "JOIN documents d ON d.key = c.owner "
+        "WHERE d.id = ? AND c.position BETWEEN ? AND ? ORDER BY c.position",
+        (chunk.document.id, chunk.position - around - 1, chunk.position + around),
+    ).fetchall()
+    if not found:
+        raise NotFound("the document was deleted meanwhile")
+    tiles = [tile for tile, *_ in found]
+    if found[0][-1] == 0:
+        return "".join(tiles), 1
+    # A chunk begins inside of its tile or, where chunks overlap, inside of the one before it.
+    (before, *_), (tile, skipped, first_line, _), *_ = found
+    first_line += before[skipped:].count("\n") if skipped < 0 else -tile[:skipped].count("\n")
+    return "".join(tiles[1:]), first_line
 
 
 def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:

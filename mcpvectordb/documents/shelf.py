@@ -51,6 +51,9 @@ from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
+# Chunks before and after one that a snippet is chosen from: a long document is not read as a whole.
+SNIPPET_CHUNKS = 10
+
 
 class Documents:
     """`Database.documents`: ingest, list and search documents; let libraries follow folders.
@@ -429,13 +432,13 @@ class Documents:
         with self._file.reading() as sql:
             return paths.similar(sql, name)
 
-    def matching(self, pattern: str) -> list[Document]:
+    def matching(self, pattern: str, *, limit: int | None = None) -> list[Document]:
         """The documents whose path, with or without its library, matches a pattern; by path.
 
-        For patterns see `add_library`.
+        For patterns see `add_library`. `limit` is how many are returned; None returns all.
         """
         with self._file.reading() as sql:
-            return paths.matching(sql, pattern)
+            return paths.matching(sql, pattern, limit)
 
     def text_bytes(self, id: str) -> int:
         """The size of a document's text in bytes of UTF-8; the text itself is not read."""
@@ -451,10 +454,12 @@ class Documents:
     def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
         """The line of a chunk that has most words of a query, with its neighbours, numbered.
 
-        With `whole` it is a line of the whole document.
+        With `whole` it may be a line of the ten chunks before or after it, too.
         """
-        lines = (1, None) if whole else (chunk.first_line, chunk.last_line)
-        return snippets.snippet(self.text(chunk.document.id), query, *lines)
+        with self._file.reading() as sql:
+            text, begins = rows.surroundings(sql, chunk, SNIPPET_CHUNKS)
+        lines = (begins, None) if whole else (chunk.first_line, chunk.last_line)
+        return snippets.snippet(text, query, *lines, begins=begins)
 
     def coverage(self) -> Coverage:
         """How many documents are found by meaning: completely, partly or not yet."""
@@ -469,7 +474,7 @@ class Documents:
         """The key, ETag and modification time of a URL's document, to fetch it only if changed."""
         if not sources.is_url(source):
             return None, "", ""
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             return sql.execute(
                 "SELECT key, etag, modified FROM published_documents WHERE library = ? AND "
                 "source = ? ORDER BY key DESC",
@@ -500,14 +505,14 @@ class Documents:
         deadline: float | None,
     ) -> Ingested:
         """Embed a stored document, also a known one: its first ingest may have been interrupted."""
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             document = rows.by_key(sql, key)
         embedded, error = (
             self._encoder.embed_owner(self._index, key, deadline, progress)
             if embed
             else (Embedded(), "")
         )
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             pending = self._encoder.count_pending(sql, self._index, [key])
         note = _not_embedded(status, document, pending, error) if embed and pending else ""
         return Ingested(

@@ -272,7 +272,7 @@ class _Sync:
         self._intake.add(source, hash, old)
 
     def _find(self, path: str, hash: str) -> int | None:
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             row = sql.execute(
                 "SELECT key FROM published_documents WHERE library = ? AND source = ? AND hash = ?",
                 (self._library.name, path, hash),
@@ -280,7 +280,7 @@ class _Sync:
         return row[0] if row else None
 
     def _copies(self, hash: str) -> list[int]:
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             return [
                 key
                 for (key,) in sql.execute(
@@ -439,7 +439,7 @@ def stored_files(file: File, library: FollowedLibrary, rows_per_page: int) -> It
     prefix = os.path.join(library.root, "")  # noqa: PTH118 - the slash at the end is wanted
     last, end = prefix, prefix[:-1] + chr(ord(os.sep) + 1)
     while True:
-        with file.reading() as sql:
+        with file.reading(limited=False) as sql:
             rows = sql.execute(
                 "SELECT source, size, mtime_ns, key, '' FROM published_documents "
                 "WHERE library = ?1 AND source > ?2 AND source < ?3 "

@@ -200,7 +200,7 @@ class DocumentWriter:
 
     def known(self, source: str, library: str, hash: str) -> int | None:
         """The key of the document with this source and content in a library; None without one."""
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             row = sql.execute(
                 "SELECT key FROM published_documents WHERE library = ? AND source = ? AND hash = ? "
                 "ORDER BY key LIMIT 1",

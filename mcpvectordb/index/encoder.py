@@ -109,7 +109,7 @@ class Encoder:
 
     def ensure_model(self) -> tuple[int, int]:
         """Write model and chunk sizes into a new file; returns the file's size and overlap."""
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             if self.active(sql) is not None:
                 return self.sizes(sql)
         with self._file.writing() as sql:
@@ -167,7 +167,7 @@ class Encoder:
         A file that is older than a shelf has none for it.
         """
         with contextlib.suppress(Damaged):  # a damaged file must open, so that it can be checked
-            with self._file.reading() as sql:
+            with self._file.reading(limited=False) as sql:
                 lacking = self._lacking(sql)
             if lacking:
                 with self._file.writing() as sql:
@@ -313,7 +313,7 @@ class Encoder:
         returns when no such chunk is pending.
         """
         indexes = [index] if index else self._indexes
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             model = model or self.active(sql)
             total = (
                 sum(each.count_pending(sql, model.key, owners) for each in indexes) if model else 0
@@ -346,7 +346,7 @@ class Encoder:
 
         Nothing is embedded if other processes have leased all of them or, with `alone`, any.
         """
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             model = self.active(sql)
             if model is None or not index.count_pending(sql, model.key, owners):
                 return None
@@ -396,7 +396,7 @@ class Encoder:
         Those that are not embedded at the deadline are missing. Raises ModelMissing if the model is
         not available on this machine, another ModelError if it failed.
         """
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             model = self.active(sql)
             if model is None:
                 raise ModelMissing("the file has no model yet: settle it first")
@@ -527,7 +527,7 @@ class Encoder:
 
     def _warm(self) -> None:
         with contextlib.suppress(ModelError, Closed):  # the first search reports what is wrong
-            with self._file.reading() as sql:
+            with self._file.reading(limited=False) as sql:
                 fixed = self.active(sql)
             if fixed is not None:
                 checked(self._embedder(fixed), ["warm"], query=True)
@@ -552,7 +552,7 @@ class Encoder:
         return STANDARD_SIZE, self._config.chunk_overlap
 
     def _tokenizer_path(self) -> Path:
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             fixed = self.active(sql)
         try:
             spec = weights.find(

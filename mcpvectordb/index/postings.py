@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from mcpvectordb import deadline
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import Ranked, changes
 from mcpvectordb.index.memory import Memory, snapshot
@@ -136,7 +137,10 @@ class Postings:
             memory = self._memory if kept else Memory(0)
             rows = self._current(sql, rows if kept else None, now.seq, memory)
             expressions = dict.fromkeys((*query.terms, *query.exclusions))
-            terms = {each: self._term(sql, rows, each, memory) for each in expressions}
+            terms = {}
+            for each in expressions:
+                deadline.check("reading the rows of the query's words")
+                terms[each] = self._term(sql, rows, each, memory)
         return Bm25Scorer(
             rows,
             [terms[each] for each in query.terms],

@@ -33,7 +33,8 @@ CHUNK_SIZE, CHUNK_OVERLAP = 400, 60
 MAX_QUERY = 1_000
 MAX_RESULTS = 100
 # The limit of a listing of all documents; a reply that is too long is cut later, and says so.
-_ALL = 10**9
+# Documents in one listing: more of them hardly fit into a reply.
+MOST_LISTED = 1_000
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -231,16 +232,28 @@ def list_documents(db: Database) -> OpenragDocumentsReply:
     use `query_documents`. A document whose status is "pending" is stored, but not all of it can be
     queried yet.
     """
-    waiting = (
-        db.documents.browse(where={"pending": {"gt": 0}}, limit=_ALL) if db.stats().pending else []
+    total = db.documents.count()
+    oldest = db.documents.browse(limit=MOST_LISTED, offset=max(0, total - MOST_LISTED))[::-1]
+    pending = (
+        {
+            each.id
+            for each in db.documents.browse(
+                where={"id": {"in": [each.id for each in oldest]}, "pending": {"gt": 0}},
+                limit=MOST_LISTED,
+            )
+        }
+        if oldest
+        else set()
     )
-    pending = {each.id for each in waiting}
-    listed = [
-        _listed_document(each, each.id in pending)
-        for each in reversed(db.documents.browse(limit=_ALL))
-    ]
-    reply = OpenragDocumentsReply(status="success", total_documents=len(listed), documents=listed)
-    if message := db.documents.backlog().note if listed else "No documents have been ingested yet":
+    listed = [_listed_document(each, each.id in pending) for each in oldest]
+    reply = OpenragDocumentsReply(status="success", total_documents=total, documents=listed)
+    notes = [db.documents.backlog().note if listed else "No documents have been ingested yet"]
+    if total > len(listed):
+        notes.append(
+            f"only the first {len(listed):,} of {total:,} documents are listed; find others by "
+            "querying"
+        )
+    if message := "; ".join(filter(None, notes)):
         reply["message"] = message
     return reply
 

@@ -32,10 +32,11 @@ from mcpvectordb_server.surfaces.qmd.guide import GUIDE, INSTRUCTIONS
 VERSION = "1.0.0"
 SCHEME = "qmd://"
 MOST_RESULTS = 1000
-# Names in one list for `multi_get`.
+# Names in one list for `multi_get`, and documents of one pattern: more would not fit into a reply.
 MOST_NAMES = 200
+MOST_MATCHING = 1000
 # Missing names of a list that get suggestions; each of them compares with every path there is.
-SUGGESTED_FOR = 5
+SUGGESTED_FOR = 3
 # Characters of a document in one reply; the rest is for its context.
 _ROOM = MAX_REPLY * 9 // 10
 
@@ -204,10 +205,15 @@ def multi_get(
         raise NotFound(
             "\n\n".join(missing) or f"No files matched pattern: {cut(pattern, MAX_ECHO)}"
         )
+    notices = ["\n\n".join(missing)] if missing else []
+    if len(documents) > MOST_MATCHING:
+        documents = documents[:MOST_MATCHING]
+        notices.append(
+            f"[SKIPPED: all files after the first {MOST_MATCHING} that match. Ask for fewer.]"
+        )
     sizes = {each.id: db.documents.text_bytes(each.id) for each in documents}
     large = [each for each in documents if sizes[each.id] > maxBytes]
     small = [each for each in documents if sizes[each.id] <= maxBytes]
-    notices = ["\n\n".join(missing)] if missing else []
     notices += [_too_large(each, sizes[each.id]) for each in large]
     resources = _resources(db, small, maxLines, lineNumbers)
     if skipped := len(small) - len(resources):
@@ -400,7 +406,8 @@ def _selected(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
     if not pattern.strip():
         raise InvalidInput("pattern must not be blank")
     is_glob = any(sign in pattern for sign in "*?[{")
-    if is_glob and (found := db.documents.matching(pattern.strip().removeprefix(SCHEME))):
+    glob = pattern.strip().removeprefix(SCHEME)
+    if is_glob and (found := db.documents.matching(glob, limit=MOST_MATCHING + 1)):
         return found, []
     names = list(dict.fromkeys(filter(None, (each.strip() for each in pattern.split(",")))))
     if len(names) > MOST_NAMES:
