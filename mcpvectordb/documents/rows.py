@@ -32,6 +32,8 @@ COLUMNS = (
     "created_at",
     "metadata",
 )
+# How much before and after a chunk its `surroundings` have: of a long document only this is read.
+AROUND_CHUNKS, AROUND_CHARACTERS = 100, 10_000
 PENDING = (
     "(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
     "WHERE c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
@@ -193,23 +195,31 @@ def coverage(sql: apsw.Connection) -> Coverage:
     )
 
 
-def surroundings(sql: apsw.Connection, chunk: Chunk, around: int) -> tuple[str, int]:
-    """The text of a chunk with `around` others before and after it, and its first line's number.
+def surroundings(sql: apsw.Connection, chunk: Chunk) -> tuple[str, int]:
+    """The text around a chunk, which is all of a short document, and the number of its first line.
 
-    Raises NotFound if the document was deleted meanwhile.
+    Raises NotFound if the document was changed or deleted meanwhile.
     """
     found: list[Any] = sql.execute(
         "SELECT c.tile, c.start - c.tile_start, c.first_line, c.position FROM document_chunks c "
         "JOIN documents d ON d.key = c.owner "
-        "WHERE d.id = ? AND c.position BETWEEN ? AND ? ORDER BY c.position",
-        (chunk.document.id, chunk.position - around - 1, chunk.position + around),
+        'WHERE d.id = ? AND c.position BETWEEN ? AND ? AND c."end" > ? AND c.start < ? '
+        "ORDER BY c.position",
+        (
+            chunk.document.id,
+            chunk.position - AROUND_CHUNKS,
+            chunk.position + AROUND_CHUNKS,
+            chunk.start - AROUND_CHARACTERS,
+            chunk.end + AROUND_CHARACTERS,
+        ),
     ).fetchall()
-    if not found:
-        raise NotFound("the document was deleted meanwhile")
     tiles = [tile for tile, *_ in found]
-    if found[0][-1] == 0:
+    if found and found[0][-1] == 0:
         return "".join(tiles), 1
-    # A chunk begins inside of its tile or, where chunks overlap, inside of the one before it.
+    if len(found) < 2:
+        raise NotFound("the document was changed or deleted meanwhile")
+    # The first tile is left out, because it may have to tell where the second one begins: a chunk
+    # begins inside of its tile or, where chunks overlap, inside of the one before it.
     (before, *_), (tile, skipped, first_line, _), *_ = found
     first_line += before[skipped:].count("\n") if skipped < 0 else -tile[:skipped].count("\n")
     return "".join(tiles[1:]), first_line

@@ -51,9 +51,6 @@ from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
-# Chunks before and after one that a snippet is chosen from: a long document is not read as a whole.
-SNIPPET_CHUNKS = 10
-
 
 class Documents:
     """`Database.documents`: ingest, list and search documents; let libraries follow folders.
@@ -454,10 +451,11 @@ class Documents:
     def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
         """The line of a chunk that has most words of a query, with its neighbours, numbered.
 
-        With `whole` it may be a line of the ten chunks before or after it, too.
+        With `whole` it may be any line of the document or, in a long one, of the 10,000 characters
+        before and after the chunk.
         """
         with self._file.reading() as sql:
-            text, begins = rows.surroundings(sql, chunk, SNIPPET_CHUNKS)
+            text, begins = rows.surroundings(sql, chunk)
         lines = (begins, None) if whole else (chunk.first_line, chunk.last_line)
         return snippets.snippet(text, query, *lines, begins=begins)
 

@@ -195,6 +195,15 @@ def test_a_pattern_matches_paths_with_and_without_the_library(
     ]
 
 
+def test_of_many_documents_that_match_the_first_ones_by_path_are_returned(
+    db: Database, notes: Path
+) -> None:
+    everything = db.documents.matching("**")
+    assert len(everything) > 3
+    assert db.documents.matching("**", limit=3) == everything[:3]
+    assert db.documents.matching("**", limit=0) == []
+
+
 def test_an_invalid_pattern_is_refused(db: Database) -> None:
     for pattern in ("a[", "{a", "", " "):
         with pytest.raises(InvalidInput):
