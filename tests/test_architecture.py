@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     "",
     "errors",
-    "deadline",
     "records",
     "config",
     "dates",

@@ -15,10 +15,10 @@ from itertools import islice
 
 import apsw
 
-from mcpvectordb import deadline
 from mcpvectordb.documents.rows import DocumentFilter, path
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.storage import deadline
 from mcpvectordb.text.bm25 import K1, idf
 from mcpvectordb.text.query import AllTermsQuery, Term
 from mcpvectordb.text.tokens import CJK

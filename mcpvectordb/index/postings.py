@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from mcpvectordb import deadline
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import Ranked, changes
 from mcpvectordb.index.memory import Memory, snapshot
-from mcpvectordb.storage import fts5
+from mcpvectordb.storage import deadline, fts5
 from mcpvectordb.text.bm25 import K1, B, idf
 from mcpvectordb.text.query import Query
 

@@ -12,7 +12,7 @@ from typing import cast
 
 import apsw
 
-from mcpvectordb import deadline
+from mcpvectordb.storage import deadline
 from mcpvectordb.text.query import Term
 from mcpvectordb.text.tokens import CAMEL, CJK, bigrams, camel_parts
 

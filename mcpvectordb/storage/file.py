@@ -21,9 +21,9 @@ from pathlib import Path
 
 import apsw
 
-from mcpvectordb import deadline, errors
+from mcpvectordb import errors
 from mcpvectordb.filters import FUNCTIONS
-from mcpvectordb.storage import fts5, schema, vec0
+from mcpvectordb.storage import deadline, fts5, schema, vec0
 from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
 
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page

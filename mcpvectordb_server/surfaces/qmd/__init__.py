@@ -36,7 +36,7 @@ MOST_RESULTS = 1000
 MOST_NAMES = 200
 MOST_MATCHING = 1000
 # Missing names of a list that get suggestions; each of them compares with every path there is.
-SUGGESTED_FOR = 3
+SUGGESTED_FOR = 5
 # Characters of a document in one reply; the rest is for its context.
 _ROOM = MAX_REPLY * 9 // 10
 

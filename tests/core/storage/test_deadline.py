@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Config, Database, InvalidInput, MCPVectorDBError, ReadTimeout, deadline
+from mcpvectordb import Config, Database, InvalidInput, MCPVectorDBError, ReadTimeout
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.storage import deadline
 from mcpvectordb.storage.file import File
 from tests.support import Letters
 

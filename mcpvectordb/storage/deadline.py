@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from mcpvectordb.errors import ReadTimeout
 
 
-class _Deadline:
+class _TimeLeft:
     """The seconds that are left for reads, and the time at which the running one must end."""
 
     def __init__(self, seconds: float) -> None:
@@ -25,16 +25,16 @@ class _Deadline:
         self.end = math.inf
 
 
-_current: ContextVar[_Deadline | None] = ContextVar("deadline", default=None)
+_current: ContextVar[_TimeLeft | None] = ContextVar("deadline", default=None)
 
 
 @contextlib.contextmanager
-def shared(seconds: float) -> Iterator[_Deadline]:
+def shared(seconds: float) -> Iterator[_TimeLeft]:
     """Give the reads of the block `seconds` together, or what is left in a block around it."""
     if (outer := _current.get()) is not None:
         yield outer
         return
-    token = _current.set(own := _Deadline(seconds))
+    token = _current.set(own := _TimeLeft(seconds))
     try:
         yield own
     finally:
