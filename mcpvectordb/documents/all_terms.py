@@ -58,7 +58,8 @@ def rank(
             owner: found[owner].joined(each) for owner, each in search.having(term, found).items()
         }
     for term in query.excluded:
-        for owner in search.having(term, found):
+        deadline.check("looking for the words that are excluded")
+        for owner in search.having(term, found, scored=False):
             del found[owner]
     ranked = sorted(found.items(), key=lambda item: (-item[1].score, item[0]))[:limit]
     first = _first_chunks(sql, [owner for owner, each in ranked if not each.chunks])
@@ -110,12 +111,16 @@ class _TermSearch:
         return sorted(terms, key=self._frequency.__getitem__)
 
     def having(
-        self, term: Term, among: Mapping[int, _DocumentMatch] | None = None
+        self,
+        term: Term,
+        among: Mapping[int, _DocumentMatch] | None = None,
+        *,
+        scored: bool = True,
     ) -> dict[int, _DocumentMatch]:
         """The documents that have a term, among all chosen ones or the given ones."""
         found: dict[int, _DocumentMatch] = {}
         self._scored_rows += self._frequency.get(term, 0)
-        if among is not None and self._scored_rows > SCORED:
+        if among is not None and (not scored or self._scored_rows > SCORED):
             found = {
                 owner: _DocumentMatch()
                 for owner in self._index.keyword.owners(

@@ -65,17 +65,17 @@ def nearest(name: str, paths: Iterable[str]) -> list[str]:
         min(FURTHEST, max(1, len(stem) // 2)),
         min(FURTHEST, max(1, len(stem) // 3)),
     )
+    with_extension = "." in asked.rpartition("/")[2]
     found: list[tuple[int, int, str]] = []
     for path in paths if stem else ():
-        folded = (
-            path.casefold()
-            if "." in asked.rpartition("/")[2]
-            else _EXTENSION.sub("", path.casefold())
-        )
+        folded = path.casefold()
+        last = _stem(folded)
+        if not with_extension:
+            folded = _EXTENSION.sub("", folded)
         pairs = (
             (asked, folded, most),
             (asked, folded.partition("/")[2], most),
-            (stem, _stem(path.casefold()), most_of_stem),
+            (stem, last, most_of_stem),
         )
         # Once there are enough, most paths are ruled out by fewer edits than are allowed.
         worst = found[-1][0] if len(found) == SUGGESTIONS else FURTHEST
