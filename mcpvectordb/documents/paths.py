@@ -18,6 +18,9 @@ from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
 from mcpvectordb.text import fuzzy
 
+# Of a pattern for documents: every path of the file is compared with each of them.
+MOST_ALTERNATIVES = 32
+
 _LINES = (
     re.compile(r"(.+):(\d{1,9})", re.DOTALL),
     re.compile(r"(.+):(\d{1,9}):(\d{1,9})", re.DOTALL),
@@ -58,7 +61,7 @@ def similar(sql: apsw.Connection, name: str) -> list[str]:
 
 def matching(sql: apsw.Connection, pattern: str, limit: int | None = None) -> list[Document]:
     """The first documents, by path, whose path with or without its library matches a pattern."""
-    matches = compile_glob(storable(pattern, "pattern", blank=False)).fullmatch
+    matches = compile_glob(storable(pattern, "pattern", blank=False), MOST_ALTERNATIVES).fullmatch
     found = sorted(
         (shown, key)
         for shown, library, key in _paths(sql)

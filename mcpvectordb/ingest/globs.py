@@ -20,15 +20,19 @@ from mcpvectordb.errors import InvalidInput, quoted
 
 LONGEST_PATTERN = 4_096  # characters, as many as a path may have
 MOST_BRACES = 100
-MOST_ALTERNATIVES = 32  # every path is compared with each of them
+MOST_ALTERNATIVES = 1_000
+LONGEST_EXPANSION = 50_000  # characters of all alternatives, which are compiled into one expression
 
 
-def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Return an expression whose `fullmatch` tests a path; `{a,b}` in the pattern means a or b."""
-    return re.compile("|".join(map(translate, alternatives(pattern))), re.DOTALL)
+def compile_glob(pattern: str, most: int = MOST_ALTERNATIVES) -> re.Pattern[str]:
+    """Return an expression whose `fullmatch` tests a path; `{a,b}` in the pattern means a or b.
+
+    Every path is compared with each alternative, of which there may be at most `most`.
+    """
+    return re.compile("|".join(map(translate, alternatives(pattern, most))), re.DOTALL)
 
 
-def alternatives(pattern: str) -> list[str]:
+def alternatives(pattern: str, most: int = MOST_ALTERNATIVES) -> list[str]:
     """Expand the braces of a pattern with `{a,b}`, which may be nested, into several patterns."""
     if len(pattern) > LONGEST_PATTERN or pattern.count("{") > MOST_BRACES:
         raise InvalidInput(
@@ -40,10 +44,10 @@ def alternatives(pattern: str) -> list[str]:
     while expanded != before:
         before = expanded
         expanded = list(dict.fromkeys(choice for each in before for choice in _choices(each)))
-        if len(expanded) > MOST_ALTERNATIVES:
+        if len(expanded) > most or sum(map(len, expanded)) > LONGEST_EXPANSION:
             raise InvalidInput(
-                f"the pattern {quoted(pattern)} expands to more than {MOST_ALTERNATIVES} "
-                "patterns; shorten it"
+                f"the pattern {quoted(pattern)} expands to more than {most:,} patterns or "
+                f"{LONGEST_EXPANSION:,} characters; shorten it"
             )
     return expanded
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Database, InvalidInput, NotFound
 from mcpvectordb.documents import paths
+from mcpvectordb.documents.paths import MOST_ALTERNATIVES
 from mcpvectordb.documents.rows import path as shown
 from tests.support import Letters
 
@@ -205,7 +206,9 @@ def test_of_many_documents_that_match_the_first_ones_by_path_are_returned(
 
 
 def test_an_invalid_pattern_is_refused(db: Database) -> None:
-    for pattern in ("a[", "{a", "", " "):
+    alternatives = ",".join(map(str, range(MOST_ALTERNATIVES)))
+    assert db.documents.matching(f"{{{alternatives}}}") == []
+    for pattern in ("a[", "{a", "", " ", f"{{{alternatives},x}}"):
         with pytest.raises(InvalidInput):
             db.documents.matching(pattern)
 
