@@ -120,7 +120,7 @@ class BulkIngest:
         if not self._waiting:
             return
         done = self._writer.write_all(self._waiting)
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             self._chunks += self._encoder.count_pending(sql, self._index, [key for _, key in done])
         for prepared, (status, _) in zip(self._waiting, done, strict=True):
             moved = prepared.moved is not None and status != "skipped"

@@ -202,7 +202,7 @@ def surroundings(sql: apsw.Connection, chunk: Chunk) -> tuple[str, int]:
     """
     found: list[Any] = sql.execute(
         "SELECT c.tile, c.start - c.tile_start, c.first_line, c.position FROM document_chunks c "
-        "JOIN documents d ON d.key = c.owner "
+        "JOIN published_documents d ON d.key = c.owner "
         'WHERE d.id = ? AND c.position BETWEEN ? AND ? AND c."end" > ? AND c.start < ? '
         "ORDER BY c.position",
         (

@@ -103,7 +103,7 @@ class UnpublishedDocuments:
             while self._any_abandoned():
                 with self._file.writing() as sql:
                     self._remove_slice(sql)
-            with self._file.reading() as sql:
+            with self._file.reading(limited=False) as sql:
                 steps = self._index.merge_steps(sql)
             for _ in range(steps):
                 with self._file.writing() as sql:
@@ -116,7 +116,7 @@ class UnpublishedDocuments:
             sql.execute("DELETE FROM documents WHERE key = ?", (key,))
 
     def _any_abandoned(self) -> bool:
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             return any(True for _ in self._abandoned(sql))
 
     def _remove_slice(self, sql: apsw.Connection) -> None:

@@ -288,7 +288,7 @@ class Encoder:
                 return Embedded(), str(error)
 
         def count() -> int:
-            with self._file.reading() as sql:
+            with self._file.reading(limited=False) as sql:
                 return self.count_pending(sql, index, [owner])
 
         return self.background.embed(index, owner, count, deadline, progress)
