@@ -155,6 +155,7 @@ def library_line(library: Library, waiting: int = 0) -> str:
         f"{library.chunks} chunks",
         f"{waiting} documents not yet embedded" if waiting else "",
         library.root,
+        "(not confirmed on this machine)" if library.root and not library.confirmed else "",
         library.pattern,
         f"without {' '.join(library.ignore)}" if library.ignore else "",
         library.description,

@@ -7,26 +7,16 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import apsw
 
+from mcpvectordb.documents.confirmed_folders import ConfirmedFolders, FollowedLibrary
 from mcpvectordb.errors import LONGEST_QUOTE, InvalidInput, NotFound, Unreadable, quoted
 from mcpvectordb.ingest import gitignore
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Library
 from mcpvectordb.storage.file import File
-
-
-class FollowedLibrary(NamedTuple):
-    """A library with its folder `root`; `inode` is the inode of the folder at the last sync."""
-
-    name: str
-    root: str
-    inode: str
-    pattern: str
-    ignore: tuple[str, ...]
 
 
 def checked_name(library: str) -> str:
@@ -38,13 +28,17 @@ def checked_name(library: str) -> str:
 
 def add(
     file: File,
+    folders: ConfirmedFolders,
     name: str,
     root: str | os.PathLike[str],
     pattern: str,
     ignore: Sequence[str],
     description: str,
 ) -> None:
-    """Add a library that follows a folder, or change the options of the one with this folder."""
+    """Add a library that follows a folder, or change the options of the one with this folder.
+
+    Whoever adds a folder has confirmed it.
+    """
     checked_name(name)
     storable(description, "description")
     _check_pattern(pattern)
@@ -72,9 +66,10 @@ def add(
                 datetime.now(UTC).isoformat(timespec="microseconds"),
             ),
         )
+        folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
 
 
-def unfollow(file: File, name: str) -> None:
+def unfollow(file: File, folders: ConfirmedFolders, name: str) -> None:
     """Stop following the folder of a library; its descriptions are removed, its documents stay."""
     with file.writing() as sql:
         if not sql.execute(
@@ -84,6 +79,7 @@ def unfollow(file: File, name: str) -> None:
         ).get:
             raise NotFound(f"there is no library {quoted(name)}")
         sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
+    folders.forget(name)
 
 
 def describe(file: File, name: str, path: str, text: str) -> None:
@@ -124,8 +120,7 @@ def descriptions(file: File, name: str, path: str) -> list[str]:
 
 def one_time(name: str, root: str | os.PathLike[str], pattern: str) -> FollowedLibrary:
     """A library with a folder that is ingested once, without an entry in the database."""
-    folder, inode = _folder(root)
-    return FollowedLibrary(checked_name(name), folder, inode, pattern, ())
+    return FollowedLibrary(checked_name(name), _folder(root)[0], pattern, ())
 
 
 def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
@@ -134,7 +129,7 @@ def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
         return _followed(sql, name)
 
 
-def all_libraries(file: File) -> list[Library]:
+def all_libraries(file: File, folders: ConfirmedFolders) -> list[Library]:
     """The libraries that have documents or follow a folder, sorted by name."""
     with file.reading() as sql:
         rows = sql.execute(
@@ -155,6 +150,8 @@ def all_libraries(file: File) -> list[Library]:
                 ignore=tuple(json.loads(ignore or "[]")),
                 description=description or "",
                 created_at=created_at or "",
+                confirmed=root is not None
+                and folders.has(FollowedLibrary(name, root, pattern, tuple(json.loads(ignore)))),
             )
             for name, documents, chunks, root, pattern, ignore, description, created_at in rows
         ]
@@ -162,13 +159,13 @@ def all_libraries(file: File) -> list[Library]:
 
 def _followed(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
     rows = sql.execute(
-        "SELECT name, root, inode, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
+        "SELECT name, root, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
         "ORDER BY name",
         (None if name is None else storable(name, "library"),),
     )
     found = [
-        FollowedLibrary(each, root, inode, pattern, tuple(json.loads(ignore)))
-        for each, root, inode, pattern, ignore in rows
+        FollowedLibrary(each, root, pattern, tuple(json.loads(ignore)))
+        for each, root, pattern, ignore in rows
     ]
     if name is not None and not found:
         raise NotFound(

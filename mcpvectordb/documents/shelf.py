@@ -13,9 +13,10 @@ from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, paths, rows
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
+from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
-from mcpvectordb.documents.sync import check_root, ingest_folder, sync
+from mcpvectordb.documents.sync import ingest_folder, sync
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge, quoted
@@ -73,6 +74,7 @@ class Documents:
         self._unpublished, self._search = unpublished, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self._worker = Worker(config)
+        self._folders = ConfirmedFolders(file)
 
     def ingest(
         self,
@@ -256,7 +258,7 @@ class Documents:
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
-        return libraries.all_libraries(self._file)
+        return libraries.all_libraries(self._file, self._folders)
 
     def add_library(
         self,
@@ -274,14 +276,24 @@ class Documents:
         .mcpvectordbignore files in the folder apply too. To change these options, add the library
         again with the same folder.
         """
-        libraries.add(self._file, name, root, pattern, ignore, description)
+        libraries.add(self._file, self._folders, name, root, pattern, ignore, description)
+
+    def confirm_library(self, name: str) -> None:
+        """Let a library that was not added on this machine, or not to this file, read its folder.
+
+        Ask a person first: whoever wrote the file chose the folder (`Library.root`). What is
+        confirmed is kept in the user's data folder. A change of the file's place, of the folder or
+        of the patterns must be confirmed again.
+        """
+        for library in libraries.followed(self._file, checked_name(name)):
+            self._folders.confirm(library)
 
     def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
         """Remove a library with its documents, or stop following its folder with `keep_documents`.
 
         Returns the number of removed documents. The folder is not touched.
         """
-        libraries.unfollow(self._file, name)
+        libraries.unfollow(self._file, self._folders, name)
         removed = 0
         while not keep_documents and (some := self._remove_some(name)):
             removed += some
@@ -310,12 +322,13 @@ class Documents:
         New and changed files are ingested, documents of vanished files are removed, moved files
         keep their id. A file that cannot be read is reported in `failures`, and its document stays.
         Secrets are skipped, as by `guard` of `ingest`: those are ingested one by one.
-        A missing folder is an error, and nothing is removed. After a kill, the next call continues;
-        several calls at once are safe.
+        A missing folder is an error, and nothing is removed. A folder that was not confirmed on
+        this machine is Refused before anything of it is read; see `confirm_library`. After a kill,
+        the next call continues; several calls at once are safe.
         """
         followed = libraries.followed(self._file, name)
         for library in followed:
-            check_root(self._file, library)
+            self._folders.check(library)
         done = []
         for library in followed:
             with self._bulk_ingest(library.name, embed) as intake:
@@ -325,6 +338,7 @@ class Documents:
                     library,
                     intake,
                     self.tuning,
+                    self._folders.check,
                     self._unpublished,
                     progress,
                 )

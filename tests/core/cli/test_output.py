@@ -26,6 +26,7 @@ NAME = EVIL.replace("\0", "")
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     """A file whose texts, titles, paths and library names all have control characters."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     folder = tmp_path / f"followed{NAME}".replace("/", "")
     folder.mkdir()
     (folder / f"file{NAME}.md").write_text(f"# Heading {NAME}\n\npenguin {NAME}\n")
@@ -73,6 +74,11 @@ COMMANDS = [
     ["library", "list", "--json"],
     ["library", "add", f"new{NAME}", f"followed{NAME}"],
     ["library", "add", f"new{NAME}", f"nowhere{NAME}"],
+    ["library", "confirm", f"followed{NAME}"],
+    ["library", "confirm", f"followed{NAME}", "--yes"],
+    ["library", "confirm", f"unknown{NAME}"],
+    ["sync", "--no-embed"],
+    ["watch", f"unknown{NAME}"],
     ["library", "describe", f"unknown{NAME}", "/", NAME],
     ["library", "remove", f"followed{NAME}", "--keep-documents"],
     ["sync", f"unknown{NAME}"],
@@ -108,7 +114,6 @@ def test_no_command_prints_a_control_character(
     # click removes colours from what does not go to a terminal: here it must not help.
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
     monkeypatch.setenv("HOME", str(hostile.folder))
-    monkeypatch.setenv("XDG_DATA_HOME", str(hostile.folder / "data"))
     for arguments in COMMANDS:
         monkeypatch.setattr(sys, "argv", ["mcpvectordb", "--db", str(hostile.db), *arguments])
         with pytest.raises(SystemExit):
