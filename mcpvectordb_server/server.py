@@ -25,7 +25,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from mcpvectordb import MCPVectorDBError, Progress
+from mcpvectordb import MCPVectorDBError, Progress, RetryLater
 from mcpvectordb_server.grant import Grant, ProgressCallback
 from mcpvectordb_server.ongoing import OngoingCalls, UnderWay
 from mcpvectordb_server.replies import (
@@ -151,19 +151,32 @@ class Service:
             )
         raw = params.arguments or {}
         self._warn_of_unknown(published, raw)
-        ingests = published.tool.arguments.grant is not None
-        work = (
-            partial(self._ingest, published, raw, _progress(ctx))
-            if ingests
-            else partial(call, published, self._db, raw)
+        reply = await (
+            self._ingested(published, raw, _progress(ctx))
+            if published.tool.arguments.grant is not None
+            else self._in_thread(partial(call, published, self._db, raw))
         )
-        reply = await self._in_thread(work, ingests=ingests)
         _reply.set(reply)
         return types.CallToolResult(
             content=[_block(each) for each in reply.content],
             structured_content=reply.structured,
             is_error=reply.failed,
         )
+
+    async def _ingested(
+        self, published: PublishedTool, raw: Mapping[str, Any], progress: ProgressCallback
+    ) -> Any:
+        """Run a tool that ingests; the pauses between two pages of one host occupy no thread."""
+        deadline = time.monotonic() + self._reply_seconds
+        while True:
+            try:
+                return await self._in_thread(
+                    partial(self._ingest, published, raw, progress), ingests=True
+                )
+            except RetryLater as later:
+                if time.monotonic() + later.seconds > deadline:
+                    return refusal_of(published.surface.failure(published.tool.name, later))
+                await anyio.sleep(later.seconds)
 
     def _ingest(
         self, published: PublishedTool, raw: Mapping[str, Any], progress: ProgressCallback

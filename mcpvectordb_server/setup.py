@@ -41,9 +41,7 @@ class SettingsChange:
         return "".join(f"{line}\n" for line in lines)
 
 
-def command_line(
-    db: Path, arguments: Sequence[str] = (), roots: Sequence[Path] = ()
-) -> list[str]:
+def command_line(db: Path, arguments: Sequence[str] = (), roots: Sequence[Path] = ()) -> list[str]:
     """The command by which a host starts the server; it ingests files from `roots` only.
 
     Paths are absolute, because hosts run servers in another folder and with few variables. Options

@@ -75,9 +75,7 @@ def setup(
     if unlimited and sys.stdin.isatty():
         roots = _asked_root()
     entry = (
-        remote_entry(known, url, token)
-        if url
-        else known.local(command_line(db, arguments, roots))
+        remote_entry(known, url, token) if url else known.local(command_line(db, arguments, roots))
     )
     if print_entry:
         show(known.form.put("", (known.section, NAME), entry), nl=False)

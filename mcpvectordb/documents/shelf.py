@@ -90,6 +90,7 @@ class Documents:
         chunk_overlap: int | None = None,
         duplicate: bool = False,
         reader: Callable[[Source], str] | None = None,
+        wait: bool = True,
     ) -> Ingested:
         """Ingest a file or an http(s) URL.
 
@@ -103,7 +104,8 @@ class Documents:
         `chunk_size` and `chunk_overlap` apply to this document only, instead of those of the
         database. With `duplicate` it is stored beside documents of the same source. `reader`
         returns the text of what was read, instead of the parser of its format; an exception that it
-        raises ends the ingest.
+        raises ends the ingest. Without `wait` a page that must wait for `Config.host_interval`
+        raises RetryLater, which says for how long.
         """
         _check(library, metadata)
         # Refuses invalid sizes before anything is read.
@@ -120,6 +122,7 @@ class Documents:
             etag=etag,
             modified=modified,
             progress=progress,
+            wait=wait,
         )
         hash = ""
         if read is not None:

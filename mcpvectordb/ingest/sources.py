@@ -49,6 +49,7 @@ def read(
     etag: str = "",
     modified: str = "",
     progress: ProgressCallback | None = None,
+    wait: bool = True,
 ) -> Source | None:
     """Read a URL with `urls.fetch` or a file with `read_path`, which explain the parameters.
 
@@ -59,7 +60,9 @@ def read(
         return read_path(source, config=config, roots=roots, guard=guard, forbidden=forbidden)
     from mcpvectordb.ingest import urls  # a file needs no network
 
-    return urls.fetch(str(source), config=config, etag=etag, modified=modified, progress=progress)
+    return urls.fetch(
+        str(source), config=config, etag=etag, modified=modified, progress=progress, wait=wait
+    )
 
 
 def is_url(source: str | os.PathLike[str]) -> bool:

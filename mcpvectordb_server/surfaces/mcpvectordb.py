@@ -234,7 +234,9 @@ def ingest_url(
     if not re.match(r"https?://", url, re.IGNORECASE):
         raise InvalidInput(f"url must begin with http:// or https://, not {url[:100]!r}")
     return _ingest_reply(
-        db.documents.ingest(url, library=library, metadata=metadata, progress=grant.progress)
+        db.documents.ingest(
+            url, library=library, metadata=metadata, progress=grant.progress, wait=False
+        )
     )
 
 

@@ -242,6 +242,34 @@ def test_no_call_waits_for_ingests_however_many_there_are() -> None:
     assert talk(made, conversation) == (1, "note a.md: ['tea']")
 
 
+def test_a_fetch_that_waits_for_its_host_occupies_no_thread() -> None:
+    db, fetched = Shelf(), []
+
+    async def conversation(client: Client) -> Any:
+        async def fetch() -> None:
+            fetched.append(await client.call_tool("fetch", {}))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3 * WORKERS):
+                group.start_soon(fetch)
+            # Without a free thread for ingests this call would never be answered.
+            ingested = await client.call_tool("slow", {"steps": 1})
+            assert fetched == []
+            db.rested.set()
+        return ingested.structured_content
+
+    # Nothing here is decided by how soon a host wants its reply.
+    assert talk(service(db, LITTLE, reply_seconds=3600), conversation) == {"steps": 1}
+    assert [each.structured_content for each in fetched] == 3 * WORKERS * [{"fetched": True}]
+
+
+def test_a_fetch_that_would_wait_longer_than_a_host_is_answered_at_once() -> None:
+    db = Shelf()
+    db.pause = 10_000
+    result = ask(service(db, LITTLE), "fetch", {})
+    assert result.structured_content == {"status": "error", "error": "not yet"}
+
+
 def test_the_model_is_loaded_some_time_after_the_handshake() -> None:
     db = Shelf()
 
