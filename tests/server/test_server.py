@@ -7,7 +7,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from mcpvectordb_server.server import WARM_AFTER, WORKERS
+from mcpvectordb_server.server import IS_DATA, WARM_AFTER, WORKERS
 from tests.server.clients import VERSIONS, ask, exchange, refusal, service, talk
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
@@ -36,6 +36,24 @@ def test_descriptions_use_the_published_names_of_other_tools() -> None:
         ).tools
     }
     assert tools["add"].description == "Keep a note. See `little_find` for finding it."
+
+
+def test_agents_and_hosts_see_that_replies_are_data_from_outside() -> None:
+    async def conversation(client: Client) -> Any:
+        tools = (await client.list_tools()).tools
+        results = [
+            await client.call_tool("find", {"word": "tea"}),
+            await client.call_tool("flagging_find", {"word": "tea"}),
+            await client.read_resource("little://a.md"),
+        ]
+        return tools, results
+
+    tools, results = talk(service(Shelf(), LITTLE, FLAGGING), conversation)
+    for tool in tools:
+        assert tool.description.endswith(IS_DATA) is tool.annotations.read_only_hint, tool.name
+    assert {tool.annotations.read_only_hint for tool in tools} == {True, False}
+    for result in results:
+        assert result.meta["mcpvectordb/untrusted"] is True
 
 
 def test_instructions_use_the_published_names() -> None:
