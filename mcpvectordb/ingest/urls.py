@@ -34,7 +34,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
-from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge
+from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge, quoted
 from mcpvectordb.ingest.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
 from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, decompressed
 from mcpvectordb.records import Progress, ProgressCallback, Source
@@ -274,7 +274,9 @@ def _tunnel(connection: socket.socket, parsed: ParsedUrl, credentials: dict[str,
         head += byte
     status = head.split(b"\r\n")[0].decode("latin-1")
     if not re.match(r"HTTP/1\.[01] 2\d\d", status):
-        raise FetchFailed(f"{parsed.host} could not be fetched from: the proxy answered {status!r}")
+        raise FetchFailed(
+            f"{parsed.host} could not be fetched from: the proxy answered {quoted(status)}"
+        )
 
 
 def _headers(etag: str, modified: str) -> dict[str, str]:
