@@ -11,7 +11,7 @@ import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import conditions_from, json_option, where_option
-from mcpvectordb.cli.output import complain, fail, print_json, print_text, show, visible
+from mcpvectordb.cli.output import complain, fail, print_json, print_text, show, visible_line
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.records import Condition
 
@@ -116,7 +116,9 @@ def multi_get(
     if as_json:
         print_json({"documents": [{"path": path, "text": text} for path, text in texts.items()]})
     else:
-        print_text("\n".join(f"==> {visible(path)} <==\n{text}" for path, text in texts.items()))
+        print_text(
+            "\n".join(f"==> {visible_line(path)} <==\n{text}" for path, text in texts.items())
+        )
 
 
 @click.command()

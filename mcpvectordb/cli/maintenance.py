@@ -65,7 +65,8 @@ def check(context: click.Context, as_json: bool) -> None:
     if as_json:
         print_json({"sound": not problems, "problems": problems})
     else:
-        show("\n".join(problems) if problems else "sound")
+        for each in problems or ["sound"]:
+            show(each)
     if problems:
         raise SystemExit(1)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mcpvectordb.cli.output import fail, show
+from mcpvectordb.cli.output import fail, show, show_block
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -78,10 +78,10 @@ def setup(
         remote_entry(known, url, token) if url else known.local(command_line(db, arguments, roots))
     )
     if print_entry:
-        show(known.form.put("", (known.section, NAME), entry), nl=False)
+        show_block(known.form.put("", (known.section, NAME), entry))
     elif host:
         report = set_up(host, None if remove else entry, dry_run=dry_run)
-        show(report.replace(token, "…") if token else report, nl=False)
+        show_block(report.replace(token, "…") if token else report)
     if unlimited and not roots:
         show(
             "Agents may ingest any file that you can read, except secrets; --root DIR limits them "

@@ -126,6 +126,28 @@ def test_no_command_prints_a_control_character(
             assert json.loads(captured.out), (arguments, captured.err)
 
 
+def test_a_name_with_a_line_end_forges_no_line_and_no_style(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "x\nFORGED\u2028FORGED [bold]b[/bold] [link=http://e.example]l[/link] :smile:"
+    with Database(tmp_path / "notes.db", embedder=Letters()) as db:
+        db.documents.ingest_text("the penguin swims", source=f"{name}.md", title=name, library=name)
+    commands = Commands(tmp_path)
+    for arguments in (
+        ["list"],
+        ["library", "list"],
+        ["status"],
+        ["search", "penguin"],
+        ["search", "penguin", "--md"],
+        ["multi-get", _id(commands)],
+        ["delete", _id(commands)],
+    ):
+        printed = commands.run(*arguments)
+        assert "FORGED" in printed and "[bold]b[/bold]" in printed, arguments
+        assert "[link=http://e.example]l[/link] :smile:" in printed, arguments
+        assert not any(line.startswith("FORGED") for line in printed.splitlines()), arguments
+
+
 def test_json_keeps_control_characters_as_escapes(hostile: Commands) -> None:
     printed = hostile.run("list", "--json")
     assert "\\u009b" in printed and "\\u007f" in printed and "\x9b" not in printed
