@@ -189,6 +189,13 @@ class Config:
         return Path(platformdirs.user_data_dir("mcpvectordb", appauthor=False))
 
 
+def how_to_allow(name: str) -> str:
+    """The end of an error about a limit: the field of Config that sets it, and its variable."""
+    if name not in Config.__dataclass_fields__:
+        raise KeyError(name)
+    return f"({name}); set {_PREFIX}{name.upper()} to change this limit"
+
+
 def _did_you_mean(name: str, known: list[str]) -> str:
     near = get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"

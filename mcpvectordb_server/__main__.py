@@ -116,6 +116,11 @@ def _over_stdio(server: Server[Any]) -> None:
 
     from mcpvectordb_server import stdio
 
+    if sys.stdin.isatty():
+        sys.stderr.write(
+            "Waiting for an MCP client on standard input, which is this terminal. Hosts start the "
+            "server themselves: see `mcpvectordb setup --help`. Ctrl-C ends it.\n"
+        )
     try:
         anyio.run(stdio.serve, server)
     except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):

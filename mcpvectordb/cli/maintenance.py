@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.main import database_path, opened
 from mcpvectordb.cli.options import json_option
-from mcpvectordb.cli.output import busy, complain, library_line, plain, print_json, show
+from mcpvectordb.cli.output import busy, complain, fail, library_line, plain, print_json, show
 from mcpvectordb.config import Config
 
 
@@ -68,7 +68,11 @@ def check(context: click.Context, as_json: bool) -> None:
         for each in problems or ["sound"]:
             show(each)
     if problems:
-        raise SystemExit(1)
+        path = database_path(context)
+        fail(
+            "`mcpvectordb rebuild` makes the indexes again; if that does not help, `mcpvectordb "
+            f"salvage {path} NEW` saves what can be read into a new file"
+        )
 
 
 @click.command()

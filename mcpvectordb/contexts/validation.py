@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from mcpvectordb import metadata
-from mcpvectordb.config import Config
+from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.contexts.context import Change, Entry, Image
 from mcpvectordb.errors import InvalidInput, TooLarge, quoted
 from mcpvectordb.metadata import storable
@@ -124,7 +124,10 @@ def _name(text: object, name: str) -> str:
 def _text(text: object, config: Config) -> str:
     trimmed = storable(text, "text", blank=False).strip()
     if (size := len(trimmed.encode())) > config.max_source_bytes:
-        raise TooLarge(f"text is {size:,} bytes; at most {config.max_source_bytes:,} are stored")
+        raise TooLarge(
+            f"text is {size:,} bytes; at most {config.max_source_bytes:,} are stored "
+            f"{how_to_allow('max_source_bytes')}"
+        )
     return trimmed
 
 

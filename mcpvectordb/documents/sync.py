@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcpvectordb import __version__
-from mcpvectordb.config import Config
+from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.documents.bulk_ingest import BulkIngest, FolderTuning
 from mcpvectordb.documents.confirmed_folders import FollowedLibrary
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
@@ -398,8 +398,8 @@ class _FolderDiff:
             # It is reported as a failure instead.
             self.walk.skipped["too large"] -= 1
             message = (
-                f"{stored.path} has {size} bytes now, more than the limit (max_source_bytes); the "
-                "previous version is kept"
+                f"{stored.path} has {size} bytes now, more than the limit "
+                f"{how_to_allow('max_source_bytes')}; the previous version is kept"
             )
             self.failures.append((stored.path, message))
         elif not self.walk.failures or not self._unreadable(stored.path):

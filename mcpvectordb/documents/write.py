@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from mcpvectordb import metadata
-from mcpvectordb.config import Config
+from mcpvectordb.config import how_to_allow
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.errors import DatabaseError, TooLarge
 from mcpvectordb.index.chunks import ChunkIndex
@@ -108,8 +108,8 @@ class DocumentWriter:
             if len(spans) <= most:
                 return spans
         raise TooLarge(
-            f"the text of {source!r} makes more than {most} chunks (max_chunks); divide it into "
-            f"several documents, or set {Config.ENV_PREFIX}MAX_CHUNKS to allow more"
+            f"the text of {source!r} makes more than {most} chunks "
+            f"{how_to_allow('max_chunks')}, or divide it into several documents"
         )
 
     def write(self, prepared: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcpvectordb.config import Config
+from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, Refused, TooLarge, Unreadable
 from mcpvectordb.ingest.secret_files import is_secret_place, secret_in
 from mcpvectordb.records import ProgressCallback, Source
@@ -157,7 +157,8 @@ def _read_regular(
         if info.st_size > limit or len(raw := file.read(limit + 1)) > limit:
             size = max(info.st_size, limit + 1)
             raise TooLarge(
-                f"{path} has {size} bytes, more than the limit of {limit} (max_source_bytes)"
+                f"{path} has {size} bytes, more than the limit of {limit} "
+                f"{how_to_allow('max_source_bytes')}"
             )
         return raw, info
 

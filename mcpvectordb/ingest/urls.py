@@ -33,7 +33,7 @@ from ipaddress import ip_address
 from urllib.parse import unquote, urljoin, urlsplit
 
 from mcpvectordb import __version__
-from mcpvectordb.config import Config
+from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge, quoted
 from mcpvectordb.ingest.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
 from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, decompressed
@@ -96,7 +96,10 @@ def fetch(
     not 2xx, or the deadline passed) or TooLarge (more than `config.max_source_bytes`).
     """
     if not config.allow_urls:
-        raise Refused(f"{url}: URLs are switched off (allow_urls is false)")
+        raise Refused(
+            f"{url}: URLs are switched off (allow_urls is false); set "
+            f"{Config.ENV_PREFIX}ALLOW_URLS=true to allow them"
+        )
     headers = _headers(etag, modified)
     here, deadline = url, Deadline(config.fetch_timeout)
     for hop in range(MAX_REDIRECTS + 1):
@@ -137,13 +140,15 @@ def _checked_addresses(
     except ValueError:
         if not private and PRIVATE_NAMES.fullmatch(parsed.host):
             raise Refused(
-                f"{parsed.host} is a name of private networks (allow_private_urls is false)"
+                f"{parsed.host} is a name of private networks (allow_private_urls is false); "
+                f"set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
             ) from None
         addresses = [] if config.proxy and private else _resolved(parsed, resolve, deadline)
     for address in addresses:
         if reason := blocked(address, allow_private=private):
             hint = (
-                " (allow_private_urls is false)"
+                f" (allow_private_urls is false); set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to "
+                "allow it"
                 if not private and not blocked(address, allow_private=True)
                 else ""
             )
@@ -347,7 +352,8 @@ def _received(
     total, done = response.length, 0
     if total is not None and total > limit:
         raise TooLarge(
-            f"the page has {total} bytes, more than the limit of {limit} (max_source_bytes)"
+            f"the page has {total} bytes, more than the limit of {limit} "
+            f"{how_to_allow('max_source_bytes')}"
         )
     while piece := response.read(PIECE):
         deadline.left()
@@ -365,7 +371,7 @@ def _limited(url: str, pieces: Iterator[bytes], limit: int) -> bytes:
     for piece in pieces:
         size += len(piece)
         if size > limit:
-            raise TooLarge(f"{url} has more than {limit} bytes (max_source_bytes)")
+            raise TooLarge(f"{url} has more than {limit} bytes {how_to_allow('max_source_bytes')}")
         kept.append(piece)
     return b"".join(kept)
 

@@ -47,7 +47,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
-from mcpvectordb.config import Config
+from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, ParseFailed
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats import Format
@@ -255,13 +255,13 @@ class _ParserProcess:
 
     def _cause_of_death(self, expired: bool, config: Config) -> str:
         if expired:
-            return f"it took longer than {config.parse_timeout:g} seconds (parse_timeout)"
+            return f"it took longer than {config.parse_timeout:g} seconds {how_to_allow('parse_timeout')}"
         try:
             status = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
             return "its parser closed the connection"
         if status == OUT_OF_MEMORY:
-            return f"it needs more than {config.parse_memory} bytes of memory (parse_memory)"
+            return f"it needs more than {config.parse_memory} bytes of memory {how_to_allow('parse_memory')}"
         name = (
             signal.Signals(-status).name
             if -status in set(signal.Signals)
@@ -498,13 +498,13 @@ def _check_output(source: Source, output: int, limits: ProcessLimits) -> None:
     if output > limits.output:
         raise ParseFailed(
             f"{source.name} turns into more than {limits.output} bytes of text "
-            f"(parse_output_bytes); set {Config.ENV_PREFIX}PARSE_OUTPUT_BYTES to allow more"
+            f"{how_to_allow('parse_output_bytes')}"
         )
     if output > limits.output_of(len(source.raw)):
         raise ParseFailed(
             f"{source.name} turns {len(source.raw)} bytes into {output} bytes of text, more than "
-            f"{limits.output_ratio} times its size and {SMALL_OUTPUT} bytes (parse_output_ratio); "
-            f"set {Config.ENV_PREFIX}PARSE_OUTPUT_RATIO to allow more"
+            f"{limits.output_ratio} times its size and {SMALL_OUTPUT} bytes "
+            f"{how_to_allow('parse_output_ratio')}"
         )
 
 
