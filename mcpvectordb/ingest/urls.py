@@ -147,8 +147,8 @@ def _checked_addresses(
     for address in addresses:
         if reason := blocked(address, allow_private=private):
             hint = (
-                f" (allow_private_urls is false); set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to "
-                "allow it"
+                " (allow_private_urls is false); set "
+                f"{Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
                 if not private and not blocked(address, allow_private=True)
                 else ""
             )

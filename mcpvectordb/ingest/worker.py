@@ -255,13 +255,15 @@ class _ParserProcess:
 
     def _cause_of_death(self, expired: bool, config: Config) -> str:
         if expired:
-            return f"it took longer than {config.parse_timeout:g} seconds {how_to_allow('parse_timeout')}"
+            seconds = f"{config.parse_timeout:g} seconds"
+            return f"it took longer than {seconds} {how_to_allow('parse_timeout')}"
         try:
             status = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
             return "its parser closed the connection"
         if status == OUT_OF_MEMORY:
-            return f"it needs more than {config.parse_memory} bytes of memory {how_to_allow('parse_memory')}"
+            needed = f"{config.parse_memory} bytes of memory"
+            return f"it needs more than {needed} {how_to_allow('parse_memory')}"
         name = (
             signal.Signals(-status).name
             if -status in set(signal.Signals)
