@@ -20,6 +20,7 @@ from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
+from mcpvectordb.index.keyword import NO_MATCH
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion, hybrid, relevance
 from mcpvectordb.search.expansion import QueryExpander
@@ -35,7 +36,7 @@ RERANKED_CHUNKS, RERANKED_DOCUMENTS = 20, 30
 DEPTH = 20  # documents of each ranking that are fused at least
 OVERFETCH = 3  # chunks that are ranked per document: several may belong to one
 # Weights of the rankings in fusion: keyword and vector ranking of the query, then of the expanded
-# query. The vector rankings of a model that cannot represent the query count little.
+# query. The vector rankings of a model that cannot represent the query, or its codes, count little.
 WEIGHTS, BLIND_WEIGHTS = (2.0, 2.0, 1.0, 1.0), (2.0, 0.2, 1.0, 0.1)
 RRF_K = 60  # the constant of reciprocal rank fusion, as in its paper
 FEEDBACK_DOCUMENTS = 3  # documents whose best passages expand the query
@@ -197,13 +198,18 @@ class DocumentSearch:
         found = DocumentRanking(judge=hybrid.judge(question.text, query, question.query_embedding))
         text: RankedDocuments = []
         full_score: float | None = None
+        code_share = 0.0
         if query.match:
-            text, full_score = self._matching(sql, question, query, depth)
+            text, full_score, code_share = self._matching(sql, question, query, depth)
             found.legs.append("text")
         else:
             found.reasons["text"] = NO_WORDS
         vector = self._near(sql, question, query, depth, found)
-        weights = BLIND_WEIGHTS if query.exact or _blind(question.query_embedding) else WEIGHTS
+        blind = 1.0 if query.exact or _blind(question.query_embedding) else code_share
+        weights = [
+            usual + (least - usual) * blind
+            for usual, least in zip(WEIGHTS, BLIND_WEIGHTS, strict=True)
+        ]
         fused = _fused([text, vector], weights, full_score)
         if question.expand:
             if reason := _no_need_to_expand(text, vector):
@@ -248,22 +254,21 @@ class DocumentSearch:
         expansion = self._expander.expand(sql, query, question.query_embedding, feedback)
         found.legs.append("expansion")
         depth = max(DEPTH, question.wanted)
-        text, _ = self._matching(sql, question, expansion.query, depth)
+        text, *_ = self._matching(sql, question, expansion.query, depth)
         if expansion.query_embedding is None:
             return [text, []]
         return [text, self._nearest(sql, question, query, expansion.query_embedding, depth)]
 
     def _matching(
         self, sql: apsw.Connection, question: DocumentQuery, query: Query, depth: int
-    ) -> tuple[RankedDocuments, float | None]:
-        """Documents by the BM25 of their best passage, and the score of one that has every term."""
-        allowed, full_score = question.filter.chunks, None
+    ) -> tuple[RankedDocuments, float | None, float]:
+        """Documents by the BM25 of their best passage; the match's `full_score`, `code_share`."""
+        matched = NO_MATCH
         for most in _depths(depth):
-            matched = self._index.keyword.match(sql, query, allowed, most)
-            full_score = matched.full_score
+            matched = self._index.keyword.match(sql, query, question.filter.chunks, most)
             if (ranked := _documents(sql, matched.best, depth, most)) is not None:
-                return ranked, full_score
-        return [], full_score
+                return ranked, matched.full_score, matched.code_share
+        return [], matched.full_score, matched.code_share
 
     def _nearest(
         self,

@@ -17,7 +17,7 @@ from mcpvectordb.index.memory import Memory, snapshot
 from mcpvectordb.index.postings import Postings
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.storage import fts5
-from mcpvectordb.text.bm25 import idf
+from mcpvectordb.text.bm25 import full_score
 from mcpvectordb.text.query import Query
 
 TITLE_WEIGHT = 2  # an occurrence in the title counts as two in the text
@@ -27,12 +27,14 @@ TITLE_WEIGHT = 2  # an occurrence in the title counts as two in the text
 class KeywordMatch:
     """The best chunks for a query as (id, BM25), and a function for the BM25 of any others.
 
-    `full_score` is the BM25 of a chunk of average length that has every term once.
+    `full_score` is the BM25 of a chunk of average length that has every term once, and `code_share`
+    the part of it, 0 to 1, that is due to codes that occur at all.
     """
 
     best: Ranked
     scores: Callable[[Sequence[int]], dict[int, float]]
     full_score: float | None = None
+    code_share: float = 0.0
 
 
 NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
@@ -66,7 +68,9 @@ class KeywordIndex:
             return self._match_in_file(sql, query, allowed, limit, frequencies)
         scorer = self._postings.score(sql, query)
         ids = allowed.ids(sql) if allowed.select else None
-        return KeywordMatch(scorer.best(ids, limit), scorer.of, scorer.full_score)
+        return KeywordMatch(
+            scorer.best(ids, limit), scorer.of, scorer.full_score, scorer.code_share
+        )
 
     def _match_in_file(
         self,
@@ -83,12 +87,10 @@ class KeywordIndex:
             (_expression(query), *allowed.bindings, limit),
         )
         total, _ = fts5.totals(sql, self._words)
-        # `Query.match` names a phrase twice: it is required, and it is one of the terms.
-        named = (*query.phrases, *query.phrases, *query.terms)
         return KeywordMatch(
             list(rows),
             lambda ids: self._scores_in_file(sql, query, ids),
-            sum(idf(total, frequencies[term]) for term in named),
+            *full_score(query, total, frequencies),
         )
 
     def _scores_in_file(
@@ -107,7 +109,7 @@ class KeywordIndex:
         """The number of chunks that have each term and phrase of a query."""
         return {
             term: self.frequency(sql, term)
-            for term in dict.fromkeys((*query.phrases, *query.terms))
+            for term in dict.fromkeys((*query.phrases, *query.terms, *query.spellings))
         }
 
     def frequency(self, sql: apsw.Connection, expression: str, most: int = -1) -> int:

@@ -7,7 +7,7 @@ brought up to date by reading newer rows. The scores are FTS5's own, to the last
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from mcpvectordb.errors import Damaged
 from mcpvectordb.index import Ranked, changes
 from mcpvectordb.index.memory import Memory, snapshot
 from mcpvectordb.storage import deadline, fts5
-from mcpvectordb.text.bm25 import K1, B, idf
+from mcpvectordb.text.bm25 import K1, B, full_score, idf
 from mcpvectordb.text.query import Query
 
 if TYPE_CHECKING:
@@ -135,16 +135,11 @@ class Postings:
             # its own and keeps nothing.
             memory = self._memory if kept else Memory(0)
             rows = self._current(sql, rows if kept else None, now.seq, memory)
-            expressions = dict.fromkeys((*query.terms, *query.exclusions))
             terms = {}
-            for each in expressions:
+            for each in dict.fromkeys((*query.terms, *query.spellings, *query.exclusions)):
                 deadline.check("reading the rows of the query's words")
                 terms[each] = self._term(sql, rows, each, memory)
-        return Bm25Scorer(
-            rows,
-            [terms[each] for each in query.terms],
-            [terms[each] for each in query.exclusions],
-        )
+        return Bm25Scorer(rows, query, terms)
 
     def _current(self, sql: apsw.Connection, rows: Rows | None, seq: int, memory: Memory) -> Rows:
         """The rows as of change `seq`: those in memory, brought up to date, or all read again.
@@ -263,16 +258,15 @@ class Bm25Scorer:
     exactly for the rows that can be among the best.
     """
 
-    def __init__(
-        self, rows: Rows, terms: Sequence[TermPostings], excluded: Sequence[TermPostings]
-    ) -> None:
+    def __init__(self, rows: Rows, query: Query, postings: Mapping[str, TermPostings]) -> None:
         self._rows = rows
-        idfs = {id(term): idf(rows.count, term.frequency(rows)) for term in terms}
-        self._terms = [(term, idfs[id(term)]) for term in terms]
-        self.full_score = sum(weight for _, weight in self._terms)
+        named = (*query.terms, *query.spellings)
+        frequencies = {term: postings[term].frequency(rows) for term in dict.fromkeys(named)}
+        self._terms = [(postings[term], idf(rows.count, frequencies[term])) for term in named]
+        self.full_score, self.code_share = full_score(query, rows.count, frequencies)
         self._scores = self._rough_scores()
-        for term in excluded:
-            self._scores[term.having] = 0
+        for term in query.exclusions:
+            self._scores[postings[term].having] = 0
         if rows.deleted:
             self._scores[~rows.present] = 0
 

@@ -111,7 +111,7 @@ def rank_chunks(
     candidates = _Candidates(matched, near)
     if len(legs) == 2 and isinstance(query_embedding, QueryEmbedding) and embeddings:
         embeddings = candidates.complete(sql, index, query_embedding, embeddings)
-        weight = BLIND_VECTOR_WEIGHT if query.exact else query_embedding.weight
+        weight = _vector_weight(query, query_embedding.weight, matched.code_share)
         fused = candidates.fuse(query_embedding.embedding, embeddings, weight)
     elif legs == ["vector"]:
         fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in near]
@@ -119,6 +119,13 @@ def rank_chunks(
         fused = [(id, saturate(score)) for id, score in matched.best]
     rows = [(id, score, candidates.scores(id)) for id, score in fused[:wanted]]
     return ChunkRanking(rows, tuple(legs), reasons, judge(text, query, query_embedding))
+
+
+def _vector_weight(query: Query, usual: float, code_share: float) -> float:
+    """The weight of cosines: the more of a query's BM25 is due to codes, the less they mean."""
+    if query.exact:
+        return BLIND_VECTOR_WEIGHT
+    return min(usual, usual + (BLIND_VECTOR_WEIGHT - usual) * code_share)
 
 
 def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Judge:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -24,10 +24,15 @@ MAX_JOINED = 32
 # Occurrences of one term that count: repetition carries meaning, but FTS5 scores each copy, and 64
 # copies of a common word take a second.
 MAX_REPEATS = 4
+# A code inside of a question counts as so many words: "what changed in version 0.28" asks for 0.28.
+# Plain numbers do not: the years in questions about history are not what most of them ask for.
+CODE_WEIGHT = 2
 
 _WORD = re.compile(r"[^\W_]+")
 _ENDING = re.compile(r"'[a-z]{1,2}$")  # of Smith's, we'll
 _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
+# 0.28, 2024.1, v1.0.21: also found with or without the v
+_VERSION = re.compile(r"(?i:v)?(?=[0-9])(?P<numbers>[0-9]+(?:\.[0-9]+)+)")
 _PIECE = re.compile(r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
 
 
@@ -35,12 +40,14 @@ _PIECE = re.compile(r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:"(?P<phrase>[^"]*)"|(?P<w
 class Query:
     """A query for ranked search; each of its parts is an FTS5 phrase.
 
-    `match` ranks; `required` and `excluded` also restrict results of the vector search. `exact` is
-    true if the query has nothing but codes such as E-4021 or 1.0.21, which embeddings do not
-    distinguish.
+    `match` ranks; `required` and `excluded` also restrict results of the vector search. `codes` are
+    those of the terms that are codes such as E-4021 or 1.0.21, which embeddings do not distinguish;
+    `exact` is true if the query has nothing else.
     """
 
     terms: tuple[str, ...] = ()  # any of them matches; a repeated one counts repeatedly
+    spellings: tuple[str, ...] = ()  # other ways to write some of the terms: v0.28 for 0.28
+    codes: frozenset[str] = frozenset()
     phrases: tuple[str, ...] = ()  # quoted: all of them must occur
     exclusions: tuple[str, ...] = ()  # after a minus: none of them may occur
     exact: bool = False
@@ -48,7 +55,7 @@ class Query:
     @property
     def match(self) -> str:
         """The FTS5 expression that a text must match; "" for a query without words."""
-        anything = " OR ".join([*self.phrases, *self.terms])
+        anything = " OR ".join([*self.phrases, *self.terms, *self.spellings])
         return f"({self.required}) AND ({anything})" if self.phrases else anything
 
     @property
@@ -78,9 +85,21 @@ def parse_query(text: str) -> Query:
         (excluded if piece["minus"] else phrases if phrase is not None else words).extend(tokens)
     if not words and not phrases:
         return Query()
-    content = _bounded([word for word in words if word[1:-1].casefold() not in STOP_WORDS] or words)
-    exact = not phrases and all(_is_code(word[1:-1]) for word in content)
-    return Query(tuple(content), tuple(_bounded(phrases)), tuple(_bounded(excluded)), exact)
+    content = [word for word in words if word[1:-1].casefold() not in STOP_WORDS] or words
+    codes = frozenset(word for word in content if _is_code(word[1:-1]))
+    exact = not phrases and codes.issuperset(content)
+    heavy = {word for word in codes if not exact and not word[1:-1].isdecimal()}
+    kept = tuple(
+        _bounded([word for word in content for _ in range(CODE_WEIGHT if word in heavy else 1)])
+    )
+    return Query(
+        terms=kept,
+        spellings=tuple(_other_spellings(kept)),
+        codes=codes.intersection(kept),
+        phrases=tuple(_bounded(phrases)),
+        exclusions=tuple(_bounded(excluded)),
+        exact=exact,
+    )
 
 
 def without_operators(text: str) -> str:
@@ -307,6 +326,14 @@ def _cjk_terms(word: str) -> Iterator[str]:
 def _is_code(word: str) -> bool:
     """Whether a word has meaning only as a whole: E-4021, 1.0.21, 192.168.0.1, v2_final."""
     return any(character.isdigit() for character in word) and bool(_WORD.search(word))
+
+
+def _other_spellings(terms: Iterable[str]) -> Iterator[str]:
+    """The versions among some terms with a v where they have none, and without where they have."""
+    for term in terms:
+        if found := _VERSION.fullmatch(term[1:-1]):
+            numbers = found["numbers"]
+            yield fts5_phrase(numbers if len(numbers) < len(found[0]) else f"v{numbers}")
 
 
 def _bounded(terms: Sequence[T]) -> list[T]:

@@ -17,7 +17,17 @@ from mcpvectordb.text.query import parse_query
 from tests.support import Letters
 
 EVERYTHING = Allowed()
-WORDS = ["common", "frequent", "seldom", "single", "E-4021", "東京都", "parseHTMLDocument", "naïve"]
+WORDS = [
+    "common",
+    "frequent",
+    "seldom",
+    "single",
+    "E-4021",
+    "v0.28.1",
+    "東京都",
+    "parseHTMLDocument",
+    "naïve",
+]
 
 
 @pytest.fixture
@@ -112,3 +122,4 @@ def test_the_same_question_gets_the_same_answer_from_the_file_and_from_memory(
                 assert found.best == expected.best
                 assert found.scores(everything) == expected.scores(everything)
                 assert found.full_score == expected.full_score
+                assert found.code_share == expected.code_share

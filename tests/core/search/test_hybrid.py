@@ -69,7 +69,12 @@ def test_the_weight_in_the_configuration_overrides_the_models(
 def test_a_code_is_ranked_by_words_at_any_weight_of_meaning(filled: Path) -> None:
     with Database(filled, embedder=ByHand(0.8)) as db:
         assert first(db, "E-4022") == "teapot"
-        assert first(db, "E-4022 porcelain") == "kettle"  # more than a code
+        assert first(db, "E-4022 porcelain") == "teapot"
+
+
+def test_a_code_that_no_text_has_takes_no_weight_from_meaning(filled: Path) -> None:
+    with Database(filled, embedder=ByHand(0.8)) as db:
+        assert first(db, "E-9999 of porcelain") == "kettle"
 
 
 def test_stop_words_do_not_decide_the_ranking(path: Path) -> None:

@@ -141,6 +141,20 @@ def test_codes_become_phrases_and_a_query_of_codes_is_exact() -> None:
     assert not parse_query("error E-4021").exact and not parse_query("").exact
 
 
+def test_the_beginning_of_a_version_finds_it_with_or_without_a_v() -> None:
+    texts = ("## 0.28.0", "## v0.28.1", "## 0.2.8", "## 10.28", "0.280")
+    assert found("0.28", *texts) == found("v0.28", *texts) == [0, 1]
+    assert found("0.2", *texts) == [2]
+    assert found("v0.28.1", *texts) == [1]
+
+
+def test_a_code_in_a_question_counts_as_two_words_and_a_plain_number_as_one() -> None:
+    query = parse_query("what changed in version 0.28 since 2024")
+    assert query.terms.count('"0.28"') == 2 * query.terms.count('"version"') == 2
+    assert query.terms.count('"2024"') == 1
+    assert query.codes == {'"0.28"', '"2024"'} and query.spellings == ('"v0.28"', '"v0.28"')
+
+
 @pytest.mark.parametrize("query", ["parse", "HTML", "document", "parseHTMLDocument", "parse_html"])
 def test_identifiers_are_found_by_their_parts(query: str) -> None:
     assert found(query, "call parseHTMLDocument(x)", "nothing") == [0]
