@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from benchmarks.collection import Collection, load
 from benchmarks.quality import sample, searches
 from benchmarks.store import filled, say
 from mcpvectordb import Config, Database, Scores
-from mcpvectordb.search.relevance import WEAK, Weights, coverage, reread
+from mcpvectordb.search.relevance import WEAK, WEAK_BY_COSINE, Weights, coverage, reread
 from mcpvectordb.text.tokens import is_non_latin
 
 EVIDENCE = {
@@ -45,7 +46,7 @@ READ: dict[str, Callable[[Scores], float | None]] = {
     "reread": reread,
 }
 DEPTH = 10  # results of each query that are looked at
-EDGES = (0.0, 0.02, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+EDGES = (0.0, 0.02, WEAK_BY_COSINE, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 Floats = NDArray[np.float64]
 
@@ -124,7 +125,8 @@ def fit(results: Sequence[Result], evidence: Sequence[str]) -> Weights:
     )
     found = _logistic(known, np.array([each.relevant for each in results], float), shares(results))
     return Weights(
-        **dict(zip(("base", *evidence), (round(float(each), 2) for each in found), strict=True))
+        **dict(zip(("base", *evidence), (round(float(each), 2) for each in found), strict=True)),
+        weak=WEAK_BY_COSINE if tuple(evidence) == ("cosine",) else WEAK,
     )
 
 
@@ -175,6 +177,8 @@ def report(model: str, mode: str, results: Sequence[Result]) -> str:
         name: chances(unseen[name], fit([each for each in results if each.data != name], evidence))
         for name in names
     }
+    fitted = fit(results, evidence)
+    weak = fitted.weak
     heads = [f"{name}, {whose}" for name in names for whose in ("own", "foreign")]
     lines = [
         f"### {mode}, {model}",
@@ -192,11 +196,11 @@ def report(model: str, mode: str, results: Sequence[Result]) -> str:
     lines += [
         _row(what, [cell for name in names for cell in figures(unseen[name], predicted[name])])
         for what, figures in (
-            ("queries with the verdict that nothing relevant was found", _warned),
+            ("queries with the verdict that nothing relevant was found", partial(_warned, weak)),
             ("calibration error", _errors),
         )
     ]
-    return "\n".join([*lines, "", f"fitted on all: {fit(results, evidence)}", ""])
+    return "\n".join([*lines, "", f"fitted on all: {fitted}", ""])
 
 
 def _row(name: str, cells: list[str]) -> str:
@@ -211,14 +215,14 @@ def _cells(results: Sequence[Result], within: NDArray[np.bool_]) -> Iterator[str
     yield f"{len(chosen) - len(own)}"
 
 
-def _warned(results: Sequence[Result], chance: Floats) -> Iterator[str]:
+def _warned(weak: float, results: Sequence[Result], chance: Floats) -> Iterator[str]:
     best: dict[tuple[bool, str], float] = {}
     for each, found in zip(results, chance, strict=True):
         key = (each.foreign, f"{each.of} {each.query}")
         best[key] = max(best.get(key, 0.0), float(found))
     for foreign in (False, True):
         of_these = [found for (strange, _), found in best.items() if strange == foreign]
-        yield f"{np.mean(np.array(of_these) < WEAK):.3f}"
+        yield f"{np.mean(np.array(of_these) < weak):.3f}"
 
 
 def _errors(results: Sequence[Result], chance: Floats) -> Iterator[str]:

@@ -325,6 +325,7 @@ class Scores(Record):
     rrf           reciprocal rank fusion: Σ 1 / (k + rank)
     rerank        the score of the cross-encoder, 0 to 1
     reach         the BM25 of an average chunk that has every word of the query once
+    recency       by what the score was multiplied because of the item's age, 0 to 1 (`newer`)
     """
 
     text: float | None = None
@@ -334,6 +335,7 @@ class Scores(Record):
     rrf: float | None = None
     rerank: float | None = None
     reach: float | None = None
+    recency: float | None = None
 
     @property
     def distance(self) -> float | None:
@@ -345,8 +347,12 @@ class Hit(Record, Generic[T]):
     """An item that a search found; `score` is 0 to 1, or by the metric of a store of vectors.
 
     relevance    the probability that a judge calls it relevant, calibrated on judged collections;
-                 None where there is no calibration: models that are not in the catalogue, queries
-                 in non-Latin letters, contexts and vectors
+                 equal passages have the same. None where there is no calibration
+                 (`Results.uncalibrated` says why), and for vectors
+    line         the number of the line that has most words of the query; the first if none has
+    snippet      that line with its neighbours, each as `number: line`
+    folded       items that say nothing that this one does not say (`fold`), best first
+    more         how many other passages of its document were found and left out (`group`)
     passage      the part of a context that is nearest to the query; "" without vector search
     highlighted  the whole text of a context with <mark> around the matches, if requested
     """
@@ -355,6 +361,10 @@ class Hit(Record, Generic[T]):
     score: float
     scores: Scores
     relevance: float | None = None
+    line: int = 0
+    snippet: str = ""
+    folded: tuple[T, ...] = ()
+    more: int = 0
     passage: str = ""
     highlighted: str | None = None
 
@@ -377,6 +387,7 @@ class Results(Record, Sequence[Hit[T]]):
     legs     the legs that ran: "text", "vector", "expansion", "rerank"
     reasons  why a requested leg did not run, by leg
     verdict  a sentence if nothing relevant was found, otherwise ""
+    uncalibrated  why hits have no relevance; "" if all have one
     counts   searches of contexts: how many entries "text" and "vector" returned, how many "both"
              did, and how many there are in "total"
     note     a sentence if the query could not be parsed in the requested syntax, otherwise ""
@@ -388,6 +399,7 @@ class Results(Record, Sequence[Hit[T]]):
     legs: tuple[str, ...]
     reasons: Mapping[str, str] = field(default_factory=dict)
     verdict: str = ""
+    uncalibrated: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
     explained: Explained | None = None

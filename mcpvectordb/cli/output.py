@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -59,18 +60,39 @@ def print_text(text: str) -> None:
 
 
 class StyledText:
-    """Styled results, as wide as the terminal; lines are not wrapped without one."""
+    """Styled results, as wide as the terminal; lines are not wrapped without one.
+
+    There are no styles and no links without a terminal, or if NO_COLOR is set.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
 
         self._console = Console(
-            highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty()
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=not sys.stdout.isatty(),
+            color_system=None if os.environ.get("NO_COLOR") else "auto",
         )
+
+    @property
+    def is_styled(self) -> bool:
+        """Whether styles will be seen."""
+        return self._console.color_system is not None
 
     def print(self, text: str = "", style: str | None = None) -> None:
         """Print a text without control characters."""
         self._console.print(visible(text), style=style)
+
+    def print_parts(self, *parts: tuple[str, str]) -> None:
+        """Print (text, style) parts as one text, without control characters.
+
+        A style "link URL" makes a part a hyperlink, where the terminal knows them (OSC 8).
+        """
+        from rich.text import Text
+
+        self._console.print(Text.assemble(*((visible(text), style) for text, style in parts)))
 
 
 def complain(message: object) -> None:

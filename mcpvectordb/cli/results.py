@@ -7,12 +7,17 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from mcpvectordb.cli.output import StyledText, complain, visible_line
 
 if TYPE_CHECKING:
     from mcpvectordb import Chunk, Database, Hit, Results
+    from mcpvectordb.text.query import Term
+
+NAMED = 3  # passages that are named because they say the same as a hit
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -22,6 +27,7 @@ class ResultRow:
     """A hit in the output formats; `docid` and `file` are names that `get` takes."""
 
     docid: str
+    relevance: float | str
     score: float
     file: str
     title: str
@@ -30,22 +36,23 @@ class ResultRow:
     snippet: str
 
 
-def rows_of(db: Database, results: Results[Chunk], query: str) -> list[ResultRow]:
+def rows_of(db: Database, results: Results[Chunk]) -> list[ResultRow]:
     """The hits as rows for the formats files, Markdown, CSV and XML."""
-    return [_row(db, hit, query) for hit in results]
+    return [_row(db, hit) for hit in results]
 
 
-def _row(db: Database, hit: Hit[Chunk], query: str) -> ResultRow:
+def _row(db: Database, hit: Hit[Chunk]) -> ResultRow:
     document = hit.item.document
     context = "\n\n".join(db.documents.descriptions(document.library, document.source))
     return ResultRow(
         f"#{document.hash[:6]}",
+        "" if hit.relevance is None else round(hit.relevance, 4),
         round(hit.score, 4),
         document.path,
         document.title,
         context,
-        hit.item.first_line,
-        db.documents.snippet(hit.item, query),
+        hit.line,
+        hit.snippet,
     )
 
 
@@ -61,11 +68,15 @@ def markdown(rows: list[ResultRow]) -> str:
     """Markdown: a section per hit with its lines as a quotation."""
     return "\n".join(
         f"## {visible_line(each.file)}:{each.line}\n\n"
-        f"**{visible_line(each.title)}** ({each.docid}, {each.score:.2f})\n\n"
+        f"**{visible_line(each.title)}** ({each.docid}{_relevance(each)})\n\n"
         + (f"*{each.context}*\n\n" if each.context else "")
         + "".join(f"> {line}\n" for line in each.snippet.split("\n"))
         for each in rows
     )
+
+
+def _relevance(row: ResultRow) -> str:
+    return f", relevance {row.relevance:.2f}" if isinstance(row.relevance, float) else ""
 
 
 def table(rows: list[ResultRow]) -> str:
@@ -98,20 +109,97 @@ FORMATS: Mapping[str, Callable[[list[ResultRow]], str]] = {
 }
 
 
-def print_results(results: Results[Chunk], offset: int = 0, *, explain: bool = False) -> None:
-    """Print hits as text: the citation and the passage of each, then which legs ran."""
+def print_results(
+    results: Results[Chunk], query: str, offset: int = 0, *, explain: bool = False
+) -> None:
+    """Print hits as text: place, relevance and matching lines of each, then which legs ran."""
     page = StyledText()
-    for number, hit in enumerate(results, offset + 1):
-        page.print(visible_line(f"{number}. {hit.score:.2f}  {hit.item.citation}"), style="bold")
-        if explain:
-            page.print(_explained(hit), style="dim")
-        page.print(_extract(hit))
-        page.print()
     if results.legs and (results.verdict or not results.hits):
         page.print(results.verdict or "nothing found")
+    if results.verdict and results.hits:
+        page.print()
+    terms = _terms(query) if page.is_styled else []
+    for number, hit in enumerate(results, offset + 1):
+        page.print_parts((f"{number}. ", "bold"), *_headline(hit))
+        if explain:
+            page.print(_explained(hit), style="dim")
+        page.print_parts(*_marked(hit.snippet, terms))
+        for remark in _left_out(hit):
+            page.print(visible_line(f"   {remark}"), style="dim")
+        page.print()
     page.print(f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim")
+    if results.uncalibrated and "relevance" not in results.reasons:
+        page.print(f"relevance is not known: {results.uncalibrated}", style="dim")
     for remark in omissions(results):
         complain(remark)
+
+
+def _terms(query: str) -> list[Term]:
+    """What is highlighted in the lines that a query found."""
+    from mcpvectordb.text.query import Term, snippet_terms
+
+    return [Term(term) for term in snippet_terms(query)]
+
+
+def _headline(hit: Hit[Chunk]) -> list[tuple[str, str]]:
+    """Where a hit is (path:line, a link where it is a file or page), its relevance and title."""
+    document, page = hit.item.document, hit.item.page
+    style = f"bold link {uri}" if (uri := _uri(document.source)) else "bold"
+    facts = [
+        "" if hit.relevance is None else f"relevance {hit.relevance:.2f}",
+        " > ".join(dict.fromkeys(filter(None, (document.title, *hit.item.headings)))),
+        f"p. {page}" if page else "",
+    ]
+    return [
+        (visible_line(_place(hit.item, hit.line)), style),
+        (visible_line("  " + ", ".join(filter(None, facts))), ""),
+    ]
+
+
+def _place(chunk: Chunk, line: int) -> str:
+    """The path and line of a passage; the path is relative if it is in the current folder."""
+    source = Path(chunk.document.source)
+    inside = source.is_absolute() and source.is_relative_to(Path.cwd())
+    return f"{source.relative_to(Path.cwd()) if inside else chunk.document.source}:{line}"
+
+
+def _uri(source: str) -> str:
+    """The address that a source is linked to; "" if it is neither a file nor a page."""
+    if source.startswith(("https://", "http://")):
+        return quote(source, safe=";/?:@&=+$,-_.!~*'()#%[]")
+    return Path(source).as_uri() if Path(source).is_absolute() else ""
+
+
+def _marked(snippet: str, terms: list[Term]) -> list[tuple[str, str]]:
+    """The lines of a snippet with the terms of the query highlighted, but not in line numbers."""
+    from mcpvectordb.search.highlight import occurrences
+
+    parts: list[tuple[str, str]] = []
+    for line in snippet.split("\n"):
+        number, _, text = line.partition(": ")
+        if not text:
+            continue
+        parts += [("\n" if parts else "", ""), (f"   {number}: ", "dim")]
+        place = 0
+        for start, end in occurrences(text, terms, stemmed=True) if terms else ():
+            parts += [(text[place:start], ""), (text[start:end], "bold yellow")]
+            place = end
+        parts.append((text[place:], ""))
+    return parts
+
+
+def _left_out(hit: Hit[Chunk]) -> list[str]:
+    """What a hit stands for: passages that say the same, and others of its document."""
+    remarks = []
+    if hit.folded:
+        places = [_place(chunk, chunk.first_line) for chunk in hit.folded[:NAMED]]
+        others = len(hit.folded) - len(places)
+        remarks.append(
+            f"nearly the same: {', '.join(places)}" + (f" and {others} more" if others else "")
+        )
+    if hit.more:
+        remarks.append(f"{hit.more} more passage{'s' * (hit.more > 1)} of this document")
+    return remarks
 
 
 def omissions(results: Results[Chunk]) -> list[str]:
@@ -127,10 +215,12 @@ def _explained(hit: Hit[Chunk]) -> str:
     """The scores that each leg gave a hit, in one line."""
     scores = hit.scores
     parts = [
+        ("score", hit.score, None),
         ("BM25", scores.text, scores.text_rank),
         ("cosine", scores.vector, scores.vector_rank),
         ("sum of ranks", scores.rrf, None),
         ("reranker", scores.rerank, None),
+        ("recency", scores.recency, None),
         ("relevance", hit.relevance, None),
     ]
     named = [
@@ -139,11 +229,6 @@ def _explained(hit: Hit[Chunk]) -> str:
         if figure is not None
     ]
     return "   " + ", ".join(named)
-
-
-def _extract(hit: Hit[Chunk]) -> str:
-    text = hit.item.passage
-    return text if len(text) <= 500 else text[:500].rsplit(None, 1)[0] + " …"
 
 
 def _csv(rows: list[list[object]]) -> str:

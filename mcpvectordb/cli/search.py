@@ -50,6 +50,23 @@ if TYPE_CHECKING:
 @click.option(
     "--rerank", is_flag=True, help="Score the best results with a cross-encoder (takes seconds)."
 )
+@click.option(
+    "--group/--no-group",
+    default=True,
+    show_default=True,
+    help="Show the best passage of each document before others of it.",
+)
+@click.option(
+    "--fold/--no-fold",
+    default=True,
+    show_default=True,
+    help="Leave out passages that are nearly the same as a better one.",
+)
+@click.option(
+    "--newer",
+    metavar="HALF-LIFE",
+    help="Prefer newer documents: with every 12h, 30d, 6m or 1y of age a score is halved.",
+)
 @json_option
 @click.option(
     "--files",
@@ -60,7 +77,7 @@ if TYPE_CHECKING:
 @click.option("--md", "form", flag_value="md", help="Print Markdown.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV.")
 @click.option("--xml", "form", flag_value="xml", help="Print XML.")
-@click.option("--explain", is_flag=True, help="Show the scores of each leg.")
+@click.option("--explain", is_flag=True, help="Show the score and those of each leg.")
 @click.pass_context
 def search(
     context: click.Context,
@@ -80,11 +97,11 @@ def search(
     with opened(context) as db:
         results = db.documents.search(query, where=conditions_from(conditions), **options)
         if as_json:
-            fields = ("hits", "legs", "reasons", "verdict", "backlog")
+            fields = ("hits", "legs", "reasons", "verdict", "uncalibrated", "backlog")
             print_json({name: getattr(results, name) for name in fields})
         elif form:
-            show_block(FORMATS[form](rows_of(db, results, query)))
+            show_block(FORMATS[form](rows_of(db, results)))
             for remark in filter(None, (results.verdict, *omissions(results))):
                 complain(remark)
         else:
-            print_results(results, options["offset"], explain=explain)
+            print_results(results, query, options["offset"], explain=explain)

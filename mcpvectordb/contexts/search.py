@@ -19,14 +19,24 @@ from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder, QueryEmbedding
 from mcpvectordb.records import Backlog, Explained, Hit, Mode, Results, Scores
-from mcpvectordb.search import fusion
+from mcpvectordb.search import fusion, hybrid, relevance
 from mcpvectordb.search.explain import StatementLog, together
 from mcpvectordb.search.highlight import highlight
+from mcpvectordb.search.recency import Recency
+from mcpvectordb.search.relevance import UNCALIBRATED, Judge
 from mcpvectordb.search.rerank import CachedReranker
+from mcpvectordb.search.snippets import Snippets
 from mcpvectordb.storage.file import File
 from mcpvectordb.text import boolean
 from mcpvectordb.text.bm25 import saturate
-from mcpvectordb.text.query import FulltextQuery, Term, match_query, phrase_query, prefix_query
+from mcpvectordb.text.query import (
+    FulltextQuery,
+    Term,
+    match_query,
+    parse_query,
+    phrase_query,
+    prefix_query,
+)
 
 MAX_RRF_K = 1_000
 # Each leg returns this many times the contexts that are wanted: one may rank low in both legs and
@@ -38,6 +48,8 @@ RERANK_OVERFETCH = 4
 RERANK_LIMIT = 40
 # Characters of a context that the cross-encoder reads where no chunk of it was found.
 EXCERPT_CHARACTERS = 750
+SNIPPET_CHARACTERS = 100_000  # of a context among which its snippet is looked for
+RECENT_DEPTH = 100  # contexts that are ranked at least if newer ones are preferred
 
 PARSERS: Mapping[str, Callable[[str], FulltextQuery]] = {
     "match": match_query,
@@ -45,6 +57,10 @@ PARSERS: Mapping[str, Callable[[str], FulltextQuery]] = {
     "phrase": phrase_query,
     "boolean": boolean.boolean_query,
 }
+
+
+ScoredContext = tuple[int, float, Scores]
+"""(context, score, scores)"""
 
 
 class ContextQuery(NamedTuple):
@@ -61,11 +77,13 @@ class ContextQuery(NamedTuple):
     images: bool
     highlight: bool
     explain: bool
+    recency: Recency | None = None
 
     @property
     def depth(self) -> int:
         """How many contexts to rank."""
-        return rerank_depth(self.end) if self.rerank else self.end
+        depth = rerank_depth(self.end) if self.rerank else self.end
+        return depth if self.recency is None else max(depth, RECENT_DEPTH)
 
 
 @dataclass(slots=True)
@@ -75,12 +93,13 @@ class ContextRanking:
     `chunks` has the nearest chunk of each context that the vector leg found.
     """
 
-    rows: list[tuple[int, float, Scores]] = field(default_factory=list)
+    rows: list[ScoredContext] = field(default_factory=list)
     legs: dict[str, Ranked] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     explained: dict[str, Explained] = field(default_factory=dict)
     terms: tuple[Term, ...] = ()
     chunks: dict[int, int] = field(default_factory=dict)
+    judge: Judge = UNCALIBRATED
 
     @property
     def counts(self) -> dict[str, int]:
@@ -145,12 +164,18 @@ class ContextSearch:
             # Outside of any transaction, because it can take seconds.
             reorder(ranking, self._reranker.scores(query.text, passages))
         with self._file.reading() as sql:
-            hits = self._hits(sql, ranking, query)
+            hits = self._hits(sql, ranking, query, query_embedding)
         spent = 1000 * (time.perf_counter() - began)
+        known = [hit.relevance for hit in hits]
+        verdict = relevance.verdict(known, weak=relevance.WEAK_BY_COSINE)
+        if verdict and any(Snippets(query.text).has_all(hit.item.text) for hit in hits):
+            verdict = ""
         return Results(
             hits=hits,
             legs=tuple(ranking.legs),
             reasons=ranking.reasons,
+            verdict=verdict,
+            uncalibrated=ranking.judge.reason if None in known else "",
             counts=ranking.counts,
             note=query.fulltext.note,
             explained=together(ranking.explained, spent, len(hits)) if query.explain else None,
@@ -165,7 +190,9 @@ class ContextSearch:
         allowed: ContextFilter,
     ) -> ContextRanking:
         """Run the legs and fuse them; a `query_embedding` that is text is why there is none."""
-        ranking = ContextRanking()
+        ranking = ContextRanking(
+            judge=hybrid.judge(query.text, parse_query(query.text), query_embedding)
+        )
         if query.mode != "vector":
             if query.fulltext.interpretations:
                 self._run_text_leg(sql, query, allowed, ranking)
@@ -178,6 +205,8 @@ class ContextSearch:
             else:
                 ranking.reasons["vector"] = query_embedding
         ranking.rows = _fused(query, ranking.legs)
+        if query.recency is not None:
+            ranking.rows = _aged(sql, ranking.rows, query.recency)
         return ranking
 
     def _run_text_leg(
@@ -240,25 +269,76 @@ class ContextSearch:
         return [passages.get(id) or excerpt(texts[id], ranking.terms, stemmed) for id in ids]
 
     def _hits(
-        self, sql: apsw.Connection, ranking: ContextRanking, query: ContextQuery
+        self,
+        sql: apsw.Connection,
+        ranking: ContextRanking,
+        query: ContextQuery,
+        query_embedding: QueryEmbedding | str,
     ) -> tuple[Hit[Context], ...]:
         page = ranking.rows[query.offset : query.end]
         contexts = by_ids(sql, self._index, [id for id, _, _ in page], images=query.images)
+        # another process may have deleted one since it was ranked
+        page = [row for row in page if row[0] in contexts]
         passages = self._passages(sql, ranking, contexts)
-        return tuple(
-            Hit(
-                item=contexts[id],
-                score=score,
-                scores=scores,
-                passage=passages.get(id, ""),
-                highlighted=highlight(contexts[id].text, ranking.terms, stemmed=query.stemmed)
-                if query.highlight
-                else None,
-            )
-            for id, score, scores in page
-            # another process may have deleted one since it was ranked
-            if id in contexts
+        known = relevance.shared(
+            self._relevances(sql, ranking, page, query_embedding),
+            [contexts[id].text for id, _, _ in page],
         )
+        snippets = Snippets(query.text)
+        hits = []
+        for (id, score, scores), chance in zip(page, known, strict=True):
+            text = contexts[id].text
+            line, snippet = snippets.of(text[:SNIPPET_CHARACTERS])
+            hits.append(
+                Hit(
+                    item=contexts[id],
+                    score=score,
+                    scores=scores,
+                    relevance=chance,
+                    line=line,
+                    snippet=snippet,
+                    passage=passages.get(id, ""),
+                    highlighted=highlight(text, ranking.terms, stemmed=query.stemmed)
+                    if query.highlight
+                    else None,
+                )
+            )
+        return tuple(hits)
+
+    def _relevances(
+        self,
+        sql: apsw.Connection,
+        ranking: ContextRanking,
+        page: Sequence[ScoredContext],
+        query_embedding: QueryEmbedding | str,
+    ) -> list[float | None]:
+        """The relevance of each context by the cosine of its nearest chunk.
+
+        That is calibrated for chunks of documents; contexts are cut and embedded the same way. The
+        cosine of a context that only its words have found is looked up.
+        """
+        cosines: dict[int, float] = {}
+        missing = [id for id, _, scores in page if scores.vector is None]
+        if missing and "vector" in ranking.legs and isinstance(query_embedding, QueryEmbedding):
+            owners = dict(
+                sql.execute(
+                    "SELECT id, owner FROM context_chunks "
+                    "WHERE owner IN (SELECT value FROM json_each(?))",
+                    (json.dumps(missing),),
+                )
+            )
+            embedding = query_embedding.embedding
+            found = self._index.vector.embeddings(
+                sql, query_embedding.model, len(embedding) // 4, list(owners)
+            ).cosines(embedding)
+            for chunk, cosine in found.items():
+                cosines[owners[chunk]] = max(cosine, cosines.get(owners[chunk], -1.0))
+        return [
+            ranking.judge.relevance(
+                scores if id not in cosines else replace(scores, vector=cosines[id])
+            )
+            for id, _, scores in page
+        ]
 
     def _passages(
         self, sql: apsw.Connection, ranking: ContextRanking, ids: Iterable[int]
@@ -290,14 +370,36 @@ def reorder(ranking: ContextRanking, rerank_scores: Sequence[float] | str) -> No
         return
     count = len(rerank_scores)
     reranked = sorted(
-        zip(rerank_scores, ranking.rows[:count], strict=True), key=lambda pair: -pair[0]
+        (
+            (id, figure * (scores.recency if scores.recency is not None else 1.0), figure, scores)
+            for figure, (id, _, scores) in zip(rerank_scores, ranking.rows[:count], strict=True)
+        ),
+        key=lambda row: -row[1],
     )
-    lowest = reranked[-1][0]
+    lowest = reranked[-1][1]
     ranking.rows = [
-        *((id, score, replace(scores, rerank=score)) for score, (id, _, scores) in reranked),
+        *((id, score, replace(scores, rerank=figure)) for id, score, figure, scores in reranked),
         *((id, min(score, lowest), scores) for id, score, scores in ranking.rows[count:]),
     ]
-    ranking.legs["rerank"] = [(id, score) for score, (id, _, _) in reranked]
+    ranking.legs["rerank"] = [(id, score) for id, score, _, _ in reranked]
+
+
+def _aged(
+    sql: apsw.Connection, rows: Sequence[ScoredContext], recency: Recency
+) -> list[ScoredContext]:
+    """Rows with their scores multiplied by the weight of their age, best first."""
+    moments = dict(
+        sql.execute(
+            "SELECT id, updated_at FROM contexts WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps([id for id, _, _ in rows]),),
+        )
+    )
+    weights = {id: recency.weight(moment) for id, moment in moments.items()}
+    aged = [
+        (id, score * weights[id], replace(scores, recency=weights[id]))
+        for id, score, scores in rows
+    ]
+    return sorted(aged, key=lambda row: (-row[1], row[0]))
 
 
 def _nearest_of_each(sql: apsw.Connection, chunks: Ranked) -> dict[int, tuple[int, float]]:
@@ -314,7 +416,7 @@ def _nearest_of_each(sql: apsw.Connection, chunks: Ranked) -> dict[int, tuple[in
     return nearest
 
 
-def _fused(query: ContextQuery, legs: Mapping[str, Ranked]) -> list[tuple[int, float, Scores]]:
+def _fused(query: ContextQuery, legs: Mapping[str, Ranked]) -> list[ScoredContext]:
     text, vector = dict(legs.get("text", ())), dict(legs.get("vector", ()))
     text_rank = {id: rank for rank, id in enumerate(text, 1)}
     vector_rank = {id: rank for rank, id in enumerate(vector, 1)}

@@ -59,6 +59,7 @@ from mcpvectordb.metadata import storable
 from mcpvectordb.records import Backlog, Mode, Results
 from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.hybrid import checked_mode, checked_window
+from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.file import File
 
@@ -256,6 +257,7 @@ class Contexts:
         images: bool = False,
         highlight: bool = False,
         explain: bool = False,
+        newer: str | None = None,
         **which: Unpack[FilterArguments],
     ) -> Results[Context]:
         """The best contexts for a query, by words ("text"), by meaning ("vector"), or by both.
@@ -267,10 +269,15 @@ class Contexts:
                  stand out
         rerank   let the cross-encoder, where it is installed, order the results; where it did not,
                  `reasons` says why
+        newer    prefer newer contexts: with every such half-life (12h, 30d, 1y …) since one was
+                 changed last its score is halved
         which    the filters of `browse`; they apply before the ranking
 
-        A score is 0 to 1; hybrid scores compare with those of the same query only. The results say
-        which legs ran, why one did not, and in `backlog` how many passages are not embedded yet.
+        A score is 0 to 1; hybrid scores compare with those of the same query only. `relevance`
+        compares between queries: it is the probability that a judge would call a context relevant,
+        known where the search went by meaning; `verdict` is a sentence when nothing relevant was
+        found. The results say which legs ran, why one did not, and in `backlog` how many passages
+        are not embedded yet.
         """
         end = checked_window(limit, offset)
         text = storable(query, "query")
@@ -286,6 +293,7 @@ class Contexts:
             images=images,
             highlight=highlight,
             explain=explain,
+            recency=Recency.parse(newer, self._clock()),
         )
         with self._file.deadline():
             return self._search.search(asked, compile_filter(**which))

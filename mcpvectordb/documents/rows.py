@@ -19,6 +19,7 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.columns import ColumnSource
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Chunk, Condition, Coverage, Document
+from mcpvectordb.search.recency import Recency
 
 COLUMNS = (
     "id",
@@ -223,6 +224,16 @@ def surroundings(sql: apsw.Connection, chunk: Chunk) -> tuple[str, int]:
     (before, *_), (tile, skipped, first_line, _), *_ = found
     first_line += before[skipped:].count("\n") if skipped < 0 else -tile[:skipped].count("\n")
     return "".join(tiles[1:]), first_line
+
+
+def recency(sql: apsw.Connection, ids: Sequence[int], recency: Recency) -> dict[int, float]:
+    """How much chunks count by the age of their documents, as far as that is known."""
+    moments = sql.execute(
+        "SELECT c.id, coalesce(nullif(d.modified, ''), d.created_at) FROM document_chunks c "
+        "JOIN documents d ON d.key = c.owner WHERE c.id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(ids)),),
+    )
+    return {id: recency.weight(moment) for id, moment in moments}
 
 
 def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:

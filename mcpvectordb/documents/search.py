@@ -9,7 +9,7 @@ of them; a cross-encoder that scores the best passages; and a blend of its score
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import apsw
@@ -22,11 +22,14 @@ from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
 from mcpvectordb.index.keyword import NO_MATCH
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
-from mcpvectordb.search import fusion, hybrid, relevance
+from mcpvectordb.search import fusion, hybrid, relevance, variety
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import NO_WORDS, ScoredChunk
+from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.relevance import UNCALIBRATED, Judge
 from mcpvectordb.search.rerank import CachedReranker
+from mcpvectordb.search.snippets import Snippets
+from mcpvectordb.search.variety import EVERYTHING, Variety
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_all_terms, parse_query
@@ -43,6 +46,10 @@ FEEDBACK_DOCUMENTS = 3  # documents whose best passages expand the query
 # A query is not expanded if the first document's saturated BM25 is at least STRONG and ahead of the
 # second one's by AHEAD.
 STRONG, AHEAD = 0.85, 0.15
+
+# Rows among which grouping and folding choose, and how many if too few of these remain.
+CANDIDATES, MORE_CANDIDATES = 100, 1_000
+TEXTS_PER_READ = 50
 
 Blend = Callable[[Sequence[float], Sequence[float]], list[tuple[int, float]]]
 """From scores and the cross-encoder's scores to (place, score), best first."""
@@ -62,6 +69,9 @@ class DocumentQuery:
     min_relevance: float = 0.0
     expand: bool = False
     rerank: bool = False
+    group: bool = False
+    fold: bool = False
+    recency: Recency | None = None
 
     @property
     def wanted(self) -> int:
@@ -77,6 +87,11 @@ class DocumentRanking:
     legs: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     judge: Judge = UNCALIBRATED
+    variety: Variety = EVERYTHING
+
+
+Find = Callable[[apsw.Connection, DocumentQuery], DocumentRanking]
+"""A way to rank."""
 
 
 class DocumentSearch:
@@ -98,29 +113,42 @@ class DocumentSearch:
             "vector": self._by_meaning,
             "hybrid": self._by_both,
         }
+
+        def find(sql: apsw.Connection, asked: DocumentQuery) -> DocumentRanking:
+            recency = asked.recency
+            if recency is None:
+                return ways[asked.mode](sql, asked)
+            found = ways[asked.mode](sql, replace(asked, limit=max(CANDIDATES, asked.wanted)))
+            weights = rows.recency(sql, [id for id, _, _ in found.rows], recency)
+            found.rows = sorted(
+                (
+                    (id, score * weights[id], replace(scores, recency=weights[id]))
+                    for id, score, scores in found.rows
+                ),
+                key=lambda row: -row[1],
+            )
+            return found
+
         return self._answer(
-            question,
-            ways[question.mode],
-            RERANKED_DOCUMENTS,
-            lambda _, figures: fusion.positioned(figures),
+            question, find, RERANKED_DOCUMENTS, lambda _, figures: fusion.positioned(figures)
         )
 
     def _answer(
         self,
         question: DocumentQuery,
-        find: Callable[[apsw.Connection, DocumentQuery], DocumentRanking],
+        find: Find,
         reranked: int,
         blend: Blend,
     ) -> Results[Chunk]:
         """Rank, then rerank the best outside of any transaction, because that can take seconds."""
+        least = reranked if question.rerank else 0
         with self._file.reading() as sql:
             question = replace(question, filter=question.filter.published(sql))
-            found = find(sql, question)
-            first = found.rows[:reranked] if question.rerank else []
-            ids = dict.fromkeys(
-                id for id, _, _ in [*first, *found.rows[question.offset : question.wanted]]
-            )
-            chunks = rows.chunks(sql, self._index, list(ids))
+            found = self._ranked(sql, question, find, max(least, question.wanted))
+            first = found.rows[:least]
+            shown = [id for id, _, _ in (*first, *found.rows[question.offset : question.wanted])]
+            folded = [each for id in shown for each in found.variety.folded.get(id, ())]
+            chunks = rows.chunks(sql, self._index, list(dict.fromkeys([*shown, *folded])))
         if question.rerank:
             self._rerank(question, [chunks[id] for id, _, _ in first], found, blend)
         page = [
@@ -128,29 +156,53 @@ class DocumentSearch:
             for row in found.rows[question.offset : question.wanted]
             if row[1] >= question.min_score
         ]
-        return _judged(
-            question,
-            found,
-            [Hit(item=chunks[id], score=score, scores=scores) for id, score, scores in page],
-        )
+        snippets = Snippets(question.text)
+        hits = [_hit(row, chunks, snippets, found.variety) for row in page]
+        return _judged(question, found, hits, snippets)
+
+    def _ranked(
+        self, sql: apsw.Connection, question: DocumentQuery, find: Find, wanted: int
+    ) -> DocumentRanking:
+        """The `wanted` best rows; grouped and folded, if that is requested, from many more.
+
+        A longer ranking begins with the shorter one, so it is made longer only if too few rows
+        remain of it.
+        """
+        if not question.group and not question.fold:
+            return find(sql, question)
+        for depth in (max(CANDIDATES, wanted), max(MORE_CANDIDATES, wanted)):
+            found = find(sql, replace(question, limit=depth, offset=0))
+            by_id = {row[0]: row for row in found.rows}
+            judge, ids = found.judge, list(by_id)
+            found.variety = variety.choose(
+                ids,
+                wanted,
+                owner=_owners(sql, ids).get if question.group else None,
+                text=_Texts(sql, self._index, ids).get if question.fold else None,
+                weak=lambda id: judge.is_weak(by_id[id][2]),  # noqa: B023 - called in this round
+            )
+            if found.variety.complete or len(found.rows) < depth:
+                break
+        found.rows = [by_id[id] for id in found.variety.chosen]
+        return found
 
     def _rerank(
         self, question: DocumentQuery, chunks: list[Chunk], found: DocumentRanking, blend: Blend
     ) -> None:
         """Blend the scores of the first rows with the cross-encoder's."""
-        passages = [
-            embedding_text(chunk.document.title, chunk.headings, chunk.header, chunk.text)
-            for chunk in chunks
-        ]
-        figures = self._reranker.scores(question.text, passages)
+        figures = self._reranker.scores(question.text, [_passage(chunk) for chunk in chunks])
         if isinstance(figures, str):
             found.reasons["rerank"] = figures
             return
         found.legs.append("rerank")
         first, rest = found.rows[: len(figures)], found.rows[len(figures) :]
+        aged = [
+            figure * (1.0 if row[2].recency is None else row[2].recency)
+            for figure, row in zip(figures, first, strict=True)
+        ]
         read = [
             (first[place][0], score, replace(first[place][2], rerank=figures[place]))
-            for place, score in blend([score for _, score, _ in first], figures)
+            for place, score in blend([score for _, score, _ in first], aged)
         ]
         found.rows = read + [(id, min(score, read[-1][1]), scores) for id, score, scores in rest]
 
@@ -158,6 +210,7 @@ class DocumentSearch:
 
     def _chunks(self, sql: apsw.Connection, question: DocumentQuery) -> DocumentRanking:
         wanted = max(question.wanted, RERANKED_CHUNKS) if question.rerank else question.wanted
+        recency = question.recency
         found = hybrid.rank_chunks(
             sql,
             self._index,
@@ -166,6 +219,7 @@ class DocumentSearch:
             question.mode,
             question.filter.chunks,
             wanted,
+            None if recency is None else lambda ids: rows.recency(sql, ids, recency),
         )
         return DocumentRanking(found.rows, list(found.legs), dict(found.reasons), found.judge)
 
@@ -288,6 +342,33 @@ class DocumentSearch:
         return []
 
 
+class _Texts:
+    """The texts of chunks, read in the order in which they are asked for, some at a time."""
+
+    def __init__(self, sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> None:
+        self._sql, self._index, self._ids = sql, index, ids
+        self._known: dict[int, str] = {}
+
+    def get(self, id: int) -> str:
+        """The text of a chunk."""
+        if id not in self._known:
+            begin = self._ids.index(id)
+            some = self._ids[begin : begin + TEXTS_PER_READ]
+            found = self._index.passages(self._sql, some)
+            self._known |= {each.id: each.text for each in found}
+        return self._known.get(id, "")
+
+
+def _owners(sql: apsw.Connection, chunks: Sequence[int]) -> dict[int, int]:
+    """The document of each chunk that exists."""
+    return dict(
+        sql.execute(
+            "SELECT id, owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(chunks),),
+        )
+    )
+
+
 def _depths(wanted: int) -> Iterator[int]:
     """How many chunks to rank until they belong to enough documents: increasing numbers."""
     depth = OVERFETCH * wanted
@@ -300,12 +381,7 @@ def _documents(
     sql: apsw.Connection, chunks: Ranked, wanted: int, depth: int
 ) -> RankedDocuments | None:
     """The documents of ranked chunks, each by its best; None if more chunks must be ranked."""
-    owners = dict(
-        sql.execute(
-            "SELECT id, owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps([id for id, _ in chunks]),),
-        )
-    )
+    owners = _owners(sql, [id for id, _ in chunks])
     best: dict[int, tuple[int, float]] = {}
     for id, score in chunks:
         if id in owners:
@@ -332,22 +408,55 @@ def _no_need_to_expand(text: RankedDocuments, vector: RankedDocuments) -> str:
     )
 
 
+def _hit(
+    row: ScoredChunk, chunks: Mapping[int, Chunk], snippets: Snippets, variety: Variety
+) -> Hit[Chunk]:
+    id, score, scores = row
+    line, snippet = snippets.of(chunks[id].text, chunks[id].first_line)
+    return Hit(
+        item=chunks[id],
+        score=score,
+        scores=scores,
+        line=line,
+        snippet=snippet,
+        folded=tuple(chunks[each] for each in variety.folded.get(id, ())),
+        more=variety.more.get(id, 0),
+    )
+
+
+def _passage(chunk: Chunk) -> str:
+    """What is searched of a chunk: its title and headings, then its text."""
+    return embedding_text(chunk.document.title, chunk.headings, chunk.header, chunk.text)
+
+
 def _judged(
-    question: DocumentQuery, found: DocumentRanking, hits: Sequence[Hit[Chunk]]
+    question: DocumentQuery,
+    found: DocumentRanking,
+    hits: Sequence[Hit[Chunk]],
+    snippets: Snippets,
 ) -> Results[Chunk]:
     """Results with their relevance, without those that are known to be below the minimum."""
-    judged = [replace(hit, relevance=found.judge.relevance(hit.scores)) for hit in hits]
-    relevances = [hit.relevance for hit in judged]
-    if question.min_relevance and None in relevances:
-        found.reasons["relevance"] = found.judge.reason
-    kept = tuple(
-        hit for hit in judged if hit.relevance is None or hit.relevance >= question.min_relevance
+    known = relevance.shared(
+        [found.judge.relevance(hit.scores) for hit in hits], [hit.item.text for hit in hits]
     )
+    uncalibrated = found.judge.reason if None in known else ""
+    if question.min_relevance and uncalibrated:
+        found.reasons["relevance"] = uncalibrated
+    weak = min((found.judge.weak(hit.scores) for hit in hits), default=0.0)
+    verdict = relevance.verdict(known, question.min_relevance, weak)
+    if verdict and any(snippets.has_all(_passage(hit.item)) for hit in hits):
+        # Keywords, all found: questions are what relevance was calibrated for.
+        verdict = relevance.verdict(known, question.min_relevance, 0.0)
     return Results(
-        hits=kept,
+        hits=tuple(
+            replace(hit, relevance=each)
+            for hit, each in zip(hits, known, strict=True)
+            if each is None or each >= question.min_relevance
+        ),
         legs=tuple(found.legs),
         reasons=found.reasons,
-        verdict=relevance.verdict(relevances, question.min_relevance),
+        verdict=verdict,
+        uncalibrated=uncalibrated,
     )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -49,6 +50,7 @@ from mcpvectordb.records import (
 )
 from mcpvectordb.search import relevance, snippets
 from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
+from mcpvectordb.search.recency import Recency
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
@@ -373,6 +375,9 @@ class Documents:
         plain: bool = False,
         expand: bool = False,
         rerank: bool = False,
+        group: bool = False,
+        fold: bool = False,
+        newer: str | None = None,
     ) -> Results[Chunk]:
         """The passages (chunks) or documents that answer a query best.
 
@@ -382,11 +387,17 @@ class Documents:
         the reasons why others did not; `backlog` says how many passages of the file are not
         embedded yet and were not found by meaning.
 
-        A score is 0 to 1 and comparable between queries in text and vector mode; in hybrid mode it
-        is relative to the best candidates of this query. `relevance` is the probability that a
-        judge would call a hit relevant; it is comparable between queries in every mode. Hits below
-        `min_relevance` are left out; hits of unknown relevance (None) stay. `verdict` is a sentence
-        when nothing relevant was found.
+        `relevance` is the probability that a judge would call a hit relevant; it is comparable
+        between queries in every mode. Hits below `min_relevance` are left out; hits of unknown
+        relevance (None) stay. `verdict` is a sentence when nothing relevant was found. A score is 0
+        to 1 and comparable between queries in text and vector mode; in hybrid mode it is relative
+        to the best candidates of this query. `snippet` has the lines of a hit that match.
+
+        `group` returns the best passage of each document, and how many others there are (`more`);
+        further passages follow where documents run out. `fold` leaves out passages that say nothing
+        that a better one does not say, and names them there (`folded`). `newer`, a half-life such
+        as 12h, 30d or 1y, prefers newer documents: with every such time since a document was
+        modified (or else ingested) its score is halved.
 
         `rerank` scores the best twenty passages (thirty documents) again with a cross-encoder. This
         takes seconds and helps with short questions about prose.
@@ -416,6 +427,9 @@ class Documents:
             min_relevance=relevance.checked(min_relevance),
             expand=expand and hybrid,
             rerank=rerank and (hybrid or not whole),
+            group=group and not whole,
+            fold=fold,
+            recency=Recency.parse(newer, datetime.now(UTC)),
         )
         found = self._search.whole(question) if whole else self._search.chunks(question)
         if backlog.pending:
@@ -471,10 +485,11 @@ class Documents:
         With `whole` it may be any line of the document or, in a long one, of the 10,000 characters
         before and after the chunk.
         """
+        if not whole:
+            return snippets.snippet(chunk.text, query, chunk.first_line)
         with self._file.reading() as sql:
             text, begins = rows.surroundings(sql, chunk)
-        lines = (begins, None) if whole else (chunk.first_line, chunk.last_line)
-        return snippets.snippet(text, query, *lines, begins=begins)
+        return snippets.snippet(text, query, begins)
 
     def coverage(self) -> Coverage:
         """How many documents are found by meaning: completely, partly or not yet."""

@@ -12,23 +12,43 @@ DEPTH = 100
 
 
 def fuse(
-    legs: Sequence[Mapping[int, float]], weights: Sequence[float], tiers: Mapping[int, int]
+    legs: Sequence[Mapping[int, float]],
+    weights: Sequence[float],
+    tiers: Mapping[int, int],
+    spans: Sequence[float] = (),
 ) -> list[tuple[int, float]]:
     """Completed convex combination: (id, score) pairs, best first, scores 0 to 1, not increasing.
 
     Each leg has the true score of every candidate that it can score, also of those that only
     another leg found ("completed"). Its scores are scaled to 0..1 by their minimum and maximum over
-    the candidates of tier 0 and averaged by weight. A candidate without a score in a leg gets the
-    average of the others. Bruch, Gai and Ingber (2023) compare this convex combination with
-    reciprocal rank fusion: it uses how far scores are apart, not only their order. Candidates of a
-    deeper tier come after all of the shallower ones and never score higher, so a longer list always
-    begins with the shorter one.
+    the candidates of tier 0 and averaged by weight. A leg whose scores lie within less than its
+    span (0 unless given) is scaled by that span: what differs little keeps differing little. A
+    candidate without a score in a leg gets the average of the others. Bruch, Gai and Ingber (2023)
+    compare this convex combination with reciprocal rank fusion: it uses how far scores are apart,
+    not only their order. Candidates of a deeper tier come after all of the shallower ones and never
+    score higher, so a longer list always begins with the shorter one.
     """
-    scaled = [_stretched(leg, [id for id, tier in tiers.items() if tier == 0]) for leg in legs]
+    first = [id for id, tier in tiers.items() if tier == 0]
+    scaled = [
+        _stretched(leg, first, span)
+        for leg, span in zip(legs, spans or [0.0] * len(legs), strict=True)
+    ]
     scores = {id: _average(id, scaled, weights) for id in tiers}
     order = sorted(tiers, key=lambda id: (tiers[id], -scores[id], id))
     falling = itertools.accumulate((scores[id] for id in order), min)
     return list(zip(order, falling, strict=True))
+
+
+def weighed(
+    fused: Sequence[tuple[int, float]], weights: Mapping[int, float], tiers: Mapping[int, int]
+) -> list[tuple[int, float]]:
+    """Fused scores multiplied by a weight of each id (1 unless given), in their new order.
+
+    Deeper tiers still come after shallower ones, as in `fuse`.
+    """
+    scores = {id: score * weights.get(id, 1.0) for id, score in fused}
+    order = sorted(scores, key=lambda id: (tiers[id], -scores[id], id))
+    return list(zip(order, itertools.accumulate((scores[id] for id in order), min), strict=True))
 
 
 def tiers(rankings: Sequence[Sequence[int]], depth: int = DEPTH) -> dict[int, int]:
@@ -111,15 +131,19 @@ def blended(scores: Sequence[float], reranked: Sequence[float]) -> list[tuple[in
     return [(position, low + (high - low) * half) for position, half in halves]
 
 
-def _stretched(leg: Mapping[int, float], over: Sequence[int]) -> dict[int, float]:
+def _stretched(
+    leg: Mapping[int, float], over: Sequence[int], least: float = 0.0
+) -> dict[int, float]:
+    """The scores of a leg on a scale whose 1 is the best of the candidates `over`."""
     known = [leg[id] for id in over if id in leg]
     if not known:
         return {}
-    low, span = min(known), max(known) - min(known)
-    level = 1.0 if low > 0 else 0.0  # all scores are equal: all match, or none does
-    return {
-        id: min(1.0, max(0.0, (score - low) / span)) if span else level for id, score in leg.items()
-    }
+    low, high = min(known), max(known)
+    if high == low:  # all match equally, or none does
+        return dict.fromkeys(leg, 1.0 if low > 0 else 0.0)
+    span = max(high - low, least)
+    base = 1 - (high - low) / span  # of the lowest: the highest is always 1
+    return {id: min(1.0, max(0.0, base + (score - low) / span)) for id, score in leg.items()}
 
 
 def _average(id: int, legs: Sequence[Mapping[int, float]], weights: Sequence[float]) -> float:

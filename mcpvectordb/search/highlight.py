@@ -34,20 +34,21 @@ def highlight(
     before: str = "<mark>",
     after: str = "</mark>",
 ) -> str:
-    """The whole text with `before` and `after` around every occurrence of a term.
+    """The whole text with `before` and `after` around every occurrence of a term."""
+    pieces, place = [], 0
+    for start, end in occurrences(text, terms, stemmed=stemmed):
+        pieces += [text[place:start], before, text[start:end], after]
+        place = end
+    return "".join([*pieces, text[place:]])
 
-    Overlapping occurrences are marked as one.
-    """
+
+def occurrences(text: str, terms: Sequence[Term], *, stemmed: bool) -> list[tuple[int, int]]:
+    """(start, end) of every occurrence of a term; overlapping ones are one."""
     tokens = _Tokens(stemmed)
     phrases = _Phrases(
         (asked, term.expression.endswith("*")) for term in terms if (asked := tokens.asked(term))
     )
-    marks = chain.from_iterable(_marks(stream, phrases) for stream in tokens.streams(text))
-    pieces, place = [], 0
-    for start, end in _merged(marks):
-        pieces += [text[place:start], before, text[start:end], after]
-        place = end
-    return "".join([*pieces, text[place:]])
+    return _merged(chain.from_iterable(_marks(stream, phrases) for stream in tokens.streams(text)))
 
 
 class _Phrases:

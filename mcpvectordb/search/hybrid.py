@@ -8,7 +8,7 @@ three best (Rocchio), and the combination is computed again with the cosines to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import apsw
@@ -27,9 +27,15 @@ from mcpvectordb.text.query import Query, parse_query
 from mcpvectordb.text.tokens import is_non_latin
 
 FEEDBACK_CHUNKS = 3  # best chunks towards which the query's embedding is moved
+# Scores that differ by less than this are not stretched to the whole scale of 0 to 1: BM25 as a
+# share of its highest value, cosines as they are. Candidates of more than a few texts differ more.
+TEXT_SPAN, VECTOR_SPAN = 1.0, 0.2
 NO_WORDS = "the query has no words to look for"
 MODES = ("hybrid", "text", "vector")
 MAX_RESULTS = 5_000  # that are ranked: vector ranking of twice as many takes seconds
+
+Weigh = Callable[[Sequence[int]], Mapping[int, float]]
+"""From chunks to a weight of each, 0 to 1."""
 
 ScoredChunk = tuple[int, float, Scores]
 """(chunk, score, scores)"""
@@ -80,10 +86,12 @@ def rank_chunks(
     mode: Mode,
     allowed: Allowed,
     wanted: int,
+    weigh: Weigh | None = None,
 ) -> ChunkRanking:
     """The `wanted` best chunks for a query.
 
-    `query_embedding` is the query's embedding, or the reason why there is none.
+    `query_embedding` is the query's embedding, or the reason why there is none. `weigh` returns by
+    what the scores of chunks are multiplied before the best are chosen.
     """
     query, depth = parse_query(text), fusion.tier_depth(wanted)
     matched, near = NO_MATCH, Ranked()
@@ -117,7 +125,11 @@ def rank_chunks(
         fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in near]
     else:
         fused = [(id, saturate(score)) for id, score in matched.best]
-    rows = [(id, score, candidates.scores(id)) for id, score in fused[:wanted]]
+    recency: Mapping[int, float] = {}
+    if weigh is not None:
+        recency = weigh([id for id, _ in fused])
+        fused = fusion.weighed(fused, recency, candidates.tiers)
+    rows = [(id, score, candidates.scores(id, recency.get(id))) for id, score in fused[:wanted]]
     return ChunkRanking(rows, tuple(legs), reasons, judge(text, query, query_embedding))
 
 
@@ -142,6 +154,7 @@ class _Candidates:
         self._text, self._vector = dict(matched.best), dict(near)
         self._text_rank = {id: rank for rank, id in enumerate(self._text, 1)}
         self._vector_rank = {id: rank for rank, id in enumerate(self._vector, 1)}
+        self.tiers = fusion.tiers([list(self._text_rank), list(self._vector_rank)])
 
     def complete(
         self,
@@ -162,13 +175,13 @@ class _Candidates:
     def fuse(self, embedding: bytes, embeddings: Embeddings, weight: float) -> Ranked:
         """The candidates by both scores, after pseudo-relevance feedback from the best ones."""
         weights = [1 - weight, weight]
-        tiers = fusion.tiers([list(self._text_rank), list(self._vector_rank)])
-        first = fusion.fuse([self._text, self._vector], weights, tiers)
+        spans = [TEXT_SPAN * max(self._text.values(), default=0.0), VECTOR_SPAN]
+        first = fusion.fuse([self._text, self._vector], weights, self.tiers, spans)
         best = [id for id, _ in first[:FEEDBACK_CHUNKS]]
         moved = embeddings.cosines(embeddings.rocchio(embedding, best))
-        return fusion.fuse([self._text, moved], weights, tiers)
+        return fusion.fuse([self._text, moved], weights, self.tiers, spans)
 
-    def scores(self, id: int) -> Scores:
+    def scores(self, id: int, recency: float | None = None) -> Scores:
         """The scores and ranks of a candidate in both legs."""
         return Scores(
             text=self._text.get(id),
@@ -176,4 +189,5 @@ class _Candidates:
             vector=self._vector.get(id),
             vector_rank=self._vector_rank.get(id),
             reach=self._matched.full_score,
+            recency=recency,
         )

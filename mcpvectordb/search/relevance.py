@@ -14,6 +14,8 @@ Latin letters.
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +24,10 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Scores
 
 # If all results have a lower relevance than this, the verdict is that nothing relevant was found.
-WEAK = 0.05
+# Cosines alone separate less well: there the bar is lower, because a false verdict is worse than a
+# weak hit. At most 3 % of the questions of any collection that have an answer get it.
+WEAK, WEAK_BY_COSINE = 0.05, 0.03
+_SEPARATORS, _WORD = re.compile(r"\W+"), re.compile(r"\w+")
 _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
 
 
@@ -30,13 +35,14 @@ _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log
 class Weights:
     """The log odds of being relevant: `base`, plus the weighted evidence.
 
-    All weights but the base are 0 or more.
+    All weights but the base are 0 or more. Below the chance of `weak` a hit is hardly relevant.
     """
 
     base: float
     cosine: float = 0.0
     coverage: float = 0.0
     reread: float = 0.0
+    weak: float = WEAK
 
     def chance(self, scores: Scores) -> float:
         """The probability of being relevant; evidence whose weight is 0 may be missing."""
@@ -51,8 +57,8 @@ class Weights:
 BY_WORDS = Weights(base=-8.27, coverage=12.02)
 BY_READING = Weights(base=-1.25, reread=0.29)
 BY_MEANING = {
-    "all-MiniLM-L6-v2": Weights(base=-6.3, cosine=9.13),
-    "bge-small-en-v1.5": Weights(base=-14.79, cosine=18.26),
+    "all-MiniLM-L6-v2": Weights(base=-6.3, cosine=9.13, weak=WEAK_BY_COSINE),
+    "bge-small-en-v1.5": Weights(base=-14.79, cosine=18.26, weak=WEAK_BY_COSINE),
 }
 BY_BOTH = {
     "all-MiniLM-L6-v2": Weights(base=-7.08, cosine=5.47, coverage=5.7),
@@ -90,10 +96,22 @@ class Judge:
 
     def relevance(self, scores: Scores) -> float | None:
         """The probability that a hit is relevant; None if that is not calibrated."""
-        weights = None if self.foreign else self._weights(scores)
+        weights = self._weights(scores)
         return None if weights is None else weights.chance(scores)
 
+    def is_weak(self, scores: Scores) -> bool:
+        """Whether a hit is known to be hardly relevant."""
+        found = self.relevance(scores)
+        return found is not None and found < self.weak(scores)
+
+    def weak(self, scores: Scores) -> float:
+        """The relevance below which a hit is hardly relevant."""
+        weights = self._weights(scores)
+        return 0.0 if weights is None else weights.weak
+
     def _weights(self, scores: Scores) -> Weights | None:
+        if self.foreign:
+            return None
         if scores.rerank is not None:
             return BY_READING
         by_words = scores.text is not None and scores.reach is not None
@@ -114,6 +132,31 @@ class Judge:
 UNCALIBRATED = Judge()
 
 
+def shared(found: Sequence[float | None], texts: Sequence[str]) -> list[float | None]:
+    """The relevance of some passages, where those of equal words share the highest of theirs.
+
+    Titles and headings are part of what is searched: the same sentence in two documents has two
+    cosines and two BM25 scores, though it says the same in both.
+    """
+    # Few passages are equal: only those that begin with the same word are compared.
+    beginnings = [_word(text) for text in texts]
+    often = Counter(beginnings)
+    keys = [
+        _SEPARATORS.sub(" ", text.casefold()).strip() if often[beginning] > 1 else beginning
+        for text, beginning in zip(texts, beginnings, strict=True)
+    ]
+    best: dict[str, float] = {}
+    for key, each in zip(keys, found, strict=True):
+        if each is not None:
+            best[key] = max(each, best.get(key, 0.0))
+    return [None if each is None else best[key] for key, each in zip(keys, found, strict=True)]
+
+
+def _word(text: str) -> str:
+    first = _WORD.search(text)
+    return first[0].casefold() if first else text
+
+
 def checked(least: float) -> float:
     """`least` if it is a valid minimum of relevance; raises InvalidInput otherwise."""
     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
@@ -121,20 +164,20 @@ def checked(least: float) -> float:
     return float(least)
 
 
-def verdict(found: Sequence[float | None], least: float = 0.0) -> str:
+def verdict(found: Sequence[float | None], least: float = 0.0, weak: float = WEAK) -> str:
     """A sentence that says that all results are weak or none reaches `least`; "" otherwise.
 
     It is "", too, if the relevance of any result is unknown.
     """
     known = [each for each in found if each is not None]
     best = max(known, default=1.0)
-    if len(known) < len(found) or best >= max(WEAK, least):
+    if len(known) < len(found) or best >= max(weak, least):
         return ""
     which = "result" if best < least else "of these results"
     chance = f"the best {which} has a chance of {_percent(best)} of being relevant"
     return (
         f"Nothing relevant was found: {chance}."
-        if best < WEAK
+        if best < weak
         else (
             f"Nothing relevant enough was found: {chance}, and {round(100 * least)} % was asked "
             f"for."

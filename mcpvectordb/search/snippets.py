@@ -1,8 +1,14 @@
-"""The few lines of a text that show why it was found, with their line numbers. Pure."""
+"""The few lines of a text that show why it was found, with their line numbers. Pure.
+
+The work is linear in the text: a search makes a snippet of every hit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from mcpvectordb.text.query import snippet_terms
 
@@ -11,35 +17,90 @@ BEFORE, AFTER = 1, 2  # lines that are shown around the one that has most words 
 # Characters before the first such word if its line is too long to be shown from its beginning.
 LEAD = 60
 
+_SUFFIX = re.compile(r"(?<=[a-z]{4})(?:ing|ed|es|s|e|y|ies)$")
 
-def snippet(
-    text: str, query: str, first_line: int = 1, last_line: int | None = None, *, begins: int = 1
-) -> str:
-    """The line that has most words of a query and its neighbours, each as `number: line`.
+Occurrence = tuple[int, int]
+"""(place in the text, number of the term)"""
 
-    It is the first such line from `first_line` to `last_line`. If no line has any, these lines are
-    shown from their beginning, or those of the whole text if they are blank. `begins` is the number
-    of the first line of `text`, if that is a part of a longer one.
-    """
-    lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")]
-    first, last = (
-        max(0, min(first_line - begins, len(lines) - 1)),
-        len(lines) if last_line is None else last_line - begins + 1,
-    )
-    asked = snippet_terms(query)
-    found = [_count(asked, line) for line in lines[first:last]]
-    if not any(found):
-        shown = next(
-            (
-                place
-                for place in (*range(first, min(last, len(lines))), *range(len(lines)))
-                if lines[place]
-            ),
-            0,
+
+class Snippet(NamedTuple):
+    """Some lines of a text, each as `number: line`, and the number of the one that matches best."""
+
+    line: int
+    text: str
+
+
+class Snippets:
+    """Makes the snippets of texts for one query."""
+
+    def __init__(self, query: str) -> None:
+        self._terms = [_SUFFIX.sub("", term) for term in snippet_terms(query)]
+
+    def of(self, text: str, first_line: int = 1) -> Snippet:
+        """The line that has most words of the query, and its neighbours.
+
+        `first_line` is the number of the text's first line. If no line has any of the words, the
+        text is shown from its beginning.
+        """
+        lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")]
+        best, within = self._best_line(text, lines)
+        if not within:
+            shown = next((place for place, line in enumerate(lines) if line), 0)
+            first = first_line + shown
+            return Snippet(first, numbered(_capped(lines[shown : shown + 1 + AFTER]), first))
+        place, line = _densest(within), lines[best]
+        if place > LONGEST - LEAD:
+            line = "..." + line[max(0, place - LEAD) :]
+            place = LEAD
+        start = max(0, best - BEFORE)
+        before = lines[start:best]
+        if sum(len(each) + 1 for each in before) + place > LONGEST - LEAD:
+            start, before = best, []
+        shown_lines = [*before, line, *lines[best + 1 : best + 1 + AFTER]]
+        return Snippet(first_line + best, numbered(_capped(shown_lines), first_line + start))
+
+    def has_all(self, text: str) -> bool:
+        """Whether a text has every word of the query."""
+        folded = text.lower()
+        return bool(self._terms) and all(term in folded for term in self._terms)
+
+    def _best_line(self, text: str, lines: Sequence[str]) -> tuple[int, list[Occurrence]]:
+        """The first of the lines with most different words, and the occurrences in it."""
+        folded = text.lower()
+        if len(folded) != len(text):  # a few letters change their length, and so all places
+            folded = text
+        starts, start = [], 0
+        for line in text.split("\n"):
+            starts.append(start)
+            start += len(line) + 1
+        found: dict[int, list[Occurrence]] = {}
+        for place, term in self._occurrences(folded):
+            line_number = bisect_right(starts, place) - 1
+            if line_number < len(lines):
+                found.setdefault(line_number, []).append((place - starts[line_number], term))
+        if not found:
+            return 0, []
+        best = max(found, key=lambda line: (self._weight(found[line]), -line))
+        return best, sorted(found[best])
+
+    def _weight(self, found: Sequence[Occurrence]) -> int:
+        """How many different words were found; a number or code counts as three."""
+        return sum(
+            3 if any(map(str.isdigit, self._terms[term])) else 1
+            for term in {term for _, term in found}
         )
-        return numbered(_capped(lines[shown : shown + 1 + AFTER]), shown + begins)
-    best = first + found.index(max(found))
-    return _around(lines, best, asked, begins)
+
+    def _occurrences(self, folded: str) -> Iterator[Occurrence]:
+        for number, term in enumerate(self._terms):
+            place = folded.find(term)
+            while place >= 0:
+                yield place, number
+                place = folded.find(term, place + len(term))
+
+
+def snippet(text: str, query: str, first_line: int = 1) -> str:
+    """The lines of one text that have most words of a query (`Snippets.of`)."""
+    return Snippets(query).of(text, first_line).text
 
 
 def numbered(text: str, first: int = 1) -> str:
@@ -47,23 +108,20 @@ def numbered(text: str, first: int = 1) -> str:
     return "\n".join(f"{number}: {line}" for number, line in enumerate(text.split("\n"), first))
 
 
-def _count(asked: Sequence[str], line: str) -> int:
-    folded = line.casefold()
-    return sum(word in folded for word in asked)
-
-
-def _around(lines: Sequence[str], best: int, asked: Sequence[str], begins: int) -> str:
-    """A line and its neighbours, cut so that the words that were found stay visible."""
-    folded, line = lines[best].casefold(), lines[best]
-    place = min(at for word in asked if (at := folded.find(word)) >= 0)
-    if place > LONGEST - LEAD:
-        line = "..." + line[max(0, place - LEAD) :]
-        place = LEAD
-    start = max(0, best - BEFORE)
-    before = list(lines[start:best])
-    if sum(len(each) + 1 for each in before) + place > LONGEST - LEAD:
-        start, before = best, []
-    return numbered(_capped([*before, line, *lines[best + 1 : best + 1 + AFTER]]), start + begins)
+def _densest(found: Sequence[Occurrence]) -> int:
+    """Where to begin so that a snippet has most different terms: at one of the sorted places."""
+    best, most, counts, first = found[0][0], 0, dict[int, int](), 0
+    for place, term in found:
+        counts[term] = counts.get(term, 0) + 1
+        while place - found[first][0] > LONGEST - LEAD:
+            left = found[first][1]
+            counts[left] -= 1
+            if not counts[left]:
+                del counts[left]
+            first += 1
+        if len(counts) > most:
+            best, most = found[first][0], len(counts)
+    return best
 
 
 def _capped(lines: Sequence[str]) -> str:

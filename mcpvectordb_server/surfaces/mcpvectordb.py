@@ -279,6 +279,8 @@ def search(
     hits = [hit for hit in found if content is None or hit.item.passage == content][:top_k]
     reply = SearchReply(results=[_passage(hit) for hit in hits])
     notes = [found.verdict] if found.verdict and content is None else []
+    if hits and found.uncalibrated and "relevance" not in found.reasons:
+        notes.append(f"{_NOT_SEARCHED['relevance']}: {found.uncalibrated}")
     if found.reasons and (hits or db.documents.count()):
         notes.append(
             "; ".join(

@@ -198,8 +198,8 @@ def semantic_search_context(
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
     reply["results"], reply["count"] = replies.hits(found, ["semantic"]), len(found)
-    if found.backlog.note:
-        reply["note"] = found.backlog.note
+    if notes := [each for each in (found.backlog.note, found.verdict) if each]:
+        reply["note"] = "; ".join(notes)
     if found.explained:
         reply["stats"] = replies.stats(found.explained, requested.count)
     return reply
@@ -324,6 +324,7 @@ def _hybrid(
     )
     notes = [f"not searched by meaning: {reason}" if reason else found.note]
     notes += [found.backlog.note] if "semantic" in used else []
+    notes.append(found.verdict)
     if any(notes):
         reply["note"] = "; ".join(filter(None, notes))
     if found.explained:

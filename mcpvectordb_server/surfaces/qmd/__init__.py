@@ -322,7 +322,7 @@ def _result(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -
         title=_title(document),
         score=_percent(hit.score) / 100,
         context=_context(db, document),
-        snippet=db.documents.snippet(hit.item, query, whole=whole),
+        snippet=db.documents.snippet(hit.item, query, whole=True) if whole else hit.snippet,
     )
 
 

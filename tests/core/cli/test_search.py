@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,14 +23,79 @@ def docid(text: str) -> str:
     return "#" + hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def test_search_prints_citations_and_the_legs_that_ran(filled: Shell) -> None:
+def test_search_prints_path_line_and_relevance_of_each_hit_and_the_legs_that_ran(
+    filled: Shell,
+) -> None:
     out = filled.run("search", "red", "apples")
-    assert (
-        out.startswith("1. ")
-        and "Apple, line" in out
-        and "apple.md" in out
-        and "searched by text and vector" in out
+    first = out.splitlines()[0]
+    assert re.fullmatch(r"1\. \S*apple\.md:\d+  relevance 0\.\d\d, Apple.*", first), first
+    assert "searched by text and vector" in out and "page 0" not in out and "p. 0" not in out
+    assert "score" not in out and "\x1b" not in out
+
+
+def test_the_best_lines_are_shown_and_not_the_beginning(notes: Commands) -> None:
+    lines = "\n".join(f"line {number} of nothing much" for number in range(1, 40))
+    (notes.folder / "notes" / "long.md").write_text(f"{lines}\nA walrus sleeps.\n")
+    with Database(notes.db, embedder=Letters()) as db:
+        db.documents.sync()
+    out = notes.run("search", "walrus")
+    assert "long.md:40  " in out.splitlines()[0] and "   40: A walrus sleeps." in out
+    assert "line 1 of" not in out
+
+
+def test_passages_that_say_the_same_are_named_with_the_best(notes: Commands) -> None:
+    (notes.folder / "notes" / "copy.md").write_text(PLAN)
+    with Database(notes.db, embedder=Letters()) as db:
+        db.documents.sync()
+    out = notes.run("search", "budget")
+    assert "\n2. " not in out and "   nearly the same: " in out
+    assert "\n2. " in notes.run("search", "budget", "--no-fold")
+    (hit,) = json.loads(notes.run("search", "budget", "-n", "1", "--json"))["hits"]
+    assert len(hit["folded"]) == 1 and hit["snippet"].endswith("3: The budget for 2025.")
+
+
+def test_other_passages_of_a_document_are_counted(notes: Commands) -> None:
+    pages = "\n\n".join(f"## Walrus {n}\n\n" + "The walrus sleeps. " * 60 for n in range(6))
+    (notes.folder / "notes" / "walrus.md").write_text(pages)
+    (notes.folder / "notes" / "zoo.md").write_text("A zoo has a walrus.\n")
+    with Database(notes.db, embedder=Letters()) as db:
+        db.documents.sync()
+    out = notes.run("search", "walrus", "-n", "2", "--no-fold")
+    assert "walrus.md:" in out and "zoo.md:" in out and " more passages of this document" in out
+    assert "zoo.md" not in notes.run(
+        "search", "walrus sleeps", "-n", "2", "--no-group", "--no-fold"
     )
+
+
+def test_newer_documents_can_be_preferred(notes: Commands) -> None:
+    out = notes.run("search", "budget", "--newer", "30d", "--explain")
+    assert "recency " in out and "recency" not in notes.run("search", "budget", "--explain")
+    error = notes.invoke("search", "budget", "--newer", "lately").exception
+    assert isinstance(error, InvalidInput) and "newer must be a duration" in str(error)
+
+
+def test_a_terminal_gets_links_and_highlights_and_with_no_color_neither(
+    notes: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    out = notes.run("search", "budgets")
+    assert "\x1b]8;id=" in out and (notes.folder / "notes/sub/plan.md").as_uri() in out
+    assert "The \x1b[1;33mbudget\x1b[0m for" in out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in notes.run("search", "budgets")
+
+
+def test_a_source_cannot_smuggle_control_characters_into_a_link(
+    notes: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Database(notes.db, embedder=Letters()) as db:
+        db.documents.ingest_text("walrus", source="https://x.org/\x1b]8;;evil\x07 a")
+        db.documents.ingest_text("the walrus", source="/tmp/\x1b[31m/walrus.md")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    out = notes.run("search", "walrus")
+    assert "\x1b]8;;evil" not in out and "\x07" not in out and "\x1b[31m" not in out
 
 
 def test_files_are_one_line_each(notes: Commands) -> None:
@@ -40,8 +106,9 @@ def test_files_are_one_line_each(notes: Commands) -> None:
 
 def test_csv_has_a_header_and_a_row_for_each_hit(notes: Commands) -> None:
     (row,) = csv.DictReader(io.StringIO(notes.run("search", "water", "--csv")))
-    assert list(row) == ["docid", "score", "file", "title", "context", "line", "snippet"]
-    assert (row["file"], row["title"], row["line"]) == ("notes/tea.md", 'Tea & "more"', "1")
+    names = ["docid", "relevance", "score", "file", "title", "context", "line", "snippet"]
+    assert list(row) == names and 0 < float(row["relevance"]) < 1
+    assert (row["file"], row["title"], row["line"]) == ("notes/tea.md", 'Tea & "more"', "3")
     assert row["snippet"] == "2: \n3: Water at 80 <degrees>.\n4: Pour it."
 
 
@@ -61,7 +128,7 @@ def test_xml_is_well_formed_whatever_is_in_the_text(notes: Commands) -> None:
 
 def test_markdown_quotes_the_lines(notes: Commands) -> None:
     assert notes.run("search", "budget", "--md").startswith(
-        f"## notes/sub/plan.md:1\n\n**Plan** ({docid(PLAN)}, "
+        f"## notes/sub/plan.md:3\n\n**Plan** ({docid(PLAN)}, relevance 0."
     )
     assert "> 3: The budget for 2025.\n" in notes.run("search", "budget", "--md")
 

@@ -355,3 +355,30 @@ def test_contexts_that_were_not_reranked_stay_behind_those_that_were(
 def test_an_excerpt_contains_the_matching_words(text: str) -> None:
     shown = excerpt(text, [Term("apples")], stemmed=True)
     assert "apple" in shown and shown in text and len(shown) == min(len(text), 750)
+
+
+# Age, and the lines that match.
+
+
+def test_newer_contexts_come_first_if_that_is_preferred(db: Database) -> None:
+    for year in (2019, 2021, 2023):
+        added = db.contexts.add("t", "user", f"the lamp is lit {year}").context.id
+        with db._file.writing() as sql:
+            moment = f"{year}-06-01T00:00:00.000000+00:00"
+            sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (moment, added))
+    for mode in ("hybrid", "text", "vector"):
+        plain = db.contexts.search("lamp lit 2019", mode=mode, words="match")
+        newer = db.contexts.search("lamp lit", mode=mode, newer="6m")
+        assert texts(plain)[0] == "the lamp is lit 2019"
+        assert [text[-4:] for text in texts(newer)] == ["2023", "2021", "2019"]
+        assert {hit.scores.recency for hit in plain} == {None}
+        weights = [hit.scores.recency for hit in newer]
+        assert weights == sorted(weights, reverse=True)
+    with pytest.raises(InvalidInput, match="newer must be a duration"):
+        db.contexts.search("lamp", newer="soon")
+
+
+def test_a_context_shows_the_lines_that_match(db: Database) -> None:
+    db.contexts.add("t", "user", "first\nsecond\nthe lamp is lit")
+    (hit,) = db.contexts.search("lamp")
+    assert (hit.line, hit.snippet) == (3, "2: second\n3: the lamp is lit")

@@ -111,10 +111,27 @@ def test_whole_documents_are_judged_by_the_same_evidence(air: Database) -> None:
     assert [hit.relevance for hit in search_documents(air, "panel flutter", mode="text")] == [None]
 
 
-def test_contexts_are_not_judged(air: Database) -> None:
+def test_contexts_are_judged_by_the_cosine_of_their_nearest_chunk(air: Database) -> None:
     air.contexts.add("a thread", "agent", "Panels flutter at high speed.")
-    (hit,) = air.contexts.search("flutter")
-    assert hit.relevance is None
+    air.contexts.add("a thread", "agent", "The stew simmers for two hours.")
+    for mode in ("hybrid", "vector"):
+        found = air.contexts.search("when do panels flutter?", mode=mode)
+        assert found[0].relevance > 0.3 > WEAK > found[1].relevance and found.verdict == ""
+        strange = air.contexts.search("tax return of a company", mode=mode)
+        assert strange.verdict.startswith("Nothing relevant was found: ")
+    by_words = air.contexts.search("flutter", mode="text")
+    assert by_words[0].relevance is None and by_words.verdict == ""
+    assert "not calibrated for this way of searching" in by_words.uncalibrated
+
+
+def test_keywords_that_all_occur_are_never_called_nothing_relevant(db: Database) -> None:
+    lines = "\n".join(f"line {number} of nothing much" for number in range(1, 40))
+    db.documents.ingest_text(f"{lines}\nA walrus sleeps.\n", source="long.md")
+    for number in range(20):
+        db.documents.ingest_text("tea", source=f"tea {number}.md")
+    found = db.documents.search("walrus", mode="text")
+    assert found[0].relevance < WEAK and found.verdict == ""
+    assert db.documents.search("zebra walrus", mode="text").verdict.startswith("Nothing relevant")
 
 
 # What the words of a query could reach

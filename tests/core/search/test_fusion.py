@@ -67,6 +67,43 @@ def test_an_item_without_a_score_in_one_leg_gets_that_of_the_other() -> None:
     assert fused[1] == 1.0
 
 
+@given(leg=st.dictionaries(st.integers(1, 40), st.floats(0.5, 0.6), min_size=1))
+def test_scores_that_differ_by_less_than_the_span_stay_near_each_other(
+    leg: dict[int, float],
+) -> None:
+    tiers = dict.fromkeys(leg, 0)
+    (_, best), *others = fusion.fuse([leg], [1.0], tiers, [0.2])
+    assert best == 1 and all(1 - score <= 0.1 / 0.2 + 1e-9 for _, score in others)
+
+
+def test_near_identical_cosines_score_nearly_the_same() -> None:
+    cosines = {1: 0.595, 2: 0.591, 3: 0.577}
+    stretched = [score for _, score in fuse([cosines], [1.0])]
+    assert stretched == pytest.approx([1, 0.78, 0], abs=0.01)
+    near = [score for _, score in fusion.fuse([cosines], [1.0], dict.fromkeys(cosines, 0), [0.2])]
+    assert near == pytest.approx([1, 0.98, 0.91], abs=0.01)
+
+
+@given(leg=scores, depth=st.integers(1, 10), weights=scores)
+def test_weighed_scores_never_rise_and_deeper_tiers_stay_behind(
+    leg: dict[int, float], depth: int, weights: dict[int, float]
+) -> None:
+    tiers = fusion.tiers([order(leg)], depth)
+    weighed = fusion.weighed(fusion.fuse([leg], [1.0], tiers), weights, tiers)
+    values = [score for _, score in weighed]
+    assert values == sorted(values, reverse=True)
+    assert [tiers[id] for id, _ in weighed] == sorted(tiers.values())
+
+
+def test_a_weight_changes_the_order() -> None:
+    fused = [(1, 1.0), (2, 0.8), (3, 0.5)]
+    assert fusion.weighed(fused, {1: 0.5}, dict.fromkeys((1, 2, 3), 0)) == [
+        (2, 0.8),
+        (1, 0.5),
+        (3, 0.5),
+    ]
+
+
 def test_legs_return_whole_tiers() -> None:
     assert [fusion.tier_depth(wanted) for wanted in (0, 1, 100, 101, 200, 201, 1000)] == [
         100,

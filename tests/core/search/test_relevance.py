@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from mcpvectordb.search.relevance import (
     Weights,
     checked,
     coverage,
+    shared,
     verdict,
 )
 
@@ -111,6 +113,20 @@ def test_a_chunk_with_every_word_once_has_a_coverage_of_two_thirds() -> None:
     )
     # Words that most chunks have:
     assert coverage(Scores(text=2e-6, reach=2e-6)) == pytest.approx(2 / 3)
+
+
+@given(st.lists(st.tuples(st.none() | chances, st.sampled_from(["a b", "A  b!", "c", ""]))))
+def test_passages_of_equal_words_share_their_highest_relevance(
+    found: list[tuple[float | None, str]],
+) -> None:
+    given, texts = [each for each, _ in found], [text for _, text in found]
+    known = shared(given, texts)
+    for one, other in itertools.combinations(range(len(found)), 2):
+        if "a" in texts[one].lower() and "a" in texts[other].lower():
+            assert None in (known[one], known[other]) or known[one] == known[other]
+    assert all((each is None) == (now is None) for each, now in zip(given, known, strict=True))
+    assert all(now >= each for each, now in zip(given, known, strict=True) if each is not None)
+    assert max(filter(None, known), default=0) == max(filter(None, given), default=0)
 
 
 # Calibration.
