@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
@@ -159,8 +160,10 @@ def _headline(hit: Hit[Chunk]) -> list[tuple[str, str]]:
 def _place(chunk: Chunk, line: int) -> str:
     """The path and line of a passage; the path is relative if it is in the current folder."""
     source = Path(chunk.document.source)
-    inside = source.is_absolute() and source.is_relative_to(Path.cwd())
-    return f"{source.relative_to(Path.cwd()) if inside else chunk.document.source}:{line}"
+    with contextlib.suppress(OSError, ValueError):  # no such folder any more, or not in it
+        if source.is_absolute():
+            return f"{source.relative_to(Path.cwd())}:{line}"
+    return f"{chunk.document.source}:{line}"
 
 
 def _uri(source: str) -> str:

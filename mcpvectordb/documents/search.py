@@ -170,7 +170,7 @@ class DocumentSearch:
         """
         if not question.group and not question.fold:
             return find(sql, question)
-        for depth in (max(CANDIDATES, wanted), max(MORE_CANDIDATES, wanted)):
+        for depth in sorted({max(CANDIDATES, wanted), max(MORE_CANDIDATES, wanted)}):
             found = find(sql, replace(question, limit=depth, offset=0))
             by_id = {row[0]: row for row in found.rows}
             judge, ids = found.judge, list(by_id)
