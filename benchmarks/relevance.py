@@ -15,7 +15,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,7 +25,8 @@ from benchmarks.collection import Collection, load
 from benchmarks.quality import sample, searches
 from benchmarks.store import filled, say
 from mcpvectordb import Config, Database, Scores
-from mcpvectordb.search.relevance import WEAK, WEAK_BY_COSINE, Weights, coverage, reread
+from mcpvectordb.search.relevance import MANY_WORDS, WEAK, Weights, coverage, reread
+from mcpvectordb.search.snippets import Snippets
 from mcpvectordb.text.tokens import is_non_latin
 
 EVIDENCE = {
@@ -46,20 +46,24 @@ READ: dict[str, Callable[[Scores], float | None]] = {
     "reread": reread,
 }
 DEPTH = 10  # results of each query that are looked at
-EDGES = (0.0, 0.02, WEAK_BY_COSINE, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+EDGES = (0.0, 0.02, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One result of a query: its collection, the collection of the query, evidence and judgment."""
+    """One result of a query: its collection, the collection of the query, evidence and judgment.
+
+    `words` is the share of the query's words that it has.
+    """
 
     data: str
     of: str
     query: str
     scores: Scores
     relevant: bool
+    words: float = 0.0
 
     @property
     def foreign(self) -> bool:
@@ -107,11 +111,17 @@ def _answers(
 ) -> Iterator[Result]:
     search = searches(db, mode)
     for id, text in queries.items():
-        judged = asked.judged[id] if of is asked else {}
+        judged, snippets = asked.judged[id] if of is asked else {}, Snippets(text)
         for hit in search(text, limit=DEPTH) if not is_non_latin(text) else ():
             if all(PRESENT[name](hit.scores) is not None for name in EVIDENCE[mode]):
+                document = hit.item.document
                 yield Result(
-                    asked.name, of.name, id, hit.scores, judged.get(hit.item.document.source, 0) > 0
+                    asked.name,
+                    of.name,
+                    id,
+                    hit.scores,
+                    judged.get(document.source, 0) > 0,
+                    snippets.share(f"{document.title}\n{hit.item.text}"),
                 )
 
 
@@ -125,8 +135,7 @@ def fit(results: Sequence[Result], evidence: Sequence[str]) -> Weights:
     )
     found = _logistic(known, np.array([each.relevant for each in results], float), shares(results))
     return Weights(
-        **dict(zip(("base", *evidence), (round(float(each), 2) for each in found), strict=True)),
-        weak=WEAK_BY_COSINE if tuple(evidence) == ("cosine",) else WEAK,
+        **dict(zip(("base", *evidence), (round(float(each), 2) for each in found), strict=True))
     )
 
 
@@ -177,8 +186,6 @@ def report(model: str, mode: str, results: Sequence[Result]) -> str:
         name: chances(unseen[name], fit([each for each in results if each.data != name], evidence))
         for name in names
     }
-    fitted = fit(results, evidence)
-    weak = fitted.weak
     heads = [f"{name}, {whose}" for name in names for whose in ("own", "foreign")]
     lines = [
         f"### {mode}, {model}",
@@ -196,11 +203,11 @@ def report(model: str, mode: str, results: Sequence[Result]) -> str:
     lines += [
         _row(what, [cell for name in names for cell in figures(unseen[name], predicted[name])])
         for what, figures in (
-            ("queries with the verdict that nothing relevant was found", partial(_warned, weak)),
+            ("queries with the verdict that nothing relevant was found", _warned),
             ("calibration error", _errors),
         )
     ]
-    return "\n".join([*lines, "", f"fitted on all: {fitted}", ""])
+    return "\n".join([*lines, "", f"fitted on all: {fit(results, evidence)}", ""])
 
 
 def _row(name: str, cells: list[str]) -> str:
@@ -215,14 +222,15 @@ def _cells(results: Sequence[Result], within: NDArray[np.bool_]) -> Iterator[str
     yield f"{len(chosen) - len(own)}"
 
 
-def _warned(weak: float, results: Sequence[Result], chance: Floats) -> Iterator[str]:
-    best: dict[tuple[bool, str], float] = {}
+def _warned(results: Sequence[Result], chance: Floats) -> Iterator[str]:
+    warned: dict[tuple[bool, str], bool] = {}
     for each, found in zip(results, chance, strict=True):
         key = (each.foreign, f"{each.of} {each.query}")
-        best[key] = max(best.get(key, 0.0), float(found))
+        weak = found < WEAK and each.words < MANY_WORDS
+        warned[key] = weak and warned.get(key, True)
     for foreign in (False, True):
-        of_these = [found for (strange, _), found in best.items() if strange == foreign]
-        yield f"{np.mean(np.array(of_these) < weak):.3f}"
+        of_these = [weak for (strange, _), weak in warned.items() if strange == foreign]
+        yield f"{np.mean(of_these):.3f}"
 
 
 def _errors(results: Sequence[Result], chance: Floats) -> Iterator[str]:

@@ -167,9 +167,11 @@ class ContextSearch:
             hits = self._hits(sql, ranking, query, query_embedding)
         spent = 1000 * (time.perf_counter() - began)
         known = [hit.relevance for hit in hits]
-        verdict = relevance.verdict(known, weak=relevance.WEAK_BY_COSINE)
-        if verdict and any(Snippets(query.text).has_all(hit.item.text) for hit in hits):
-            verdict = ""
+        verdict = relevance.verdict(known)
+        if verdict:  # which is rare
+            snippets = Snippets(query.text)
+            words = max(snippets.share(hit.item.text) for hit in hits)
+            verdict = relevance.verdict(known, words=words)
         return Results(
             hits=hits,
             legs=tuple(ranking.legs),

@@ -442,11 +442,10 @@ def _judged(
     uncalibrated = found.judge.reason if None in known else ""
     if question.min_relevance and uncalibrated:
         found.reasons["relevance"] = uncalibrated
-    weak = min((found.judge.weak(hit.scores) for hit in hits), default=0.0)
-    verdict = relevance.verdict(known, question.min_relevance, weak)
-    if verdict and any(snippets.has_all(_passage(hit.item)) for hit in hits):
-        # Keywords, all found: questions are what relevance was calibrated for.
-        verdict = relevance.verdict(known, question.min_relevance, 0.0)
+    verdict = relevance.verdict(known, question.min_relevance)
+    if verdict:  # which is rare
+        words = max((snippets.share(_passage(hit.item)) for hit in hits), default=0.0)
+        verdict = relevance.verdict(known, question.min_relevance, words)
     return Results(
         hits=tuple(
             replace(hit, relevance=each)

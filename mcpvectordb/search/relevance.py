@@ -23,10 +23,10 @@ from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Scores
 
-# If all results have a lower relevance than this, the verdict is that nothing relevant was found.
-# Cosines alone separate less well: there the bar is lower, because a false verdict is worse than a
-# weak hit. At most 3 % of the questions of any collection that have an answer get it.
-WEAK, WEAK_BY_COSINE = 0.05, 0.03
+# If all results have a lower relevance than this, the verdict is that nothing relevant was found,
+# unless one of them has half of the query's words: a false verdict is worse than a weak hit. It is
+# given for at most 3 % of the questions of any collection that have an answer.
+WEAK, MANY_WORDS = 0.05, 0.5
 _SEPARATORS, _WORD = re.compile(r"\W+"), re.compile(r"\w+")
 _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
 
@@ -35,14 +35,13 @@ _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log
 class Weights:
     """The log odds of being relevant: `base`, plus the weighted evidence.
 
-    All weights but the base are 0 or more. Below the chance of `weak` a hit is hardly relevant.
+    All weights but the base are 0 or more.
     """
 
     base: float
     cosine: float = 0.0
     coverage: float = 0.0
     reread: float = 0.0
-    weak: float = WEAK
 
     def chance(self, scores: Scores) -> float:
         """The probability of being relevant; evidence whose weight is 0 may be missing."""
@@ -57,8 +56,8 @@ class Weights:
 BY_WORDS = Weights(base=-8.27, coverage=12.02)
 BY_READING = Weights(base=-1.25, reread=0.29)
 BY_MEANING = {
-    "all-MiniLM-L6-v2": Weights(base=-6.3, cosine=9.13, weak=WEAK_BY_COSINE),
-    "bge-small-en-v1.5": Weights(base=-14.79, cosine=18.26, weak=WEAK_BY_COSINE),
+    "all-MiniLM-L6-v2": Weights(base=-6.3, cosine=9.13),
+    "bge-small-en-v1.5": Weights(base=-14.79, cosine=18.26),
 }
 BY_BOTH = {
     "all-MiniLM-L6-v2": Weights(base=-7.08, cosine=5.47, coverage=5.7),
@@ -102,12 +101,7 @@ class Judge:
     def is_weak(self, scores: Scores) -> bool:
         """Whether a hit is known to be hardly relevant."""
         found = self.relevance(scores)
-        return found is not None and found < self.weak(scores)
-
-    def weak(self, scores: Scores) -> float:
-        """The relevance below which a hit is hardly relevant."""
-        weights = self._weights(scores)
-        return 0.0 if weights is None else weights.weak
+        return found is not None and found < WEAK
 
     def _weights(self, scores: Scores) -> Weights | None:
         if self.foreign:
@@ -164,13 +158,14 @@ def checked(least: float) -> float:
     return float(least)
 
 
-def verdict(found: Sequence[float | None], least: float = 0.0, weak: float = WEAK) -> str:
+def verdict(found: Sequence[float | None], least: float = 0.0, words: float = 0.0) -> str:
     """A sentence that says that all results are weak or none reaches `least`; "" otherwise.
 
-    It is "", too, if the relevance of any result is unknown.
+    It is "", too, if the relevance of any result is unknown. `words` is the highest share of the
+    query's words that a result has: with MANY_WORDS no result counts as weak.
     """
     known = [each for each in found if each is not None]
-    best = max(known, default=1.0)
+    best, weak = max(known, default=1.0), WEAK if words < MANY_WORDS else 0.0
     if len(known) < len(found) or best >= max(weak, least):
         return ""
     which = "result" if best < least else "of these results"

@@ -59,10 +59,10 @@ class Snippets:
         shown_lines = [*before, line, *lines[best + 1 : best + 1 + AFTER]]
         return Snippet(first_line + best, numbered(_capped(shown_lines), first_line + start))
 
-    def has_all(self, text: str) -> bool:
-        """Whether a text has every word of the query."""
+    def share(self, text: str) -> float:
+        """The share of the query's words that a text has, 0 to 1."""
         folded = text.lower()
-        return bool(self._terms) and all(term in folded for term in self._terms)
+        return sum(term in folded for term in self._terms) / max(1, len(self._terms))
 
     def _best_line(self, text: str, lines: Sequence[str]) -> tuple[int, list[Occurrence]]:
         """The first of the lines with most different words, and the occurrences in it."""

@@ -232,6 +232,7 @@ def test_there_is_a_verdict_exactly_when_all_are_weak_or_none_reaches_the_minimu
     found: list[float], least: float
 ) -> None:
     assert bool(verdict(found, least)) == (max(found) < max(WEAK, least))
+    assert bool(verdict(found, least, words=0.5)) == (max(found) < least)
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan, True, "0.5", None])
