@@ -230,10 +230,11 @@ def recency(sql: apsw.Connection, ids: Sequence[int], recency: Recency) -> dict[
     """How much chunks count by the age of their documents, as far as that is known."""
     moments = sql.execute(
         "SELECT c.id, coalesce(nullif(d.modified, ''), d.created_at) FROM document_chunks c "
-        "JOIN documents d ON d.key = c.owner WHERE c.id IN (SELECT value FROM json_each(?))",
+        "JOIN published_documents d ON d.key = c.owner "
+        "WHERE c.id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(ids)),),
     )
-    return {id: recency.weight(moment) for id, moment in moments}
+    return {**dict.fromkeys(ids, 1.0), **{id: recency.weight(when) for id, when in moments}}
 
 
 def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:
