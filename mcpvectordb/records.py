@@ -346,9 +346,8 @@ class Scores(Record):
 class Hit(Record, Generic[T]):
     """An item that a search found; `score` is 0 to 1, or by the metric of a store of vectors.
 
-    relevance    the probability that a judge calls it relevant, calibrated on judged collections;
-                 equal passages have the same. None where there is no calibration
-                 (`Results.uncalibrated` says why), and for vectors
+    relevance    the probability that a judge calls it relevant, the same for equal passages; None
+                 where that was not calibrated (`Results.uncalibrated` says why)
     line         the number of the line that has most words of the query; the first if none has
     snippet      that line with its neighbours, each as `number: line`
     folded       items that say nothing that this one does not say (`fold`), best first

@@ -17,6 +17,7 @@ import apsw
 from mcpvectordb.documents import all_terms, rows
 from mcpvectordb.documents.all_terms import RankedDocuments
 from mcpvectordb.documents.rows import DocumentFilter
+from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
@@ -340,6 +341,14 @@ class DocumentSearch:
             if (ranked := _documents(sql, near, depth, most)) is not None:
                 return ranked
         return []
+
+
+def check_unit(unit: str, expand: bool) -> None:
+    """Raise InvalidInput for an unknown unit, and for an expansion that has no effect on it."""
+    if unit not in ("passage", "document"):
+        raise InvalidInput(f"unit must be passage or document, not {quoted(unit)}")
+    if expand and unit == "passage":
+        raise InvalidInput("expand applies to documents only; pass unit='document' with it")
 
 
 class _Texts:

@@ -16,11 +16,11 @@ from mcpvectordb.documents import libraries, paths, rows
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
+from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
 from mcpvectordb.documents.sync import ingest_folder, sync
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
-from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge, quoted
+from mcpvectordb.errors import ModelError, NoText, TooLarge, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -383,34 +383,28 @@ class Documents:
 
         Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
         turns these operators off. `mode` is text (by words), vector (by meaning) or hybrid (by
-        both). Conditions apply before the cut to `limit`. The results name the legs that ran, and
-        the reasons why others did not; `backlog` says how many passages of the file are not
-        embedded yet and were not found by meaning.
+        both). Conditions apply before the cut to `limit`. The results name the legs that ran, why
+        others did not, and how many passages are not embedded yet (`backlog`).
 
-        `relevance` is the probability that a judge would call a hit relevant; it is comparable
-        between queries in every mode. Hits below `min_relevance` are left out; hits of unknown
-        relevance (None) stay. `verdict` is a sentence when nothing relevant was found. A score is 0
-        to 1 and comparable between queries in text and vector mode; in hybrid mode it is relative
-        to the best candidates of this query. `snippet` has the lines of a hit that match.
+        `relevance`, the probability that a judge would call a hit relevant, compares between
+        queries; hits below `min_relevance` are left out, those of unknown relevance (None) stay.
+        `verdict` is a sentence when nothing relevant was found. A score is 0 to 1; in hybrid mode
+        it is relative to the best candidates of this query.
 
-        `group` returns the best passage of each document, and how many others there are (`more`);
-        further passages follow where documents run out. `fold` leaves out passages that say nothing
-        that a better one does not say, and names them there (`folded`). `newer`, a half-life such
-        as 12h, 30d or 1y, prefers newer documents: with every such time since a document was
-        modified (or else ingested) its score is halved.
-
-        `rerank` scores the best twenty passages (thirty documents) again with a cross-encoder. This
-        takes seconds and helps with short questions about prose.
+        `group` returns the best passage of each document before others, and counts these (`more`).
+        `fold` leaves out passages that say nothing that a better one does not say, and names them
+        (`folded`). `newer`, a half-life such as 12h, 30d or 1y, halves a score with every such time
+        since the document was modified (or else ingested). `rerank` scores the best twenty passages
+        (thirty documents) again with a cross-encoder, which takes seconds.
 
         With `unit="document"` each document is returned once, by its best passage. In text mode
-        every word of the query must then occur, at least as the beginning of a word, in the text,
-        title or path of the document. In hybrid mode the score is made of ranks (1/rank without a
-        reranker), and `expand` also searches for terms that the first results have in common
-        (pseudo-relevance feedback), unless the words alone point at one document. `expand` and
-        `rerank` have no effect on documents in text and vector mode.
+        every word must then occur, at least as the beginning of one, in its text, title or path. In
+        hybrid mode the score is made of ranks, and `expand` also searches for terms that the first
+        results have in common, unless the words alone point at one document. `expand` and `rerank`
+        have no effect on documents in text and vector mode.
         """
         checked_window(limit, offset)
-        _check_unit(unit, expand)
+        check_unit(unit, expand)
         checked, text = checked_mode(mode), storable(query, "query")
         whole, hybrid = unit == "document", checked == "hybrid"
         backlog = Backlog() if checked == "text" else self._encoder.backlog(self._index)
@@ -482,8 +476,7 @@ class Documents:
     def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
         """The line of a chunk that has most words of a query, with its neighbours, numbered.
 
-        With `whole` it may be any line of the document or, in a long one, of the 10,000 characters
-        before and after the chunk.
+        With `whole`: of the document or, in a long one, up to 10,000 characters around the chunk.
         """
         if not whole:
             return snippets.snippet(chunk.text, query, chunk.first_line)
@@ -600,13 +593,6 @@ def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:
     if not text.lstrip("\ufeff").strip():
         raise NoText(f"No text found in {source.name}")
     return Parsed(text=text, title=source.name)
-
-
-def _check_unit(unit: str, expand: bool) -> None:
-    if unit not in ("passage", "document"):
-        raise InvalidInput(f"unit must be passage or document, not {quoted(unit)}")
-    if expand and unit == "passage":
-        raise InvalidInput("expand applies to documents only; pass unit='document' with it")
 
 
 def _check(library: str, given: Mapping[str, Any] | None) -> None:
