@@ -323,7 +323,9 @@ class Results(Record, Sequence[Hit[T]]):
     verdict  a sentence if nothing relevant was found, otherwise ""
     counts   searches of contexts: how many entries "text" and "vector" returned, how many "both"
              did, and how many there are in "total"
-    note     a sentence if the query could not be parsed in the requested syntax, otherwise ""
+    note     a sentence if the query could not be parsed in the requested syntax, or if nothing was
+             found because a name or key in the conditions does not exist (see `why_empty` of the
+             shelf); otherwise ""
     """
 
     hits: tuple[Hit[T], ...]

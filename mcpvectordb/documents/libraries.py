@@ -16,7 +16,11 @@ from mcpvectordb.ingest import gitignore
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Library
+from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
+
+NAMES = "SELECT name FROM libraries UNION SELECT library FROM documents"
+"""The SQL that selects the names of all libraries."""
 
 
 class FollowedLibrary(NamedTuple):
@@ -77,12 +81,9 @@ def add(
 def unfollow(file: File, name: str) -> None:
     """Stop following the folder of a library; its descriptions are removed, its documents stay."""
     with file.writing() as sql:
-        if not sql.execute(
-            "SELECT EXISTS (SELECT 1 FROM libraries WHERE name = ?1) "
-            "OR EXISTS (SELECT 1 FROM documents WHERE library = ?1)",
-            (checked_name(name),),
-        ).get:
-            raise NotFound(f"there is no library {quoted(name)}")
+        known = [each for (each,) in sql.execute(NAMES)]
+        if checked_name(name) not in known:
+            raise NotFound(unknown_name("library", name, known))
         sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
 
 
@@ -140,7 +141,7 @@ def all_libraries(file: File) -> list[Library]:
         rows = sql.execute(
             "SELECT n.name, count(DISTINCT d.key), count(c.id), root, pattern, ignore, "
             "description, l.created_at "
-            "FROM (SELECT name FROM libraries UNION SELECT library FROM documents) n "
+            f"FROM ({NAMES}) n "
             "LEFT JOIN libraries l ON l.name = n.name LEFT JOIN documents d ON d.library = n.name "
             "LEFT JOIN document_chunks c ON c.owner = d.key GROUP BY n.name ORDER BY n.name"
         )

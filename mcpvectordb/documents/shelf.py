@@ -44,6 +44,7 @@ from mcpvectordb.records import (
 )
 from mcpvectordb.search import relevance, snippets
 from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
+from mcpvectordb.search.why_empty import why_empty
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
@@ -217,7 +218,8 @@ class Documents:
     ) -> list[Document]:
         """The documents that match all conditions, newest first.
 
-        The field `pending` is the number of a document's chunks that are not embedded yet.
+        The field `pending` is the number of a document's chunks that are not embedded yet. An
+        unknown library or metadata key is no error: nothing matches, and `why_empty` says why.
         """
         checked_page(limit, offset)
         chosen = rows.document_filter(library, where)
@@ -239,6 +241,16 @@ class Documents:
                     f"SELECT count(*) FROM documents d WHERE {chosen.condition}", chosen.bindings
                 ).get
             )
+
+    def why_empty(self, *, library: str | None = None, where: Where | None = None) -> str:
+        """Why no document matches, as far as the conditions by themselves explain it, or "".
+
+        It names a library or metadata key that does not exist, with similar ones, and a `source` or
+        `title` that no document has exactly. `search` puts it into the `note` of empty results.
+        """
+        chosen = rows.document_filter(library, where, chunks=True)
+        with self._file.reading() as sql:
+            return why_empty(sql, rows.ITEMS, chosen.conditions)
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
@@ -346,7 +358,8 @@ class Documents:
         Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
         turns these operators off. `mode` is text (by words), vector (by meaning) or hybrid (by
         both). Conditions apply before the cut to `limit`. The results name the legs that ran, and
-        the reasons why others did not.
+        the reasons why others did not. An unknown library or metadata key is no error: the results
+        are empty, and their `note` says so.
 
         A score is 0 to 1 and comparable between queries in text and vector mode; in hybrid mode it
         is relative to the best candidates of this query. `relevance` is the probability that a
@@ -382,7 +395,12 @@ class Documents:
             expand=expand and hybrid,
             rerank=rerank and (hybrid or not whole),
         )
-        return self._search.whole(question) if whole else self._search.chunks(question)
+        found = self._search.whole(question) if whole else self._search.chunks(question)
+        return (
+            found
+            if found.hits
+            else replace(found, note=self.why_empty(library=library, where=where))
+        )
 
     def lookup(self, name: str) -> Place:
         """The document with this path (or end of a path), file, id or #hash; raises NotFound.
