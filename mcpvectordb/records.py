@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Mode = Literal["hybrid", "text", "vector"]
-Status = Literal["indexed", "replaced", "skipped"]
+Status = Literal["indexed", "replaced", "updated", "skipped"]
 Metric = Literal["cosine", "dot", "euclidean"]
 
 
@@ -371,9 +371,11 @@ class Embedded(Record):
 
 
 class Ingested(Record):
-    """The result of an ingest; `pending` chunks have no embedding yet.
+    """The result of an ingest or an update; `pending` chunks have no embedding yet.
 
-    `note` says why, unless this was requested.
+    status  "indexed", "replaced" (its content had changed), "updated" (only what people say of it
+            changed: its metadata, title or library) or "skipped" (nothing changed)
+    note    why chunks are pending, unless this was requested
     """
 
     status: Status
@@ -386,6 +388,7 @@ class Ingested(Record):
 class Synced(Record):
     """The result of a sync, or of the ingest of a folder, in numbers of files.
 
+    updated   files whose content is unchanged and whose documents got other metadata
     skipped   files that are not ingested, by reason
     failures  (path, message) of files that could not be read; what is stored of them stays
     note      why new chunks have no embedding yet, unless this was requested
@@ -402,6 +405,7 @@ class Synced(Record):
     failures: tuple[tuple[str, str], ...]
     note: str = ""
     embedded: Embedded = Embedded()
+    updated: int = 0
 
 
 class Stats(Record):

@@ -11,7 +11,7 @@ import click
 
 from mcpvectordb.cli.ingest import embed_pending
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import json_option, no_embed_option
+from mcpvectordb.cli.options import confirm, json_option, no_embed_option, yes_option
 from mcpvectordb.cli.output import (
     bar,
     complain,
@@ -22,7 +22,7 @@ from mcpvectordb.cli.output import (
     print_json,
     show,
 )
-from mcpvectordb.errors import MCPVectorDBError, Unreadable
+from mcpvectordb.errors import MCPVectorDBError, NotFound, Unreadable
 from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def library() -> None:
     help="Files to leave out, as in a .gitignore. Repeatable.",
 )
 @click.option("--description", default="", metavar="TEXT", help="What the library is about.")
+@yes_option
 @click.pass_context
 def add(
     context: click.Context,
@@ -66,12 +67,17 @@ def add(
     pattern: str,
     ignore: tuple[str, ...],
     description: str,
+    yes: bool,
 ) -> None:
     """Let a library follow a folder.
 
     .gitignore and .mcpvectordbignore files in it are obeyed. Run it again to change the options.
+    If the library has documents already, this asks first: a sync will drop those of files in the
+    folder that are not taken in.
     """
     with opened(context, make=True) as db:
+        if question := _dropped_by(db, name, directory, pattern, ignore):
+            confirm(question, yes)
         db.documents.add_library(
             name, directory, pattern=pattern, ignore=ignore, description=description
         )
@@ -111,10 +117,21 @@ def list_(context: click.Context, as_json: bool) -> None:
     is_flag=True,
     help="Keep the documents; only stop following the folder.",
 )
+@yes_option
 @click.pass_context
-def remove(context: click.Context, name: str, keep_documents: bool) -> None:
-    """Remove a library and its documents from the database; the folder is not touched."""
+def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -> None:
+    """Remove a library and its documents from the database; the folder is not touched.
+
+    Asks first if it has documents.
+    """
     with opened(context) as db:
+        found = next((each for each in db.documents.libraries() if each.name == name), None)
+        if found and found.documents and not keep_documents:
+            confirm(
+                f"{name} and its {found.documents} documents ({found.chunks} chunks) will be "
+                "removed from the database.",
+                yes,
+            )
         removed = db.documents.remove_library(name, keep_documents=keep_documents)
     show(
         f"removed {name} with {removed} documents"
@@ -153,10 +170,39 @@ def watch(context: click.Context, name: str | None) -> None:
                 complain(f"{error}; the watch continues")
 
 
+def check_library(db: Database, name: str | None) -> None:
+    """Raise NotFound for a library that does not exist, with similar names."""
+    if name is not None and (reason := db.documents.why_empty(library=name)):
+        raise NotFound(reason)
+
+
+def _dropped_by(
+    db: Database, name: str, directory: str, pattern: str, ignore: tuple[str, ...]
+) -> str:
+    """What following a folder does to the documents of a library; "" if it drops none of them.
+
+    A library that has documents and does not follow a folder is always asked for.
+    """
+    found = next((each for each in db.documents.libraries() if each.name == name), None)
+    if found is None or not found.documents:
+        return ""
+    dropped = db.documents.dropped_by(name, directory, pattern=pattern, ignore=ignore)
+    if found.root and not dropped:
+        return ""
+    shown = ", ".join(each.path for each in dropped[:10])
+    more = f" and {len(dropped) - 10} more" if len(dropped) > 10 else ""
+    return (
+        f"{name} has {found.documents} documents. The next sync drops {len(dropped) or 'none'} of "
+        f"them, whose files are in this folder and not taken in{':' if shown else ''} {shown}"
+        f"{more}; those from elsewhere stay."
+    ).replace(" ;", ";")
+
+
 def _roots(db: Database, name: str | None) -> dict[str, Path]:
     """The folders that libraries follow, by the name of the library."""
     roots = {each.name: Path(each.root) for each in db.documents.libraries() if each.root}
     if name is not None and name not in roots:
+        check_library(db, name)
         fail(
             f"no library {name!r} follows a folder; `mcpvectordb library list` shows those that do"
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 
+from mcpvectordb.cli.output import fail, visible
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Condition
 
@@ -32,10 +34,28 @@ where_option = click.option(
     help="A condition on a field or metadata.KEY: = != > >= < <= *= (contains) ^= (starts with). "
     "Times: 2026-11, 2026-11-29T10:00, today, yesterday, 7d (ago). Repeatable.",
 )
+metadata_option = click.option(
+    "--metadata",
+    "-m",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Metadata of the documents. Repeatable.",
+)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 no_embed_option = click.option(
     "--no-embed", is_flag=True, help="Store without embeddings; run `embed` later."
 )
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask on a terminal whether to go on; ends the program without a yes, there or in `--yes`."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        fail(f"{question} Nothing was done: say --yes to go on")
+    if not click.confirm(visible(f"{question} Go on?"), err=True):
+        fail("nothing was done")
 
 
 def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:

@@ -123,10 +123,13 @@ def descriptions(file: File, name: str, path: str) -> list[str]:
     return [text for text in (found[1], *of_parts) if text.strip()]
 
 
-def one_time(name: str, root: str | os.PathLike[str], pattern: str) -> FollowedLibrary:
-    """A library with a folder that is ingested once, without an entry in the database."""
+def one_time(
+    name: str, root: str | os.PathLike[str], pattern: str, ignore: Sequence[str] = ()
+) -> FollowedLibrary:
+    """A library with a folder that is looked into once, without an entry in the database."""
+    _check_pattern(pattern)
     folder, inode = _folder(root)
-    return FollowedLibrary(checked_name(name), folder, inode, pattern, ())
+    return FollowedLibrary(checked_name(name), folder, inode, pattern, tuple(ignore))
 
 
 def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:

@@ -55,7 +55,7 @@ KINDS: filters.Kinds = {
     "modified": "time",
     "created_at": "time",
 }
-# Without source, path and time of modification, which can change while the chunks stay the same.
+# Without source, path and time of modification, whose changes are not logged.
 FILTERED = ColumnSource(
     rows="document_chunks c JOIN documents d ON d.key = c.owner",
     of_group="1",

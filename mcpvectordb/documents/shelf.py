@@ -11,11 +11,13 @@ from typing import Any, Literal
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import libraries, paths, rows
+from mcpvectordb.documents import libraries, rows
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
+from mcpvectordb.documents.given import DocumentChange, checked_change, update
 from mcpvectordb.documents.libraries import checked_name
+from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
-from mcpvectordb.documents.sync import check_root, ingest_folder, sync
+from mcpvectordb.documents.sync import check_root, ingest_folder, sync, vanished
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge, quoted
 from mcpvectordb.filters import Where
@@ -35,7 +37,6 @@ from mcpvectordb.records import (
     Library,
     Mode,
     Parsed,
-    Place,
     ProgressCallback,
     Results,
     Source,
@@ -49,7 +50,7 @@ from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
 
-class Documents:
+class Documents(NamedDocuments):
     """`Database.documents`: ingest, list and search documents; let libraries follow folders.
 
     `tuning` has the sizes of transactions when folders are ingested.
@@ -64,9 +65,9 @@ class Documents:
         search: DocumentSearch,
         tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
+        super().__init__(file)
         self.tuning = tuning
-        self._file, self._config, self._encoder, self._index = file, config, encoder, index
-        self._search = search
+        self._config, self._encoder, self._index, self._search = config, encoder, index, search
         self._writer = DocumentWriter(file, encoder, index, config.max_chunks)
         self._worker = Worker(config)
 
@@ -83,12 +84,15 @@ class Documents:
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
         duplicate: bool = False,
+        update_metadata: bool = True,
         reader: Callable[[Source], str] | None = None,
     ) -> Ingested:
         """Ingest a file or an http(s) URL.
 
         A source that is in the library already is skipped if its bytes are unchanged, and replaced
-        otherwise; the old document stays until the new one is stored. With `embed=False` it is
+        otherwise; the old document stays until the new one is stored. The keys of `metadata` are
+        set in either case (unless `update_metadata` is False, in the first one); what was given
+        before stays, and wins over what the source says of itself. With `embed=False` it is
         found by words at once, and by meaning after `Database.embed_pending()`. `guard` refuses
         files that hold secrets, `roots` refuses files outside of these folders: set both when the
         path comes from somebody else.
@@ -117,8 +121,9 @@ class Documents:
         if read is not None:
             hash = hashlib.sha256(read.raw).hexdigest()
             known = None if duplicate else self._writer.known(read.source, library, hash)
+        said = DocumentChange(keys=(metadata or None) if update_metadata else None)
         if known is not None:
-            return self._finish("skipped", known, embed, progress)
+            return self._finish(self._say(known, said), known, embed, progress)
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         prepared = self._writer.prepare(
             read,
@@ -129,7 +134,10 @@ class Documents:
             chunk_size=chunk_size,
             chunk_overlap=chunk_overlap,
         )
-        return self._finish(*self._writer.write(prepared, duplicate=duplicate), embed, progress)
+        status, key = self._writer.write(prepared, duplicate=duplicate)
+        if status == "skipped":
+            status = self._say(key, said)
+        return self._finish(status, key, embed, progress)
 
     def ingest_text(
         self,
@@ -155,8 +163,10 @@ class Documents:
             )
         _check(library, metadata)
         hash = hashlib.sha256(raw).hexdigest()
+        named = None if title is None else storable(title, "title", blank=False)
+        said = DocumentChange(keys=metadata or None, title=named)
         if (known := self._writer.known(source, library, hash)) is not None:
-            return self._finish("skipped", known, embed, progress)
+            return self._finish(self._say(known, said), known, embed, progress)
         name = PurePosixPath(source).name or source
         given = Source(
             source=source,
@@ -166,10 +176,13 @@ class Documents:
         )
         written_in = formats.by_name(name)
         parsed = (code if written_in and written_in.module == "code" else markdown).parse(given)
-        if title is not None:
-            parsed = replace(parsed, title=storable(title, "title", blank=False))
-        prepared = self._writer.prepare(given, parsed, hash=hash, library=library, given=metadata)
-        return self._finish(*self._writer.write(prepared), embed, progress)
+        prepared = self._writer.prepare(
+            given, parsed, hash=hash, library=library, given=metadata, title=title
+        )
+        status, key = self._writer.write(prepared)
+        if status == "skipped":
+            status = self._say(key, said)
+        return self._finish(status, key, embed, progress)
 
     def ingest_folder(
         self,
@@ -191,6 +204,29 @@ class Documents:
         with self._bulk_ingest(library, embed, metadata) as intake:
             done = ingest_folder(self._file, self._config, once, intake, self.tuning, progress)
         return self._embed_rest(replace(done, embedded=intake.embedded), embed, progress)
+
+    def update(
+        self,
+        id: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        metadata_patch: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        library: str | None = None,
+        embed: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> Ingested:
+        """Change the given fields of a document, whose text and id stay; raises NotFound.
+
+        `metadata` replaces the old one; `metadata_patch` is merged into it (RFC 7396: null removes
+        a key). A new title is embedded with the text. A document is not moved to a library that has
+        one with its source. What is given here stays when the source changes and is ingested again;
+        a library that follows a folder takes a file in again that was moved to another library.
+        """
+        change = checked_change(metadata, metadata_patch, title, library)
+        with self._file.reading() as sql:
+            key = rows.row(sql, id)[0]
+        return self._finish(self._say(key, change), key, embed, progress)
 
     def get(self, id: str) -> Document:
         """The document with this id; raises NotFound."""
@@ -273,6 +309,23 @@ class Documents:
         again with the same folder.
         """
         libraries.add(self._file, name, root, pattern, ignore, description)
+
+    def dropped_by(
+        self,
+        name: str,
+        root: str | os.PathLike[str],
+        *,
+        pattern: str = EVERYTHING,
+        ignore: Sequence[str] = (),
+    ) -> list[Document]:
+        """The documents that the first sync would remove if a library followed this folder.
+
+        They are those of the library whose files lie in the folder and are not taken in from it.
+        """
+        library = libraries.one_time(name, root, pattern, ignore)
+        keys = vanished(self._file, self._config, library, self.tuning)
+        with self._file.reading() as sql:
+            return [rows.by_key(sql, key) for key in keys]
 
     def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
         """Remove a library with its documents, or stop following its folder with `keep_documents`.
@@ -402,33 +455,6 @@ class Documents:
             else replace(found, note=self.why_empty(library=library, where=where))
         )
 
-    def lookup(self, name: str) -> Place:
-        """The document with this path (or end of a path), file, id or #hash; raises NotFound.
-
-        A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
-        may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20.
-        """
-        with self._file.reading() as sql:
-            return paths.lookup(sql, name)
-
-    def lookup_all(self, names: Sequence[str]) -> list[Place | None]:
-        """What `lookup` finds for each name, None for an unknown one; many cost hardly more."""
-        with self._file.reading() as sql:
-            return paths.lookup_all(sql, names)
-
-    def similar(self, name: str) -> list[str]:
-        """The paths of up to five documents that are similar to an unknown name, best first."""
-        with self._file.reading() as sql:
-            return paths.similar(sql, name)
-
-    def matching(self, pattern: str) -> list[Document]:
-        """The documents whose path, with or without its library, matches a pattern; by path.
-
-        For patterns see `add_library`.
-        """
-        with self._file.reading() as sql:
-            return paths.matching(sql, pattern)
-
     def text_bytes(self, id: str) -> int:
         """The size of a document's text in bytes of UTF-8; the text itself is not read."""
         with self._file.reading() as sql:
@@ -482,6 +508,13 @@ class Documents:
             embed=embed,
             tuning=self.tuning,
         )
+
+    def _say(self, key: int, change: DocumentChange) -> Status:
+        """Make a change of what people say of a document: "updated", or "skipped" without one."""
+        if change == DocumentChange():
+            return "skipped"
+        with self._file.writing() as sql:
+            return "updated" if update(sql, self._index, key, change) else "skipped"
 
     def _finish(
         self, status: Status, key: int, embed: bool, progress: ProgressCallback | None

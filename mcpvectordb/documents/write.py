@@ -12,6 +12,7 @@ import apsw
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
+from mcpvectordb.documents.given import Given, encoded, of_keys, stored
 from mcpvectordb.errors import TooLarge
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -23,7 +24,8 @@ from mcpvectordb.storage.file import File
 class PreparedDocument(NamedTuple):
     """A document that is ready to be written.
 
-    `moved` is the key of a document whose id, creation time and metadata it takes over.
+    `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
+    document whose id, creation time and metadata it takes over.
     """
 
     library: str
@@ -33,7 +35,8 @@ class PreparedDocument(NamedTuple):
     title: str
     text: str
     spans: list[Span]
-    metadata: str
+    own: Mapping[str, Any]
+    given: Given
     moved: int | None
 
 
@@ -52,6 +55,7 @@ class DocumentWriter:
         hash: str,
         library: str,
         given: Mapping[str, Any] | None = None,
+        title: str | None = None,
         moved: int | None = None,
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
@@ -60,7 +64,8 @@ class DocumentWriter:
 
         Raises TooLarge for a text that makes too many chunks.
         """
-        encoded = metadata.encode({**parsed.metadata, **(given or {})})
+        said = Given(title or "", of_keys(given or (), given or {}))
+        metadata.encode(said.over(parsed.metadata))  # refuses what cannot be stored
         default_size, default_overlap = self._encoder.ensure_model()
         spans = self._split(
             parsed,
@@ -73,10 +78,11 @@ class DocumentWriter:
             source=replace(source, raw=b""),
             size=len(source.raw),
             hash=hash,
-            title=parsed.title,
+            title=title or parsed.title,
             text=parsed.text,
             spans=spans,
-            metadata=encoded,
+            own=parsed.metadata,
+            given=said,
             moved=moved,
         )
 
@@ -102,6 +108,8 @@ class DocumentWriter:
     def write(self, prepared: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:
         """Write a document in place of those with its source; its status and key.
 
+        It keeps what people said of the newest of those.
+
         With `duplicate` those with its source stay.
         """
         source = prepared.source.source
@@ -116,6 +124,7 @@ class DocumentWriter:
                     (prepared.library, source),
                 )
                 replaced = [key for (key,) in rows]
+            prepared = _with_given(sql, prepared, replaced)
             key = _insert(sql, prepared)
             self._index.put(sql, key, prepared.title, prepared.text, prepared.spans)
             for each in replaced:
@@ -143,21 +152,34 @@ class DocumentWriter:
     def _take_over(self, sql: apsw.Connection, key: int, moved: int) -> None:
         """Remove the document `moved`, if it is still there, and give its identity to another."""
         identity = sql.execute(
-            "SELECT id, created_at, metadata FROM documents WHERE key = ?", (moved,)
+            "SELECT id, created_at, metadata, given FROM documents WHERE key = ?", (moved,)
         ).fetchone()
         if identity:
             self.remove(sql, moved)
             sql.execute(
-                "UPDATE documents SET id = ?, created_at = ?, metadata = ? WHERE key = ?",
+                "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ? "
+                "WHERE key = ?",
                 (*identity, key),
             )
+
+
+def _with_given(
+    sql: apsw.Connection, prepared: PreparedDocument, replaced: list[int]
+) -> PreparedDocument:
+    """The document with what people said of the one that it replaces or takes over."""
+    before = prepared.moved or (replaced[-1] if replaced else None)
+    if before is None:
+        return prepared
+    given = stored(sql, before, prepared.own).then(prepared.given)
+    return prepared._replace(given=given, title=given.title or prepared.title)
 
 
 def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
     source = prepared.source
     sql.execute(
         "INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, "
-        "etag, created_at, metadata, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "etag, created_at, metadata, given, mtime_ns) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             str(uuid.uuid4()),
             prepared.library,
@@ -169,7 +191,8 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
             source.modified,
             source.etag,
             datetime.now(UTC).isoformat(timespec="microseconds"),
-            prepared.metadata,
+            encoded(prepared.given.over(prepared.own)),
+            prepared.given.encode(),
             source.mtime_ns,
         ),
     )

@@ -13,6 +13,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apsw
 
@@ -154,6 +155,37 @@ class ChunkIndex:
             self.vector.remove(sql, model, ids)
         sql.execute(f"DELETE FROM {self.chunks} WHERE owner = ?", (owner,))
         return len(ids)
+
+    def retitle(self, sql: apsw.Connection, owner: int, title: str) -> None:
+        """Store an owner's chunks again under another title, which is indexed and embedded."""
+        rows: list[tuple[Any, ...]] = sql.execute(
+            'SELECT tile, tile_start, start, "end", first_line, last_line, page, headings '
+            f"FROM {self.chunks} WHERE owner = ? ORDER BY position",
+            (owner,),
+        ).fetchall()
+        spans = [
+            Span(
+                start=start,
+                end=end,
+                tile_start=tile_start,
+                tile_end=tile_start + len(tile),
+                first_line=first_line,
+                last_line=last_line,
+                page=page,
+                headings=decode_list(headings),
+            )
+            for tile, tile_start, start, end, first_line, last_line, page, headings in rows
+        ]
+        self.remove(sql, owner)
+        self.put(sql, owner, title, "".join(tile for tile, *_ in rows), spans)
+
+    def touch(self, sql: apsw.Connection, owner: int) -> None:
+        """Log a change of fields by which an owner's chunks are filtered."""
+        ids = [
+            id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
+        ]
+        for model, _ in models(sql):
+            changes.record(sql, self.vector.codes_table(model), ids)
 
     def passages(self, sql: apsw.Connection, ids: Sequence[int] | None = None) -> Iterator[Passage]:
         """(id, title, headings, text) of the given chunks, or of all."""

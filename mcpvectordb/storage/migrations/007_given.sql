@@ -1,0 +1,4 @@
+-- What people said of a document, apart from what its source says of itself, so that a changed source keeps it:
+-- {"title": "…", "metadata": {"year": [2024], "draft": []}}, where [] stands for a key that was taken out. NULL: not
+-- known, because the document was stored before there was this column.
+ALTER TABLE documents ADD COLUMN given TEXT;
