@@ -73,9 +73,12 @@ def nearest(name: str, paths: Iterable[str]) -> list[str]:
             else _EXTENSION.sub("", path.casefold())
         )
         distances = [
-            distance(asked, folded, most),
-            distance(asked, folded.partition("/")[2], most),
-            distance(stem, _stem(path.casefold()), most_of_stem),
+            distance(one, other, edits) if other else None  # nothing is similar to ""
+            for one, other, edits in (
+                (asked, folded, most),
+                (asked, folded.partition("/")[2], most),
+                (stem, _stem(path.casefold()), most_of_stem),
+            )
         ]
         known = [each for each in distances if each is not None]
         if known:

@@ -104,6 +104,8 @@ def search_context(
         limit=limit, offset=offset, images=include_images, explain=explain_query, **requested.which
     )
     reply = ContextSearchReply(results=replies.previews(page), count=len(page))
+    if not len(page) and (note := db.contexts.why_empty(**requested.which)):
+        reply["note"] = note
     if page.explained:
         reply["stats"] = replies.stats(page.explained, requested.metadata_count)
     return reply
@@ -196,6 +198,8 @@ def semantic_search_context(
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
     reply["results"], reply["count"] = replies.hits(found, ["semantic"]), len(found)
+    if found.note:
+        reply["note"] = found.note
     if found.explained:
         reply["stats"] = replies.stats(found.explained, requested.count)
     return reply
@@ -318,8 +322,9 @@ def _hybrid(
         fts_count=found.counts["text"],
         semantic_count=found.counts["vector"],
     )
-    if reason or found.note:
-        reply["note"] = f"not searched by meaning: {reason}" if reason else found.note
+    notes = [f"not searched by meaning: {reason}" if reason else "", found.note]
+    if any(notes):
+        reply["note"] = "; ".join(filter(None, notes))
     if found.explained:
         reply["stats"] = replies.hybrid_stats(
             found, found.explained, options["rrf_k"], requested.count

@@ -54,6 +54,7 @@ class QmdSearchReply(TypedDict, total=False):
     """Documents, best first."""
 
     results: list[QmdResult]
+    note: str
 
 
 class QmdQueryReply(TypedDict, total=False):
@@ -62,6 +63,7 @@ class QmdQueryReply(TypedDict, total=False):
     results: list[QmdResult]
     steps: list[str]
     skipped: dict[str, str]
+    note: str
 
 
 class QmdCollection(TypedDict):
@@ -105,7 +107,7 @@ def search(
     """
     found = _search(db, query, limit, collection, "text")
     hits = [hit for hit in found if hit.score >= minScore]
-    return _search_reply(query, [_result(db, hit, query, whole=True) for hit in hits])
+    return _search_reply(query, [_result(db, hit, query, whole=True) for hit in hits], found)
 
 
 def vsearch(
@@ -129,7 +131,7 @@ def vsearch(
             else "Vector index not found. Run 'qmd embed' first to create embeddings."
         )
     hits = [hit for hit in found if hit.score >= minScore]
-    return _search_reply(query, [_result(db, hit, query) for hit in hits], found.verdict)
+    return _search_reply(query, [_result(db, hit, query) for hit in hits], found)
 
 
 def query(
@@ -149,10 +151,11 @@ def query(
     """
     found = _search(db, query, limit, collection, "hybrid")
     items = [item for hit in found if (item := _result(db, hit, query))["score"] >= minScore]
-    reply = _search_reply(query, items, found.verdict)
+    reply = _search_reply(query, items, found)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
     return Reply(
-        content=(*reply.content, Text(text=_steps(found))), structured={"results": items, **extra}
+        content=(*reply.content, Text(text=_steps(found))),
+        structured={**(reply.structured or {}), **extra},
     )
 
 
@@ -303,18 +306,20 @@ def _percent(score: float) -> int:
     return math.floor(100 * score + 0.5)
 
 
-def _search_reply(query: str, items: list[QmdResult], verdict: str = "") -> Reply:
+def _search_reply(query: str, items: list[QmdResult], found: Results[Chunk]) -> Reply:
     if not items:
-        return Reply(
-            content=(Text(text=f'No results found for "{query}"'),), structured={"results": []}
-        )
+        nothing = Text(text=f'No results found for "{query}"')
+        if not found.note:
+            return Reply(content=(nothing,), structured={"results": []})
+        note = found.note.replace("no library", "no collection")
+        return Reply(content=(nothing, Text(text=note)), structured={"results": [], "note": note})
     head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
     lines = [
         f"{each['docid']} {_percent(each['score'])}% {each['file']} - {each['title']}"
         for each in items
     ]
-    if verdict:
-        lines += ["", verdict]
+    if found.verdict:
+        lines += ["", found.verdict]
     return Reply(content=(Text(text="\n".join([head, "", *lines])),), structured={"results": items})
 
 
