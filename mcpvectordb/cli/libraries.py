@@ -28,7 +28,7 @@ from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
 if TYPE_CHECKING:
     from watchfiles import Change
 
-    from mcpvectordb import Database, Synced
+    from mcpvectordb import Database, Library, Synced
 
 # A folder is synced when nothing changed in it for QUIET_MS, or after LONGEST_MS of changes.
 QUIET_MS, LONGEST_MS = 500, 5_000
@@ -125,7 +125,7 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
     Asks first if it has documents.
     """
     with opened(context) as db:
-        found = next((each for each in db.documents.libraries() if each.name == name), None)
+        found = _library(db, name)
         if found and found.documents and not keep_documents:
             confirm(
                 f"{name} and its {found.documents} documents ({found.chunks} chunks) will be "
@@ -176,6 +176,10 @@ def check_library(db: Database, name: str | None) -> None:
         raise NotFound(reason)
 
 
+def _library(db: Database, name: str) -> Library | None:
+    return next((each for each in db.documents.libraries() if each.name == name), None)
+
+
 def _dropped_by(
     db: Database, name: str, directory: str, pattern: str, ignore: tuple[str, ...]
 ) -> str:
@@ -183,7 +187,7 @@ def _dropped_by(
 
     A library that has documents and does not follow a folder is always asked for.
     """
-    found = next((each for each in db.documents.libraries() if each.name == name), None)
+    found = _library(db, name)
     if found is None or not found.documents:
         return ""
     dropped = db.documents.dropped_by(name, directory, pattern=pattern, ignore=ignore)

@@ -120,25 +120,21 @@ def update(sql: apsw.Connection, index: ChunkIndex, key: int, change: DocumentCh
     library, source, title, before = row
     given = stored(sql, key)
     now, said = _changed(metadata.decode(before), given, change)
-    new_library, new_title = change.library or library, change.title or title
-    if new_library != library:
-        _refuse_second(sql, new_library, source)
-    sql.execute(
-        "UPDATE documents SET library = ?, title = ?, metadata = ?, given = ? WHERE key = ?",
-        (
-            new_library,
-            new_title,
-            metadata.encode(now),
-            given.then(Given(change.title or "", said)).encode(),
-            key,
-        ),
-    )
-    changed = (new_library, metadata.encode(now)) != (library, before)
-    if new_title != title:
-        index.retitle(sql, key, new_title)
+    after = (change.library or library, change.title or title, metadata.encode(now))
+    then = given.then(Given(change.title or "", said))
+    changed = after != (library, title, before)
+    if after[0] != library:
+        _refuse_second(sql, after[0], source)
+    if changed or then != given:
+        sql.execute(
+            "UPDATE documents SET library = ?, title = ?, metadata = ?, given = ? WHERE key = ?",
+            (*after, then.encode(), key),
+        )
+    if after[1] != title:
+        index.retitle(sql, key, after[1])
     elif changed:
         index.touch(sql, key)
-    return changed or new_title != title
+    return changed
 
 
 def _changed(
