@@ -12,6 +12,7 @@ BENCHMARKS = {
     "quality": "how well searches find what people judged relevant, on collections in BEIR layout",
     "relevance": "how well the relevance of results predicts judgments, and the weights for it",
     "chunking": "how well chunks fit the passages that answer questions",
+    "reading": "how well files are read, beside other readers, on any folder with expected texts",
     "vectors": "how fast vectors are added and found, beside other engines",
     "words": "how fast passages are found by words, beside other engines",
     "hybrid": "how fast passages are found by words and meaning together, beside other engines",

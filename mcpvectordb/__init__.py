@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         NotOurFile,
         ParseFailed,
         ReadOnly,
+        ReadTimeout,
         Refused,
         TooLarge,
         Unreadable,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from mcpvectordb.records import (
         Added,
         AddedMany,
+        Backlog,
         Chunk,
         Condition,
         Coverage,
@@ -76,6 +78,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Added",
     "AddedMany",
+    "Backlog",
     "Busy",
     "Change",
     "Chunk",
@@ -117,6 +120,7 @@ __all__ = [
     "Place",
     "Progress",
     "ReadOnly",
+    "ReadTimeout",
     "Refused",
     "Results",
     "Scores",

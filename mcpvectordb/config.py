@@ -45,6 +45,8 @@ class Config:
     read_only           open for reading; nothing is written, not even a lock file on read-only
                         media
     busy_timeout        seconds to wait for another process's write
+    read_timeout        seconds that a question may spend reading the file and ranking; the time of
+                        models does not count
     resident_bytes      memory for postings and codes of embeddings kept per process; 0 keeps none
     max_source_bytes    largest file or download that is ingested
     allow_urls          False refuses every http and https source
@@ -80,6 +82,7 @@ class Config:
     vector_weight: float | None = None
     read_only: bool = False
     busy_timeout: float = 30.0
+    read_timeout: float = 10.0
     resident_bytes: int = 1_000_000_000
     max_source_bytes: int = 100_000_000
     allow_urls: bool = True
@@ -128,7 +131,7 @@ class Config:
         ):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be positive, not {getattr(self, name)}")
-        for name in ("fetch_timeout", "parse_timeout"):
+        for name in ("read_timeout", "fetch_timeout", "parse_timeout"):
             if not 0 < getattr(self, name) <= _DAY:
                 raise InvalidInput(
                     f"{name} must be above 0 and at most 86400 seconds, not {getattr(self, name)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -12,6 +13,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.documents import rows
 from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -52,7 +54,10 @@ class Database:
     ) -> None:
         self.config = config or Config()
         self._file = File(
-            path, read_only=self.config.read_only, busy_timeout=self.config.busy_timeout
+            path,
+            read_only=self.config.read_only,
+            busy_timeout=self.config.busy_timeout,
+            read_timeout=self.config.read_timeout,
         )
         self._tuning, self._memory = tuning or Tuning(), Memory(self.config.resident_bytes)
         documents = ChunkIndex(
@@ -60,19 +65,23 @@ class Database:
             "(SELECT title FROM documents WHERE key = c.owner)",
             memory=self._memory,
             filtered=rows.FILTERED,
+            unpublished="SELECT document FROM unpublished_documents",
             tuning=self._tuning,
         )
         contexts = ChunkIndex(
             "context", "''", words=False, memory=self._memory, tuning=self._tuning
         )
         self._indexes = (documents, contexts)
+        self._unpublished = UnpublishedDocuments(self._file, documents, self._tuning)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
         self._cache = Cache(self._file)
         self._reranker = CachedReranker(self.config, self._cache)
         search = DocumentSearch(
             self._file, documents, QueryExpander(documents, self._cache), self._reranker
         )
-        self.documents = Documents(self._file, self.config, self._encoder, documents, search)
+        self.documents = Documents(
+            self._file, self.config, self._encoder, documents, self._unpublished, search
+        )
         self._file.register_check(self.check)
         if not self._file.read_only:
             self._encoder.complete()
@@ -123,6 +132,7 @@ class Database:
     def _maintained(self) -> tuple[MaintainedIndex, ...]:
         """Everything that can be checked and made again."""
         return (
+            self._unpublished,
             *self._indexes,
             self._vector_store,
             self._fulltext,
@@ -151,23 +161,44 @@ class Database:
         """
         return self._encoder.embed(progress=progress).chunks
 
+    def embed_in_background(self, *, wait: float = 10.0, start: bool = True) -> None:
+        """Embed what waits in a thread, now and after each ingest, until the database is closed.
+
+        `documents.ingest`, `documents.ingest_text` and the methods that store contexts then reply
+        within `wait` seconds, reading a source not included: what is not embedded by then is found
+        by words, and by meaning later, as their `note` says. With `start=False` the thread begins
+        with the first ingest or with `warm`. Of several processes one at a time embeds what is
+        left. A database that is open for reading only stays as it is.
+        """
+        self._encoder.embed_in_background(wait)
+        if start and self._encoder.background is not None:
+            self._encoder.background.ask()
+
     def use_model(self, name: str, *, progress: ProgressCallback | None = None) -> None:
         """Embed everything by another model; until that is done, searches use the old one."""
         self._encoder.use(name, progress)
 
     def warm(self) -> None:
-        """Load the model in a thread.
+        """Load the model in a thread; what waits is embedded then, after `embed_in_background`.
 
         Until it is loaded, hybrid searches use words alone, and their results say so.
         """
         self._encoder.warm()
+
+    def deadline(self) -> AbstractContextManager[object]:
+        """Give all reads of a block one `Config.read_timeout` together; otherwise each has its own.
+
+        Of two blocks, one inside of the other, the outer one counts. Past the deadline a read
+        raises ReadTimeout. Writes, and waiting for a model, are not limited.
+        """
+        return self._file.deadline()
 
     def copy_to(self, path: str | os.PathLike[str]) -> Path:
         """Write a complete copy into a new file, also while others write to this one.
 
         An existing file is not overwritten.
         """
-        return maintenance.copy(self._file, Path(path))
+        return maintenance.copy(self._file, Path(path), self._unpublished)
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""
@@ -187,9 +218,9 @@ class Database:
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""
+        self._encoder.close()
         self.documents.close()
         self._reranker.close()
-        self._encoder.close()
         self._file.close()
 
     def __enter__(self) -> Self:

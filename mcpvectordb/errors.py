@@ -4,6 +4,7 @@ MCPVectorDBError
 ├── InvalidInput (ValueError)            an argument cannot be used as it is
 │   └── InvalidFilter                    a `where` condition is invalid
 ├── NotFound (LookupError)               no item has this id
+├── ReadTimeout (TimeoutError)           a read took longer than the configuration allows
 ├── DatabaseError                        the file
 │   ├── NotOurFile                       another program's file, or not a database
 │   ├── NewerFile                        written by a newer mcpvectordb
@@ -60,6 +61,12 @@ class NotFound(MCPVectorDBError, LookupError):
     """No item has the given id."""
 
     code = "not_found"
+
+
+class ReadTimeout(MCPVectorDBError, TimeoutError):
+    """A read took longer than `Config.read_timeout` and was stopped; nothing was changed."""
+
+    code = "read_timeout"
 
 
 class DatabaseError(MCPVectorDBError):

@@ -14,9 +14,10 @@ from typing import NamedTuple, Protocol
 import apsw
 
 from mcpvectordb import errors
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
-from mcpvectordb.storage import fts5
+from mcpvectordb.storage import fts5, vec0
 from mcpvectordb.storage.file import File, uri
 from mcpvectordb.storage.schema import VERSION
 
@@ -77,9 +78,10 @@ class MaintainedIndex(Protocol):
         """What is wrong with the index, one sentence for each problem."""
 
 
-def copy(file: File, target: Path) -> Path:
-    """Write a copy of the database without deleted text into a new file; nothing is at `target`
-    until it is complete.
+def copy(file: File, target: Path, unpublished: UnpublishedDocuments) -> Path:
+    """Write a copy of the database into a new file; nothing is at `target` until it is complete.
+
+    Deleted text and unpublished documents are not in it.
     """
     target = target.expanduser().absolute()
     if target.exists():
@@ -93,7 +95,7 @@ def copy(file: File, target: Path) -> Path:
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
             sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
-            _forget_deleted(part)
+            _forget_deleted(part, unpublished)
         _verify(part)
         _put_in_place(part, target)
         _sync_folder(target.parent)
@@ -125,7 +127,7 @@ def check(file: File, indexes: Sequence[MaintainedIndex]) -> list[str]:
     """The problems of a file: SQLite's own, invalid values, and indexes that differ from tables."""
     problems: list[str] = []
     try:
-        with file.reading() as sql:
+        with file.reading(limited=False) as sql:
             problems += [*file.flaws(), *invalid_values(sql)]
             for index in indexes:
                 problems += index.problems(sql)
@@ -162,9 +164,12 @@ def stats(file: File, encoder: Encoder) -> Stats:
     """Counts and sizes of a file, and the settings it was made with."""
     with file.reading() as sql:
         documents, libraries = sql.execute(
-            "SELECT count(*), count(DISTINCT library) FROM documents"
+            "SELECT count(*), count(DISTINCT library) FROM published_documents"
         ).get
-        chunks = sql.execute("SELECT count(*) FROM document_chunks").get
+        chunks = sql.execute(
+            "SELECT count(*) - (SELECT count(*) FROM document_chunks WHERE owner IN "
+            "(SELECT document FROM unpublished_documents)) FROM document_chunks"
+        ).get
         contexts = sql.execute("SELECT count(*) FROM contexts").get
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
@@ -192,7 +197,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
 
 def _bytes(file: File) -> int:
     if file.memory:
-        with file.reading() as sql:
+        with file.reading(limited=False) as sql:
             return int(
                 sql.execute(
                     "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
@@ -241,16 +246,24 @@ def _rename_to_new(part: Path, target: Path) -> None:
         raise
 
 
-def _forget_deleted(part: Path) -> None:
-    """Take out of a copy what has stayed of deleted text: unused pages are not in it, but words in
-    the indexes and answers in the cache are.
+def _forget_deleted(part: Path, unpublished: UnpublishedDocuments) -> None:
+    """Take out of a copy what is not yet, or no longer, a document: unpublished ones, and what has
+    stayed of deleted text. Unused pages are not in it, but words in the indexes and answers in the
+    cache are.
     """
     with contextlib.closing(
         apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     ) as connection:
-        for pragma in ("journal_mode = DELETE", "synchronous = OFF", "secure_delete = ON"):
+        vec0.load(connection)
+        for pragma in (
+            "journal_mode = DELETE",
+            "synchronous = OFF",
+            "secure_delete = ON",
+            "foreign_keys = ON",
+        ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         with connection:
+            unpublished.remove_all(connection)
             connection.execute("DELETE FROM cache")
             fts5.forget_deleted(connection)
 

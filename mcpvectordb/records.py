@@ -147,16 +147,63 @@ class Place(Record):
 
 
 class Coverage(Record):
-    """How many documents with different contents are embedded, and how many are not completely."""
+    """How many documents are found by meaning: each is in one of the first four groups.
+
+    embedded          all of its passages have an embedding
+    partly            some have one, the others wait for it
+    waiting           all of its passages wait
+    empty             it has no passages, as after the salvage of a damaged file
+    copies            documents beyond the first of each content
+    contents_waiting  contents that no completely embedded document has
+    """
 
     embedded: int
+    partly: int
     waiting: int
+    empty: int
+    copies: int
+    contents_waiting: int
+
+
+class Backlog(Record):
+    """How many of a shelf's passages there are, and how many of them wait for their embedding.
+
+    `outlook` says what becomes of those, as the end of a sentence; "" if none waits.
+    """
+
+    passages: int = 0
+    pending: int = 0
+    outlook: str = ""
+
+    @property
+    def embedded(self) -> int:
+        """How many passages are found by meaning."""
+        return self.passages - self.pending
+
+    @property
+    def note(self) -> str:
+        """One line for people and agents; "" if no passage waits."""
+        if not self.pending:
+            return ""
+        if not self.embedded:
+            return f"no passage is embedded yet (waiting: {self.pending:,}); {self.outlook}"
+        return (
+            f"{self.embedded:,} of all {counted_passages(self.passages)} are searched by meaning "
+            f"so far; {self.outlook}"
+        )
+
+
+def counted_passages(count: int) -> str:
+    """The number with its noun: 1 passage, 2,722 passages."""
+    return f"{count:,} passage{'' if count == 1 else 's'}"
 
 
 class Chunk(Record):
     """A passage of a document: `documents.text(document.id)[start:end] == text`.
 
-    `position` counts from 0, lines and pages from 1; `page` is None if the format has no pages.
+    `position` counts from 0, lines and pages from 1; `page` is None if the format has no pages. If
+    the passage is a part of a table, `header` is that table's header; in a part of a code block,
+    `header` and `footer` are its fences.
     """
 
     id: int
@@ -169,6 +216,13 @@ class Chunk(Record):
     last_line: int
     page: int | None
     headings: tuple[str, ...]
+    header: str = ""
+    footer: str = ""
+
+    @property
+    def passage(self) -> str:
+        """The text as it can be read alone: a part of a table below its header, code in fences."""
+        return "\n".join(part for part in (self.header, self.text, self.footer) if part)
 
     @property
     def citation(self) -> str:
@@ -326,6 +380,8 @@ class Results(Record, Sequence[Hit[T]]):
     note     a sentence if the query could not be parsed in the requested syntax, or if nothing was
              found because a name or key in the conditions does not exist (see `why_empty` of the
              shelf); otherwise ""
+    backlog  how many passages the vector leg could not search yet, counted over the whole shelf,
+             whatever the filter; no figures for a search by words alone
     """
 
     hits: tuple[Hit[T], ...]
@@ -335,6 +391,7 @@ class Results(Record, Sequence[Hit[T]]):
     counts: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
     explained: Explained | None = None
+    backlog: Backlog = Backlog()
 
     @overload
     def __getitem__(self, index: int) -> Hit[T]: ...
@@ -433,8 +490,8 @@ class Stats(Record):
 class Progress(Record):
     """The progress of a long step.
 
-    step          "ingest" and "sync" count files, "embed" chunks, "fetch" and the download of a
-                  model bytes
+    step          "ingest" and "sync" count files, "parse" the one that is ingested, "embed" chunks,
+                  "fetch" and the download of a model bytes
     done, total   what is committed, and of how much; `total` is None while it is unknown
     chunks        how many were embedded meanwhile, of `chunks_known` so far, and their `tokens`
     seconds_left  an estimate for this step and those after it; None while there is none
@@ -519,7 +576,8 @@ class Span(Record):
 
     The text of the chunk is `text[start:end]`; its tile is `text[tile_start:tile_end]`. Tiles
     follow each other without gap or overlap, and together are the whole text. `start` may be in the
-    previous tile (overlap) or after white space; `end` is before trailing white space.
+    previous tile (overlap), after white space or after front matter; `end` is before trailing white
+    space. A part of a table or code block is read between `header` and `footer`.
     """
 
     start: int
@@ -530,3 +588,5 @@ class Span(Record):
     last_line: int
     page: int | None
     headings: tuple[str, ...]
+    header: str = ""
+    footer: str = ""

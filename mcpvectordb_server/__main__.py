@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 CLOSING = 3.0
 """Seconds to wait for the database to close."""
 
+EMBED_SECONDS = 8.0
+"""Seconds from the beginning of an ingest for which its reply waits for embeddings; less than
+REPLY_SECONDS, because the reply has to be made."""
+
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-server") -> int:
     """Run the program; returns the exit code, 2 when it could not start as requested."""
@@ -51,6 +55,8 @@ def serve(options: Options) -> None:
     if options.db == default_db():
         options.db.parent.mkdir(parents=True, exist_ok=True)
     db = Database(options.db, config=options.config)
+    # It begins when the model has been loaded, after the handshake, or with the first ingest.
+    db.embed_in_background(wait=EMBED_SECONDS, start=False)
     try:
         _run(options, db, surfaces, offered, transport)
     finally:

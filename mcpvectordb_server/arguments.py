@@ -11,7 +11,9 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from types import UnionType
 from typing import (
@@ -38,6 +40,10 @@ MAX_VALUES = 1_000_000
 MAX_INTEGER = 2**63
 # Some clients encode twice: a JSON string inside of a JSON string. One more is allowed for.
 _MOST_ENCODINGS = 3
+# What some hosts send where a tool needs no arguments.
+_DUMMY = "random_string"
+# Unknown arguments that a reply names.
+_MOST_REMARKS = 5
 
 
 class ArgumentError(InvalidInput):
@@ -61,15 +67,38 @@ class Arguments:
         ]
         self.grant = next((p.name for p in parameters if hints[p.name] is Grant), None)
         self._kinds = {p.name: hints[p.name] for p in parameters if p.name != self.grant}
+        self._defaults = {p.name: p.default for p in parameters if p.name != self.grant}
         self._optional = {p.name for p in parameters if p.default is not p.empty}
-        self._model = _model(
-            function.__name__, self._kinds, {p.name: p.default for p in parameters}
-        )
+        self._model = _model(function.__name__, self._kinds, self._defaults)
         self.schema = _compact(self._model.model_json_schema())
 
     def unknown(self, raw: Mapping[str, Any]) -> list[str]:
         """The names in `raw` that no parameter has."""
         return [name for name in raw if name not in self._kinds]
+
+    def ignored(self, raw: Mapping[str, Any]) -> str:
+        """A remark about each unknown name, for the reply; "" if there is none.
+
+        A tool without parameters can have been meant in one way only, so nothing is said there.
+        """
+        unknown = [name for name in self.unknown(raw) if self._kinds and name != _DUMMY]
+        remarks = [self._ignored(name, raw) for name in unknown[:_MOST_REMARKS]]
+        if more := len(unknown) - len(remarks):
+            remarks.append(f"{more} more unknown arguments were ignored.")
+        return " ".join(remarks)
+
+    def _ignored(self, name: str, raw: Mapping[str, Any]) -> str:
+        remark = f"{_shown(name)} is an unknown argument and was ignored"
+        plain = {_plain(known): known for known in self._kinds}
+        if not (near := get_close_matches(_plain(name), plain, n=1)):
+            return f"{remark}; there are {', '.join(self._kinds)}."
+        meant = plain[near[0]]
+        if meant in raw or meant not in self._optional:
+            return f"{remark}; did you mean {meant}?"
+        return (
+            f"{remark}; did you mean {meant}? It was not given, so it is "
+            f"{_shown(self._defaults[meant])}."
+        )
 
     def read(self, raw: Mapping[str, Any], *, max_text: int) -> dict[str, Any]:
         """The keyword arguments for the function; a bad one raises ArgumentError with its name."""
@@ -86,6 +115,11 @@ class Arguments:
         except ValidationError as error:
             raise _argument_error(error) from None
         return {name: getattr(model, name) for name in self._kinds}
+
+
+def _plain(name: str) -> str:
+    """A name for comparison: maxResults and max-results are near to max_results."""
+    return re.sub(r"[_-]", "", name[:100]).casefold()
 
 
 @cache

@@ -27,7 +27,17 @@ from mcp.shared.exceptions import MCPError
 
 from mcpvectordb import MCPVectorDBError, Progress
 from mcpvectordb_server.grant import Grant, ProgressCallback
-from mcpvectordb_server.replies import MAX_ECHO, Reply, Resource, Text, abridged, cut, reply_of
+from mcpvectordb_server.ongoing import OngoingCalls, UnderWay
+from mcpvectordb_server.replies import (
+    MAX_ECHO,
+    Reply,
+    Resource,
+    Text,
+    abridged,
+    cut,
+    refusal_of,
+    reply_of,
+)
 from mcpvectordb_server.surface import (
     InternalError,
     PublishedTool,
@@ -41,6 +51,9 @@ log = logging.getLogger("mcpvectordb_server")
 
 WORKERS = 8
 """Most calls that run at once; as many that ingest run beside them."""
+
+REPLY_SECONDS = 10.0
+"""Seconds within which a tool that ingests replies; hosts end calls after a minute."""
 
 # Loading at once would slow the first listing of tools.
 WARM_AFTER = 0.3
@@ -65,8 +78,10 @@ class Service:
         *,
         version: str,
         roots: tuple[Path, ...] | None = None,
+        reply_seconds: float = REPLY_SECONDS,
     ) -> None:
         self._db, self._offered, self._roots = db, offered, roots
+        self._ongoing, self._reply_seconds = OngoingCalls(), reply_seconds
         self._surfaces = tuple(surfaces)
         self._tools = [_tool(each, offered) for each in offered.values()]
         self._limiters: dict[bool, anyio.CapacityLimiter] = {}
@@ -136,15 +151,32 @@ class Service:
             )
         raw = params.arguments or {}
         self._warn_of_unknown(published, raw)
-        grant = Grant(roots=self._roots, progress=_progress(ctx))
-        work = partial(call, published, self._db, raw, grant)
-        reply = await self._in_thread(work, ingests=published.tool.arguments.grant is not None)
+        ingests = published.tool.arguments.grant is not None
+        work = (
+            partial(self._ingest, published, raw, _progress(ctx))
+            if ingests
+            else partial(call, published, self._db, raw)
+        )
+        reply = await self._in_thread(work, ingests=ingests)
         _reply.set(reply)
         return types.CallToolResult(
             content=[_block(each) for each in reply.content],
             structured_content=reply.structured,
             is_error=reply.failed,
         )
+
+    def _ingest(
+        self, published: PublishedTool, raw: Mapping[str, Any], progress: ProgressCallback
+    ) -> Reply:
+        """Run a tool that ingests; its reply comes in time, if only to say that it goes on."""
+
+        def work(report: ProgressCallback) -> Reply:
+            return call(published, self._db, raw, Grant(roots=self._roots, progress=report))
+
+        try:
+            return self._ongoing.run(published.name, raw, work, progress, self._reply_seconds)
+        except UnderWay as error:
+            return refusal_of(published.surface.failure(published.tool.name, error))
 
     def _warn_of_unknown(self, published: PublishedTool, raw: Mapping[str, Any]) -> None:
         for name in published.tool.arguments.unknown(raw):
@@ -278,7 +310,9 @@ def _block(block: Any) -> types.ContentBlock:
 def _read(template: ResourceTemplate, db: Any, path: str) -> str:
     """A template's document, as bounded as every reply; its errors are errors of the protocol."""
     try:
-        return reply_of(Reply(content=(Text(text=template.read(db, path)),))).content[0].text
+        with db.deadline():
+            text = template.read(db, path)
+        return reply_of(Reply(content=(Text(text=text),))).content[0].text
     except MCPVectorDBError as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from None
     except Exception:
@@ -307,16 +341,19 @@ def _restore_names(result: dict[str, Any], reply: Reply | None) -> None:
 
 def _progress(ctx: Context) -> ProgressCallback:
     """A callback for worker threads: sends notifications; raises when the call was cancelled."""
-    step, before, sent, sent_at = "", 0, 0, 0.0
+    step, before, sent, sent_at = "", 0, -1, 0.0
 
     def report(progress: Progress) -> None:
         nonlocal step, before, sent, sent_at
         anyio.from_thread.check_cancelled()
+        # MCP requires a figure that only grows; the library's starts again with every step. Each
+        # step is reported at its beginning.
+        prompt = progress.step != step or progress.done == progress.total
         if progress.step != step:
-            step, before = progress.step, sent
-        # MCP requires a figure that only grows; the library's starts again with every step.
-        done, finished = before + progress.done, progress.done == progress.total
-        if done > sent and (finished or time.monotonic() - sent_at > _PROGRESS_SECONDS):
+            begins = sent >= 0 and progress.done == 0
+            step, before = progress.step, max(sent, 0) + begins
+        done = before + progress.done
+        if done > sent and (prompt or time.monotonic() - sent_at > _PROGRESS_SECONDS):
             sent, sent_at = done, time.monotonic()
             total = None if progress.total is None else float(before + progress.total)
             message = f"{step}: {progress.pace}" if progress.pace else step

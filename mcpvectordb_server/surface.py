@@ -9,14 +9,15 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from mcpvectordb import InvalidInput, MCPVectorDBError
-from mcpvectordb_server.arguments import Arguments, arguments_of
+from mcpvectordb_server.arguments import ArgumentError, Arguments, arguments_of
 from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import Reply, refusal_of, reply_of
+from mcpvectordb_server.replies import Reply, Text, refusal_of, reply_of
 
 log = logging.getLogger("mcpvectordb_server")
 
@@ -154,13 +155,29 @@ def published_names(surface: Surface, offered: Mapping[str, PublishedTool]) -> d
 def call(
     published: PublishedTool, db: Any, raw: Mapping[str, Any], grant: Grant | None = None
 ) -> Reply:
-    """Run one tool; errors become replies of its surface, and every reply is of bounded length."""
+    """Run one tool; errors become replies of its surface, and every reply is of bounded length.
+
+    The reply names unknown arguments: in its `note`, or in a text block where it is no object.
+    """
     tool, surface = published.tool, published.surface
+    ignored = tool.arguments.ignored(raw)
     try:
         arguments = tool.arguments.read(raw, max_text=tool.max_text)
         if tool.arguments.grant is not None and grant is not None:
             arguments[tool.arguments.grant] = grant
-        return reply_of(tool.function(db, **arguments), more=tool.more)
+        with db.deadline() if tool.hints.read_only else nullcontext():
+            value = tool.function(db, **arguments)
+        if ignored and isinstance(value, dict):
+            value["note"] = " ".join(filter(None, [ignored, value.get("note", "")]))
+        reply = reply_of(value, more=tool.more)
+        if ignored and not isinstance(value, dict):
+            reply = replace(reply, content=(*reply.content, Text(text=ignored)))
+        return reply
+    except ArgumentError as error:
+        # A required argument may be missing because its name was misspelt.
+        failure: MCPVectorDBError = (
+            ArgumentError(error.argument, f"{error}; {ignored}") if ignored else error
+        )
     except MCPVectorDBError as error:
         failure = error
     except Exception:

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mcpvectordb.errors import EmbeddingFailed
 
 if TYPE_CHECKING:
     from mcpvectordb import Chunk, Database, Results
@@ -33,6 +37,30 @@ class Letters:
             for character in text.casefold():
                 row[ord(character) % self.dimension] += 1
         return rows
+
+
+class Gated(Letters):
+    """Embeds passages while its gate is open, and unless it is broken; remembers them."""
+
+    def __init__(self) -> None:
+        self.gate, self.seen, self.broken = threading.Event(), list[str](), False
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        if not query:
+            assert self.gate.wait(60)
+            if self.broken:
+                raise EmbeddingFailed("the model is out of order")
+            self.seen += texts
+        return super().embed(texts, query=query)
+
+
+def embed_in_the_background(db: Database) -> str:
+    """Wait until nothing is pending any more; the error if embedding fails."""
+    background = db._encoder.background
+    assert background is not None
+    return background.wait_until(
+        lambda: not db.stats().pending, background.ask(), time.monotonic() + 60
+    )
 
 
 def python(program: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:

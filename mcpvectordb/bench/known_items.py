@@ -150,7 +150,8 @@ def _passages(
     ids = [
         id
         for (id,) in sql.execute(
-            "SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner WHERE ?1 IS "
+            "SELECT c.id FROM document_chunks c "
+            "JOIN published_documents d ON d.key = c.owner WHERE ?1 IS "
             "NULL OR d.library = ?1 ORDER BY c.id",
             (library,),
         )
@@ -158,9 +159,10 @@ def _passages(
     for id in Random(seed).sample(ids, min(most, len(ids))):  # noqa: S311
         for owner, document, title, headings, start, tile, after in sql.execute(
             "SELECT c.owner, d.id, d.title, c.headings, c.tile_start, c.tile, n.tile FROM "
-            "document_chunks c JOIN documents d ON d.key = c.owner LEFT JOIN document_chunks n "
+            "document_chunks c JOIN published_documents d ON d.key = c.owner "
+            "LEFT JOIN document_chunks n "
             "ON n.owner = c.owner AND n.position = c.position + 1 WHERE c.id = ? AND NOT EXISTS "
-            "(SELECT 1 FROM documents o WHERE o.hash = d.hash AND o.key <> d.key)",
+            "(SELECT 1 FROM published_documents o WHERE o.hash = d.hash AND o.key <> d.key)",
             (id,),
         ):
             yield _Passage(
@@ -182,7 +184,8 @@ def _title(
     if (
         not content_words(tokens(passage.title))
         or sql.execute(
-            "SELECT EXISTS (SELECT 1 FROM documents WHERE lower(title) = lower(?) AND key <> ?)",
+            "SELECT EXISTS (SELECT 1 FROM published_documents "
+            "WHERE lower(title) = lower(?) AND key <> ?)",
             (passage.title, passage.owner),
         ).get
     ):

@@ -222,10 +222,10 @@ class _Bench:
         if reason:
             self._notes.append(f"Keyword search only: {reason}")
             return ["text"]
-        if coverage.waiting:
+        if waiting := coverage.partly + coverage.waiting:
             self._notes.append(
-                f"{coverage.waiting} documents are not embedded yet: vector search does not find "
-                "them until `mcpvectordb embed` has run."
+                f"{waiting} documents are not completely embedded yet: vector search does not find "
+                "all of them until `mcpvectordb embed` has run."
             )
         if reason := self._db._reranker.missing_reason():
             self._notes.append(f"Not reranked: {reason}")
@@ -370,7 +370,7 @@ class _Bench:
 def _sample(
     db: Database, count: int, kinds: Sequence[str], *, seed: int, library: str | None = None
 ) -> list[KnownItem]:
-    with db._file.reading() as sql:
+    with db._file.reading(limited=False) as sql:
         return known_items.sample(
             sql, db._indexes[0], count, kinds=kinds, seed=seed, library=library
         )

@@ -81,7 +81,7 @@ def _search(db: Database, query: DemoQuery) -> None:
     page = StyledText()
     page.print(f"? {query.text}   [{query.shows}]", style="bold")
     for hit in results:
-        page.print(hit.item.text)
+        page.print(hit.item.passage)
         how = f"{milliseconds:.0f} ms, by {' and '.join(results.legs)}"
         page.print(f"— {hit.item.citation}, {how}\n", style="dim")
     for leg, reason in results.reasons.items():

@@ -54,15 +54,16 @@ def list_(
         documents = db.documents.browse(library=library, where=where, limit=limit, offset=offset)
         total = db.documents.count(library=library, where=where)
         note = "" if total else db.documents.why_empty(library=library, where=where)
+        backlog = db.documents.backlog()
     if as_json:
-        print_json({"documents": documents, "total": total, "note": note})
+        print_json({"documents": documents, "total": total, "note": note, "backlog": backlog})
         return
     for each in documents:
         modified = each.modified[:16] or "-"
         show(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
     show(f"{len(documents)} of {total} documents", err=True)
-    if note:
-        complain(note)
+    for remark in filter(None, (note, backlog.note)):
+        complain(remark)
 
 
 @click.command()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from mcpvectordb.cli.options import metadata_option, metadata_pair, no_embed_opt
 from mcpvectordb.cli.output import bar, complain, counted, embedded_in, show
 from mcpvectordb.errors import IngestError
 from mcpvectordb.ingest.formats.charset import decode
-from mcpvectordb.records import Embedded, Progress
+from mcpvectordb.records import Embedded, Progress, counted_passages
 
 if TYPE_CHECKING:
     from mcpvectordb import Database
@@ -55,7 +57,7 @@ def ingest(
     """
     kept = dict(metadata_pair(each) for each in metadata)
     done = _Outcomes()
-    with opened(context, make=True) as db:
+    with opened(context, make=True) as db, resumable(db):
         for source in sources:
             if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
                 _ingest_folder(db, source, done, library=library, metadata=kept, embed=not no_embed)
@@ -75,9 +77,23 @@ def embed(context: click.Context) -> None:
 
     Safe to interrupt, and to run in several processes at once.
     """
-    with opened(context) as db:
+    with opened(context) as db, resumable(db):
         done = embed_pending(db)
         show(f"{embedded_in(done) or '0 chunks embedded'}, {db.stats().pending} still waiting")
+
+
+@contextlib.contextmanager
+def resumable(db: Database) -> Iterator[None]:
+    """Say after an interrupt how much waits for its embedding, and what continues with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if pending := db.stats().pending:
+            complain(
+                f"{counted_passages(pending)} still to be embedded: `mcpvectordb embed` continues, "
+                "and so does the next server"
+            )
+        raise
 
 
 def embed_pending(db: Database) -> Embedded:

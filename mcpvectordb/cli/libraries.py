@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpvectordb.cli.ingest import embed_pending
+from mcpvectordb.cli.ingest import embed_pending, resumable
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import confirm, json_option, no_embed_option, yes_option
 from mcpvectordb.cli.output import (
@@ -146,7 +146,7 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
 @click.pass_context
 def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
     """Update one library, or all that follow a folder, from its folder; safe to interrupt."""
-    with opened(context) as db:
+    with opened(context) as db, resumable(db):
         failed = [each for each in _roots(db, name) if not _sync(db, each, embed=not no_embed)]
         if not no_embed:
             embed_pending(db)

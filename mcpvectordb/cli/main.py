@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb import __version__
-from mcpvectordb.cli.examples import attach
 from mcpvectordb.cli.output import fail, show
 from mcpvectordb.errors import MCPVectorDBError
 
@@ -92,6 +91,8 @@ class Program(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """The command with this name, loaded from its module."""
         from importlib import import_module
+
+        from mcpvectordb.cli.examples import attach
 
         if name not in COMMANDS:
             return None

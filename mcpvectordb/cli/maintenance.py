@@ -8,16 +8,21 @@ import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import json_option
-from mcpvectordb.cli.output import busy, library_line, plain, print_json, show
+from mcpvectordb.cli.output import busy, complain, library_line, plain, print_json, show
 
 
 @click.command()
 @json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Show counts, sizes, the model, and what is not embedded yet, for the file and per library."""
+    """Show counts, sizes, the model, and what is not embedded yet, for the file and per library.
+
+    Each document is embedded (found by meaning), partly embedded, waiting, or empty (it has no
+    text).
+    """
     with opened(context) as db:
         stats, coverage, libraries = db.stats(), db.documents.coverage(), db.documents.libraries()
+        backlogs = {"documents": db.documents.backlog(), "contexts": db.contexts.backlog()}
         not_embedded = {"pending": {"gt": 0}}
         waiting = {
             each.name: db.documents.count(library=each.name, where=not_embedded)
@@ -28,12 +33,15 @@ def status(context: click.Context, as_json: bool) -> None:
     facts = {**plain(stats), **plain(coverage)}
     if as_json:
         per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
-        print_json({**facts, "libraries": per_library})
+        print_json({**facts, "backlogs": backlogs, "libraries": per_library})
         return
     for name, value in facts.items():
-        show(f"{name:<14} {value:,}" if isinstance(value, int) else f"{name:<14} {value or '-'}")
+        show(f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}")
     for each in libraries:
         show(f"  {library_line(each, waiting[each.name])}")
+    for shelf, backlog in backlogs.items():
+        if backlog.note:
+            complain(f"{shelf}: {backlog.note}")
 
 
 @click.command()

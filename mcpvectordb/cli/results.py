@@ -106,7 +106,7 @@ def print_results(results: Results[Chunk], offset: int = 0, *, explain: bool = F
             page.print(_explained(hit), style="dim")
         page.print(_extract(hit))
         page.print()
-    if results.verdict or not results.hits:
+    if results.legs and (results.verdict or not results.hits):
         page.print(results.verdict or "nothing found")
     page.print(f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim")
     for remark in omissions(results):
@@ -114,8 +114,9 @@ def print_results(results: Results[Chunk], offset: int = 0, *, explain: bool = F
 
 
 def omissions(results: Results[Chunk]) -> list[str]:
-    """The steps of a search that did not run, each with its reason."""
-    return [
+    """The steps of a search that did not run or not on all passages, each with its reason."""
+    partly = [results.backlog.note] if "vector" in results.legs and results.backlog.note else []
+    return partly + [
         f"{'relevance is not known' if leg == 'relevance' else f'not searched by {leg}'}: {reason}"
         for leg, reason in results.reasons.items()
     ]
@@ -140,7 +141,7 @@ def _explained(hit: Hit[Chunk]) -> str:
 
 
 def _extract(hit: Hit[Chunk]) -> str:
-    text = hit.item.text
+    text = hit.item.passage
     return text if len(text) <= 500 else text[:500].rsplit(None, 1)[0] + " …"
 
 

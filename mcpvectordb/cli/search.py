@@ -82,7 +82,7 @@ def search(
         check_library(db, options["library"])
         results = db.documents.search(query, where=conditions_from(conditions), **options)
         if as_json:
-            fields = ("hits", "legs", "reasons", "verdict", "note")
+            fields = ("hits", "legs", "reasons", "verdict", "note", "backlog")
             print_json({name: getattr(results, name) for name in fields})
         elif form:
             show(FORMATS[form](rows_of(db, results, query)), nl=False)

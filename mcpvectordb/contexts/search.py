@@ -18,7 +18,7 @@ from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder, QueryEmbedding
-from mcpvectordb.records import Explained, Hit, Mode, Results, Scores
+from mcpvectordb.records import Backlog, Explained, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion
 from mcpvectordb.search.explain import StatementLog, together
 from mcpvectordb.search.highlight import highlight
@@ -131,8 +131,9 @@ class ContextSearch:
     def search(self, query: ContextQuery, checked: ContextFilter) -> Results[Context]:
         """The best contexts among those that match the filter."""
         began = time.perf_counter()
+        backlog = Backlog() if query.mode == "text" else self._encoder.backlog(self._index)
         query_embedding = (
-            self._encoder.query_embedding(query.text, wait=query.mode == "vector")
+            self._encoder.query_embedding(query.text, backlog, wait=query.mode == "vector")
             if query.mode != "text"
             else ""
         )
@@ -153,6 +154,7 @@ class ContextSearch:
             counts=ranking.counts,
             note=query.fulltext.note,
             explained=together(ranking.explained, spent, len(hits)) if query.explain else None,
+            backlog=backlog,
         )
 
     def _rank(
@@ -263,9 +265,7 @@ class ContextSearch:
     ) -> dict[int, str]:
         """The text of the nearest chunk of each context that the vector leg found."""
         chunks = {ranking.chunks[id]: id for id in ids if id in ranking.chunks}
-        return {
-            chunks[chunk]: text for chunk, _, _, text in self._index.passages(sql, list(chunks))
-        }
+        return {chunks[each.id]: each.text for each in self._index.passages(sql, list(chunks))}
 
 
 def rerank_depth(wanted: int) -> int:

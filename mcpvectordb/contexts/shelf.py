@@ -54,13 +54,13 @@ from mcpvectordb.contexts.validation import (
     one_of,
     whole_number,
 )
-from mcpvectordb.contexts.write import ContextWriter
+from mcpvectordb.contexts.write import ContextWriter, PreparedContexts
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Condition, Mode, Results
+from mcpvectordb.records import Backlog, Condition, Mode, Results
 from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.rerank import CachedReranker
@@ -114,14 +114,15 @@ class Contexts:
         entry = Entry(
             thread=thread, source=source, text=text, metadata=metadata, tags=tags, images=images
         )
-        return self._add([self.checked(entry)])[0]
+        return self._add([self.checked(entry)], self._encoder.deadline())[0]
 
     def add_many(self, entries: Sequence[Entry], *, atomic: bool = True) -> list[Outcome[Stored]]:
         """Store entries in their order, as `add` does.
 
         All are stored or none; with `atomic=False`, each that can be stored is.
         """
-        return _batch(entries, self.checked, self._add, atomic)
+        deadline = self._encoder.deadline()
+        return _batch(entries, self.checked, lambda some: self._add(some, deadline), atomic)
 
     def update(
         self,
@@ -146,7 +147,7 @@ class Contexts:
             tags=tags,
             images=images,
         )
-        return self._update([self.checked(change)])[0]
+        return self._update([self.checked(change)], self._encoder.deadline())[0]
 
     def update_many(
         self, changes: Sequence[Change], *, atomic: bool = True
@@ -155,7 +156,8 @@ class Contexts:
 
         All are made or none; with `atomic=False`, each that can be made is.
         """
-        return _batch(changes, self.checked, self._update, atomic)
+        deadline = self._encoder.deadline()
+        return _batch(changes, self.checked, lambda some: self._update(some, deadline), atomic)
 
     def checked(self, item: Item) -> Item:
         """The entry as `add` would store it, or the change as `update` would make it.
@@ -166,7 +168,7 @@ class Contexts:
             return checked_entry(item, self._config)
         change = checked_change(item, self._config)
         # Checked here as well as in the transaction, before a text is embedded in vain.
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             if not sql.execute("SELECT 1 FROM contexts WHERE id = ?", (change.id,)).fetchone():
                 raise NotFound(f"no context has the id {change.id}")
         return change
@@ -273,8 +275,8 @@ class Contexts:
         which    the filters of `browse`; they apply before the ranking
 
         A score is 0 to 1; hybrid scores compare with those of the same query only. The results say
-        which legs ran, and why one did not; if there are none because a thread, tag or metadata key
-        does not exist, their `note` says so.
+        which legs ran, why one did not, and in `backlog` how many passages are not embedded yet. If
+        there are none because a thread, tag or metadata key does not exist, their `note` says so.
         """
         end = checked_window(limit, offset)
         text = storable(query, "query")
@@ -291,7 +293,8 @@ class Contexts:
             highlight=highlight,
             explain=explain,
         )
-        found = self._search.search(asked, compile_filter(**which))
+        with self._file.deadline():
+            found = self._search.search(asked, compile_filter(**which))
         if found.hits:
             return found
         return replace(found, note="; ".join(filter(None, [found.note, self.why_empty(**which)])))
@@ -312,6 +315,10 @@ class Contexts:
                 if not set(tags) & set(known):
                     reasons += [unknown_name("tag", tag, known) for tag in tags]
         return "; ".join(filter(None, reasons))
+
+    def backlog(self) -> Backlog:
+        """How many passages of contexts there are and wait for their embedding, if any does."""
+        return self._encoder.backlog(self._index)
 
     def threads(self) -> list[Thread]:
         """All threads, the one with the newest context first."""
@@ -383,23 +390,25 @@ class Contexts:
         with self._file.writing() as sql:
             self._keys.use(sql, list(keys))
 
-    def _add(self, entries: Sequence[Entry]) -> list[Stored]:
-        prepared = self._writer.prepare(entry.text for entry in entries)
+    def _add(self, entries: Sequence[Entry], deadline: float | None) -> list[Stored]:
+        prepared = self._writer.prepare((entry.text for entry in entries), deadline)
         with self._file.writing() as sql:
             self._keys.settle(sql)
             done = [self._writer.add(sql, entry, prepared, self._now()) for entry in entries]
             stored = by_ids(sql, self._index, [id for id, _ in done], images=False)
+        self._embed_rest(prepared)
         return [
             Stored(status=status, context=stored[id], note=prepared.note) for id, status in done
         ]
 
-    def _update(self, changes: Sequence[Change]) -> list[Updated]:
+    def _update(self, changes: Sequence[Change], deadline: float | None) -> list[Updated]:
         prepared = self._writer.prepare(
-            change.text for change in changes if change.text is not None
+            (change.text for change in changes if change.text is not None), deadline
         )
         with self._file.writing() as sql:
             fields = [self._writer.change(sql, change, prepared, self._now()) for change in changes]
             stored = by_ids(sql, self._index, [change.id for change in changes], images=False)
+        self._embed_rest(prepared)
         return [
             Updated(
                 context=stored[change.id],
@@ -408,6 +417,11 @@ class Contexts:
             )
             for change, written in zip(changes, fields, strict=True)
         ]
+
+    def _embed_rest(self, prepared: PreparedContexts) -> None:
+        """Have chunks that wait embedded in the background, if there is one."""
+        if prepared.note and self._encoder.background is not None:
+            self._encoder.background.ask()
 
     def _now(self) -> str:
         return dates.stored(self._clock())

@@ -16,13 +16,14 @@ from mcpvectordb.errors import ModelMissing, NotFound
 from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
-from mcpvectordb.records import Span
+from mcpvectordb.records import Span, counted_passages
 
 
 class PreparedContexts(NamedTuple):
     """The chunks of texts and, by the text of each chunk, their embeddings.
 
-    `vectors` is None where no model is available; `note` then has the reason.
+    `vectors` is None where no model is available, and incomplete where it took too long; `note`
+    then has the reason.
     """
 
     spans: Mapping[str, Sequence[Span]]
@@ -39,20 +40,28 @@ class ContextWriter:
     ) -> None:
         self._encoder, self._index, self._words, self._keys = encoder, index, words, keys
 
-    def prepare(self, texts: Iterable[str]) -> PreparedContexts:
+    def prepare(self, texts: Iterable[str], deadline: float | None) -> PreparedContexts:
         """Split texts into chunks and embed them, outside of any transaction; may raise ModelError.
 
-        A model that is not on this machine is no error: the chunks then wait for their embeddings.
+        A model that is not on this machine is no error, nor one that is not done at the deadline:
+        the chunks then wait for their embeddings.
         """
         size, overlap = self._encoder.ensure_model()
         spans = {text: self._split(text, size, overlap) for text in dict.fromkeys(texts)}
         passages = [passage for text in spans for passage in _passages(text, spans[text])]
         try:
-            model, vectors = self._encoder.embed_texts(self._index, passages)
+            model, vectors = self._encoder.embed_texts(self._index, passages, deadline=deadline)
         except ModelMissing as error:
             note = f"stored and found by words, but not yet by meaning: {error}"
             return PreparedContexts(spans, note=note)
-        return PreparedContexts(spans, model, vectors)
+        waiting = len(set(passages) - vectors.keys())
+        note = (
+            "found by words now; by meaning as embedding proceeds, "
+            f"{counted_passages(waiting)} waiting"
+            if waiting
+            else ""
+        )
+        return PreparedContexts(spans, model, vectors, note)
 
     def add(
         self, sql: apsw.Connection, entry: Entry, prepared: PreparedContexts, now: str
@@ -143,10 +152,8 @@ class ContextWriter:
             return
         rows = sql.execute("SELECT id FROM context_chunks WHERE owner = ?", (id,))
         passages = [
-            (chunk, embedding_text(title, headings, text))
-            for chunk, title, headings, text in self._index.passages(
-                sql, [chunk for (chunk,) in rows]
-            )
+            (each.id, each.embedding_text)
+            for each in self._index.passages(sql, [chunk for (chunk,) in rows])
         ]
         self._index.settle(
             sql,
@@ -197,7 +204,10 @@ def _put_images(sql: apsw.Connection, id: int, images: Sequence[Image] | None) -
 
 
 def _passages(text: str, spans: Sequence[Span]) -> list[str]:
-    return [embedding_text("", span.headings, text[span.start : span.end]) for span in spans]
+    return [
+        embedding_text("", span.headings, span.header, text[span.start : span.end])
+        for span in spans
+    ]
 
 
 def _hash(text: str) -> bytes:

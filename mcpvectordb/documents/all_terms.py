@@ -18,6 +18,7 @@ import apsw
 from mcpvectordb.documents.rows import DocumentFilter, path
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.storage import deadline
 from mcpvectordb.text.bm25 import K1, idf
 from mcpvectordb.text.query import AllTermsQuery, Term
 from mcpvectordb.text.tokens import CJK
@@ -50,11 +51,15 @@ def rank(
     rarest, *others = search.rarest_first(query.terms)
     found = search.having(rarest)
     for term in others:
+        if not found:
+            return []
+        deadline.check("looking for the words of the query")
         found = {
             owner: found[owner].joined(each) for owner, each in search.having(term, found).items()
         }
     for term in query.excluded:
-        for owner in search.having(term, found):
+        deadline.check("looking for the words that are excluded")
+        for owner in search.having(term, found, scored=False):
             del found[owner]
     ranked = sorted(found.items(), key=lambda item: (-item[1].score, item[0]))[:limit]
     first = _first_chunks(sql, [owner for owner, each in ranked if not each.chunks])
@@ -93,7 +98,7 @@ class _TermSearch:
         paths: Mapping[int, str],
     ) -> None:
         self._sql, self._index, self._filter, self._paths = sql, index, filter, paths
-        self._documents = int(sql.execute("SELECT count(*) FROM documents").get)
+        self._documents = int(sql.execute("SELECT count(*) FROM published_documents").get)
         self._frequency: dict[Term, int] = {}
         self._scored_rows = 0
 
@@ -106,15 +111,21 @@ class _TermSearch:
         return sorted(terms, key=self._frequency.__getitem__)
 
     def having(
-        self, term: Term, among: Mapping[int, _DocumentMatch] | None = None
+        self,
+        term: Term,
+        among: Mapping[int, _DocumentMatch] | None = None,
+        *,
+        scored: bool = True,
     ) -> dict[int, _DocumentMatch]:
         """The documents that have a term, among all chosen ones or the given ones."""
         found: dict[int, _DocumentMatch] = {}
         self._scored_rows += self._frequency.get(term, 0)
-        if among is not None and self._scored_rows > SCORED:
+        if among is not None and (not scored or self._scored_rows > SCORED):
             found = {
                 owner: _DocumentMatch()
-                for owner in self._index.keyword.owners(self._sql, term.expression)
+                for owner in self._index.keyword.owners(
+                    self._sql, term.expression, self._owners(among)
+                )
                 if owner in among
             }
         else:
@@ -126,7 +137,8 @@ class _TermSearch:
                     each = found.setdefault(owner, _DocumentMatch())
                     each.chunks[chunk] = score
                     each.score = max(score, each.score)
-        named = [owner for owner, words in self._paths.items() if _in_path(term, words)]
+        sought = _sought_in_paths(term)
+        named = [owner for owner, words in self._paths.items() if sought in words]
         bonus = idf(self._documents, len(named)) * PATH_WEIGHT * (K1 + 1) / (PATH_WEIGHT + K1)
         for owner in named:
             if among is None or owner in among:
@@ -151,9 +163,9 @@ class _TermSearch:
             )
             passages = self._index.passages(self._sql, [chunk for _, chunk, _ in rows])
             spelled = {
-                id
-                for id, title, headings, text in passages
-                if any(map(begins.search, (title, *headings, text)))
+                each.id
+                for each in passages
+                if any(map(begins.search, (each.title, *each.headings, each.words)))
             }
             if spelled:
                 return [row for row in rows if row[1] in spelled]
@@ -179,7 +191,7 @@ def _paths(sql: apsw.Connection, filter: DocumentFilter, terms: Iterable[Term]) 
     )
     rows = sql.execute(
         "SELECT d.key, d.library, d.source, (SELECT root FROM libraries WHERE name = d.library) "
-        f"FROM documents d WHERE ({filter.condition}) AND ({likely})",
+        f"FROM published_documents d WHERE ({filter.condition}) AND ({likely})",
         (*filter.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())),
     )
     return {
@@ -192,11 +204,12 @@ def _tokens(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
 
 
-def _in_path(term: Term, path: str) -> bool:
+def _sought_in_paths(term: Term) -> str:
+    """The text that the words of a path have if the term is among them."""
     words = _tokens(term.text)
     if CJK.search(words):
-        return words in path
-    return f" {words}" in path if term.prefix else f" {words} " in path
+        return words
+    return f" {words}" if term.prefix else f" {words} "
 
 
 def _first_chunks(sql: apsw.Connection, owners: list[int]) -> dict[int, int]:

@@ -130,16 +130,16 @@ class BulkIngest:
             change = DocumentChange(keys=self._metadata)
             with self._file.writing() as sql:
                 self.counts["updated"] += sum(
-                    update(sql, self._index, key, change) for key in self._known
+                    update(sql, self._index, key, change)[0] for key in self._known
                 )
             self._known.clear()
 
     def write(self) -> None:
-        """Write the files that were added and are not written yet, in one transaction."""
+        """Write the files that were added and are not written yet."""
         if not self._waiting:
             return
-        with self._file.writing() as sql:
-            done = [self._writer.write(each) for each in self._waiting]
+        done = self._writer.write_all(self._waiting)
+        with self._file.reading(limited=False) as sql:
             self._chunks += self._encoder.count_pending(sql, self._index, [key for _, key in done])
         for prepared, (status, _) in zip(self._waiting, done, strict=True):
             moved = prepared.moved is not None and status != "skipped"
@@ -208,5 +208,7 @@ class _EmbeddingThread:
         with contextlib.suppress(Exception):
             while self._notified.wait() and not self._stopped:
                 self._notified.clear()
-                while not self._stopped and (some := self._encoder.embed_some(self._index)).chunks:
+                while not self._stopped and (some := self._encoder.embed_some(self._index)):
+                    if not some.chunks:  # others embed what is left
+                        break
                     self.done += some

@@ -106,35 +106,35 @@ def checked_change(
     )
 
 
-def update(sql: apsw.Connection, index: ChunkIndex, key: int, change: DocumentChange) -> bool:
-    """Change a document in all its tables; whether that changed anything.
+def update(
+    sql: apsw.Connection, index: ChunkIndex, key: int, change: DocumentChange
+) -> tuple[bool, str]:
+    """Change a document's row; whether that changed anything, and the title to write it under.
 
-    It does not if the document was deleted meanwhile. Raises InvalidInput if a document with its
-    source is in the other library.
+    That is "" if it has this title, and if the document was deleted meanwhile. Raises InvalidInput
+    if a document with its source is in the other library.
     """
     row = sql.execute(
-        "SELECT library, source, title, metadata FROM documents WHERE key = ?", (key,)
+        "SELECT library, source, title, metadata FROM published_documents WHERE key = ?", (key,)
     ).fetchone()
     if row is None:
-        return False
+        return False, ""
     library, source, title, before = row
     given = stored(sql, key)
     now, said = _changed(metadata.decode(before), given, change)
-    after = (change.library or library, change.title or title, metadata.encode(now))
+    after = (change.library or library, metadata.encode(now))
     then = given.then(Given(change.title or "", said))
-    changed = after != (library, title, before)
+    changed = after != (library, before)
     if after[0] != library:
         _refuse_second(sql, after[0], source)
     if changed or then != given:
         sql.execute(
-            "UPDATE documents SET library = ?, title = ?, metadata = ?, given = ? WHERE key = ?",
+            "UPDATE documents SET library = ?, metadata = ?, given = ? WHERE key = ?",
             (*after, then.encode(), key),
         )
-    if after[1] != title:
-        index.retitle(sql, key, after[1])
-    elif changed:
+    if changed:
         index.touch(sql, key)
-    return changed
+    return changed, change.title if change.title and change.title != title else ""
 
 
 def _changed(
@@ -153,7 +153,7 @@ def _changed(
 
 def _refuse_second(sql: apsw.Connection, library: str, source: str) -> None:
     other = sql.execute(
-        "SELECT id FROM documents WHERE library = ? AND source = ?", (library, source)
+        "SELECT id FROM published_documents WHERE library = ? AND source = ?", (library, source)
     ).fetchone()
     if other:
         raise InvalidInput(

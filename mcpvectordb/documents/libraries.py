@@ -19,7 +19,7 @@ from mcpvectordb.records import Library
 from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
 
-NAMES = "SELECT name FROM libraries UNION SELECT library FROM documents"
+NAMES = "SELECT name FROM libraries UNION SELECT library FROM published_documents"
 """The SQL that selects the names of all libraries."""
 
 
@@ -134,7 +134,7 @@ def one_time(
 
 def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
     """The libraries that follow a folder, sorted by name, or only the one with this name."""
-    with file.reading() as sql:
+    with file.reading(limited=False) as sql:
         return _followed(sql, name)
 
 
@@ -144,8 +144,8 @@ def all_libraries(file: File) -> list[Library]:
         rows = sql.execute(
             "SELECT n.name, count(DISTINCT d.key), count(c.id), root, pattern, ignore, "
             "description, l.created_at "
-            f"FROM ({NAMES}) n "
-            "LEFT JOIN libraries l ON l.name = n.name LEFT JOIN documents d ON d.library = n.name "
+            f"FROM ({NAMES}) n LEFT JOIN libraries l ON l.name = n.name "
+            "LEFT JOIN published_documents d ON d.library = n.name "
             "LEFT JOIN document_chunks c ON c.owner = d.key GROUP BY n.name ORDER BY n.name"
         )
         return [

@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 import apsw
 
-from mcpvectordb.documents.rows import SELECT, document, path
+from mcpvectordb.documents.rows import by_key, by_keys, path
 from mcpvectordb.errors import NotFound, quoted
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
 from mcpvectordb.storage.file import File
 from mcpvectordb.text import fuzzy
+
+# Of a pattern for documents: every path of the file is compared with each of them.
+MOST_ALTERNATIVES = 32
 
 _LINES = (
     re.compile(r"(.+):(\d{1,9})", re.DOTALL),
@@ -72,19 +75,22 @@ class NamedDocuments:
                 re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql))
             )
 
-    def matching(self, pattern: str) -> list[Document]:
+    def matching(self, pattern: str, *, limit: int | None = None) -> list[Document]:
         """The documents whose path, with or without its library, matches a pattern; by path.
 
-        For patterns see `add_library`.
+        For patterns see `add_library`. `limit` is how many are returned; None returns all.
         """
-        matches = compile_glob(storable(pattern, "pattern", blank=False)).fullmatch
+        checked = storable(pattern, "pattern", blank=False)
+        matches = compile_glob(checked, MOST_ALTERNATIVES).fullmatch
         with self._file.reading() as sql:
             found = sorted(
                 (shown, key)
                 for shown, library, key in _paths(sql)
                 if matches(shown) or matches(shown[len(library) + 1 :])
             )
-            return [_document(sql, key) for _, key in found]
+            keys = [key for _, key in found[:limit]]
+            documents = by_keys(sql, keys)
+        return [documents[key] for key in keys]
 
 
 class _Reading(NamedTuple):
@@ -121,7 +127,7 @@ def _places(
         found = ((each, choose(finder.steps(each.name))) for each in meant)
         each, keys = next(((each, keys) for each, keys in found if keys), (meant[0], []))
         places[name] = [
-            Place(document=_document(sql, key), line=each.line, lines=each.lines) for key in keys
+            Place(document=by_key(sql, key), line=each.line, lines=each.lines) for key in keys
         ]
     return [places[name] for name in names]
 
@@ -145,7 +151,8 @@ class _Finder:
         self._names = names
         self._libraries: list[tuple[str, str | None]] = list(
             sql.execute(
-                "SELECT n.library, l.root FROM (SELECT DISTINCT library FROM documents) n "
+                "SELECT n.library, l.root "
+                "FROM (SELECT DISTINCT library FROM published_documents) n "
                 "LEFT JOIN libraries l ON l.name = n.library ORDER BY n.library"
             )
         )
@@ -157,7 +164,7 @@ class _Finder:
         reads all paths; the caller mostly stops before it.
         """
         sql = self._sql
-        yield _column(sql, "SELECT key FROM documents WHERE id = ?", name)
+        yield _column(sql, "SELECT key FROM published_documents WHERE id = ?", name)
         yield [
             key
             for library, root in self._libraries
@@ -168,7 +175,8 @@ class _Finder:
         if hash := _HASH.fullmatch(name):
             yield _column(
                 sql,
-                "SELECT key FROM documents WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
+                "SELECT key FROM published_documents "
+                "WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
                 hash[1].lower(),
             )
         yield [-key for *_, key in sorted(self._by_end.get(name, ()))]
@@ -208,7 +216,8 @@ def _at(sql: apsw.Connection, library: str, root: str | None, inside: str) -> It
     for source in dict.fromkeys(sources):
         yield from _column(
             sql,
-            "SELECT key FROM documents WHERE library = ? AND source = ? ORDER BY key DESC",
+            "SELECT key FROM published_documents "
+            "WHERE library = ? AND source = ? ORDER BY key DESC",
             library,
             source,
         )
@@ -222,8 +231,8 @@ def _paths(
     ending = next(iter(last_parts)) if last_parts is not None and len(last_parts) == 1 else ""
     narrowed = " WHERE substr(d.source, ?) = ?" if ending else ""
     for key, library, source, root in sql.execute(
-        f"SELECT d.key, d.library, d.source, l.root FROM documents d LEFT JOIN libraries l ON "
-        f"l.name = d.library{narrowed}",
+        "SELECT d.key, d.library, d.source, l.root FROM published_documents d "
+        f"LEFT JOIN libraries l ON l.name = d.library{narrowed}",
         (-len(ending), ending) if ending else (),
     ):
         if last_parts is None or _last_part(source) in last_parts:
@@ -240,7 +249,3 @@ def _unquoted(name: str) -> str:
 
 def _column(sql: apsw.Connection, statement: str, *bindings: str) -> list[int]:
     return [key for (key,) in sql.execute(statement, bindings)]
-
-
-def _document(sql: apsw.Connection, key: int) -> Document:
-    return document(sql.execute(f"{SELECT} WHERE d.key = ?", (key,)).fetchall()[0])

@@ -34,10 +34,13 @@ COLUMNS = (
     "created_at",
     "metadata",
 )
+# How much before and after a chunk its `surroundings` have: of a long document only this is read.
+AROUND_CHUNKS, AROUND_CHARACTERS = 100, 10_000
 PENDING = (
     "(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
     "WHERE c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
 )
+PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
 FIELDS = {
     **{name: f"d.{name}" for name in COLUMNS},
     "modified": "nullif(d.modified, '')",
@@ -57,6 +60,7 @@ KINDS: filters.Kinds = {
 }
 # Without source, path and time of modification, whose changes are not logged.
 FILTERED = ColumnSource(
+    # Also of unpublished documents, whose codes are in memory when they are published.
     rows="document_chunks c JOIN documents d ON d.key = c.owner",
     of_group="1",
     id="c.id",
@@ -68,7 +72,7 @@ FILTERED = ColumnSource(
 )
 ITEMS = FilteredItems(
     noun="document",
-    rows="documents d WHERE 1",
+    rows="published_documents d WHERE 1",
     newest="d.key DESC",
     fields=FIELDS,
     metadata="d.metadata",
@@ -79,7 +83,7 @@ SELECT = (
     f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, "
     "(SELECT root FROM libraries WHERE name = d.library), "
     "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
-    "FROM documents d"
+    "FROM published_documents d"
 )
 
 
@@ -94,15 +98,24 @@ class DocumentFilter:
     @property
     def documents(self) -> Allowed:
         """The keys of the documents that fulfil the condition."""
-        return self._allowed("SELECT d.key FROM documents d")
+        return self._allowed("SELECT d.key FROM published_documents d")
 
     @property
     def chunks(self) -> Allowed:
         """The ids of their chunks; a condition on chunk fields chooses among these."""
         return self._allowed(
-            "SELECT c.id FROM document_chunks c JOIN documents d ON d.key = c.owner",
+            "SELECT c.id FROM document_chunks c JOIN published_documents d ON d.key = c.owner",
             self.conditions,
         )
+
+    def published(self, sql: apsw.Connection) -> DocumentFilter:
+        """The filter for the indexes, which have chunks of unpublished documents, if there are any.
+
+        Without conditions, so that what is in memory is filtered by the published ids as well.
+        """
+        if not sql.execute("SELECT EXISTS (SELECT 1 FROM unpublished_documents)").get:
+            return self
+        return DocumentFilter(f"({self.condition}) AND {PUBLISHED}", self.bindings)
 
     def _allowed(self, select: str, conditions: tuple[Condition, ...] = ()) -> Allowed:
         return (
@@ -141,6 +154,14 @@ def by_key(sql: apsw.Connection, key: int) -> Document:
     return document(found)
 
 
+def by_keys(sql: apsw.Connection, keys: Sequence[int]) -> dict[int, Document]:
+    """The documents that have these keys, by key."""
+    found = sql.execute(
+        f"{SELECT} WHERE d.key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
+    )
+    return {row[0]: document(row) for row in found}
+
+
 def document(row: Sequence[Any]) -> Document:
     """The document in a row that SELECT returned."""
     _, *values, root, chunks = row
@@ -157,42 +178,78 @@ def path(library: str, source: str, root: str) -> str:
 
     Without such a folder it is the library, then the source.
     """
-    folder = os.path.join(root, "")  # noqa: PTH118 - the slash at the end is wanted
-    inside = (
-        source[len(folder) :].replace(os.sep, "/")
-        if root and source.startswith(folder)
-        else source.lstrip("/")
-    )
-    return f"{library}/{inside}"
+    folder = os.path.join(root, "") if root else ""  # noqa: PTH118 - the slash at the end is wanted
+    if folder and source.startswith(folder):
+        return f"{library}/{source[len(folder) :].replace(os.sep, '/')}"
+    return f"{library}/{source.lstrip('/')}"
 
 
 def coverage(sql: apsw.Connection) -> Coverage:
-    """How many distinct contents are embedded by the active model, and how many are not.
-
-    A content is embedded if any document that has it is embedded completely.
-    """
-    of_pending = (
+    """How many documents are embedded by the active model, partly or not at all."""
+    incomplete = (
+        "WITH incomplete AS MATERIALIZED (SELECT c.owner AS key, count(*) AS pending "
         "FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
-        "AND p.model = (SELECT value FROM settings WHERE name = 'model')"
+        "JOIN published_documents d ON d.key = c.owner "
+        "WHERE p.model = (SELECT value FROM settings WHERE name = 'model') GROUP BY c.owner) "
     )
-    waiting = int(
-        sql.execute(
-            "SELECT count(*) FROM "
-            f"(SELECT DISTINCT d.hash {of_pending} JOIN documents d ON d.key = c.owner) w "
-            "WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.hash = w.hash "
-            f"AND NOT EXISTS (SELECT 1 {of_pending} WHERE c.owner = d.key))"
-        ).get
-    )
+    partly, waiting = sql.execute(
+        f"{incomplete} SELECT coalesce(sum(pending < chunks), 0), "
+        "coalesce(sum(pending = chunks), 0) FROM (SELECT pending, "
+        "(SELECT count(*) FROM document_chunks WHERE owner = incomplete.key) AS chunks "
+        "FROM incomplete)"
+    ).get
+    documents, contents, empty = sql.execute(
+        "SELECT count(*), count(DISTINCT hash), coalesce(sum(NOT EXISTS "
+        "(SELECT 1 FROM document_chunks WHERE owner = d.key)), 0) FROM published_documents d"
+    ).get
+    embedded_contents = sql.execute(
+        f"{incomplete} SELECT count(DISTINCT hash) FROM published_documents "
+        "WHERE key NOT IN (SELECT key FROM incomplete)"
+    ).get
     return Coverage(
-        embedded=int(sql.execute("SELECT count(DISTINCT hash) FROM documents").get) - waiting,
+        embedded=documents - partly - waiting - empty,
+        partly=partly,
         waiting=waiting,
+        empty=empty,
+        copies=documents - contents,
+        contents_waiting=contents - embedded_contents,
     )
+
+
+def surroundings(sql: apsw.Connection, chunk: Chunk) -> tuple[str, int]:
+    """The text around a chunk, which is all of a short document, and the number of its first line.
+
+    Raises NotFound if the document was changed or deleted meanwhile.
+    """
+    found: list[Any] = sql.execute(
+        "SELECT c.tile, c.start - c.tile_start, c.first_line, c.position FROM document_chunks c "
+        "JOIN published_documents d ON d.key = c.owner "
+        'WHERE d.id = ? AND c.position BETWEEN ? AND ? AND c."end" > ? AND c.start < ? '
+        "ORDER BY c.position",
+        (
+            chunk.document.id,
+            chunk.position - AROUND_CHUNKS,
+            chunk.position + AROUND_CHUNKS,
+            chunk.start - AROUND_CHARACTERS,
+            chunk.end + AROUND_CHARACTERS,
+        ),
+    ).fetchall()
+    tiles = [tile for tile, *_ in found]
+    if found and found[0][-1] == 0:
+        return "".join(tiles), 1
+    if len(found) < 2:
+        raise NotFound("the document was changed or deleted meanwhile")
+    # The first tile is left out, because it may have to tell where the second one begins: a chunk
+    # begins inside of its tile or, where chunks overlap, inside of the one before it.
+    (before, *_), (tile, skipped, first_line, _), *_ = found
+    first_line += before[skipped:].count("\n") if skipped < 0 else -tile[:skipped].count("\n")
+    return "".join(tiles[1:]), first_line
 
 
 def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:
     """The chunks with these ids."""
     wanted = json.dumps(list(ids))
-    texts = {id: text for id, _, _, text in index.passages(sql, ids)}
+    texts = {each.id: each.text for each in index.passages(sql, ids)}
     documents = {
         each[0]: document(each)
         for each in sql.execute(
@@ -202,7 +259,8 @@ def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[
         )
     }
     rows = sql.execute(
-        'SELECT id, owner, position, start, "end", first_line, last_line, page, headings '
+        'SELECT id, owner, position, start, "end", first_line, last_line, page, headings, '
+        "header, footer "
         "FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
         (wanted,),
     )
@@ -218,8 +276,22 @@ def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[
             last_line=last_line,
             page=page,
             headings=metadata.decode_list(headings),
+            header=header,
+            footer=footer,
         )
-        for id, owner, position, start, end, first_line, last_line, page, headings in rows
+        for (
+            id,
+            owner,
+            position,
+            start,
+            end,
+            first_line,
+            last_line,
+            page,
+            headings,
+            header,
+            footer,
+        ) in rows
         if owner in documents
     }
     if missing := set(ids) - found.keys():

@@ -114,6 +114,7 @@ class DocumentSearch:
     ) -> Results[Chunk]:
         """Rank, then rerank the best outside of any transaction, because that can take seconds."""
         with self._file.reading() as sql:
+            question = replace(question, filter=question.filter.published(sql))
             found = find(sql, question)
             first = found.rows[:reranked] if question.rerank else []
             ids = dict.fromkeys(
@@ -140,7 +141,8 @@ class DocumentSearch:
     ) -> None:
         """Blend the scores of the first rows with the cross-encoder's."""
         passages = [
-            embedding_text(chunk.document.title, chunk.headings, chunk.text) for chunk in chunks
+            embedding_text(chunk.document.title, chunk.headings, chunk.header, chunk.text)
+            for chunk in chunks
         ]
         figures = self._reranker.scores(question.text, passages)
         if isinstance(figures, str):
@@ -231,7 +233,7 @@ class DocumentSearch:
             "SELECT EXISTS (SELECT 1 FROM document_embeddings WHERE model = ?)",
             (question.query_embedding.model,),
         ).get:
-            found.reasons["vector"] = "nothing is embedded yet: run `mcpvectordb embed`"
+            found.reasons["vector"] = "there is nothing to search"
         else:
             found.legs.append("vector")
             return self._nearest(sql, question, query, question.query_embedding, depth)

@@ -15,9 +15,10 @@ from mcpvectordb.documents import libraries, rows
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
 from mcpvectordb.documents.given import DocumentChange, checked_change, update
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
+from mcpvectordb.documents.stored import StoredDocuments
 from mcpvectordb.documents.sync import check_root, ingest_folder, sync, vanished
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge, quoted
 from mcpvectordb.filters import Where
@@ -29,6 +30,7 @@ from mcpvectordb.ingest.formats import code, markdown
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
+    Backlog,
     Chunk,
     Coverage,
     Document,
@@ -37,20 +39,21 @@ from mcpvectordb.records import (
     Library,
     Mode,
     Parsed,
+    Progress,
     ProgressCallback,
     Results,
     Source,
     Status,
     Synced,
+    counted_passages,
 )
 from mcpvectordb.search import relevance, snippets
-from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
-from mcpvectordb.search.why_empty import why_empty
+from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
 
-class Documents(NamedDocuments):
+class Documents(StoredDocuments):
     """`Database.documents`: ingest, list and search documents; let libraries follow folders.
 
     `tuning` has the sizes of transactions when folders are ingested.
@@ -62,13 +65,15 @@ class Documents(NamedDocuments):
         config: Config,
         encoder: Encoder,
         index: ChunkIndex,
+        unpublished: UnpublishedDocuments,
         search: DocumentSearch,
         tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
         super().__init__(file)
         self.tuning = tuning
-        self._config, self._encoder, self._index, self._search = config, encoder, index, search
-        self._writer = DocumentWriter(file, encoder, index, config.max_chunks)
+        self._config, self._encoder, self._index = config, encoder, index
+        self._unpublished, self._search = unpublished, search
+        self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self._worker = Worker(config)
 
     def ingest(
@@ -93,7 +98,8 @@ class Documents(NamedDocuments):
         otherwise; the old document stays until the new one is stored. The keys of `metadata` are
         set in either case (unless `update_metadata` is False, in the first one); what was given
         before stays, and wins over what the source says of itself. With `embed=False` it is
-        found by words at once, and by meaning after `Database.embed_pending()`. `guard` refuses
+        found by words at once, and by meaning after `Database.embed_pending()`; after
+        `Database.embed_in_background()` no ingest waits long for the model. `guard` refuses
         files that hold secrets, `roots` refuses files outside of these folders: set both when the
         path comes from somebody else.
 
@@ -105,6 +111,7 @@ class Documents(NamedDocuments):
         _check(library, metadata)
         # Refuses invalid sizes before anything is read.
         Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
+        deadline = self._encoder.deadline()
         own = () if self._file.memory else (self._file.path,)
         known, etag, modified = (None, "", "") if duplicate else self._fetched(source, library)
         read = sources.read(
@@ -123,8 +130,10 @@ class Documents(NamedDocuments):
             known = None if duplicate else self._writer.known(read.source, library, hash)
         said = DocumentChange(keys=(metadata or None) if update_metadata else None)
         if known is not None:
-            return self._finish(self._say(known, said), known, embed, progress)
+            return self._finish(*self._say(known, said), embed, progress, deadline)
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
+        report = progress or _silent
+        report(Progress(step="parse", done=0, total=1))
         prepared = self._writer.prepare(
             read,
             _parsed(read, reader) if reader else self._worker.parse(read),
@@ -134,10 +143,11 @@ class Documents(NamedDocuments):
             chunk_size=chunk_size,
             chunk_overlap=chunk_overlap,
         )
+        report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
         status, key = self._writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
-            status = self._say(key, said)
-        return self._finish(status, key, embed, progress)
+            status, key = self._say(key, said)
+        return self._finish(status, key, embed, progress, deadline)
 
     def ingest_text(
         self,
@@ -162,11 +172,12 @@ class Documents(NamedDocuments):
                 f"{self._config.max_source_bytes:,} are ingested"
             )
         _check(library, metadata)
+        deadline = self._encoder.deadline()
         hash = hashlib.sha256(raw).hexdigest()
         named = None if title is None else storable(title, "title", blank=False)
         said = DocumentChange(keys=metadata or None, title=named)
         if (known := self._writer.known(source, library, hash)) is not None:
-            return self._finish(self._say(known, said), known, embed, progress)
+            return self._finish(*self._say(known, said), embed, progress, deadline)
         name = PurePosixPath(source).name or source
         given = Source(
             source=source,
@@ -181,8 +192,8 @@ class Documents(NamedDocuments):
         )
         status, key = self._writer.write(prepared)
         if status == "skipped":
-            status = self._say(key, said)
-        return self._finish(status, key, embed, progress)
+            status, key = self._say(key, said)
+        return self._finish(status, key, embed, progress, deadline)
 
     def ingest_folder(
         self,
@@ -224,69 +235,10 @@ class Documents(NamedDocuments):
         a library that follows a folder takes a file in again that was moved to another library.
         """
         change = checked_change(metadata, metadata_patch, title, library)
+        deadline = self._encoder.deadline()
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-        return self._finish(self._say(key, change), key, embed, progress)
-
-    def get(self, id: str) -> Document:
-        """The document with this id; raises NotFound."""
-        with self._file.reading() as sql:
-            return rows.document(rows.row(sql, id))
-
-    def text(self, id: str) -> str:
-        """The whole text of a document, exactly as it was ingested; raises NotFound."""
-        with self._file.reading() as sql:
-            key = rows.row(sql, id)[0]
-            return "".join(
-                tile
-                for (tile,) in sql.execute(
-                    "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)
-                )
-            )
-
-    def browse(
-        self,
-        *,
-        library: str | None = None,
-        where: Where | None = None,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[Document]:
-        """The documents that match all conditions, newest first.
-
-        The field `pending` is the number of a document's chunks that are not embedded yet. An
-        unknown library or metadata key is no error: nothing matches, and `why_empty` says why.
-        """
-        checked_page(limit, offset)
-        chosen = rows.document_filter(library, where)
-        with self._file.reading() as sql:
-            return [
-                rows.document(row)
-                for row in sql.execute(
-                    f"{rows.SELECT} WHERE {chosen.condition} ORDER BY d.key DESC LIMIT ? OFFSET ?",
-                    (*chosen.bindings, limit, offset),
-                )
-            ]
-
-    def count(self, *, library: str | None = None, where: Where | None = None) -> int:
-        """The number of documents that match all conditions."""
-        chosen = rows.document_filter(library, where)
-        with self._file.reading() as sql:
-            return int(
-                sql.execute(
-                    f"SELECT count(*) FROM documents d WHERE {chosen.condition}", chosen.bindings
-                ).get
-            )
-
-    def why_empty(self, *, library: str | None = None, where: Where | None = None) -> str:
-        """Why no document matches, as far as the conditions by themselves explain it, or "".
-
-        It names a library or metadata key that does not exist, with similar ones, and a `source` or
-        `title` that no document has exactly. `search` puts it into the `note` of empty results.
-        """
-        chosen = rows.document_filter(library, where, chunks=True)
-        with self._file.reading() as sql:
-            return why_empty(sql, rows.ITEMS, chosen.conditions)
+        return self._finish(*self._say(key, change), embed, progress, deadline)
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
@@ -376,7 +328,7 @@ class Documents(NamedDocuments):
                     library,
                     intake,
                     self.tuning,
-                    self._writer.remove,
+                    self._unpublished,
                     progress,
                 )
             done.append(replace(synced, embedded=intake.embedded))
@@ -385,10 +337,12 @@ class Documents(NamedDocuments):
     def delete(self, id: str) -> int:
         """Remove a document; the number of its chunks, 0 for an unknown id."""
         with self._file.writing() as sql:
-            row = sql.execute(
-                "SELECT key FROM documents WHERE id = ?", (storable(id, "id"),)
-            ).fetchone()
-            return self._writer.remove(sql, row[0]) if row else 0
+            rows = sql.execute(
+                "SELECT key FROM published_documents WHERE id = ?", (storable(id, "id"),)
+            )
+            removed = self._unpublished.withdraw(sql, [key for (key,) in rows])
+        self._unpublished.clean()
+        return removed
 
     def search(
         self,
@@ -411,8 +365,9 @@ class Documents(NamedDocuments):
         Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
         turns these operators off. `mode` is text (by words), vector (by meaning) or hybrid (by
         both). Conditions apply before the cut to `limit`. The results name the legs that ran, and
-        the reasons why others did not. An unknown library or metadata key is no error: the results
-        are empty, and their `note` says so.
+        the reasons why others did not; `backlog` says how many passages of the file are not
+        embedded yet and were not found by meaning. An unknown library or metadata key is no error:
+        the results are empty, and their `note` says so.
 
         A score is 0 to 1 and comparable between queries in text and vector mode; in hybrid mode it
         is relative to the best candidates of this query. `relevance` is the probability that a
@@ -434,12 +389,13 @@ class Documents(NamedDocuments):
         _check_unit(unit, expand)
         checked, text = checked_mode(mode), storable(query, "query")
         whole, hybrid = unit == "document", checked == "hybrid"
+        backlog = Backlog() if checked == "text" else self._encoder.backlog(self._index)
         question = DocumentQuery(
             text=without_operators(text) if plain else text,
             mode=checked,
             query_embedding=""
             if checked == "text"
-            else self._encoder.query_embedding(text, wait=whole or checked == "vector"),
+            else self._encoder.query_embedding(text, backlog, wait=whole or checked == "vector"),
             filter=rows.document_filter(library, where, chunks=not whole),
             limit=limit,
             offset=offset,
@@ -449,33 +405,29 @@ class Documents(NamedDocuments):
             rerank=rerank and (hybrid or not whole),
         )
         found = self._search.whole(question) if whole else self._search.chunks(question)
-        return (
-            found
-            if found.hits
-            else replace(found, note=self.why_empty(library=library, where=where))
-        )
+        if backlog.pending:
+            waiting = [hit.item.id for hit in found if hit.scores.vector is None]
+            self._encoder.prefer(self._index, waiting)
+        note = "" if found.hits else self.why_empty(library=library, where=where)
+        return replace(found, backlog=backlog, note=note)
 
-    def text_bytes(self, id: str) -> int:
-        """The size of a document's text in bytes of UTF-8; the text itself is not read."""
-        with self._file.reading() as sql:
-            return int(
-                sql.execute(
-                    "SELECT coalesce(sum(octet_length(tile)), 0) FROM document_chunks WHERE "
-                    "owner = ?",
-                    (rows.row(sql, id)[0],),
-                ).get
-            )
+    def backlog(self) -> Backlog:
+        """How many passages of documents there are and wait for their embedding, if any does."""
+        return self._encoder.backlog(self._index)
 
     def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
         """The line of a chunk that has most words of a query, with its neighbours, numbered.
 
-        With `whole` it is a line of the whole document.
+        With `whole` it may be any line of the document or, in a long one, of the 10,000 characters
+        before and after the chunk.
         """
-        lines = (1, None) if whole else (chunk.first_line, chunk.last_line)
-        return snippets.snippet(self.text(chunk.document.id), query, *lines)
+        with self._file.reading() as sql:
+            text, begins = rows.surroundings(sql, chunk)
+        lines = (begins, None) if whole else (chunk.first_line, chunk.last_line)
+        return snippets.snippet(text, query, *lines, begins=begins)
 
     def coverage(self) -> Coverage:
-        """How many contents of documents are embedded, and how many are not yet."""
+        """How many documents are found by meaning: completely, partly or not yet."""
         with self._file.reading() as sql:
             return rows.coverage(sql)
 
@@ -487,10 +439,10 @@ class Documents(NamedDocuments):
         """The key, ETag and modification time of a URL's document, to fetch it only if changed."""
         if not sources.is_url(source):
             return None, "", ""
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             return sql.execute(
-                "SELECT key, etag, modified FROM documents WHERE library = ? AND source = ? ORDER "
-                "BY key DESC",
+                "SELECT key, etag, modified FROM published_documents WHERE library = ? AND "
+                "source = ? ORDER BY key DESC",
                 (library, storable(source, "source")),
             ).fetchone() or (None, "", "")
 
@@ -509,53 +461,87 @@ class Documents(NamedDocuments):
             tuning=self.tuning,
         )
 
-    def _say(self, key: int, change: DocumentChange) -> Status:
-        """Make a change of what people say of a document: "updated", or "skipped" without one."""
+    def _say(self, key: int, change: DocumentChange) -> tuple[Status, int]:
+        """Make a change of what people say of a document; "updated" or "skipped", and its key.
+
+        A new title is kept first and then written, with the text, as a document of its own in the
+        place of this one: a long one takes several transactions. The next call finishes that.
+        """
         if change == DocumentChange():
-            return "skipped"
+            return "skipped", key
         with self._file.writing() as sql:
-            return "updated" if update(sql, self._index, key, change) else "skipped"
+            changed, title = update(sql, self._index, key, change)
+        if title:
+            return "updated", self._writer.retitle(key, title)
+        return "updated" if changed else "skipped", key
 
     def _finish(
-        self, status: Status, key: int, embed: bool, progress: ProgressCallback | None
+        self,
+        status: Status,
+        key: int,
+        embed: bool,
+        progress: ProgressCallback | None,
+        deadline: float | None,
     ) -> Ingested:
         """Embed a stored document, also a known one: its first ingest may have been interrupted."""
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             document = rows.by_key(sql, key)
-        embedded, note = self._embed(key, progress) if embed else (Embedded(), "")
-        with self._file.reading() as sql:
+        embedded, error = (
+            self._encoder.embed_owner(self._index, key, deadline, progress)
+            if embed
+            else (Embedded(), "")
+        )
+        with self._file.reading(limited=False) as sql:
             pending = self._encoder.count_pending(sql, self._index, [key])
+        note = _not_embedded(status, document, pending, error) if embed and pending else ""
         return Ingested(
             status=status, document=document, pending=pending, note=note, embedded=embedded
         )
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
-        embedded, note = self._embed(None, progress) if embed else (Embedded(), "")
-        return replace(done, note=note, embedded=done.embedded + embedded)
-
-    def _embed(self, key: int | None, progress: ProgressCallback | None) -> tuple[Embedded, str]:
-        """Embed a document, or all with None; the note says why it failed, with the text stored."""
+        if not embed:
+            return done
         try:
-            return self._encoder.embed(
-                index=self._index, owners=None if key is None else [key], progress=progress
-            ), ""
+            embedded = self._encoder.embed(index=self._index, progress=progress)
         except ModelError as error:
-            return Embedded(), f"stored and found by words, but not yet by meaning: {error}"
+            return replace(done, note=f"{_ONLY_BY_WORDS}: {error}")
+        return replace(done, embedded=done.embedded + embedded)
 
     def _remove_some(self, library: str) -> int:
-        """Remove some documents of a library in one short transaction; how many."""
+        """Remove some documents of a library in short transactions; how many."""
         with self._file.writing() as sql:
             keys = [
                 key
                 for (key,) in sql.execute(
-                    "SELECT key FROM documents WHERE library = ? LIMIT ?",
+                    "SELECT key FROM published_documents WHERE library = ? LIMIT ?",
                     (library, self.tuning.removals_per_write),
                 )
             ]
-            for key in keys:
-                self._writer.remove(sql, key)
+            self._unpublished.withdraw(sql, keys)
+        self._unpublished.clean()
         return len(keys)
+
+
+_ONLY_BY_WORDS = "stored and found by words, but not yet by meaning"
+
+
+def _not_embedded(status: Status, document: Document, pending: int, error: str) -> str:
+    """The note on a document of which some chunks are still pending."""
+    if error:
+        return f"{_ONLY_BY_WORDS}: {error}"
+    if status == "skipped":
+        return (
+            f"already stored; {pending:,} of {counted_passages(document.chunks)} still wait for "
+            "embedding"
+        )
+    return (
+        f"found by words now; by meaning as embedding proceeds, {counted_passages(pending)} waiting"
+    )
+
+
+def _silent(_: Progress) -> None:
+    """Report to nobody."""
 
 
 def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:

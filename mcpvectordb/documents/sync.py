@@ -25,12 +25,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import apsw
-
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
 from mcpvectordb.documents.bulk_ingest import BulkIngest, FolderTuning
 from mcpvectordb.documents.libraries import FollowedLibrary
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, Unreadable, UnsupportedFormat
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.folders import Walk
@@ -39,8 +38,6 @@ from mcpvectordb.storage.file import File
 
 HOLDS_KEYS = "a secret"
 """Why a file with keys, tokens or settings that have them is skipped (`sources.SecretFile`)."""
-
-Remove = Callable[[apsw.Connection, int], int]
 
 
 class StoredFile(NamedTuple):
@@ -63,14 +60,14 @@ def sync(
     library: FollowedLibrary,
     intake: BulkIngest,
     tuning: FolderTuning,
-    remove: Remove,
+    unpublished: UnpublishedDocuments,
     progress: ProgressCallback | None = None,
 ) -> Synced:
     """Ingest new and changed files of a library's folder, and remove documents of vanished files.
 
     Call `check_root` before.
     """
-    return _Sync(file, config, library, intake, tuning, remove, progress).run()
+    return _Sync(file, config, library, intake, tuning, unpublished, progress).run()
 
 
 def ingest_folder(
@@ -120,7 +117,7 @@ def vanished(
 
 
 class _Sync:
-    """One sync of one library; without `remove`, documents of vanished files stay."""
+    """One sync of one library; without `unpublished`, documents of vanished files stay."""
 
     def __init__(
         self,
@@ -129,12 +126,12 @@ class _Sync:
         library: FollowedLibrary,
         intake: BulkIngest,
         tuning: FolderTuning,
-        remove: Remove | None,
+        unpublished: UnpublishedDocuments | None,
         progress: ProgressCallback | None,
     ) -> None:
         self._file, self._config, self._library = file, config, library
-        self._intake, self._tuning, self._remove = intake, tuning, remove
-        self._progress, self._step = progress, "sync" if remove else "ingest"
+        self._intake, self._tuning, self._unpublished = intake, tuning, unpublished
+        self._progress, self._step = progress, "sync" if unpublished else "ingest"
         self._own = () if file.memory else (file.path,)
         self._notes: list[tuple[str, tuple[object, ...]]] = []
         self._counts: Counter[str] = Counter()
@@ -146,10 +143,10 @@ class _Sync:
         comparison, vanished, to_read = self._first_pass()
         if to_read:
             comparison, vanished = self._second_pass(vanished, to_read)
-        if self._remove:
+        if self._unpublished:
             # The folder may have been taken away during the walk: then nothing has vanished.
             check_root(self._file, self._library)
-            self._remove_vanished(vanished, self._remove)
+            self._remove_vanished(vanished, self._unpublished)
         self._write_notes()
         self._intake.update_known()
         return self._result(comparison)
@@ -180,7 +177,7 @@ class _Sync:
         for stored, found in comparison:
             if found:
                 to_read += 1
-            elif stored and self._remove:
+            elif stored and self._unpublished:
                 self._vanish(stored, vanished)
         return comparison, vanished, to_read
 
@@ -195,7 +192,7 @@ class _Sync:
                 self._report(done, to_read)
                 self._ingest(stored, *found, vanished)
                 done += 1
-            elif stored and self._remove:
+            elif stored and self._unpublished:
                 self._vanish(stored, vanished_now)
         self._intake.write()
         self._report(to_read, to_read)
@@ -270,50 +267,55 @@ class _Sync:
             return
         copies = self._copies(hash) if vanished else []
         old = next((key for key in copies if key in vanished), None)
-        if old is not None and self._remove:
+        if old is not None and self._unpublished:
             before = vanished.pop(old)
-            if Path(before).name == source.name and self._move(old, before, source, self._remove):
+            if Path(before).name == source.name and self._move(
+                old, before, source, self._unpublished
+            ):
                 self._counts["moved"] += 1
                 return
         # A file with a new name is parsed again: its title and its format may depend on the name.
         self._intake.add(source, hash, old)
 
     def _find(self, path: str, hash: str) -> int | None:
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             row = sql.execute(
-                "SELECT key FROM documents WHERE library = ? AND source = ? AND hash = ?",
+                "SELECT key FROM published_documents WHERE library = ? AND source = ? AND hash = ?",
                 (self._library.name, path, hash),
             ).fetchone()
         return row[0] if row else None
 
     def _copies(self, hash: str) -> list[int]:
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             return [
                 key
                 for (key,) in sql.execute(
-                    "SELECT key FROM documents WHERE library = ? AND hash = ? ORDER BY key",
+                    "SELECT key FROM published_documents "
+                    "WHERE library = ? AND hash = ? ORDER BY key",
                     (self._library.name, hash),
                 )
             ]
 
-    def _move(self, key: int, before: str, source: Source, remove: Remove) -> bool:
+    def _move(
+        self, key: int, before: str, source: Source, unpublished: UnpublishedDocuments
+    ) -> bool:
         """Give a document its new path and remove others there; False if it is not there now."""
         with self._file.writing() as sql:
             if not sql.execute(
-                "SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, before)
+                "SELECT count(*) FROM published_documents WHERE key = ? AND source = ?",
+                (key, before),
             ).get:
                 return False
-            for (other,) in list(
-                sql.execute(
-                    "SELECT key FROM documents WHERE library = ? AND source = ?",
-                    (self._library.name, source.source),
-                )
-            ):
-                remove(sql, other)
+            others = sql.execute(
+                "SELECT key FROM published_documents WHERE library = ? AND source = ?",
+                (self._library.name, source.source),
+            )
+            unpublished.withdraw(sql, [other for (other,) in others])
             sql.execute(
                 "UPDATE documents SET source = ?, modified = ?, mtime_ns = ? WHERE key = ?",
                 (source.source, source.modified, source.mtime_ns, key),
             )
+        unpublished.clean()
         return True
 
     def _skip_secret(self, path: str, info: os.stat_result, known: bool) -> None:
@@ -356,16 +358,21 @@ class _Sync:
                     sql.execute(statement, bindings)
             self._notes.clear()
 
-    def _remove_vanished(self, vanished: dict[int, str], remove: Remove) -> None:
+    def _remove_vanished(self, vanished: dict[int, str], unpublished: UnpublishedDocuments) -> None:
         remaining = iter(vanished.items())
         while batch := list(islice(remaining, self._tuning.removals_per_write)):
             with self._file.writing() as sql:
-                for key, path in batch:
+                keys = [
+                    key
+                    for key, path in batch
                     if sql.execute(
-                        "SELECT count(*) FROM documents WHERE key = ? AND source = ?", (key, path)
-                    ).get:
-                        remove(sql, key)
-                        self._counts["removed"] += 1
+                        "SELECT count(*) FROM published_documents WHERE key = ? AND source = ?",
+                        (key, path),
+                    ).get
+                ]
+                unpublished.withdraw(sql, keys)
+            unpublished.clean()
+            self._counts["removed"] += len(keys)
 
     def _wait_for_tick(self, mtime_ns: int) -> None:
         """Wait until a later change would get another modification time than this one."""
@@ -462,9 +469,9 @@ def stored_files(file: File, library: FollowedLibrary, rows_per_page: int) -> It
     prefix = os.path.join(library.root, "")  # noqa: PTH118 - the slash at the end is wanted
     last, end = prefix, prefix[:-1] + chr(ord(os.sep) + 1)
     while True:
-        with file.reading() as sql:
+        with file.reading(limited=False) as sql:
             rows = sql.execute(
-                "SELECT source, size, mtime_ns, key, '' FROM documents "
+                "SELECT source, size, mtime_ns, key, '' FROM published_documents "
                 "WHERE library = ?1 AND source > ?2 AND source < ?3 "
                 "UNION ALL SELECT path, size, mtime_ns, NULL, reason FROM library_skipped "
                 "WHERE library = ?1 AND path > ?2 AND path < ?3 AND version = ?4 "

@@ -1,9 +1,14 @@
-"""Write documents: prepared outside of any transaction, then written with all chunks in one."""
+"""Write documents: prepared outside of any transaction, then written with all chunks in one.
+
+A long document is written in several (`documents.unpublished`), so that other writers never wait
+long; readers see all of it or nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -13,7 +18,8 @@ import apsw
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents.given import Given, encoded, of_keys, stored
-from mcpvectordb.errors import TooLarge
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.errors import DatabaseError, NotFound, TooLarge
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
@@ -41,11 +47,18 @@ class PreparedDocument(NamedTuple):
 
 
 class DocumentWriter:
-    """Writes and removes documents; one of more than `max_chunks` chunks is refused."""
+    """Writes documents; one of more than `max_chunks` chunks is refused."""
 
-    def __init__(self, file: File, encoder: Encoder, index: ChunkIndex, max_chunks: int) -> None:
+    def __init__(
+        self,
+        file: File,
+        encoder: Encoder,
+        index: ChunkIndex,
+        unpublished: UnpublishedDocuments,
+        max_chunks: int,
+    ) -> None:
         self._file, self._encoder, self._index = file, encoder, index
-        self._max_chunks = max_chunks
+        self._unpublished, self._max_chunks = unpublished, max_chunks
 
     def prepare(
         self,
@@ -91,7 +104,7 @@ class DocumentWriter:
         if len(starts) <= most * size:  # otherwise splitting would only take time and memory
             spans = chunking.split(
                 parsed.text,
-                starts=starts.tolist(),
+                starts=starts.data,  # a list would take ten times the memory
                 size=size,
                 overlap=overlap,
                 kind=parsed.kind,
@@ -108,59 +121,163 @@ class DocumentWriter:
     def write(self, prepared: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:
         """Write a document in place of those with its source; its status and key.
 
-        It keeps what people said of the newest of those.
-
-        With `duplicate` those with its source stay.
+        It keeps what people said of the newest of those. With `duplicate` they stay.
         """
-        source = prepared.source.source
-        with self._file.writing() as sql:
-            replaced: list[int] = []
-            if not duplicate:
-                # Another process may have written it meanwhile.
-                if (known := self.known(source, prepared.library, prepared.hash)) is not None:
-                    return "skipped", known
-                rows = sql.execute(
-                    "SELECT key FROM documents WHERE library = ? AND source = ?",
-                    (prepared.library, source),
-                )
-                replaced = [key for (key,) in rows]
-            prepared = _with_given(sql, prepared, replaced)
-            key = _insert(sql, prepared)
-            self._index.put(sql, key, prepared.title, prepared.text, prepared.spans)
-            for each in replaced:
-                self.remove(sql, each)
-            if prepared.moved is not None:
-                self._take_over(sql, key, prepared.moved)
-        return "replaced" if replaced else "indexed", key
+        return self.write_all([prepared], duplicate=duplicate)[0]
+
+    def retitle(self, key: int, title: str) -> int:
+        """Write a document again under another title, which is indexed and embedded; its new key.
+
+        It keeps its id and creation time. Raises NotFound if it was changed or deleted meanwhile.
+        """
+        with self._file.reading(limited=False) as sql:
+            row = sql.execute(
+                "SELECT library, source, file_type, modified, etag, mtime_ns, size, hash "
+                "FROM published_documents WHERE key = ?",
+                (key,),
+            ).fetchone()
+            text, spans = _spans(sql, key)
+        if row is None:
+            raise NotFound(_CHANGED)
+        library, source, file_type, modified, etag, mtime_ns, size, hash = row
+        read = Source(
+            source=source,
+            name=source,
+            raw=b"",
+            file_type=file_type,
+            modified=modified,
+            etag=etag,
+            mtime_ns=mtime_ns,
+        )
+        again = PreparedDocument(
+            library, read, size, hash, title, text, spans, own={}, given=Given(title), moved=key
+        )
+        # A duplicate of the document that it takes over, which must still be there.
+        return self.write(again, duplicate=True)[1]
+
+    def write_all(
+        self, documents: Sequence[PreparedDocument], *, duplicate: bool = False
+    ) -> list[tuple[Status, int]]:
+        """Write documents as `write` does: all short ones in one transaction, long ones in slices.
+
+        Call it outside of any transaction.
+        """
+        written: list[tuple[Status, int] | None] = [None] * len(documents)
+        short = [
+            place
+            for place, each in enumerate(documents)
+            if len(self._unpublished.slices(each.spans)) < 2
+        ]
+        if short:
+            with self._file.writing() as sql:
+                replaced: list[int] = []
+                for place in short:
+                    written[place] = self._write_short(sql, documents[place], duplicate, replaced)
+                self._unpublished.withdraw(sql, replaced)
+        done = [
+            each or self._write_long(document, duplicate)
+            for each, document in zip(written, documents, strict=True)
+        ]
+        self._unpublished.clean()
+        return done
+
+    def _write_short(
+        self, sql: apsw.Connection, document: PreparedDocument, duplicate: bool, replaced: list[int]
+    ) -> tuple[Status, int]:
+        """Write a document; adds those that it replaces, which the caller must withdraw."""
+        # Another process may have written it meanwhile.
+        if not duplicate and (known := self._known(document)) is not None:
+            return "skipped", known
+        old = [] if duplicate else self._with_source_of(sql, document)
+        document = _with_given(sql, document, old)
+        key = _insert(sql, document)
+        self._index.put(sql, key, document.title, document.text, document.spans)
+        replaced += [*old, *self._take_over(sql, key, document.moved, duplicate)]
+        return "replaced" if old else "indexed", key
+
+    def _write_long(self, document: PreparedDocument, duplicate: bool) -> tuple[Status, int]:
+        """Write a document slice by slice, each in a transaction; the last one publishes it."""
+        if not duplicate and (known := self._known(document)) is not None:
+            return "skipped", known
+        key = 0
+        try:
+            with self._file.writing() as sql:
+                old = [] if duplicate else self._with_source_of(sql, document)
+                document = _with_given(sql, document, old)
+                key = _insert(sql, document)
+                self._unpublished.begin(sql, key)
+            for first, spans in self._unpublished.slices(document.spans):
+                with self._file.writing() as sql:
+                    self._unpublished.renew(sql, key)
+                    self._index.put(sql, key, document.title, document.text, spans, first)
+            with self._file.writing() as sql:
+                return self._publish(sql, key, document, duplicate)
+        except BaseException:
+            with contextlib.suppress(DatabaseError):  # the lease ends by itself
+                self._unpublished.give_up(key)
+                self._unpublished.clean()
+            raise
+
+    def _publish(
+        self, sql: apsw.Connection, key: int, document: PreparedDocument, duplicate: bool
+    ) -> tuple[Status, int]:
+        """Show a document that was written in slices instead of those with its source."""
+        self._unpublished.renew(sql, key)
+        if not duplicate and (known := self._known(document)) is not None:
+            self._unpublished.give_up(key)
+            return "skipped", known
+        old = [] if duplicate else self._with_source_of(sql, document)
+        self._unpublished.publish(sql, key)
+        taken_over = self._take_over(sql, key, document.moved, duplicate)
+        if taken_over:
+            self._index.record_everything(sql)  # what is in memory has its own metadata
+        self._unpublished.withdraw(sql, [*old, *taken_over])
+        return "replaced" if old else "indexed", key
+
+    def _known(self, document: PreparedDocument) -> int | None:
+        return self.known(document.source.source, document.library, document.hash)
 
     def known(self, source: str, library: str, hash: str) -> int | None:
         """The key of the document with this source and content in a library; None without one."""
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             row = sql.execute(
-                "SELECT key FROM documents WHERE library = ? AND source = ? AND hash = ? ORDER BY "
-                "key LIMIT 1",
+                "SELECT key FROM published_documents WHERE library = ? AND source = ? AND hash = ? "
+                "ORDER BY key LIMIT 1",
                 (library, source, hash),
             ).fetchone()
         return row[0] if row else None
 
-    def remove(self, sql: apsw.Connection, key: int) -> int:
-        """Remove a document with its chunks; the number of chunks."""
-        removed = self._index.remove(sql, key)
-        sql.execute("DELETE FROM documents WHERE key = ?", (key,))
-        return removed
+    def _with_source_of(self, sql: apsw.Connection, document: PreparedDocument) -> list[int]:
+        rows = sql.execute(
+            "SELECT key FROM published_documents WHERE library = ? AND source = ?",
+            (document.library, document.source.source),
+        )
+        return [key for (key,) in rows]
 
-    def _take_over(self, sql: apsw.Connection, key: int, moved: int) -> None:
-        """Remove the document `moved`, if it is still there, and give its identity to another."""
+    def _take_over(
+        self, sql: apsw.Connection, key: int, moved: int | None, required: bool
+    ) -> list[int]:
+        """Give the identity of the document `moved` to another; it, if it is still there.
+
+        Raises NotFound if it is `required` and is not there.
+        """
         identity = sql.execute(
-            "SELECT id, created_at, metadata, given FROM documents WHERE key = ?", (moved,)
+            "SELECT id, created_at, metadata, given FROM published_documents WHERE key = ?",
+            (moved,),
         ).fetchone()
-        if identity:
-            self.remove(sql, moved)
-            sql.execute(
-                "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ? "
-                "WHERE key = ?",
-                (*identity, key),
-            )
+        if not identity:
+            if required and moved is not None:
+                raise NotFound(_CHANGED)
+            return []
+        sql.execute("UPDATE documents SET id = ? WHERE key = ?", (str(uuid.uuid4()), moved))
+        sql.execute(
+            "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ? WHERE key = ?",
+            (*identity, key),
+        )
+        return [moved] if moved is not None else []
+
+
+_CHANGED = "the document was changed or deleted meanwhile"
 
 
 def _with_given(
@@ -172,6 +289,33 @@ def _with_given(
         return prepared
     given = stored(sql, before, prepared.own).then(prepared.given)
     return prepared._replace(given=given, title=given.title or prepared.title)
+
+
+def _spans(sql: apsw.Connection, key: int) -> tuple[str, list[Span]]:
+    """The text of a document and the spans of its chunks, as they were written."""
+    tiles: list[str] = []
+    spans: list[Span] = []
+    for tile, tile_start, start, end, first, last, page, headings, header, footer in sql.execute(
+        'SELECT tile, tile_start, start, "end", first_line, last_line, page, headings, header, '
+        "footer FROM document_chunks WHERE owner = ? ORDER BY position",
+        (key,),
+    ):
+        tiles.append(tile)
+        spans.append(
+            Span(
+                start=start,
+                end=end,
+                tile_start=tile_start,
+                tile_end=tile_start + len(tile),
+                first_line=first,
+                last_line=last,
+                page=page,
+                headings=metadata.decode_list(headings),
+                header=header,
+                footer=footer,
+            )
+        )
+    return "".join(tiles), spans
 
 
 def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:

@@ -60,7 +60,7 @@ class TokenPipeline:
         both = self._tokenizer.post_process(first, second)
         return list(both.ids), list(both.type_ids)
 
-    def token_starts(self, text: str) -> NDArray[np.int64]:
+    def token_starts(self, text: str) -> NDArray[np.int32]:
         """Return the sorted offsets of all tokens of a text, without special tokens.
 
         Several tokens of one character have the same offset (a Korean syllable is up to three).
@@ -69,11 +69,11 @@ class TokenPipeline:
         """
         import numpy as np
 
-        offsets = [
-            np.array(self._encode(window).offsets, np.int64).reshape(-1, 2) + start
-            for start, window in _windows(text)
-        ]
-        return _with_strides(np.concatenate([np.empty((0, 2), np.int64), *offsets]), len(text))
+        starts = [np.empty(0, np.int32)]
+        for start, window in _windows(text):
+            offsets = np.array(self._encode(window).offsets, np.int64).reshape(-1, 2)
+            starts.append((_with_strides(offsets, len(window)) + start).astype(np.int32))
+        return np.concatenate(starts)
 
     def _encoding(self, text: str, enough: int) -> Encoding:
         """The text without special tokens, up to the window that reaches `enough` tokens."""
@@ -109,7 +109,7 @@ def _windows(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """The tokens' starts, and an offset every STRIDE characters within tokens and gaps."""
+    """The starts of a window's tokens, and one every STRIDE characters in tokens and gaps."""
     import numpy as np
 
     borders = np.unique(np.concatenate([[0, length], offsets.ravel()]))

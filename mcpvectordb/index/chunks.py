@@ -13,7 +13,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import apsw
 
@@ -25,6 +25,7 @@ from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
+from mcpvectordb.ingest.structure import front_matter
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.records import Span
 from mcpvectordb.storage import fts5
@@ -33,29 +34,68 @@ from mcpvectordb.text.tokens import index_text
 # Pending chunks that are looked up at once for an embedding to copy: bounds a write transaction.
 COPIED = 512
 
-Passage = tuple[int, str, tuple[str, ...], str]
-"""(chunk id, title, headings, text)"""
+# A SQL condition on a pending chunk; its bindings are `_lease_times`.
+_LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
 
 
-def embedding_text(title: str, headings: Sequence[str], text: str) -> str:
-    """The text that is embedded for a chunk: its title and headings, then its own text."""
+class IndexedChunk(NamedTuple):
+    """A chunk as it is indexed.
+
+    `header` is that of the table or code block that it is a part of, `front` the front matter
+    before it: found by words, but not embedded.
+    """
+
+    id: int
+    title: str
+    headings: tuple[str, ...]
+    header: str
+    text: str
+    front: str = ""
+
+    @property
+    def embedding_text(self) -> str:
+        """The text that is embedded."""
+        return embedding_text(self.title, self.headings, self.header, self.text)
+
+    @property
+    def words(self) -> str:
+        """What is found by words, apart from title and headings."""
+        return "\n".join(part for part in (self.front, self.header, self.text) if part)
+
+    @property
+    def hash(self) -> bytes:
+        """The hash of all of it; without front matter that of the text that is embedded."""
+        return _digest(self.front + self.embedding_text)
+
+
+def embedding_text(title: str, headings: Sequence[str], header: str, text: str) -> str:
+    """The text that is embedded for a chunk: title and headings, then header and text.
+
+    Of a table's header this is the first line: the rule below it would only take tokens.
+    """
     path = " > ".join(dict.fromkeys(part for part in (title, *headings) if part))
-    return f"{path}\n{text}" if path else text
+    above = [part for part in (path, header.partition("\n")[0]) if part]
+    return "\n".join([*above, text])
 
 
 def covers_tile(tile: str, start: int, end: int) -> bool:
-    """Whether a chunk leaves out nothing of its tile but white space and a byte order mark.
+    """Whether a chunk leaves out nothing of its tile but white space, a byte order mark or front
+    matter.
 
     `start` and `end` are offsets in the tile.
     """
-    return not (tile[: max(start, 0)].removeprefix("\ufeff") + tile[max(end, 0) :]).strip()
+    before = tile[: max(start, 0)]
+    _, front = front_matter(tile)
+    before = before[front:] if 0 < front <= len(before) else before.removeprefix("\ufeff")
+    return not (before + tile[max(end, 0) :]).strip()
 
 
 class ChunkIndex:
     """The chunks of one shelf; `title` is the SQL for the title of the owner of chunk row `c`.
 
     `words=False` leaves keyword search to the shelf: a context is searched as a whole. `filtered`
-    is the source of the columns by which the vector index filters chunks.
+    is the source of the columns by which the vector index filters chunks. `unpublished` is a SELECT
+    of the owners that are not complete: their chunks are indexed, but do not wait for embeddings.
     """
 
     def __init__(
@@ -66,8 +106,10 @@ class ChunkIndex:
         words: bool = True,
         memory: Memory | None = None,
         filtered: ColumnSource = NOWHERE,
+        unpublished: str = "",
         tuning: Tuning = DEFAULT,
     ) -> None:
+        self._unpublished = unpublished
         self.chunks, self.words, self._has_words = f"{shelf}_chunks", f"{shelf}_words", words
         self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
         self._tuning, self._deleter = tuning, fts5.Deleter(self.words)
@@ -76,7 +118,8 @@ class ChunkIndex:
             shelf, self._embeddings, "chunk", "model", memory, filtered, tuning
         )
         self._passages = (
-            f'SELECT c.id, {title}, c.headings, c.tile, c.tile_start, c.start, c."end", p.tile '
+            f"SELECT c.id, {title}, c.headings, c.header, c.tile, c.tile_start, c.start, "
+            'c."end", p.tile '
             f"FROM {self.chunks} c LEFT JOIN {self.chunks} p "
             "ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start"
         )
@@ -106,17 +149,28 @@ class ChunkIndex:
         self.vector.drop(sql, model)
 
     def put(
-        self, sql: apsw.Connection, owner: int, title: str, text: str, spans: Sequence[Span]
+        self,
+        sql: apsw.Connection,
+        owner: int,
+        title: str,
+        text: str,
+        spans: Sequence[Span],
+        first: int = 0,
     ) -> None:
-        """Add a text's chunks: found by words at once, by meaning once they are embedded."""
+        """Add chunks of a text: found by words at once, by meaning once they are embedded.
+
+        `first` is the position of the first of them.
+        """
         used = models(sql)
         ids: list[int] = []
-        for position, span in enumerate(spans):
+        for position, span in enumerate(spans, first):
+            front = text[span.tile_start : span.start]
             body = text[span.start : span.end]
+            passage = IndexedChunk(0, title, span.headings, span.header, body, _visible(front))
             sql.execute(
                 f"INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "
-                '"end", first_line, last_line, page, headings, hash) '
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                '"end", first_line, last_line, page, headings, hash, header, footer) '
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     owner,
                     position,
@@ -128,12 +182,14 @@ class ChunkIndex:
                     span.last_line,
                     span.page,
                     json.dumps(span.headings, ensure_ascii=False),
-                    _digest(embedding_text(title, span.headings, body)),
+                    passage.hash,
+                    span.header,
+                    span.footer,
                 ),
             )
             ids.append(sql.last_insert_rowid())
             if self._has_words:
-                self._put_words(sql, (ids[-1], title, span.headings, body))
+                self._put_words(sql, passage._replace(id=ids[-1]))
             sql.executemany(
                 f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)",
                 ((model, ids[-1]) for model, _ in used),
@@ -143,41 +199,31 @@ class ChunkIndex:
         for model, _ in used:
             self._copy_known(sql, model, ids)
 
-    def remove(self, sql: apsw.Connection, owner: int) -> int:
-        """Delete an owner's chunks from the indexes and the tables; returns their number."""
+    def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
+        """The number of chunks, of one owner or of all published ones."""
+        count = f"SELECT count(*) FROM {self.chunks}"
+        if owner is not None:
+            return int(sql.execute(f"{count} WHERE owner = ?", (owner,)).get)
+        if self._unpublished:
+            count = f"SELECT ({count}) - ({count} WHERE owner IN ({self._unpublished}))"
+        return int(sql.execute(count).get)
+
+    def remove(self, sql: apsw.Connection, owner: int, most: int = -1) -> int:
+        """Delete an owner's last chunks (-1: all) from indexes and tables; returns their number."""
         ids = [
-            id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
+            id
+            for (id,) in sql.execute(
+                f"SELECT id FROM {self.chunks} WHERE owner = ? ORDER BY position DESC LIMIT ?",
+                (owner, most),
+            )
         ]
         if self._has_words:
             self._deleter.delete(sql, ids)
             changes.record(sql, self.words, ids[:1])
         for model, _ in models(sql):
             self.vector.remove(sql, model, ids)
-        sql.execute(f"DELETE FROM {self.chunks} WHERE owner = ?", (owner,))
+        sql.executemany(f"DELETE FROM {self.chunks} WHERE id = ?", ((id,) for id in ids))
         return len(ids)
-
-    def retitle(self, sql: apsw.Connection, owner: int, title: str) -> None:
-        """Store an owner's chunks again under another title, which is indexed and embedded."""
-        rows: list[tuple[Any, ...]] = sql.execute(
-            'SELECT tile, tile_start, start, "end", first_line, last_line, page, headings '
-            f"FROM {self.chunks} WHERE owner = ? ORDER BY position",
-            (owner,),
-        ).fetchall()
-        spans = [
-            Span(
-                start=start,
-                end=end,
-                tile_start=tile_start,
-                tile_end=tile_start + len(tile),
-                first_line=first_line,
-                last_line=last_line,
-                page=page,
-                headings=decode_list(headings),
-            )
-            for tile, tile_start, start, end, first_line, last_line, page, headings in rows
-        ]
-        self.remove(sql, owner)
-        self.put(sql, owner, title, "".join(tile for tile, *_ in rows), spans)
 
     def touch(self, sql: apsw.Connection, owner: int) -> None:
         """Log a change of fields by which an owner's chunks are filtered."""
@@ -187,19 +233,28 @@ class ChunkIndex:
         for model, _ in models(sql):
             changes.record(sql, self.vector.codes_table(model), ids)
 
-    def passages(self, sql: apsw.Connection, ids: Sequence[int] | None = None) -> Iterator[Passage]:
-        """(id, title, headings, text) of the given chunks, or of all."""
+    def record_everything(self, sql: apsw.Connection) -> None:
+        """Have every process read again what it keeps in memory of the embedded chunks."""
+        for model, _ in models(sql):
+            changes.record_everything(sql, self.vector.codes_table(model))
+
+    def passages(
+        self, sql: apsw.Connection, ids: Sequence[int] | None = None
+    ) -> Iterator[IndexedChunk]:
+        """The given chunks, or all, in the order of their ids."""
         chosen = "WHERE c.id IN (SELECT value FROM json_each(?)) " if ids is not None else ""
         rows = sql.execute(
             f"{self._passages} {chosen}ORDER BY c.id", (json.dumps(ids),) if ids is not None else ()
         )
-        for id, title, headings, tile, tile_start, start, end, before in rows:
+        for id, title, headings, header, tile, tile_start, start, end, before in rows:
             offset = tile_start - len(before or "")
-            yield (
+            yield IndexedChunk(
                 id,
                 title,
                 decode_list(headings),
+                header,
                 ((before or "") + tile)[start - offset : end - offset],
+                _visible(tile[: max(0, start - tile_start)]),
             )
 
     def texts(
@@ -216,6 +271,15 @@ class ChunkIndex:
         )
         for owner, tiles in itertools.groupby(rows, key=lambda row: int(row[0])):
             yield owner, "".join(tile for _, tile in tiles)
+
+    def owners(self, sql: apsw.Connection, ids: Sequence[int]) -> list[int]:
+        """The owners of these chunks."""
+        rows = sql.execute(
+            f"SELECT DISTINCT owner FROM {self.chunks} "
+            "WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(ids),),
+        )
+        return [owner for (owner,) in rows]
 
     def known(self, sql: apsw.Connection, model: int, texts: Iterable[str]) -> dict[str, bytes]:
         """The stored embeddings by a model of those texts that have one.
@@ -241,12 +305,21 @@ class ChunkIndex:
     def count_pending(
         self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None
     ) -> int:
-        """The number of chunks (of these owners, or all) that wait for a model's embedding."""
+        """The number of chunks (of these owners, or all published) that wait for an embedding."""
+        count = f"SELECT count(*) FROM {self._pending} WHERE model = ?1"
+        if owners is None and self._unpublished:  # two counts are faster than a look at each row
+            incomplete = f"SELECT id FROM {self.chunks} WHERE owner IN ({self._unpublished})"
+            count = f"SELECT ({count}) - ({count} AND chunk IN ({incomplete}))"
+            return int(sql.execute(count, (model,)).get)
         narrowed, bindings = self._owned_by(owners)
-        return int(
+        return int(sql.execute(f"{count} {narrowed}", (model, *bindings)).get)
+
+    def is_leased(self, sql: apsw.Connection, model: int) -> bool:
+        """Whether anybody is embedding chunks of this index by a model."""
+        return bool(
             sql.execute(
-                f"SELECT count(*) FROM {self._pending} WHERE model = ? {narrowed}",
-                (model, *bindings),
+                f"SELECT EXISTS (SELECT 1 FROM {self._pending} WHERE model = ? AND {_LEASED})",
+                (model, *self._lease_times()),
             ).get
         )
 
@@ -263,10 +336,7 @@ class ChunkIndex:
         copied = self._copy_known(sql, model, ids)
         ids = [id for id in ids if id not in copied][:limit]
         self._lease_until(sql, time.time() + self._tuning.lease_seconds, model, ids)
-        texts = [
-            (id, embedding_text(title, headings, text))
-            for id, title, headings, text in self.passages(sql, ids)
-        ]
+        texts = [(each.id, each.embedding_text) for each in self.passages(sql, ids)]
         if len(texts) < len(ids):
             raise Damaged(
                 f"{self._pending} names chunks that are not there: run `mcpvectordb rebuild`"
@@ -276,17 +346,22 @@ class ChunkIndex:
     def _pending_of(
         self, sql: apsw.Connection, model: int, owners: Sequence[int] | None, limit: int
     ) -> list[int]:
-        """Chunks that wait for their embedding and are not leased, oldest first."""
-        # A lease that ends later than a new one would is invalid: the clock was set back.
-        now = time.time()
+        """Chunks that wait for their embedding and are not leased, newest first.
+
+        What was stored last is most likely asked for next.
+        """
         narrowed, bindings = self._owned_by(owners)
         rows = sql.execute(
             f"SELECT chunk FROM {self._pending} WHERE model = ? "
-            f"AND NOT coalesce(leased BETWEEN ? AND ?, 0) {narrowed} "
-            f"ORDER BY chunk LIMIT {limit}",
-            (model, now, now + self._tuning.lease_seconds, *bindings),
+            f"AND NOT {_LEASED} {narrowed} ORDER BY chunk DESC LIMIT {limit}",
+            (model, *self._lease_times(), *bindings),
         )
         return [id for (id,) in rows]
+
+    def _lease_times(self) -> tuple[float, float]:
+        """Between which times a valid lease ends: one that ends later is of a clock set back."""
+        now = time.time()
+        return now, now + self._tuning.lease_seconds
 
     def _copy_known(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> set[int]:
         """Give pending chunks the embedding of another chunk with the same text; returns their ids.
@@ -333,6 +408,22 @@ class ChunkIndex:
 
     # Maintenance.
 
+    def merge_steps(self, sql: apsw.Connection) -> int:
+        """How often `merge` should be called; 0 unless many rows were deleted since the last time.
+
+        Far more often than it takes: each step begins again if others add rows in between.
+        """
+        rows, deleted = fts5.totals(sql, self.words)[0], fts5.count_deleted(sql, self.words)
+        return 2 + rows // 512 if deleted > max(self._tuning.deleted_rows, rows // 10) else 0
+
+    def merge(self, sql: apsw.Connection) -> bool:
+        """Remove the words of deleted rows from the keyword index, in part; whether some are left.
+
+        FTS5 does this by itself, but then at once, for seconds in a large index.
+        """
+        fts5.merge(sql, self.words, self._tuning.slice_pages)
+        return fts5.count_deleted(sql, self.words) > 0
+
     def optimize(self, sql: apsw.Connection) -> None:
         """Free what deleted rows still occupy inside the indexes."""
         if self._has_words:
@@ -370,11 +461,9 @@ class ChunkIndex:
         """The chunks whose text differs from the one that was ingested, with its present hash."""
         hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
         incomplete = self._incomplete(sql)
-        for id, title, headings, text in self.passages(sql):
-            if (hash := _digest(embedding_text(title, headings, text))) != hashes.get(
-                id
-            ) or id in incomplete:
-                yield id, hash
+        for each in self.passages(sql):
+            if each.hash != hashes.get(each.id) or each.id in incomplete:
+                yield each.id, each.hash
 
     def _incomplete(self, sql: apsw.Connection) -> set[int]:
         """The chunks that leave out text of their tile, which no hash covers."""
@@ -392,6 +481,12 @@ class ChunkIndex:
         )
 
     def _owned_by(self, owners: Sequence[int] | None) -> tuple[str, tuple[str, ...]]:
+        if owners is None and self._unpublished:
+            return (
+                f"AND chunk NOT IN (SELECT id FROM {self.chunks} WHERE owner IN "
+                f"({self._unpublished}))",
+                (),
+            )
         if owners is None:
             return "", ()
         return (
@@ -400,11 +495,14 @@ class ChunkIndex:
             (json.dumps(owners),),
         )
 
-    def _put_words(self, sql: apsw.Connection, passage: Passage) -> None:
-        id, title, headings, text = passage
+    def _put_words(self, sql: apsw.Connection, passage: IndexedChunk) -> None:
+        headings = "\n".join(passage.headings)
         sql.execute(
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
-            (id, index_text(title), index_text("\n".join(headings)), index_text(text)),
+            (
+                passage.id,
+                *(index_text(each) for each in (passage.title, headings, passage.words)),
+            ),
         )
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
@@ -467,6 +565,11 @@ def models(sql: apsw.Connection) -> list[tuple[int, int]]:
             f"salvage`"
         )
     return [(key, dimension) for key, dimension, _ in rows]
+
+
+def _visible(front: str) -> str:
+    """What a tile has before its chunk: front matter, or nothing to be seen."""
+    return front if front.removeprefix("\ufeff").strip() else ""
 
 
 def _digest(text: str) -> bytes:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,12 +31,16 @@ from mcpvectordb.errors import (
     ModelError,
     ModelMissing,
 )
+from mcpvectordb.index.background import BackgroundEmbedder, embed_progress, until
 from mcpvectordb.index.chunks import ChunkIndex, models
-from mcpvectordb.records import Embedded, Progress, ProgressCallback
+from mcpvectordb.ingest.chunking import STANDARD_SIZE
+from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
 
 BATCH = 32  # texts that are embedded at once: an interrupt waits for one batch at most
+# The same in the background: a document that is stored meanwhile waits for one of them.
+BACKGROUND_BATCH = 8
 DEFAULT_VECTOR_WEIGHT = 0.5  # of cosines against BM25, for models that do not give their own
 POLL_SECONDS = 0.1  # between looks for pending chunks that other processes have leased
 # For queries that a model cannot represent: codes (E-4021 is embedded like E-4022), and letters
@@ -77,6 +82,7 @@ class Encoder:
         self._lock = threading.Lock()
         self._warming: threading.Thread | None = None
         self._tokens: TokenPipeline | None = None
+        self.background: BackgroundEmbedder | None = None
 
     # What the file determines.
 
@@ -103,7 +109,7 @@ class Encoder:
 
     def ensure_model(self) -> tuple[int, int]:
         """Write model and chunk sizes into a new file; returns the file's size and overlap."""
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             if self.active(sql) is not None:
                 return self.sizes(sql)
         with self._file.writing() as sql:
@@ -161,7 +167,7 @@ class Encoder:
         A file that is older than a shelf has none for it.
         """
         with contextlib.suppress(Damaged):  # a damaged file must open, so that it can be checked
-            with self._file.reading() as sql:
+            with self._file.reading(limited=False) as sql:
                 lacking = self._lacking(sql)
             if lacking:
                 with self._file.writing() as sql:
@@ -193,11 +199,15 @@ class Encoder:
             self._tokens = TokenPipeline(self._tokenizer_path())
         return self._tokens
 
-    def query_embedding(self, text: str, *, wait: bool = False) -> QueryEmbedding | str:
-        """A query's embedding, or the reason why there is none.
+    def query_embedding(
+        self, text: str, backlog: Backlog | None = None, *, wait: bool = False
+    ) -> QueryEmbedding | str:
+        """A query's embedding, or the reason why there is none, as while all passages wait.
 
         With `wait` it waits for a model that is being loaded.
         """
+        if backlog is not None and backlog.pending and not backlog.embedded:
+            return backlog.note
         with self._file.reading() as sql:
             fixed = self.active(sql)
         if fixed is None:
@@ -239,12 +249,55 @@ class Encoder:
         return ""
 
     def warm(self) -> None:
-        """Load the model in a thread.
+        """Load the model in a thread; then begin to embed in the background, if that is wanted.
 
         Until it is loaded, hybrid searches use words alone, and their results say so.
         """
         self._warming = threading.Thread(target=self._warm, name="mcpvectordb-warm", daemon=True)
         self._warming.start()
+
+    def embed_in_background(self, wait: float) -> None:
+        """Leave embedding to a thread from its first request on; nothing happens in a file that is
+        open for reading only.
+
+        Whoever stores something waits for its embeddings for `wait` seconds at most.
+        """
+        if self.background is None and not self._file.read_only:
+            embed = partial(self.embed_some, most=BACKGROUND_BATCH)
+            self.background = BackgroundEmbedder(embed, self._indexes, wait=wait)
+
+    def deadline(self) -> float | None:
+        """Until when something that is stored from now on waits for its embeddings; None: always.
+
+        It is a time of the monotonic clock.
+        """
+        return None if self.background is None else time.monotonic() + self.background.wait
+
+    def embed_owner(
+        self,
+        index: ChunkIndex,
+        owner: int,
+        deadline: float | None,
+        progress: ProgressCallback | None = None,
+    ) -> tuple[Embedded, str]:
+        """Embed the chunks of one owner, in the background until the deadline; the error, or ""."""
+        if self.background is None or deadline is None:
+            try:
+                return self.embed(index=index, owners=[owner], progress=progress), ""
+            except ModelError as error:
+                return Embedded(), str(error)
+
+        def count() -> int:
+            with self._file.reading(limited=False) as sql:
+                return self.count_pending(sql, index, [owner])
+
+        return self.background.embed(index, owner, count, deadline, progress)
+
+    def prefer(self, index: ChunkIndex, chunks: Sequence[int]) -> None:
+        """Embed the owners of these chunks before others in the background, if there is one."""
+        if chunks and self.background is not None:
+            with self._file.reading() as sql:
+                self.background.prefer(index, index.owners(sql, chunks))
 
     def embed(
         self,
@@ -260,7 +313,7 @@ class Encoder:
         returns when no such chunk is pending.
         """
         indexes = [index] if index else self._indexes
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             model = model or self.active(sql)
             total = (
                 sum(each.count_pending(sql, model.key, owners) for each in indexes) if model else 0
@@ -278,36 +331,84 @@ class Encoder:
                 elif not copied:
                     time.sleep(POLL_SECONDS)  # other processes work on what is left
                 if progress:
-                    progress(_progress(done, total))
+                    progress(embed_progress(done, total))
         return done
 
-    def embed_some(self, index: ChunkIndex) -> Embedded:
-        """Embed a batch of an index's pending chunks.
+    def embed_some(
+        self,
+        index: ChunkIndex,
+        owners: Sequence[int] | None = None,
+        *,
+        most: int = BATCH,
+        alone: bool = False,
+    ) -> Embedded | None:
+        """Embed a batch of an index's pending chunks; None if none are pending.
 
-        Nothing is embedded if none are pending, or if other processes have leased all of them.
+        Nothing is embedded if other processes have leased all of them or, with `alone`, any.
         """
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             model = self.active(sql)
-            if model is None or not index.count_pending(sql, model.key):
+            if model is None or not index.count_pending(sql, model.key, owners):
+                return None
+            if alone and index.is_leased(sql, model.key):
                 return Embedded()
         embedder = self._embedder(model)
-        batch, copied = self._lease(index, model, None) or ([], 0)
+        leased = self._lease(index, model, owners, most)
+        if leased is None:
+            return None
+        batch, copied = leased
         done = Embedded(chunks=copied)
         return done + self._embed_batch(index, model, embedder, batch) if batch else done
 
-    def embed_texts(self, index: ChunkIndex, texts: Sequence[str]) -> tuple[int, dict[str, bytes]]:
+    def backlog(self, index: ChunkIndex) -> Backlog:
+        """How many chunks of an index wait for the active model, and what becomes of them."""
+        with self._file.reading() as sql:
+            model = self.active(sql)
+            pending = index.count_pending(sql, model.key) if model else 0
+            passages = index.count(sql) if pending else 0
+            # The server's searches need not look for what others do.
+            leased = (
+                self.background is None
+                and model is not None
+                and pending > 0
+                and index.is_leased(sql, model.key)
+            )
+        return Backlog(
+            passages=passages, pending=pending, outlook=self._outlook(leased) if pending else ""
+        )
+
+    def _outlook(self, leased: bool) -> str:
+        """What becomes of chunks that wait; `leased` if somebody is embedding some."""
+        if self.background is not None:
+            failed = self.background.error
+            return (
+                f"embedding failed: {failed}" if failed else "embedding goes on in the background"
+            )
+        if leased:
+            return "another process is embedding"
+        return self.missing_reason() or "run `mcpvectordb embed`"
+
+    def embed_texts(
+        self, index: ChunkIndex, texts: Sequence[str], *, deadline: float | None = None
+    ) -> tuple[int, dict[str, bytes]]:
         """The key of the active model, and its embeddings of texts that are about to be stored.
 
-        Raises ModelMissing if the model is not available on this machine, another ModelError if it
-        failed.
+        Those that are not embedded at the deadline are missing. Raises ModelMissing if the model is
+        not available on this machine, another ModelError if it failed.
         """
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             model = self.active(sql)
             if model is None:
                 raise ModelMissing("the file has no model yet: settle it first")
             vectors = index.known(sql, model.key, texts)
         missing = [text for text in dict.fromkeys(texts) if text not in vectors]
-        for batch in (missing[start : start + BATCH] for start in range(0, len(missing), BATCH)):
+        for batch in until(deadline, self._embedded_texts(model, missing)):
+            vectors.update(batch)
+        return model.key, vectors
+
+    def _embedded_texts(self, model: ModelRow, texts: Sequence[str]) -> Iterator[dict[str, bytes]]:
+        """The embeddings of texts, a batch at a time."""
+        for batch in (texts[start : start + BATCH] for start in range(0, len(texts), BATCH)):
             embedder = self._embedder(model)
             try:
                 rows = checked(embedder, batch)
@@ -315,8 +416,7 @@ class Encoder:
                 raise
             except Exception as error:
                 raise EmbeddingFailed(f"{embedder.name} failed: {error}") from error
-            vectors.update((text, row.tobytes()) for text, row in zip(batch, rows, strict=True))
-        return model.key, vectors
+            yield {text: row.tobytes() for text, row in zip(batch, rows, strict=True)}
 
     def use(self, name: str, progress: ProgressCallback | None = None) -> ModelRow:
         """Embed everything by another model and switch to it at the end.
@@ -354,11 +454,11 @@ class Encoder:
             sql.execute("DELETE FROM models WHERE key = ?", (old,))
 
     def _lease(
-        self, index: ChunkIndex, model: ModelRow, owners: Sequence[int] | None
+        self, index: ChunkIndex, model: ModelRow, owners: Sequence[int] | None, most: int = BATCH
     ) -> tuple[list[tuple[int, str]], int] | None:
         """Chunks to embed now, and how many got a known embedding; None if none are pending."""
         with self._file.writing() as sql:
-            batch, copied = index.lease(sql, model.key, BATCH, owners)
+            batch, copied = index.lease(sql, model.key, most, owners)
             if batch or copied or index.count_pending(sql, model.key, owners):
                 return batch, copied
         return None
@@ -427,10 +527,12 @@ class Encoder:
 
     def _warm(self) -> None:
         with contextlib.suppress(ModelError, Closed):  # the first search reports what is wrong
-            with self._file.reading() as sql:
+            with self._file.reading(limited=False) as sql:
                 fixed = self.active(sql)
             if fixed is not None:
                 checked(self._embedder(fixed), ["warm"], query=True)
+        if self.background is not None:
+            self.background.ask()
 
     def _identity(self) -> tuple[str, str, int]:
         """Name, digest and dimension of the model that a new file gets."""
@@ -447,10 +549,10 @@ class Encoder:
     def _automatic_sizes(self, name: str) -> tuple[int, int]:
         if self._config.chunk_size:
             return self._config.chunk_size, self._config.chunk_overlap
-        return 200, self._config.chunk_overlap
+        return STANDARD_SIZE, self._config.chunk_overlap
 
     def _tokenizer_path(self) -> Path:
-        with self._file.reading() as sql:
+        with self._file.reading(limited=False) as sql:
             fixed = self.active(sql)
         try:
             spec = weights.find(
@@ -461,7 +563,9 @@ class Encoder:
             return SHIPPED  # token counts differ slightly from the model's, which is harmless
 
     def close(self) -> None:
-        """Release the model."""
+        """End what goes on in the background, and release the model."""
+        if self.background is not None:
+            self.background.close()
         if self._loaded is not None and self._loaded is not self._given:
             close = getattr(self._loaded, "close", None)
             if close:
@@ -470,17 +574,3 @@ class Encoder:
 
 def _digest(embedder: Embedder) -> str:
     return str(getattr(embedder, "digest", ""))
-
-
-def _progress(done: Embedded, total: int) -> Progress:
-    chunks = min(done.chunks, total)
-    return Progress(
-        step="embed",
-        done=chunks,
-        total=total,
-        chunks=chunks,
-        chunks_known=total,
-        tokens=done.tokens,
-        tokens_per_second=done.tokens_per_second,
-        seconds_left=(total - chunks) * done.seconds / done.chunks if done.chunks else None,
-    )

@@ -131,12 +131,13 @@ class KeywordIndex:
         )
         yield from rows
 
-    def owners(self, sql: apsw.Connection, expression: str) -> Iterator[int]:
-        """The distinct owners of all matching chunks; nothing is scored."""
+    def owners(self, sql: apsw.Connection, expression: str, owners: Allowed) -> Iterator[int]:
+        """The distinct ones of the allowed owners that have a matching chunk; nothing is scored."""
+        within = f"AND c.owner IN ({owners.select})" if owners.select else ""
         rows = sql.execute(
             f"SELECT DISTINCT c.owner FROM {self._words} CROSS JOIN {self._chunks} c "
-            f"ON c.id = {self._words}.rowid WHERE {self._words} MATCH ?",
-            (expression,),
+            f"ON c.id = {self._words}.rowid WHERE {self._words} MATCH ? {within}",
+            (expression, *owners.bindings),
         )
         yield from (owner for (owner,) in rows)
 

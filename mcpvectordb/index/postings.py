@@ -16,7 +16,7 @@ import apsw
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import Ranked, changes
 from mcpvectordb.index.memory import Memory, snapshot
-from mcpvectordb.storage import fts5
+from mcpvectordb.storage import deadline, fts5
 from mcpvectordb.text.bm25 import K1, B, idf
 from mcpvectordb.text.query import Query
 
@@ -136,7 +136,10 @@ class Postings:
             memory = self._memory if kept else Memory(0)
             rows = self._current(sql, rows if kept else None, now.seq, memory)
             expressions = dict.fromkeys((*query.terms, *query.exclusions))
-            terms = {each: self._term(sql, rows, each, memory) for each in expressions}
+            terms = {}
+            for each in expressions:
+                deadline.check("reading the rows of the query's words")
+                terms[each] = self._term(sql, rows, each, memory)
         return Bm25Scorer(
             rows,
             [terms[each] for each in query.terms],

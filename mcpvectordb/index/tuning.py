@@ -17,6 +17,12 @@ class Tuning:
     coded_rows        a part of a vector store with more rows gets a vec0 table
     column_values     a filter column with more different values is not kept in memory
     column_characters nor one whose values have more characters
+    slice_chunks      chunks that one transaction writes or removes; longer documents take several
+    slice_characters  characters that one transaction writes, likewise
+    slice_pages       pages of the keyword index that one transaction merges
+    deleted_rows      deleted rows whose words may stay in the keyword index; or a tenth of all rows
+    writer_seconds    for how long after its last transaction others leave an unfinished document to
+                      its writer, if they cannot see that it has ended
     lease_seconds     for how long a process that embeds chunks keeps others from them
     """
 
@@ -27,6 +33,11 @@ class Tuning:
     coded_rows: int = 500
     column_values: int = 20_000
     column_characters: int = 2_000_000
+    slice_chunks: int = 512
+    slice_characters: int = 500_000
+    slice_pages: int = 256
+    deleted_rows: int = 256
+    writer_seconds: float = 600.0
     lease_seconds: float = 15.0
 
 

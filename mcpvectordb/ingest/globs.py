@@ -16,26 +16,38 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
-from mcpvectordb.errors import InvalidInput
+from mcpvectordb.errors import InvalidInput, quoted
 
-MOST_ALTERNATIVES = 1000
-
-
-def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Return an expression whose `fullmatch` tests a path; `{a,b}` in the pattern means a or b."""
-    return re.compile("|".join(map(translate, alternatives(pattern))), re.DOTALL)
+LONGEST_PATTERN = 4_096  # characters, as many as a path may have
+MOST_BRACES = 100
+MOST_ALTERNATIVES = 1_000
+LONGEST_EXPANSION = 50_000  # characters of all alternatives, which are compiled into one expression
 
 
-def alternatives(pattern: str) -> list[str]:
+def compile_glob(pattern: str, most: int = MOST_ALTERNATIVES) -> re.Pattern[str]:
+    """Return an expression whose `fullmatch` tests a path; `{a,b}` in the pattern means a or b.
+
+    Every path is compared with each alternative, of which there may be at most `most`.
+    """
+    return re.compile("|".join(map(translate, alternatives(pattern, most))), re.DOTALL)
+
+
+def alternatives(pattern: str, most: int = MOST_ALTERNATIVES) -> list[str]:
     """Expand the braces of a pattern with `{a,b}`, which may be nested, into several patterns."""
+    if len(pattern) > LONGEST_PATTERN or pattern.count("{") > MOST_BRACES:
+        raise InvalidInput(
+            f"the pattern {quoted(pattern)} has {len(pattern):,} characters and "
+            f"{pattern.count('{'):,} braces; at most {LONGEST_PATTERN:,} and {MOST_BRACES} are "
+            "allowed"
+        )
     expanded, before = [pattern], [""]
     while expanded != before:
         before = expanded
         expanded = list(dict.fromkeys(choice for each in before for choice in _choices(each)))
-        if len(expanded) > MOST_ALTERNATIVES:
+        if len(expanded) > most or sum(map(len, expanded)) > LONGEST_EXPANSION:
             raise InvalidInput(
-                f"the pattern {pattern!r} expands to more than {MOST_ALTERNATIVES} patterns; "
-                "shorten it"
+                f"the pattern {quoted(pattern)} expands to more than {most:,} patterns or "
+                f"{LONGEST_EXPANSION:,} characters; shorten it"
             )
     return expanded
 
@@ -78,7 +90,7 @@ def _innermost(pattern: str) -> tuple[int, int] | None:
         elif character == "}" and start is not None:
             return start, position
     if start is not None:
-        raise InvalidInput(f"the pattern {pattern!r} has a {{ without its }}")
+        raise InvalidInput(f"the pattern {quoted(pattern)} has a {{ without its }}")
     return None
 
 
@@ -105,7 +117,7 @@ def _tokens(text: str, pattern: str) -> list[str]:
         elif character == "\\":
             if position == len(text):
                 raise InvalidInput(
-                    f"the pattern {pattern!r} ends with a backslash that escapes nothing"
+                    f"the pattern {quoted(pattern)} ends with a backslash that escapes nothing"
                 )
             tokens.append(re.escape(text[position]))
             position += 1
@@ -129,7 +141,7 @@ def _character_set(text: str, start: int, pattern: str) -> tuple[str, int]:
             high, position = _member(text, position + 1)
         members.append(f"{re.escape(low)}-{re.escape(high)}" if low <= high else "")
     if position >= len(text):
-        raise InvalidInput(f"the pattern {pattern!r} has a [ without its ]")
+        raise InvalidInput(f"the pattern {quoted(pattern)} has a [ without its ]")
     inside = "".join(members)
     matching = f"[{'^' * negated}{inside}]" if inside else ("." if negated else "(?!)")
     return f"(?!/){matching}", position + 1

@@ -1,10 +1,12 @@
-"""The outline of a text: possible cuts with their strengths, headings, and unbreakable blocks."""
+"""The outline of a text: possible cuts with their strengths, headings, code blocks and tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal, NamedTuple
 
 Kind = Literal["markdown", "text", "code"]
@@ -12,6 +14,8 @@ Kind = Literal["markdown", "text", "code"]
 # Strengths of a cut before a line, the strongest first; `_strength` returns values between HEADING
 # and LINE. HEADING is that of an H6, one more for each level up.
 HEADING = 100
+# A line that is not inside of another one: a statement of code at top level, a row of a table.
+OUTER = 12
 LINE = 3
 # A bracket or keyword that closes a block.
 CLOSER = 2
@@ -31,6 +35,7 @@ _FENCE = re.compile(
 _FRONT = re.compile(
     r"\ufeff?---[^\S\n]*+\n((?:[\w\"'][^\n:]*:[^\n]*\n(?:[^\n]*\n)*?)?)(?:---|\.\.\.)[^\S\n]*+(?=\n|\Z)"
 )
+_RULE = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*+\|?\s*")
 _MARKED = re.compile(r"[\[<{*~`_\\]")
 _MARKUP = (
     (re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])"), r"\1"),  # links and images
@@ -51,22 +56,36 @@ class Heading(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Lines that stay together if they fit into one chunk: fenced code, front matter."""
+    """Fenced code or a table, with no cut between `start` and `first_cut`.
+
+    That is its end if it fits into one chunk with the headings above it. A part of it is read
+    between `header` (the opening fence, the header of the table) and `footer` (the closing fence);
+    the header ends at `header_end`.
+    """
 
     start: int
     end: int
+    header: str
+    header_end: int
+    footer: str
+    first_cut: int
+
+
+Fits = Callable[[int, int], bool]
+"""Whether the text between two offsets fits into one chunk."""
 
 
 @dataclass(slots=True)
 class Outline:
     """`cuts` has the sorted offsets of the first visible character of lines, with `strengths`."""
 
-    cuts: list[int] = field(default_factory=list)
+    cuts: array[int] = field(default_factory=lambda: array("q"))  # a list takes five times that
     strengths: list[int] = field(default_factory=list)
     headings: list[Heading] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     _levels: list[int] = field(default_factory=list)
     _under_heading: bool = False
+    _first_heading: int = 0  # of the headings that the next line stands under
 
     def add_line(self, at: int, strength: int) -> None:
         """Add a line that may begin a chunk."""
@@ -78,6 +97,8 @@ class Outline:
         """Add a heading of level 1 to 6."""
         self.cuts.append(at)
         self.strengths.append(STACKED if self._under_heading else HEADING + 6 - level)
+        if not self._under_heading:
+            self._first_heading = at
         self._under_heading = True
         while self._levels and self._levels[-1] >= level:
             self._levels.pop()
@@ -90,28 +111,38 @@ class Outline:
         self._under_heading = self.strengths.pop() == BODY
         self.add_heading(self.cuts.pop(), end, level, text)
 
+    def add_block(self, block: Block, cuts: Iterable[tuple[int, int]], fits: Fits) -> None:
+        """Add a block with a cut before it, and with these cuts if it does not fit into a chunk."""
+        whole = fits(self._first_heading if self._under_heading else block.start, block.end)
+        self.add_line(block.start, _strength(0, after_blank=True))
+        inside = [] if whole else list(cuts)
+        self.blocks.append(block._replace(first_cut=inside[0][0] if inside else block.end))
+        for at, strength in inside:
+            self.add_line(at, strength)
 
-def outline(
-    text: str, kind: Kind, fits: Callable[[int, int], bool] = lambda start, end: True
-) -> Outline:
-    """Return the structure of a text; lines of a block are cuts only if the block does not fit."""
+
+def outline(text: str, kind: Kind, fits: Fits = lambda start, end: True) -> Outline:
+    """Return the structure of a text; lines of a block are cuts only if it does not stay whole."""
     result = Outline()
-    begin = 1 if text.startswith("\ufeff") else 0
+    begin = body_start(text, kind)
     if kind == "code":
-        _add_code(result, text, begin, len(text))
-    elif kind == "text":
+        for at, strength in _code(text, begin, len(text)):
+            result.add_line(at, strength)
+    elif kind == "text" or begin < front_matter(text)[1]:
         _add_prose(result, text, begin, len(text))
     else:
-        for block in _blocks(text):
-            _add_markdown(result, text, begin, block.start)
-            result.blocks.append(block)
-            if fits(*block):
-                result.add_line(block.start, _strength(0, after_blank=True))
-            else:
-                _add_code(result, text, *block)
-            begin = block.end
-        _add_markdown(result, text, begin, len(text))
+        for fence in _fences(text, begin):
+            _add_markdown(result, text, begin, fence.start, fits)
+            _add_fence(result, text, fence, fits)
+            begin = fence.end
+        _add_markdown(result, text, begin, len(text), fits)
     return result
+
+
+def body_start(text: str, kind: Kind) -> int:
+    """The offset after a byte order mark and front matter, unless there is nothing else."""
+    _, end = front_matter(text) if kind == "markdown" else ("", 0)
+    return end if text[end:].strip() and end else int(text.startswith("\ufeff"))
 
 
 def front_matter(text: str) -> tuple[str, int]:
@@ -160,18 +191,29 @@ def _lines(text: str, begin: int, end: int) -> Iterator[_Line]:
         before = found.end()
 
 
-def _add_code(result: Outline, text: str, begin: int, end: int) -> None:
-    """Add lines of code: blank lines, then dedents, then outer lines, as around definitions."""
-    indent = 0
-    for line in _lines(text, begin, end):
-        if line.at > begin and _CLOSING.match(line.text):
-            result.add_line(line.at, CLOSER)
+def _code(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Lines of code with strengths: first statements at top level, then blank lines, dedents."""
+    lines = list(_lines(text, begin, end))
+    top = min((line.indent for line in lines), default=0)
+    indent, decorated = 0, False
+    for line in lines:
+        if decorated or (line.at > begin and _CLOSING.match(line.text)):
+            strength = CLOSER
         else:
             dedent = line.indent < indent
-            result.add_line(
-                line.at, _strength(line.indent, after_blank=line.after_blank, marked=dedent)
-            )
-        indent = line.indent
+            strength = _strength(line.indent - top, after_blank=line.after_blank, marked=dedent)
+            if line.indent > top:
+                strength = LINE + (strength - LINE) * (OUTER - LINE) // 40
+        yield line.at, strength
+        indent, decorated = line.indent, line.text.startswith("@")
+
+
+def _add_fence(result: Outline, text: str, fence: _Fence, fits: Fits) -> None:
+    """Add a code block; a cut after its opening fence would leave that alone."""
+    inside = text.find("\n", fence.start, fence.end) + 1 or fence.end
+    header = text[fence.start : inside].rstrip()
+    block = Block(fence.start, fence.end, header, inside, fence.mark, fence.end)
+    result.add_block(block, islice(_code(text, inside, fence.end), 1, None), fits)
 
 
 def _add_prose(result: Outline, text: str, begin: int, end: int) -> None:
@@ -192,13 +234,20 @@ def _add_prose_line(result: Outline, line: _Line, before: str) -> None:
         )
 
 
-def _add_markdown(result: Outline, text: str, begin: int, end: int) -> None:
-    """Add prose with headings, from a part without fenced code."""
+def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) -> None:
+    """Add prose with headings and tables, from a part without fenced code."""
+    lines = list(_lines(text, begin, end))
     # The line before, and the same line if it is the only one of its paragraph.
     before, alone = "", ""
-    for line in _lines(text, begin, end):
+    at = 0
+    while at < len(lines):
+        line = lines[at]
         opens = line.after_blank or not before
-        if line.indent < 4 and (level := _atx_level(line.text)):
+        rows = _table_lines(lines, at)
+        if rows:
+            _add_table(result, text, lines[at : at + rows], fits)
+            before, alone = lines[at + rows - 1].text, ""
+        elif line.indent < 4 and (level := _atx_level(line.text)):
             result.add_heading(line.at, line.end, level, _atx_text(line.text))
             before = alone = ""
         elif alone and not opens and line.indent < 4 and (level := _setext_level(line.text)):
@@ -208,6 +257,30 @@ def _add_markdown(result: Outline, text: str, begin: int, end: int) -> None:
             _add_prose_line(result, line, before)
             before = line.text
             alone = before if opens and before[0] not in ">|<" and not _ITEM.match(before) else ""
+        at += rows or 1
+
+
+def _table_lines(lines: list[_Line], at: int) -> int:
+    """How many lines the table has whose header is the line at this place; 0 for none."""
+    if (
+        len(lines) < at + 2
+        or "|" not in lines[at].text
+        or lines[at + 1].after_blank
+        or "|" not in lines[at + 1].text
+        or not _RULE.fullmatch(lines[at + 1].text)
+    ):
+        return 0
+    end = at + 2
+    while end < len(lines) and "|" in lines[end].text and not lines[end].after_blank:
+        end += 1
+    return end - at
+
+
+def _add_table(result: Outline, text: str, lines: list[_Line], fits: Fits) -> None:
+    """Add a table, with its rows from the second on as cuts if it does not stay whole."""
+    start, header_end, end = lines[0].at, lines[1].end, lines[-1].end
+    block = Block(start, end, text[start:header_end].rstrip(), header_end, "", end)
+    result.add_block(block, ((row.at, OUTER) for row in lines[3:]), fits)
 
 
 def _atx_level(line: str) -> int:
@@ -229,13 +302,16 @@ def _setext_level(line: str) -> int:
     return 0 if len(line) < 2 else 1 if not line.strip("=") else 2 if not line.strip("-") else 0
 
 
-def _blocks(text: str) -> Iterator[Block]:
-    """Front matter and fenced code, in order."""
-    _, end = front_matter(text)
-    if end:
-        yield Block(text.index("-"), end)
+class _Fence(NamedTuple):
+    start: int
+    end: int
+    mark: str
+
+
+def _fences(text: str, begin: int) -> Iterator[_Fence]:
+    """Fenced code, in order."""
     markers = [
-        each for each in _FENCE.finditer(text, end) if each[2][0] == "~" or "`" not in each[3]
+        each for each in _FENCE.finditer(text, begin) if each[2][0] == "~" or "`" not in each[3]
     ]
     # By character: fences of at least this length have no closing fence in the rest of the text.
     # Remembering this keeps many unclosed fences from taking quadratic time.
@@ -250,11 +326,9 @@ def _blocks(text: str) -> Iterator[Block]:
             )
         if closing is None:
             unclosed[mark[0]] = min(len(mark), unclosed[mark[0]])
-        block = Block(
-            markers[i].start(1), closing.end() if closing else _end_of_item(text, markers[i])
-        )
-        yield block
-        while i < len(markers) and markers[i].start(1) < block.end:
+        end = closing.end() if closing else _end_of_item(text, markers[i])
+        yield _Fence(markers[i].start(1), end, mark)
+        while i < len(markers) and markers[i].start(1) < end:
             i += 1
 
 

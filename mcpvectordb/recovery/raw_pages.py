@@ -260,10 +260,10 @@ def _layouts(version: int) -> tuple[dict[str, int], dict[str, int]]:
 def _is_chunk(row: Row) -> bool:
     """Whether a row has a text and a hash where the table of chunks has them."""
     return (
-        len(row) > 3
+        len(row) > 11
         and isinstance(row[3], str)
-        and isinstance(row[-1], bytes)
-        and len(row[-1]) == 16
+        and isinstance(row[11], bytes)
+        and len(row[11]) == 16
     )
 
 

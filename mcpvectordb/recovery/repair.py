@@ -64,6 +64,7 @@ def repair(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Repaired:
     # Foreign keys hold again when rows that refer to missing rows are deleted.
     sql.execute("PRAGMA defer_foreign_keys = ON")
     lost = [*_repair_values(sql), *_remove_bad_embeddings(sql)]
+    _remove_unpublished(sql)
     _add_missing_owners(sql)
     gaps = [set(_close_gaps(sql, index)) for index in indexes]
     lost += [*_delete_orphans(sql), *_delete_empty(sql)]
@@ -125,6 +126,15 @@ def _unusable(sql: apsw.Connection, select: str) -> list[tuple[int]]:
         or not arrays.fits(embedding, dimension)
         or not np.isfinite(arrays.unpacked([embedding], dimension)).all()
     ]
+
+
+def _remove_unpublished(sql: apsw.Connection) -> None:
+    """Delete what was being written or removed: it never counted as a document, or no longer."""
+    for table, key in (("document_chunks", "owner"), ("documents", "key")):
+        sql.execute(
+            f"DELETE FROM {table} WHERE {key} IN (SELECT document FROM unpublished_documents)"
+        )
+    sql.execute("DELETE FROM unpublished_documents")
 
 
 def _add_missing_owners(sql: apsw.Connection) -> None:

@@ -53,7 +53,7 @@ class QueryExpander:
         passages: Sequence[int],
     ) -> Expansion:
         """The query, expanded by terms and embeddings of these passages."""
-        texts = [text for _, _, _, text in self._index.passages(sql, passages)]
+        texts = [each.text for each in self._index.passages(sql, passages)]
         key = cache.key("expansion", query.match, *texts)
         known = _cached_words(self._cache.read([key]).get(key))
         terms = self._best_terms(sql, query, texts) if known is None else known

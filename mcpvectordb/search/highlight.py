@@ -12,6 +12,7 @@ from typing import cast
 
 import apsw
 
+from mcpvectordb.storage import deadline
 from mcpvectordb.text.query import Term
 from mcpvectordb.text.tokens import CAMEL, CJK, bigrams, camel_parts
 
@@ -86,6 +87,7 @@ def _marks(stream: Iterable[Sequence[Token]], phrases: _Phrases) -> Iterator[tup
     """
     kept: list[Token] = []
     for window in stream:
+        deadline.check("marking the words that were found")
         tokens = [*kept, *window]
         texts = [token for token, _, _ in tokens]
         for place in range(len(kept), len(tokens)):

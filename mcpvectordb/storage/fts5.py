@@ -169,6 +169,17 @@ def _is_sound_page(block: object) -> bool:
     return len(ids) == len(set(ids)) == count
 
 
+def count_deleted(sql: apsw.Connection, table: str) -> int:
+    """How many deleted rows still have their words in the index."""
+    pages = sql.execute(f"SELECT substr(block, 5, 4) FROM {table}_data WHERE id >= {_TOMBSTONES}")
+    return sum(int.from_bytes(count, "big") for (count,) in pages)
+
+
+def merge(sql: apsw.Connection, table: str, pages: int) -> None:
+    """Do the next part of what `optimize` does, writing about so many pages of 4 KB."""
+    sql.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (-pages,))
+
+
 def optimize(sql: apsw.Connection, table: str) -> None:
     """Merge all segments into one, which also drops what deleted rows still occupy."""
     sql.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")

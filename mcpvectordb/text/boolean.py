@@ -57,7 +57,8 @@ def boolean_query(text: str) -> FulltextQuery:
 
     The note of the result says why it was malformed.
     """
-    pieces = _PIECE.findall(text.replace("\x00", " "))
+    # One character more than is allowed: a longer query is read as plain words.
+    pieces = _PIECE.findall(text[: MAX_QUERY_CHARACTERS + 1].replace("\x00", " "))
     terms = [piece for piece in pieces if piece not in (*OPERATORS, "(", ")", '"')]
     if not any(_term(piece).expression for piece in terms):
         return FulltextQuery()

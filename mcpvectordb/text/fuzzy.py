@@ -65,27 +65,29 @@ def nearest(name: str, paths: Iterable[str]) -> list[str]:
         min(FURTHEST, max(1, len(stem) // 2)),
         min(FURTHEST, max(1, len(stem) // 3)),
     )
-    found = []
+    with_extension = "." in asked.rpartition("/")[2]
+    found: list[tuple[int, int, str]] = []
     for path in paths if stem else ():
-        folded = (
-            path.casefold()
-            if "." in asked.rpartition("/")[2]
-            else _EXTENSION.sub("", path.casefold())
+        folded = path.casefold()
+        last = _stem(folded)
+        if not with_extension:
+            folded = _EXTENSION.sub("", folded)
+        compared = (
+            (asked, folded, most),
+            (asked, folded.partition("/")[2], most),
+            (stem, last, most_of_stem),
         )
-        distances = [
-            distance(one, other, edits) if other else None  # nothing is similar to ""
-            for one, other, edits in (
-                (asked, folded, most),
-                (asked, folded.partition("/")[2], most),
-                (stem, _stem(path.casefold()), most_of_stem),
-            )
-        ]
+        pairs = [each for each in compared if each[1]]  # nothing is similar to ""
+        # Once there are enough, most paths are ruled out by fewer edits than are allowed.
+        worst = found[-1][0] if len(found) == SUGGESTIONS else FURTHEST
+        if all(distance(one, other, min(most, worst)) is None for one, other, most in pairs):
+            continue
+        distances = [distance(*pair) for pair in pairs]
         known = [each for each in distances if each is not None]
-        if known:
-            found.append(
-                (min(known), sum(FURTHEST if each is None else each for each in distances), path)
-            )
-    return [path for _, _, path in sorted(found)[:SUGGESTIONS]]
+        total = sum(FURTHEST if each is None else each for each in distances)
+        total += FURTHEST * (len(compared) - len(pairs))
+        found = sorted([*found, (min(known), total, path)])[:SUGGESTIONS]
+    return [path for _, _, path in found]
 
 
 def _stem(path: str) -> str:

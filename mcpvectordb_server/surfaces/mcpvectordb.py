@@ -136,6 +136,7 @@ class LibrariesReply(TypedDict, total=False):
     """All libraries."""
 
     libraries: list[LibraryCounts]
+    note: str
     truncated: str
     status: str
     error: str
@@ -187,7 +188,8 @@ def ingest_file(
     Use this for a file on the machine the server runs on (PDF, Office, HTML, Markdown, text, CSV,
     JSON, XML ...); for a web page use `ingest_url`. Calling it again is safe: an unchanged file is
     skipped, a changed one replaces its old version under a new doc_id. Folders are not accepted:
-    call it once per file.
+    call it once per file. `note` says what of a long document is not found by meaning yet. A file
+    that takes more than ten seconds to read goes on in the background: call it again then.
     """
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
         raise InvalidInput(
@@ -232,7 +234,9 @@ def ingest_url(
 
     Only this URL is fetched, links in it are not followed. Calling it again is safe: an unchanged
     page is skipped, a changed one replaces its old version under a new doc_id. Addresses in private
-    networks are refused.
+    networks are refused. `note` says what of a long document is not found by meaning yet. A page
+    that takes more than ten seconds to fetch and read goes on in the background: call it again
+    then.
     """
     if not re.match(r"https?://", url, re.IGNORECASE):
         raise InvalidInput(f"url must begin with http:// or https://, not {url[:100]!r}")
@@ -287,7 +291,7 @@ def search(
         )
     except InvalidFilter as error:  # a value that its field never has: nothing is equal to it
         return SearchReply(results=[], note=f"nothing can match: {error}")
-    hits = [hit for hit in found if content is None or hit.item.text == content][:top_k]
+    hits = [hit for hit in found if content is None or hit.item.passage == content][:top_k]
     reply = SearchReply(results=[_passage(hit) for hit in hits])
     notes = [found.note] if found.note else []
     notes += [found.verdict] if found.verdict and content is None else []
@@ -298,6 +302,8 @@ def search(
                 for leg, why in found.reasons.items()
             )
         )
+    if "vector" in found.legs and found.backlog.note:
+        notes.append(f"{found.backlog.note}.")
     if notes:
         reply["note"] = " ".join(notes)
     return reply
@@ -323,7 +329,8 @@ def list_documents(
         for each in db.documents.browse(library=library, limit=limit, offset=offset)
     ]
     reply = DocumentsReply(documents=documents, count=len(documents))
-    if not documents and (note := db.documents.why_empty(library=library)):
+    missing = "" if documents else db.documents.why_empty(library=library)
+    if note := "; ".join(filter(None, [missing, db.documents.backlog().note])):
         reply["note"] = note
     return reply
 
@@ -334,12 +341,15 @@ def list_libraries(db: Database) -> LibrariesReply:
     Use this to learn which libraries can be given to `search`, `list_documents` and the ingest
     tools.
     """
-    return LibrariesReply(
+    reply = LibrariesReply(
         libraries=[
             LibraryCounts(library=each.name, document_count=each.documents, chunk_count=each.chunks)
             for each in db.documents.libraries()
         ]
     )
+    if note := db.documents.backlog().note:
+        reply["note"] = note
+    return reply
 
 
 def delete_document(db: Database, *, doc_id: DocId) -> DeleteReply:
@@ -435,7 +445,7 @@ def _passage(hit: Hit[Chunk]) -> FoundPassage:
         file_type=document.file_type,
         last_modified=document.modified,
         page=chunk.page or 0,
-        content=chunk.text,
+        content=chunk.passage,
         chunk_index=chunk.position,
         metadata=dict(document.metadata),
         relevance=None if hit.relevance is None else round(hit.relevance, 3),

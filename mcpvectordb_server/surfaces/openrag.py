@@ -33,7 +33,8 @@ CHUNK_SIZE, CHUNK_OVERLAP = 400, 60
 MAX_QUERY = 1_000
 MAX_RESULTS = 100
 # The limit of a listing of all documents; a reply that is too long is cut later, and says so.
-_ALL = 10**9
+# Documents in one listing: more of them hardly fit into a reply.
+MOST_LISTED = 1_000
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -143,7 +144,9 @@ def ingest_document(
     `query_documents` finds them.
 
     The file must be on the machine the server runs on. Each call stores a new document: to replace
-    one, delete the old one with `delete_document`.
+    one, delete the old one with `delete_document`. `message` says what of a long document cannot be
+    queried yet. A file that takes more than ten seconds to read goes on in the background: the same
+    call again then returns its result.
     """
     if not file_path.strip():
         raise InvalidInput("file_path must not be blank")
@@ -215,10 +218,10 @@ def query_documents(
     reply = OpenragQueryReply(
         status="success", query=query, total_results=len(results), results=results
     )
-    if not results:
-        reply["message"] = f"No results found matching the query{_pending_note(db)}"
-    elif found.verdict:
-        reply["message"] = found.verdict
+    message = [found.verdict if results else "No results found matching the query"]
+    message += [found.backlog.note]
+    if any(message):
+        reply["message"] = "; ".join(filter(None, message))
     return reply
 
 
@@ -229,17 +232,29 @@ def list_documents(db: Database) -> OpenragDocumentsReply:
     use `query_documents`. A document whose status is "pending" is stored, but not all of it can be
     queried yet.
     """
-    waiting = (
-        db.documents.browse(where={"pending": {"gt": 0}}, limit=_ALL) if db.stats().pending else []
+    total = db.documents.count()
+    oldest = db.documents.browse(limit=MOST_LISTED, offset=max(0, total - MOST_LISTED))[::-1]
+    pending = (
+        {
+            each.id
+            for each in db.documents.browse(
+                where={"id": {"in": [each.id for each in oldest]}, "pending": {"gt": 0}},
+                limit=MOST_LISTED,
+            )
+        }
+        if oldest
+        else set()
     )
-    pending = {each.id for each in waiting}
-    listed = [
-        _listed_document(each, each.id in pending)
-        for each in reversed(db.documents.browse(limit=_ALL))
-    ]
-    reply = OpenragDocumentsReply(status="success", total_documents=len(listed), documents=listed)
-    if not listed:
-        reply["message"] = "No documents have been ingested yet"
+    listed = [_listed_document(each, each.id in pending) for each in oldest]
+    reply = OpenragDocumentsReply(status="success", total_documents=total, documents=listed)
+    notes = [db.documents.backlog().note if listed else "No documents have been ingested yet"]
+    if total > len(listed):
+        notes.append(
+            f"only the first {len(listed):,} of {total:,} documents are listed; find others by "
+            "querying"
+        )
+    if message := "; ".join(filter(None, notes)):
+        reply["message"] = message
     return reply
 
 
@@ -275,7 +290,7 @@ def get_stats(db: Database) -> OpenragStatsReply:
     """
     stats = db.stats()
     path = stats.path if stats.path == ":memory:" else str(Path(stats.path).absolute())
-    return OpenragStatsReply(
+    reply = OpenragStatsReply(
         status="success",
         statistics=OpenragStatistics(
             total_documents=stats.documents,
@@ -287,6 +302,9 @@ def get_stats(db: Database) -> OpenragStatsReply:
             chunk_overlap=CHUNK_OVERLAP,
         ),
     )
+    if note := db.documents.backlog().note:
+        reply["message"] = note
+    return reply
 
 
 def failure(tool: str, error: MCPVectorDBError) -> dict[str, Any]:
@@ -338,18 +356,9 @@ def _result(hit: Hit[Chunk]) -> OpenragResult:
         chunk_id=str(uuid.uuid5(uuid.UUID(chunk.document.id), str(chunk.position))),
         document_id=chunk.document.id,
         document_name=_name(chunk.document),
-        content=chunk.text,
+        content=chunk.passage,
         similarity_score=round(hit.score, 4),
         chunk_index=chunk.position,
-    )
-
-
-def _pending_note(db: Database) -> str:
-    pending = db.stats().pending
-    return (
-        f" (not searched, because they wait for their embedding: {pending:,} chunks)"
-        if pending
-        else ""
     )
 
 

@@ -88,22 +88,62 @@ def test_a_copy_never_replaces_a_file(path: Path, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "test.db"]
 
 
+WORDS = (b"zanzibar", b"quixot", b"xylophon", b"embargo", b"wombat", b"vanish", b"gazelle")
+
+
+def with_deleted_text(path: Path, others: int) -> Database:
+    """A database from which everything that had one of WORDS was deleted or replaced."""
+    db = filled(path, others)
+    gone = db.documents.ingest_text("zanzibar was quixotic", source="a", title="Xylophone")
+    db.documents.ingest_text("the embargo of before", source="b")
+    db.documents.ingest_text("what came after it", source="b")
+    context = db.contexts.add("thread", "user", "a wombat vanished", metadata={"of": "a gazelle"})
+    db.vectors.add("v", [1.0, 2.0], metadata={"of": "a gazelle"})
+    db.documents.search("zanzibar embargo", unit="document", expand=True)
+    db.documents.delete(gone.document.id)
+    db.contexts.delete([context.id])
+    db.vectors.delete("v")
+    return db
+
+
+def found(content: bytes) -> list[bytes]:
+    return [word for word in WORDS if word in content.lower()]
+
+
 @pytest.mark.parametrize("others", [0, 30])
 def test_a_copy_has_nothing_of_deleted_text(path: Path, tmp_path: Path, others: int) -> None:
-    with filled(path, others) as db:
-        gone = db.documents.ingest_text("zanzibar was quixotic", source="a", title="Xylophone")
-        db.documents.ingest_text("the embargo of before", source="b")
-        db.documents.ingest_text("what came after it", source="b")
-        context = db.contexts.add("thread", "user", "a wombat vanished")
-        db.documents.search("zanzibar embargo", unit="document", expand=True)
-        db.documents.delete(gone.document.id)
-        db.contexts.delete([context.id])
+    with with_deleted_text(path, others) as db:
         expected = answers(db)
-        content = db.copy_to(tmp_path / "copy.db").read_bytes().lower()
-    words = (b"zanzibar", b"quixot", b"xylophon", b"embargo", b"wombat", b"vanish")
-    assert [word for word in words if word in content] == []
+        assert found(db.copy_to(tmp_path / "copy.db").read_bytes()) == []
     with Database(tmp_path / "copy.db", embedder=Letters()) as copy:
         assert answers(copy) == expected and copy.check() == []
+
+
+@pytest.mark.parametrize("others", [0, 30])
+def test_a_compacted_file_has_nothing_of_deleted_text(path: Path, others: int) -> None:
+    with with_deleted_text(path, others) as db:
+        expected = answers(db)
+        db.compact()
+        assert found(path.read_bytes() + Path(f"{path}-wal").read_bytes()) == []
+        assert answers(db) == expected and db.check() == []
+
+
+def test_deleted_sentences_are_not_in_the_file_when_it_is_closed(path: Path) -> None:
+    """Single words may be, in the indexes, until the file is compacted."""
+    sentences = [f"the {word.decode()} of {word.decode()} island" for word in WORDS]
+    with filled(path, 30) as db:
+        documents = [db.documents.ingest_text(text * 30, source=text) for text in sentences]
+        contexts = [db.contexts.add("thread", "user", f"a {text}") for text in sentences]
+        for text in sentences:
+            db.vectors.add(text, [1.0, 2.0], metadata={"text": text})
+        for document in documents:
+            db.documents.delete(document.document.id)
+        for context in contexts:
+            db.contexts.delete([context.id])
+        for text in sentences:
+            db.vectors.delete(text)
+    content = path.read_bytes()
+    assert [text for text in sentences if text.encode() in content] == []
 
 
 def without_links(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +342,7 @@ def test_rows_that_are_missing_in_an_index_of_sqlite_are_reported(path: Path) ->
     other.execute(
         "INSERT INTO document_chunks SELECT id + 10, owner, position + 1, tile, tile_start + "
         "length(tile), start, "
-        '"end", first_line, last_line, page, headings, hash FROM document_chunks'
+        '"end", first_line, last_line, page, headings, hash, header, footer FROM document_chunks'
     )
     other.execute("PRAGMA writable_schema = ON")
     other.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", index)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import Config, Database, InvalidInput
+from mcpvectordb.index.tuning import Tuning
 from tests.properties.machines import DatabaseMachine
 from tests.support import Letters
 
@@ -28,6 +29,8 @@ TEXTS = (
 TITLES = st.none() | st.sampled_from(["Zebra", "Quagga"])
 DOCUMENTS = st.tuples(SOURCES, LIBRARIES, TEXTS, st.booleans())
 CONFIG = Config(chunk_size=16, chunk_overlap=4)
+# Documents of two chunks are short; words of deleted ones are merged out of the index at once.
+SLICES = Tuning(slice_chunks=2, slice_characters=150, slice_pages=1, deleted_rows=0)
 
 
 class DocumentsMachine(DatabaseMachine):
@@ -38,7 +41,7 @@ class DocumentsMachine(DatabaseMachine):
         self.said: dict[tuple[str, str], dict[str, str | None]] = {}
 
     def opened(self, path: Path) -> Database:
-        return Database(path, embedder=Letters(), config=CONFIG)
+        return Database(path, embedder=Letters(), config=CONFIG, tuning=SLICES)
 
     @initialize(documents=st.lists(DOCUMENTS, min_size=1, max_size=3))
     def start(self, documents: list[tuple[str, str, str, bool]]) -> None:

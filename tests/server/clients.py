@@ -24,10 +24,11 @@ from mcpvectordb_server.surface import Surface, publish
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
-def service(db: Any, *surfaces: Surface, roots: Any = None, read_only: bool = False) -> Service:
-    return Service(
-        db, surfaces, publish(surfaces, read_only=read_only), version="9.9.9", roots=roots
-    )
+def service(
+    db: Any, *surfaces: Surface, roots: Any = None, read_only: bool = False, **options: Any
+) -> Service:
+    offered = publish(surfaces, read_only=read_only)
+    return Service(db, surfaces, offered, version="9.9.9", roots=roots, **options)
 
 
 def talk(made: Service, conversation: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:

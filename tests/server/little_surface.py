@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
@@ -25,6 +26,9 @@ class Shelf:
 
     def warm(self) -> None:
         self.warmed.set()
+
+    def deadline(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class Added(TypedDict, total=False):

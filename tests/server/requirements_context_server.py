@@ -331,4 +331,22 @@ REQUIREMENTS = (
         "no criterion, or source alone, is an error; older_than_days alone is not",
         "delete_context_batch",
     ),
+    Requirement(
+        "CS-137",
+        "replies to searches and listings say how many passages wait for their embedding",
+        "settled",
+        "additional key note",
+    ),
+    Requirement(
+        "CS-138",
+        "storing an entry replies within ten seconds; what is not embedded by then is found by words",
+        "settled",
+        "additional text in message",
+    ),
+    Requirement(
+        "CS-139",
+        "unknown arguments are accepted and named in the reply, with what was meant",
+        "settled",
+        "additional key note",
+    ),
 )

@@ -229,4 +229,22 @@ REQUIREMENTS = (
     Requirement(
         "MV-078", "replies fit the published output schema, failures too", "Error Response"
     ),
+    Requirement(
+        "MV-080",
+        "replies to searches and listings say how many passages wait for their embedding",
+        "settled",
+        "additional key note",
+    ),
+    Requirement(
+        "MV-081",
+        "an ingest replies within ten seconds; what is not embedded by then is found by words",
+        "settled",
+        "additional key note; a source that is still being read is an error that says so",
+    ),
+    Requirement(
+        "MV-082",
+        "unknown arguments are accepted and named in the reply, with what was meant",
+        "settled",
+        "additional key note",
+    ),
 )

@@ -194,4 +194,22 @@ REQUIREMENTS = (
         "additional key truncated",
     ),
     Requirement("OR-086", "replies fit the published output schema, failures too", "settled"),
+    Requirement(
+        "OR-087",
+        "replies to searches and listings say how many passages wait for their embedding",
+        "settled",
+        "additional text in message",
+    ),
+    Requirement(
+        "OR-088",
+        "an ingest replies within ten seconds; what is not embedded by then is found by words",
+        "settled",
+        "additional text in message; a source that is still being read is an error that says so",
+    ),
+    Requirement(
+        "OR-089",
+        "unknown arguments are accepted and named in the reply, with what was meant",
+        "settled",
+        "additional key note",
+    ),
 )

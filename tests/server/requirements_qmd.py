@@ -231,4 +231,16 @@ REQUIREMENTS = (
     ),
     Requirement("QM-102", "structured replies fit the published output schema", "settled"),
     Requirement("QM-103", "a defect is told without paths, SQL or traceback", "settled"),
+    Requirement(
+        "QM-104",
+        "replies to searches and listings say how many passages wait for their embedding",
+        "settled",
+        "additional key note and text block",
+    ),
+    Requirement(
+        "QM-105",
+        "unknown arguments are accepted and named in the reply, with what was meant",
+        "settled",
+        "additional text block",
+    ),
 )

@@ -141,4 +141,10 @@ REQUIREMENTS = (
         "additional key truncated",
     ),
     Requirement("VS-067", "replies fit the published output schema, failures too", "settled"),
+    Requirement(
+        "VS-068",
+        "unknown arguments are accepted and named in the reply, with what was meant",
+        "settled",
+        "additional key note",
+    ),
 )

@@ -204,6 +204,24 @@ def test_unknown_arguments_are_ignored_and_can_be_named() -> None:
     assert arguments_of(find).unknown({"word": "x", "colour": "red"}) == ["colour"]
 
 
+def test_a_remark_names_the_argument_that_was_meant() -> None:
+    def ignored(function: Any, **raw: Any) -> str:
+        return arguments_of(function).ignored(raw)
+
+    assert ignored(find, word="x") == "" and ignored(described, random_string="x") == ""
+    assert ignored(find, wrod="x") == (
+        '"wrod" is an unknown argument and was ignored; did you mean word?'
+    )
+    assert ignored(bounded, Limit=3) == (
+        '"Limit" is an unknown argument and was ignored; did you mean limit? It was not given, so '
+        "it is 5."
+    )
+    assert ignored(bounded, limits=3, limit=4).endswith("did you mean limit?")
+    assert ignored(find, colour="red").endswith("was ignored; there are word.")
+    many = ignored(find, **{f"x{number}" * 99: 1 for number in range(9)})
+    assert many.endswith("4 more unknown arguments were ignored.") and len(many) < 1000
+
+
 class Found(TypedDict):
     count: int
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import InvalidInput
-from mcpvectordb_server.replies import MAX_REFUSAL, Reply
+from mcpvectordb_server.replies import MAX_REFUSAL, Reply, to_json
 from mcpvectordb_server.surface import call, publish, published_names
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
@@ -56,6 +56,25 @@ def test_a_call_runs_the_function() -> None:
     db = Shelf()
     assert ask("add", db=db, note="tea", times=2.0).structured == {"status": "added", "count": 2}
     assert db.notes == ["tea", "tea"]
+
+
+def test_a_reply_names_unknown_arguments() -> None:
+    remark = '"tims" is an unknown argument and was ignored; did you mean times? It was not given, '
+    added = ask("add", note="tea", tims=2)
+    assert added.structured == {"status": "added", "count": 1, "note": f"{remark}so it is 1."}
+    assert added.content[0].text == to_json(added.structured)
+    read = ask("read", file="a", line=3)
+    assert read.structured is None
+    assert [each.text for each in read.content[:-1]] == ["first a notice", "1: body"]
+    assert read.content[-1].text.startswith('"line" is an unknown argument and was ignored')
+
+
+def test_an_error_about_a_missing_argument_names_the_unknown_one() -> None:
+    assert ask("find", wrod="tea").structured == {
+        "status": "error",
+        "error": 'word is required; "wrod" is an unknown argument and was ignored; did you mean '
+        "word?",
+    }
 
 
 @pytest.mark.parametrize("raw", [{}, {"word": 5}, {"word": "\ud800"}, {"word": "tea"}])

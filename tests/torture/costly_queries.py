@@ -58,6 +58,8 @@ QUERIES = {
     + "day"
     + ")" * 9,
     "prefixes": " OR ".join(f"{letter}*" for letter in string.ascii_lowercase),
+    "two-letter prefixes": " ".join(dict.fromkeys(word[:2] for word in COMMON)),
+    "5,000 words": " ".join(f"{word}{number}" for number in range(70) for word in COMMON),
 }
 PATTERNS = {
     "stars": "*" * 1_000,
@@ -65,13 +67,20 @@ PATTERNS = {
     "crossing": "**/" * 300 + "x",
     "sets": "[a-z]" * 300,
     "questions": "?" * 500,
-    "braces": "{a,b}" * 9,
+    "all": "**/*",
+    "braces": "**/" + "{d,e}" * 5,
+    "braces with stars": "**/{" + ",".join(f"*{each}*d*" for each in range(32)) + "}",
     "too many braces": "{a,b}" * 30,
-    "nested braces": "{" * 400 + "}" * 400,
+    "braces of one": "{a}" * 30_000,
+    "braces and a long text": "{a,b}" * 9 + "x" * 99_000,
+    "nested braces": "{" * 20_000 + "}" * 20_000,
     "many choices": "{" + ",".join("a" * each for each in range(400)) + "}",
     "negations": "[!a]*" * 200 + "x",
     "many stars with commas": "d*," * 500,
     "many missing names": ",".join(f"zz{each}.md" for each in range(5_000)),
+    "200 missing names": ",".join(f"zz{each}/nothing{each}.md" for each in range(200)),
+    "200 missing names, encoded": ",".join(f"zz{each}%252Fa{each}.md" for each in range(200)),
+    "200 similar names": ",".join(f"default/d{each}x" for each in range(200)),
     "many names": ",".join(f"d{each}" for each in range(1_500)),
 }
 FILTERS: dict[str, list[dict[str, Any]]] = {
@@ -140,7 +149,8 @@ def _costly_calls() -> Iterator[Burner]:
                 {"query": "time people", "metadata_filters": filters, "limit": 100},
             )
     yield "context_server", "search_context", "many tags", {"tags": COMMON * 10, "limit": 100}
-    yield "context_server", "search_context", "a far page", {"offset": 19_000, "limit": 100}
+    for what, offset in (("a far page", 19_000), ("a huge offset", 2**62)):
+        yield "context_server", "search_context", what, {"offset": offset, "limit": 100}
     yield (
         "context_server",
         "get_context_by_ids",

@@ -78,7 +78,7 @@ Operation = Callable[[Database, random.Random, str], Step]
 
 
 # The dead leave their leases behind, and a round should not wait long for them.
-SHORT_LEASES = Tuning(lease_seconds=0.3)
+SHORT_LEASES = Tuning(lease_seconds=0.3, slice_chunks=1)
 
 
 def opened(path: Path) -> Database:

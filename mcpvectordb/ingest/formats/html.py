@@ -14,6 +14,7 @@ from mcpvectordb.ingest.formats.html_markdown import markdown
 from mcpvectordb.records import Parsed, Source
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
+_END_OF_PAGE = re.compile(r"</(?:html|body)\s*>", re.IGNORECASE)
 _WEB_CHARSETS = {
     "iso-8859-1": "cp1252",
     "latin1": "cp1252",
@@ -56,9 +57,9 @@ def parse(source: Source) -> Parsed:
     root = tree(_decoded(source), source.name)
     metadata = _metadata(root)
     content = main_content(root)
-    text = markdown(content.root, skip=content.skip)
-    if content.headline is not None:
-        text = markdown_writer.blocks([markdown(content.headline, skip=content.skip), text])
+    text = markdown_writer.blocks(
+        [markdown(element, skip=content.skip) for element in content.roots]
+    )
     title = markdown_writer.title(
         source, metadata.pop("title"), markdown_writer.first_heading(text)
     )
@@ -79,7 +80,9 @@ def tree(html: str, name: str) -> Any:
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
     try:
-        root = etree.fromstring(markdown_writer.clean(html).encode(), parser)
+        # libxml2 drops what follows these, wherever they stand.
+        html = _END_OF_PAGE.sub("", markdown_writer.clean(html))
+        root = etree.fromstring(html.encode(), parser)
     except etree.XMLSyntaxError:
         root = None
     if any(

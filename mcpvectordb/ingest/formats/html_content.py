@@ -1,127 +1,397 @@
-"""Find the main content of a web page, and the boilerplate in it: menus, banners, footers.
+"""Find the main content of a web page, and the boilerplate in it: menus, comments, teasers.
 
-The idea (boilerplate removal): elements are recognised by tag, role, class and id. Such an element
-is removed only if it has less than half of the page's text, because names can be misleading. Then
-the largest element that is marked as content is taken, if it has a quarter of the text. Without
-such a mark, lists that consist mostly of links are removed as well (link density).
+What counts is weight: the bytes of text outside of links, where blocks as short as labels count a
+quarter. Each of three steps gives way where the page would lose too much (boilerplate removal):
+
+1. Elements are boilerplate by tag, role, class and id (`html_names`). One with a third of the
+   weight is never left out for its name; the elements in it are judged on their own.
+2. The content is the element that is marked as such and has enough of the remaining weight: the
+   body of an article, an article, the main element, a division with a telling name. Of the last two
+   and of a page without marks, it is the smallest element with nearly all of the weight.
+3. In the content, lists of links and boxes with a linked heading are left out if they are repeated,
+   come last or are announced as related.
+
+If less than a fifth of the weight is left in the end, only menus, headers and footers are left out.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Set
 from typing import Any, NamedTuple
+
+from mcpvectordb.ingest.formats import html_names
+from mcpvectordb.ingest.formats.html_markdown import HEADINGS, INLINE
 
 SILENT = frozenset(
     "script style noscript template svg iframe object embed canvas audio video map head link meta "
     "button select textarea input datalist option progress meter".split()
 )
+# One of these holds the rest of the page if its end tag is missing.
+UNCLOSED = frozenset("noscript object map button select".split())
 BOILERPLATE = frozenset("nav aside footer form dialog menu".split())
 ROLES = frozenset(
     "navigation search banner contentinfo complementary dialog alertdialog menu menubar toolbar "
     "tablist".split()
 )
-MARKED = re.compile(
-    r"(?:^|[\s_-])(?:cookies?|consent|gdpr|nav|navbar|navigation|breadcrumbs?|sidebar|side-bar|menu|footer|masthead|"
-    r"social|share|sharing|share-buttons|newsletter|subscribe|signup|related|recommended|promo|advert|advertisement|ads?|"
-    r"popup|modal|skip-link|skiplink|skip-to-content|headerlink|anchor-link|linenos?|linenodiv|toc|pagination|pager|"
-    r"sr-only|visually-hidden|screen-reader-text|noprint|mw-editsection|sphinxsidebar|navbox|catlinks)"
-    r"(?:$|[\s_-])",
-    re.IGNORECASE,
-)
-HEADING = re.compile("h[1-6]")
-CONTENT = re.compile(
-    r"^(?:content|main|main-content|maincontent|post-content|entry-content|article-body|articlebody|post-body|"
-    r"page-content|markdown-body|mw-parser-output|mw-content-text|story-body|docs-content|documentwrapper)$",
-    re.IGNORECASE,
-)
-BOILERPLATE_SHARE = 0.5
-"""Share of a page's text above which an element is never taken for boilerplate."""
-CONTENT_SHARE = 0.25
-"""Share of a page's text that an element marked as its content must have."""
+LISTS = frozenset("ul ol dl div table td section p".split())
+TEXTS = HEADINGS.keys() | frozenset("p pre blockquote ul ol dl li tbody tr".split())
+
+KEPT_SHARE = 1 / 3
+"""Share of a page's weight with which an element is no boilerplate, and may be the content."""
+LEAST_SHARE = 0.2
+"""Share of a page's weight that must be left, unless it was comments."""
+NEARLY_ALL = 0.85
+"""Share of the weight of the page, or of its main element, that the content in it has."""
+ENOUGH = 1000
+"""Weight of a text from which comments are left out, however many they are."""
+NOTICE = 300
+"""Weight from which on an element with a notice for old browsers holds more than that."""
+SHORT = 40
+"""Weight below which a block is as likely a label as a sentence."""
+TEASER = 400
+"""Most weight of a box that only leads to another page."""
+MOST = 0.7
+"""Share of the weight of several marked elements that makes one of them the content."""
+HEADLINE = 25
+"""Characters of a link from which on it is more likely a headline than a name."""
 LINKED_SHARE = 0.7
 FEWEST_LINKS = 4
 
 
 class PageContent(NamedTuple):
-    """The element to read, the elements to skip, and the <h1> if it is outside, else None."""
+    """The elements to read, in order, and those to skip in them."""
 
-    root: Any
+    roots: list[Any]
     skip: frozenset[Any]
-    headline: Any
 
 
 def main_content(root: Any) -> PageContent:
     """Return the main content of a parsed page."""
-    elements = [element for element in root.iter() if isinstance(element.tag, str)]
-    body = next((element for element in elements if element.tag == "body"), root)
-    sizes = _sizes(elements)
-    skip = {
-        element for element in elements if _is_boilerplate(element, sizes[element], sizes[body])
-    }
-    kept = _sizes(elements, skip)
-    chosen = _marked_content(elements, kept, body)
-    if chosen is None:
-        linked = set(_link_lists(elements, kept, body))
-        skip |= (
-            linked
-            if sum(kept[element] for element in linked) < BOILERPLATE_SHARE * kept[body]
-            else set()
+    page = _WebPage(root)
+    content = page.content(page.left_out | page.boilerplate())
+    if page.weight_of(content) >= LEAST_SHARE * page.whole[page.body]:
+        return content
+    cautious = page.content(page.left_out | page.menus())
+    return max(content, cautious, key=page.weight_of)
+
+
+class _LinkSums(NamedTuple):
+    """Per element: characters of text, those of them in links, and the number of links."""
+
+    text: dict[Any, int]
+    linked: dict[Any, int]
+    links: dict[Any, int]
+
+
+class _WebPage:
+    """The elements of a page in document order, with the weight of each on its own.
+
+    `left_out` has what is never read, and comments; `whole` has the weights without these.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self.elements = [each for each in root.iter() if isinstance(each.tag, str)]
+        self.body = next((each for each in self.elements if each.tag == "body"), root)
+        places = {each: place for place, each in enumerate(self.elements)}
+        self.parents = [places.get(each.getparent(), -1) for each in self.elements]
+        self.own = _own_weights(self.elements)
+        silent = {each for each in self.elements if each.tag in SILENT - UNCLOSED}
+        if unclosed := [each for each in self.elements if each.tag in UNCLOSED]:
+            weights = self.weights(silent)
+            most = min(NOTICE, KEPT_SHARE * weights[self.body])
+            silent |= {each for each in unclosed if weights[each] < most}
+        self.left_out = silent | self.comments(silent)
+        self.whole = self.weights(self.left_out)
+        self.teasers = _teasers(self.elements)
+
+    def weights(self, skip: Set[Any]) -> dict[Any, int]:
+        """The weight of every element, without those to skip."""
+        return self.sums([self.own[each] for each in self.elements], skip)
+
+    def sums(self, values: list[int], skip: Set[Any]) -> dict[Any, int]:
+        """For every element the sum of the values in it, without the elements to skip.
+
+        This is what most of the time goes into, so it works with places instead of elements.
+        """
+        sums = values.copy()
+        skipped = [each in skip for each in self.elements]
+        for place in range(len(sums) - 1, -1, -1):
+            if skipped[place]:
+                sums[place] = 0
+            elif (parent := self.parents[place]) >= 0:
+                sums[parent] += sums[place]
+        return dict(zip(self.elements, sums, strict=True))
+
+    def weight_of(self, content: PageContent) -> int:
+        """The weight of what is left."""
+        weights = self.weights(content.skip)
+        return sum(weights[each] for each in content.roots)
+
+    def inside(self, elements: Set[Any]) -> set[Any]:
+        """These elements and all that are in them."""
+        found: set[Any] = set()
+        for each in self.elements:
+            if each in elements or each.getparent() in found:
+                found.add(each)
+        return found
+
+    # Boilerplate
+
+    def boilerplate(self) -> set[Any]:
+        """The elements that are boilerplate by tag, role or name."""
+        return {each for each in self.elements if self.is_boilerplate(each)}
+
+    def menus(self) -> set[Any]:
+        """The elements that are boilerplate by their tag alone."""
+        tags = ("nav", "header", "footer")
+        return {each for each in self.elements if each.tag in tags and self.is_boilerplate(each)}
+
+    def is_boilerplate(self, element: Any) -> bool:
+        """Whether tag, role, class or id say so, and the element is not too large for it."""
+        if element.tag in ("html", "body", "main", "article"):
+            return False
+        if self.whole[element] >= max(1, KEPT_SHARE * self.whole[self.body]):
+            return False
+        return (
+            (element.tag in BOILERPLATE and not _quoted(element))
+            or (element.tag == "header" and _of_page(element))
+            or (element.get("role") or "").lower() in ROLES
+            or _is_hidden(element)
+            or (element.tag not in HEADINGS and html_names.is_boilerplate(element))
         )
-    content = body if chosen is None else chosen
-    return PageContent(content, frozenset(skip), _headline_outside(elements, content))
 
+    def comments(self, silent: set[Any]) -> set[Any]:
+        """What readers wrote below the text, unless it is the text, as in a forum."""
+        found = {each for each in self.elements if html_names.is_comments(each)}
+        if not found:
+            return found
+        left = self.weights(silent | found)[self.body]
+        enough = min(ENOUGH, KEPT_SHARE * self.weights(silent)[self.body])
+        return found if left >= enough else set()
 
-def _headline_outside(elements: list[Any], content: Any) -> Any:
-    if any(True for _ in content.iter("h1")):
+    # Content
+
+    def content(self, skip: set[Any]) -> PageContent:
+        """The content without the elements to skip and without groups of links."""
+        weights = self.weights(skip)
+        chosen = self.marked_content(weights)
+        is_marked = chosen is not None
+        if chosen is None or html_names.is_content(chosen) or chosen.tag == "main":
+            text = self.link_sums(skip).text
+            chosen = self.smallest(self.body if chosen is None else chosen, weights, text)
+        chosen = self.with_text_beside(chosen, weights)
+        roots = [*self.above(chosen, skip, weights), chosen]
+        if not html_names.is_documentation(chosen):
+            skip = skip | self.pointers(chosen, skip, weights, is_marked)
+        return PageContent(roots, frozenset(skip | _empty_headings(chosen, skip)))
+
+    def marked_content(self, weights: dict[Any, int]) -> Any:
+        """The element marked as content, by the most telling mark first; None without one."""
+        left = [each for each in self.elements if weights[each] and each not in self.teasers]
+        for marked in (
+            [each for each in left if "articleBody" in (each.get("itemprop") or "")],
+            [each for each in left if html_names.is_article_body(each)],
+            [each for each in left if each.tag == "article"],
+            [each for each in left if each.tag == "main" or each.get("role") == "main"],
+            [each for each in left if html_names.is_content(each)],
+        ):
+            chosen = _together(marked, weights)
+            if chosen is not None and weights[chosen] >= KEPT_SHARE * weights[self.body]:
+                return chosen
         return None
-    return next((element for element in elements if element.tag == "h1"), None)
+
+    def smallest(self, element: Any, weights: dict[Any, int], text: dict[Any, int]) -> Any:
+        """The smallest element in this one with nearly all of its weight.
+
+        It also has a third of its text, which in a list of links has no weight.
+        """
+        enough, least = NEARLY_ALL * weights[element], KEPT_SHARE * text[element]
+        while True:
+            inner = max(element, key=lambda each: weights[each], default=None)
+            if inner is None or inner.tag in INLINE | TEXTS:
+                return element
+            if weights[inner] < max(1, enough) or text[inner] < least:
+                return element
+            element = inner
+
+    def with_text_beside(self, element: Any, weights: dict[Any, int]) -> Any:
+        """The element, or the one around it if paragraphs stand beside it there.
+
+        This is so where a surplus end tag has closed the element within the text.
+        """
+        while element is not self.body and (around := element.getparent()) is not None:
+            beside = self.own[around] + sum(
+                weights[each] for each in around if each.tag in TEXTS and each is not element
+            )
+            if beside < KEPT_SHARE * weights[element]:
+                return element
+            element = around
+        return element
+
+    def above(self, chosen: Any, skip: set[Any], weights: dict[Any, int]) -> list[Any]:
+        """The <h1> before the content, and the paragraphs between the two: a summary."""
+        if any(True for _ in chosen.iter("h1")):
+            return []
+        before = self.elements[: self.elements.index(chosen)]
+        headlines = [each for each in before if each.tag == "h1" and _has_text(each)]
+        gone = self.inside(skip)
+        kept = [each for each in headlines if each not in gone]
+        if not kept:
+            return headlines[-1:]
+        return kept[-1:] + [
+            each
+            for each in before[before.index(kept[-1]) :]
+            if each.tag in ("p", "h2") and weights[each] >= SHORT and each not in gone
+        ]
+
+    def pointers(
+        self, root: Any, skip: set[Any], weights: dict[Any, int], is_marked: bool
+    ) -> set[Any]:
+        """What only leads elsewhere, unless the content consists of it: links and teasers."""
+        sums, gone = self.link_sums(skip), self.inside(skip)
+        content = [each for each in root.iter() if each not in gone]
+        prose = [place for place, each in enumerate(content) if self.own[each] >= SHORT]
+        end = prose[-1] if prose else 0
+        found: set[Any] = set()
+        for place, element in enumerate(content[1:], 1):
+            if weights[element] > KEPT_SHARE * weights[root]:
+                continue
+            if _is_link_list(element, sums):
+                label = html_names.announcement(element)
+                is_text = is_marked and (place < end or _is_titled(element, sums))
+                leads = label is not None or not is_text
+                found |= {label} - {None}
+            elif element in self.teasers:
+                leads = weights[element] <= TEASER
+            else:
+                leads = _is_line_with_link(element, sums) and html_names.announces(element)
+            if leads:
+                found.add(element)
+        if not found:
+            return found
+        weight, text = self.weights(skip | found)[root], self.link_sums(skip | found).text[root]
+        enough = KEPT_SHARE * weights[root] <= weight and sums.text[root] <= 2 * text
+        return found if enough else set()
+
+    def link_sums(self, skip: Set[Any]) -> _LinkSums:
+        """The text and the links of every element, without those to skip."""
+        text = [len((each.text or "").strip()) for each in self.elements]
+        for each, parent in zip(self.elements, self.parents, strict=True):
+            if each.tail and parent >= 0:
+                text[parent] += len(each.tail.strip())
+        sums = self.sums(text, skip)
+        links = [each.tag == "a" for each in self.elements]
+        linked = [
+            sums[each] if is_link else 0 for each, is_link in zip(self.elements, links, strict=True)
+        ]
+        return _LinkSums(sums, self.sums(linked, skip), self.sums([*map(int, links)], skip))
 
 
-def _sizes(elements: list[Any], skip: frozenset[Any] | set[Any] = frozenset()) -> Counter[Any]:
-    """Characters of text in each element, without skipped ones; elements in document order."""
-    sizes: Counter[Any] = Counter()
-    for element in reversed(elements):
-        if element.tag in SILENT or element in skip:
-            sizes[element] = 0
-        else:
-            sizes[element] += len((element.text or "").strip())
-        if (parent := element.getparent()) is not None:
-            sizes[parent] += sizes[element] + len((element.tail or "").strip())
-    return sizes
+def _own_weights(elements: Iterable[Any]) -> Counter[Any]:
+    """The weight of the text of each block outside of links, without the blocks in it."""
+    weights: Counter[Any] = Counter()
+    blocks: dict[Any, Any] = {}
+    linked: set[Any] = set()
+    for element in elements:
+        parent = element.getparent()
+        blocks[element] = blocks.get(parent, element) if element.tag in INLINE else element
+        if element.tag == "a" or parent in linked:
+            linked.add(element)
+        elif element.text:
+            weights[blocks[element]] += len(element.text.strip().encode())
+        if element.tail and parent is not None and parent not in linked:
+            weights[blocks[parent]] += len(element.tail.strip().encode())
+    for block, weight in weights.items():
+        if weight < SHORT and block.tag not in ("pre", "td", "th", "dd", "dt"):
+            weights[block] = weight // 4
+    return weights
 
 
-def _is_boilerplate(element: Any, size: int, whole: int) -> bool:
-    if element.tag in SILENT:
-        return True
-    if element.tag in ("html", "body", "main", "article") or size > BOILERPLATE_SHARE * whole:
-        return False
+def _together(marked: list[Any], weights: dict[Any, int]) -> Any:
+    """The one marked element with most of their weight, or the element that holds them all."""
+    found = set(marked)
+    outer = [each for each in marked if found.isdisjoint(each.iterancestors())]
+    largest = max(outer, key=lambda each: weights[each], default=None)
+    if largest is None or weights[largest] >= MOST * sum(weights[each] for each in outer):
+        return largest
+    holders = set(largest.iterancestors()).intersection(*(each.iterancestors() for each in outer))
+    holder = next(each for each in largest.iterancestors() if each in holders)
+    return None if holder.tag in ("html", "body") else holder
+
+
+def _is_link_list(element: Any, sums: _LinkSums) -> bool:
+    """Whether an element consists mostly of links: a menu not marked as such."""
     return (
-        (element.tag in BOILERPLATE and not _quoted(element))
-        or (element.tag == "header" and _of_page(element))
-        or (element.get("role") or "").lower() in ROLES
-        or _is_hidden(element)
-        or _is_marked(element)
+        element.tag in LISTS
+        and sums.links[element] >= FEWEST_LINKS
+        and sums.linked[element] > LINKED_SHARE * sums.text[element]
     )
 
 
-def _is_marked(element: Any) -> bool:
-    """Whether class or id name boilerplate; the id of a section may just repeat its heading."""
-    if HEADING.fullmatch(element.tag):
-        return False
-    names = element.get("class") or ""
-    if MARKED.search(names):
-        return True
+def _is_titled(element: Any, sums: _LinkSums) -> bool:
+    """Whether a heading stands before a list of links that are names rather than headlines."""
+    before = element.getprevious()
     return (
-        element.tag in ("div", "ul", "ol", "table")
-        and "section" not in names.split()
-        and MARKED.search(element.get("id") or "") is not None
-        and not any(
-            each.tag in ("main", "article") or each.get("role") == "main"
-            for each in element.iterancestors()
-        )
+        before is not None
+        and before.tag in HEADINGS
+        and sums.linked[element] < HEADLINE * sums.links[element]
     )
+
+
+def _is_line_with_link(element: Any, sums: _LinkSums) -> bool:
+    """Whether at least half of an element's text is in its links."""
+    return (
+        element.tag in LISTS
+        and sums.links[element] > 0
+        and 2 * sums.linked[element] >= sums.text[element]
+    )
+
+
+def _teasers(elements: Iterable[Any]) -> set[Any]:
+    """Boxes of which several stand side by side and begin with a heading that leads elsewhere."""
+    headed: set[Any] = set()
+    boxes: dict[tuple[Any, str], list[Any]] = {}
+    for heading in elements:
+        if heading.tag not in HEADINGS:
+            continue
+        leads = _leads_elsewhere(heading)
+        for box in heading.iterancestors():
+            if box in headed:
+                break
+            headed.add(box)
+            if leads and box.tag in ("article", "div", "li", "section", "a"):
+                boxes.setdefault((box.getparent(), box.tag), []).append(box)
+    return {box for group in boxes.values() if len(group) > 1 for box in group}
+
+
+def _leads_elsewhere(heading: Any) -> bool:
+    """Whether a heading is a link to another page, or in one."""
+    if (heading.text or "").strip() and not any(
+        each.tag == "a" for each in heading.iterancestors()
+    ):
+        return False
+    links = [*heading.iter("a"), *(each for each in heading.iterancestors() if each.tag == "a")]
+    return any(not (each.get("href") or "#").startswith("#") for each in links)
+
+
+def _empty_headings(root: Any, skip: set[Any]) -> set[Any]:
+    """The headings below which everything was skipped, up to the next heading."""
+    empty: set[Any] = set()
+    for heading in root.iter(*(HEADINGS.keys() - {"h1"})):
+        below = []
+        for each in heading.itersiblings():
+            if each.tag in HEADINGS:
+                break
+            below.append(each)
+        gone = [each in skip for each in below if _has_text(each)]
+        if gone and all(gone) and not any((each.tail or "").strip() for each in below):
+            empty.add(heading)
+    return empty
+
+
+def _has_text(element: Any) -> bool:
+    return any(text.strip() for text in element.itertext())
 
 
 def _quoted(element: Any) -> bool:
@@ -145,48 +415,3 @@ def _is_hidden(element: Any) -> bool:
         or "display:none" in style
         or "visibility:hidden" in style
     )
-
-
-def _marked_content(elements: list[Any], sizes: Counter[Any], body: Any) -> Any:
-    """The largest element marked as content, by tag and role first, then by name; or None."""
-    articles = [element for element in elements if element.tag == "article"]
-    for marked in (
-        [each for each in elements if each.tag == "main" or each.get("role") == "main"],
-        articles if len(articles) == 1 else [],
-        [each for each in elements if each.get("itemprop") == "articleBody"],
-        [each for each in elements if _is_named_content(each)],
-    ):
-        largest = max(marked, key=lambda each: sizes[each], default=None)
-        if largest is not None and sizes[largest] > CONTENT_SHARE * sizes[body]:
-            return largest
-    return None
-
-
-def _is_named_content(element: Any) -> bool:
-    return any(
-        CONTENT.match(name)
-        for name in f"{element.get('class') or ''} {element.get('id') or ''}".split()
-    )
-
-
-def _link_lists(elements: list[Any], sizes: Counter[Any], body: Any) -> Iterator[Any]:
-    """Lists, tables and divisions that consist mostly of links: menus not marked as such."""
-    links: Counter[Any] = Counter()
-    linked: Counter[Any] = Counter()
-    for element in reversed(elements):
-        if element.tag == "a":
-            links[element], linked[element] = 1, sizes[element]
-        if (parent := element.getparent()) is not None:
-            links[parent] += links[element]
-            linked[parent] += linked[element]
-    for element in elements:
-        listing = (
-            element.tag in ("ul", "ol", "div", "table", "td", "section", "p")
-            and links[element] >= FEWEST_LINKS
-        )
-        if (
-            listing
-            and linked[element] > LINKED_SHARE * sizes[element]
-            and sizes[element] < BOILERPLATE_SHARE * sizes[body]
-        ):
-            yield element

@@ -18,7 +18,10 @@ LAYOUT = frozenset(["table", "pre", *HEADINGS])
 DEEPEST_INDENT = 8
 WIDEST_SPAN = 20
 TALLEST_SPAN = 200
+FEWEST_WORDS = 3
+"""Words of a text that describes an image; fewer are its name or a label."""
 
+_AROUND_IMAGE = frozenset("a picture span p figure".split())
 _SPACE = re.compile(r"[ \t\n]+")
 _BREAK = re.compile(r" ?\v ?")
 _LANGUAGE = re.compile(
@@ -82,6 +85,8 @@ class _MarkdownWriter:
         tag = element.tag
         if tag == "br":
             self.inline.append("\v")
+        elif tag == "img" and self.code is None:
+            self.text(_described(element))
         elif tag in ("code", "kbd", "samp", "tt") and self.code is None:
             self.inline.append("`")
         elif self.table:
@@ -182,16 +187,17 @@ class _HtmlTable:
 
     def start(self, element: Any, writer: _MarkdownWriter) -> None:
         if element.tag == "tr":
+            self._add_stray(writer)
             self.rows.append([])
         elif element.tag in ("td", "th"):
-            writer.inline = []
+            self._add_stray(writer)
         elif element.tag not in INLINE:
             writer.text(" ")
 
     def end(self, element: Any, writer: _MarkdownWriter) -> None:
         if element is self.element:
+            self._add_stray(writer)
             writer.table = None
-            writer.inline = []
             writer.add(markdown_writer.table(self.rows))
         elif element.tag in ("td", "th"):
             self._add(element, writer.take_inline())
@@ -201,6 +207,12 @@ class _HtmlTable:
             writer.add(markdown_writer.prose(writer.take_inline()))
         elif element.tag not in INLINE:
             writer.text(" ")
+
+    def _add_stray(self, writer: _MarkdownWriter) -> None:
+        """Add the text that stands between cells, where a tag is missing, as a cell."""
+        if text := writer.take_inline():
+            self.rows = self.rows or [[]]
+            self.rows[-1].append(text)
 
     def _add(self, element: Any, text: str) -> None:
         if not self.rows:
@@ -220,6 +232,19 @@ class _HtmlTable:
             if left > 1:
                 self.below[len(row)] = (left - 1, text)
             row.append(text)
+
+
+def _described(image: Any) -> str:
+    """The description of an image that stands alone and has no caption: `![A chart of sales]`."""
+    alt = markdown_writer.line(image.get("alt") or "")
+    is_latin = len(alt.encode()) < 3 * len(alt)
+    if not alt or (is_latin and len(alt.split()) < FEWEST_WORDS):
+        return ""
+    around = image
+    while (outer := around.getparent()) is not None and outer.tag in _AROUND_IMAGE:
+        around = outer
+    alone = around is image or not any(text.strip() for text in around.itertext())
+    return f"![{alt}]" if alone else ""
 
 
 def _number(value: str | None, default: int, most: int) -> int:

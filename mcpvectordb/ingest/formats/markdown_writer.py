@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mcpvectordb.errors import NoText, ParseFailed
@@ -11,8 +11,6 @@ from mcpvectordb.ingest.structure import outline
 from mcpvectordb.records import Parsed, Source
 
 LONGEST_TITLE = 200
-TABLE_PART = 500
-"""Characters after which a table repeats its header, so that each passage names its columns."""
 MOST_COLUMNS = 100_000
 """Columns of a table; a spreadsheet has at most 16,384, a matrix of measurements some 10,000."""
 LONGEST_METADATA_TEXT = 1000
@@ -60,8 +58,7 @@ def fence(code: str, language: str = "") -> str:
 def table(rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table with the first row as header, without empty rows and columns.
 
-    A long table is split into parts that each repeat the header. A single row or column becomes
-    plain lines.
+    A single row or column becomes plain lines.
     """
     cells = [[line(cell) for cell in row] for row in rows]
     cells = [row for row in cells if any(row)]
@@ -70,7 +67,7 @@ def table(rows: Iterable[Sequence[str]]) -> str:
     if len(cells) < 2 or len(columns) < 2:
         return prose("\n".join(", ".join(filter(None, row)) for row in cells))
     lines = [_row([row[at] if at < len(row) else "" for at in columns]) for row in cells]
-    return "\n\n".join(_parts(lines, _row(["---"] * len(columns))))
+    return "\n".join([lines[0], _row(["---"] * len(columns)), *lines[1:]])
 
 
 def checked_width(rows: Sequence[Sequence[str]]) -> int:
@@ -86,18 +83,6 @@ def checked_width(rows: Sequence[Sequence[str]]) -> int:
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _parts(lines: list[str], rule: str) -> Iterator[str]:
-    top, part, size = [lines[0], rule], list[str](), 0
-    most = max(TABLE_PART, 3 * len(lines[0]))
-    for row in lines[1:]:
-        if part and size + len(row) > most:
-            yield "\n".join(top + part)
-            part, size = [], 0
-        part.append(row)
-        size += len(row)
-    yield "\n".join(top + part)
 
 
 def blocks(parts: Iterable[str]) -> str:

@@ -50,13 +50,36 @@ def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
 
 
 def _tables(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """The tables of a sheet, which empty rows separate."""
-    texts = ([_text(cell) for cell in row] for row in rows)
-    return [
-        table
-        for filled, group in groupby(texts, any)
-        if filled and (table := markdown_writer.table(group))
-    ]
+    """The tables of a sheet, which empty rows separate.
+
+    Rows of values without a header of their own have the last one above them, if their cells are in
+    its columns: people leave rows empty below a header, or between groups of rows.
+    """
+    tables: list[list[Sequence[Any]]] = []
+    header: Sequence[Any] = ()
+    for filled, group in groupby(rows, lambda row: any(map(_text, row))):
+        if not filled:
+            continue
+        table = list(group)
+        if _is_header(table[0]):
+            header = table[0]
+        elif len(_columns(table[0])) > 1 and _columns(table[0]) <= _columns(header):
+            if tables and tables[-1] == [header]:
+                tables.pop()
+            table.insert(0, header)
+        tables.append(table)
+    written = (markdown_writer.table([*map(_text, row)] for row in table) for table in tables)
+    return [table for table in written if table]
+
+
+def _is_header(row: Sequence[Any]) -> bool:
+    """Whether a row has names in two columns or more, and no numbers or dates."""
+    cells = [cell for cell in row if _text(cell)]
+    return len(cells) > 1 and all(isinstance(cell, str) for cell in cells)
+
+
+def _columns(row: Sequence[Any]) -> set[int]:
+    return {at for at, cell in enumerate(row) if _text(cell)}
 
 
 def _text(cell: Any) -> str:

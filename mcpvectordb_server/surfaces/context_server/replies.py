@@ -347,7 +347,7 @@ class StatisticsReply(TypedDict, total=False):
 
 def statistics(db: Database) -> StatisticsReply:
     """The reply of `get_statistics`."""
-    shelf, file = db.contexts.statistics(), db.stats()
+    shelf, file, backlog = db.contexts.statistics(), db.stats(), db.contexts.backlog()
     total = shelf.contexts
     return StatisticsReply(
         total_entries=total,
@@ -375,6 +375,7 @@ def statistics(db: Database) -> StatisticsReply:
             "embedding_count": shelf.embedded,
             "chunk_count": shelf.chunks,
             "coverage_percentage": round(100 * shelf.embedded / total, 2) if total else 0.0,
+            **({"note": backlog.note} if backlog.note else {}),
         },
         fts={
             "enabled": True,

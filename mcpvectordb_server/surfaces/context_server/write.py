@@ -84,6 +84,7 @@ class BatchReply(TypedDict, total=False):
     succeeded: int
     failed: int
     message: str
+    note: str
     truncated: str
 
 
@@ -218,7 +219,9 @@ def store_context_batch(
     With atomic false, `results` says for each entry by its index, from 0, whether it was stored and
     why not.
     """
-    batch = BatchRequest(entries, lambda item: db.contexts.checked(_entry(item)), "stored", atomic)
+    batch = BatchRequest(
+        entries, lambda item: db.contexts.checked(_entry(item)), store_context, "stored", atomic
+    )
     done = batch.done(db.contexts.add_many)
     return StoreBatchReply(
         **batch.summary(done),
@@ -250,7 +253,7 @@ def update_context_batch(
     why not.
     """
     batch = BatchRequest(
-        updates, lambda item: db.contexts.checked(_change(item)), "updated", atomic
+        updates, lambda item: db.contexts.checked(_change(item)), update_context, "updated", atomic
     )
     done = batch.done(db.contexts.update_many)
     return UpdateBatchReply(
@@ -315,19 +318,25 @@ def delete_context_batch(
 class BatchRequest(Generic[Item]):
     """The usable items of a batch, and the errors of the others, by their index.
 
-    An atomic batch with an item that cannot be used raises InvalidInput before anything is written.
+    `single` is the tool that takes one item. An atomic batch with an item that cannot be used
+    raises InvalidInput before anything is written.
     """
 
     def __init__(
         self,
         raw: Sequence[dict[str, Any]],
         read: Callable[[dict[str, Any]], Item],
+        single: Callable[..., Any],
         verb: str,
         atomic: bool,
     ) -> None:
         self.usable: dict[int, Item] = {}
         self.wrong: dict[int, MCPVectorDBError] = {}
         self.verb, self.atomic = verb, atomic
+        remarks = [arguments_of(single).ignored(item) for item in raw]
+        self.ignored = next(
+            (f"index {index}: {each}" for index, each in enumerate(remarks) if each), ""
+        )
         for index, item in enumerate(raw):
             try:
                 self.usable[index] = read(item)
@@ -356,7 +365,7 @@ class BatchRequest(Generic[Item]):
         """The part of the reply about the whole batch."""
         results = [each.result for each in done if each.result is not None]
         note = next((each.note for each in results if each.note), "")
-        return BatchReply(
+        reply = BatchReply(
             success=len(results) == len(done),
             total=len(done),
             succeeded=len(results),
@@ -364,6 +373,9 @@ class BatchRequest(Generic[Item]):
             message=f"{len(results)} of {len(done)} entries {self.verb}"
             + (f"; {note}" if note else ""),
         )
+        if self.ignored:
+            reply["note"] = self.ignored
+        return reply
 
 
 def _entry(item: dict[str, Any]) -> Entry:

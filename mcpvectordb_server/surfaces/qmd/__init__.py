@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import (
     Chunk,
+    Coverage,
     Database,
     Document,
     Hit,
@@ -31,8 +32,9 @@ from mcpvectordb_server.surfaces.qmd.guide import GUIDE, INSTRUCTIONS
 VERSION = "1.0.0"
 SCHEME = "qmd://"
 MOST_RESULTS = 1000
-# Names in one list for `multi_get`.
+# Names in one list for `multi_get`, and documents of one pattern: more would not fit into a reply.
 MOST_NAMES = 200
+MOST_MATCHING = 1000
 # Missing names of a list that get suggestions; each of them compares with every path there is.
 SUGGESTED_FOR = 5
 # Characters of a document in one reply; the rest is for its context.
@@ -83,6 +85,7 @@ class QmdStatusReply(TypedDict, total=False):
     needsEmbedding: int
     hasVectorIndex: bool
     collections: list[QmdCollection]
+    note: str
 
 
 Limit = Annotated[int, "Maximum number of results (default: 10)"]
@@ -127,11 +130,12 @@ def vsearch(
     if reason := found.reasons.get("vector"):
         raise ModelMissing(
             f"Meaning cannot be searched: {reason}"
-            if db.documents.coverage().embedded
+            if _has_vectors(db.documents.coverage())
             else "Vector index not found. Run 'qmd embed' first to create embeddings."
         )
     hits = [hit for hit in found if hit.score >= minScore]
-    return _search_reply(query, [_result(db, hit, query) for hit in hits], found)
+    reply = _search_reply(query, [_result(db, hit, query) for hit in hits], found)
+    return _with_note(reply, found.backlog.note)
 
 
 def query(
@@ -153,10 +157,11 @@ def query(
     items = [item for hit in found if (item := _result(db, hit, query))["score"] >= minScore]
     reply = _search_reply(query, items, found)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
-    return Reply(
+    reply = Reply(
         content=(*reply.content, Text(text=_steps(found))),
         structured={**(reply.structured or {}), **extra},
     )
+    return _with_note(reply, found.backlog.note if "vector" in found.legs else "")
 
 
 def get(
@@ -201,10 +206,15 @@ def multi_get(
         raise NotFound(
             "\n\n".join(missing) or f"No files matched pattern: {cut(pattern, MAX_ECHO)}"
         )
+    notices = ["\n\n".join(missing)] if missing else []
+    if len(documents) > MOST_MATCHING:
+        documents = documents[:MOST_MATCHING]
+        notices.append(
+            f"[SKIPPED: all files after the first {MOST_MATCHING} that match. Ask for fewer.]"
+        )
     sizes = {each.id: db.documents.text_bytes(each.id) for each in documents}
     large = [each for each in documents if sizes[each.id] > maxBytes]
     small = [each for each in documents if sizes[each.id] <= maxBytes]
-    notices = ["\n\n".join(missing)] if missing else []
     notices += [_too_large(each, sizes[each.id]) for each in large]
     resources = _resources(db, small, maxLines, lineNumbers)
     if skipped := len(small) - len(resources):
@@ -227,22 +237,23 @@ def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
     lines = [
         "QMD Index Status:",
         f"  Total documents: {total}",
-        f"  Needs embedding: {coverage.waiting}",
-        f"  Vector index: {'yes' if coverage.embedded else 'no'}",
+        f"  Needs embedding: {coverage.contents_waiting}",
+        f"  Vector index: {'yes' if _has_vectors(coverage) else 'no'}",
         f"  Collections: {len(collections)}",
     ]
     lines += [
         f"    - {each['path'] or each['name']} ({each['documents']} docs)" for each in collections
     ]
-    return Reply(
+    reply = Reply(
         content=(Text(text="\n".join(lines)),),
         structured={
             "totalDocuments": total,
-            "needsEmbedding": coverage.waiting,
-            "hasVectorIndex": coverage.embedded > 0,
+            "needsEmbedding": coverage.contents_waiting,
+            "hasVectorIndex": _has_vectors(coverage),
             "collections": collections,
         },
     )
+    return _with_note(reply, db.documents.backlog().note)
 
 
 def read(db: Database, path: str) -> str:
@@ -290,6 +301,19 @@ def _search(
     )
 
 
+def _has_vectors(coverage: Coverage) -> bool:
+    return coverage.embedded + coverage.partly > 0
+
+
+def _with_note(reply: Reply, note: str) -> Reply:
+    """The reply with a note in a text block of its own and in its structured content."""
+    if not note:
+        return reply
+    known = reply.structured or {}
+    notes = "; ".join(filter(None, [known.get("note", ""), note]))
+    return Reply(content=(*reply.content, Text(text=note)), structured={**known, "note": notes})
+
+
 def _result(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> QmdResult:
     document = hit.item.document
     return QmdResult(
@@ -308,11 +332,10 @@ def _percent(score: float) -> int:
 
 def _search_reply(query: str, items: list[QmdResult], found: Results[Chunk]) -> Reply:
     if not items:
-        nothing = Text(text=f'No results found for "{query}"')
-        if not found.note:
-            return Reply(content=(nothing,), structured={"results": []})
-        note = found.note.replace("no library", "no collection")
-        return Reply(content=(nothing, Text(text=note)), structured={"results": [], "note": note})
+        nothing = Reply(
+            content=(Text(text=f'No results found for "{query}"'),), structured={"results": []}
+        )
+        return _with_note(nothing, found.note.replace("no library", "no collection"))
     head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
     lines = [
         f"{each['docid']} {_percent(each['score'])}% {each['file']} - {each['title']}"
@@ -384,7 +407,8 @@ def _selected(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
     if not pattern.strip():
         raise InvalidInput("pattern must not be blank")
     is_glob = any(sign in pattern for sign in "*?[{")
-    if is_glob and (found := db.documents.matching(pattern.strip().removeprefix(SCHEME))):
+    glob = pattern.strip().removeprefix(SCHEME)
+    if is_glob and (found := db.documents.matching(glob, limit=MOST_MATCHING + 1)):
         return found, []
     names = list(dict.fromkeys(filter(None, (each.strip() for each in pattern.split(",")))))
     if len(names) > MOST_NAMES:

@@ -271,7 +271,7 @@ def test_without_embeddings_only_keyword_search_is_measured_and_the_reason_is_no
     assert {each.mode for each in report.figures} == {"text"}
     assert (
         report.notes[-1]
-        == "Keyword search only: no document is completely embedded yet: run `mcpvectordb embed`"
+        == "Keyword search only: no passage is embedded yet (waiting: 40); run `mcpvectordb embed`"
     )
     other = quick(path, embedder=None)
     assert "letters" in other.notes[-1]
@@ -282,7 +282,7 @@ def test_documents_without_embeddings_are_noted(filled: Path) -> None:
     with Database(filled, embedder=Letters()) as db:
         db.documents.ingest_text("A text that waits.", source="waits.md", embed=False)
     assert any(
-        note.startswith("1 documents are not embedded yet")
+        note.startswith("1 documents are not completely embedded yet")
         for note in quick(filled, queries=4).notes
     )
 

@@ -6,7 +6,11 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from mcpvectordb import Database
+from mcpvectordb.cli.ingest import resumable
+from tests.support import Letters
 from tests.support_cli import Shell
 
 
@@ -94,3 +98,16 @@ def test_ctrl_c_leaves_a_sound_file_and_the_same_command_continues(shell: Shell)
     shell.run("ingest", str(folder))
     status = json.loads(shell.run("status", "--json"))
     assert (status["documents"], status["pending"]) == (300, 0)
+
+
+def test_an_interrupt_says_how_much_waits_and_what_continues(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a", embed=False)
+        with pytest.raises(KeyboardInterrupt), resumable(db):
+            raise KeyboardInterrupt
+    assert capsys.readouterr().err == (
+        "mcpvectordb: 1 passage still to be embedded: `mcpvectordb embed` continues, and so does "
+        "the next server\n"
+    )

@@ -11,7 +11,14 @@ def test_status_shows_counts_the_model_and_what_is_not_embedded(notes: Commands)
     with Database(notes.db, embedder=Letters()) as db:
         db.documents.ingest_text("waiting", source="w", library="other", embed=False)
     out = notes.run("status")
-    assert "model          letters\n" in out and "documents      4\n" in out
+    assert "model            letters\n" in out and "documents        4\n" in out
+    groups = (
+        "embedded         3",
+        "partly           0",
+        "waiting          1",
+        "empty            0",
+    )
+    assert "\n".join(groups) in out
     chunks = json.loads(notes.run("list", "big.md", "--json"))["documents"][0]["chunks"] + 2
     folder = notes.folder / "notes"
     assert f"  notes  3 documents  {chunks} chunks  {folder}  **/*  my notes\n" in out

@@ -147,3 +147,25 @@ def test_nothing_found_is_empty_in_every_format(notes: Commands) -> None:
     assert notes.run("search", "zebra", "--files") == notes.run("search", "zebra", "--md") == ""
     assert notes.run("search", "zebra", "--xml") == "<results>\n</results>\n"
     assert notes.run("search", "zebra", "--csv").count("\n") == 1
+
+
+def test_search_list_and_status_say_what_is_not_embedded_yet(shell: Shell) -> None:
+    for name in ("apple", "pear"):
+        (shell.folder / f"{name}.md").write_text(f"The {name} is a fruit.\n")
+    shell.run("ingest", "apple.md", "--no-embed")
+    waiting = "no passage is embedded yet (waiting: 1); run `mcpvectordb embed`"
+    assert shell.run("search", "apple").endswith("searched by text\n")
+    assert shell.err == f"mcpvectordb: not searched by vector: {waiting}\n"
+    assert shell.run("search", "apple", "--mode", "vector") == "searched by nothing\n"
+    assert waiting in shell.err
+    shell.run("embed")
+    shell.run("ingest", "pear.md", "--no-embed")
+    partly = "1 of all 2 passages are searched by meaning so far; run `mcpvectordb embed`"
+    assert shell.run("search", "apple").endswith("searched by text and vector\n")
+    assert shell.err == f"mcpvectordb: {partly}\n"
+    found = json.loads(shell.run("search", "apple", "--json"))
+    assert (found["backlog"]["passages"], found["backlog"]["pending"]) == (2, 1)
+    shell.run("list")
+    assert partly in shell.err
+    assert "embedded         1\npartly           0\nwaiting          1\n" in shell.run("status")
+    assert f"documents: {partly}" in shell.err

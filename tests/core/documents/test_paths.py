@@ -4,12 +4,14 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpvectordb import Database, InvalidInput, NotFound
 from mcpvectordb.documents import paths
+from mcpvectordb.documents.paths import MOST_ALTERNATIVES
 from mcpvectordb.documents.rows import path as shown
 from tests.support import Letters
 
@@ -194,8 +196,19 @@ def test_a_pattern_matches_paths_with_and_without_the_library(
     ]
 
 
+def test_of_many_documents_that_match_the_first_ones_by_path_are_returned(
+    db: Database, notes: Path
+) -> None:
+    everything = db.documents.matching("**")
+    assert len(everything) > 3
+    assert db.documents.matching("**", limit=3) == everything[:3]
+    assert db.documents.matching("**", limit=0) == []
+
+
 def test_an_invalid_pattern_is_refused(db: Database) -> None:
-    for pattern in ("a[", "{a", "", " "):
+    alternatives = ",".join(map(str, range(MOST_ALTERNATIVES)))
+    assert db.documents.matching(f"{{{alternatives}}}") == []
+    for pattern in ("a[", "{a", "", " ", f"{{{alternatives},x}}"):
         with pytest.raises(InvalidInput):
             db.documents.matching(pattern)
 
@@ -224,16 +237,37 @@ def test_text_bytes_is_the_size_of_the_text_in_utf_8(db: Database) -> None:
     assert db.documents.text_bytes(id) == len(db.documents.text(id).encode())
 
 
-def test_coverage_counts_contents_and_not_copies(db: Database) -> None:
-    assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (0, 0)
+def test_coverage_puts_each_document_into_one_group(db: Database, path: Path) -> None:
+    def groups() -> tuple[int, int, int, int]:
+        found = db.documents.coverage()
+        counts = (found.embedded, found.partly, found.waiting, found.empty)
+        assert sum(counts) == db.documents.count()
+        return counts
+
+    assert groups() == (0, 0, 0, 0)
+    db.documents.ingest_text("one", source="one")
+    db.documents.ingest_text("two", source="two", embed=False)
+    assert groups() == (1, 0, 1, 0)
+    db.documents.ingest_text("one two three four.\n\n" * 200, source="both", embed=False)
+    with apsw.Connection(str(path)) as other:
+        other.execute("DELETE FROM document_pending WHERE chunk = 3")
+        other.execute("DELETE FROM document_chunks WHERE owner = 1")
+    assert groups() == (0, 1, 1, 1)
+
+
+def test_coverage_counts_copies_and_the_contents_that_wait(db: Database) -> None:
+    def contents() -> tuple[int, int, int]:
+        found = db.documents.coverage()
+        return found.embedded, found.copies, found.contents_waiting
+
     db.documents.ingest_text("one", source="one")
     db.documents.ingest_text("two", source="two", embed=False)
     db.documents.ingest_text("two", source="copy of two", embed=False)
-    assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (1, 1)
+    assert contents() == (1, 1, 1)
     db.documents.ingest_text("one", source="copy of one", embed=False)
-    assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (1, 1)
+    assert contents() == (1, 2, 1)
     db.embed_pending()
-    assert (db.documents.coverage().embedded, db.documents.coverage().waiting) == (2, 0)
+    assert contents() == (4, 2, 0)
 
 
 def test_many_names_are_found_like_one_by_one(db: Database, notes: Path) -> None:

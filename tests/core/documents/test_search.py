@@ -11,6 +11,7 @@ from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT
+from mcpvectordb.search.snippets import snippet
 from tests.support import Letters, search_documents
 
 needs_quality = pytest.mark.skipif(
@@ -297,6 +298,24 @@ def test_what_was_found_out_is_remembered_in_the_file(cities: Database, path: Pa
         ]
         assert not db._reranker.loaded
         assert db.check() == []
+
+
+@pytest.mark.parametrize("overlap", [0, 8])
+def test_a_snippet_of_a_long_document_has_the_numbers_of_its_lines(
+    path: Path, overlap: int
+) -> None:
+    config = Config(chunk_size=16, chunk_overlap=overlap)
+    with Database(path, embedder=Letters(), config=config) as db:
+        lines = [f"line{number} of a\n\n  longer text, you see." for number in range(2_000)]
+        text = "kettle\n\n" + "\n".join(lines) + "\nthe end"
+        db.documents.ingest_text(text, source="a.txt", embed=False)
+        for number in (0, 90, 777, 1_999):
+            [hit] = db.documents.search(f'"line{number}"', mode="text", limit=1)
+            shown = db.documents.snippet(hit.item, f"line{number}", whole=True)
+            assert shown == snippet(text, f"line{number}")
+            assert db.documents.snippet(hit.item, f"line{number}") == shown
+            far = db.documents.snippet(hit.item, "kettle", whole=True)
+            assert ("1: kettle" in far) == (number < 100), "only the text around it is read"
 
 
 def test_a_snippet_is_of_the_chunk_or_of_the_whole_document(path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import (
+    Backlog,
     Chunk,
     Condition,
     Config,
@@ -22,6 +23,8 @@ from mcpvectordb import (
     InvalidInput,
     NoText,
     NotFound,
+    Progress,
+    Results,
     TooLarge,
     Unreadable,
     UnsupportedFormat,
@@ -344,11 +347,63 @@ def test_the_database_does_not_ingest_itself(db: Database, path: Path) -> None:
 def test_a_text_is_found_by_words_at_once_and_by_meaning_after_embedding(db: Database) -> None:
     done = db.documents.ingest_text("apple", source="a", embed=False)
     assert done.pending == 1 and done.note == ""
-    assert db.documents.search("apple").legs == ("text", "vector")
+    assert db.documents.search("apple").legs == ("text",)
     assert texts(db.documents.search("apple")) == ["apple"]
     assert texts(db.documents.search("apple", mode="vector")) == []
     assert db.embed_pending() == 1
     assert texts(db.documents.search("apple", mode="vector")) == ["apple"]
+
+
+@pytest.mark.parametrize("unit", ["passage", "document"])
+@pytest.mark.parametrize("mode", ["hybrid", "vector"])
+def test_a_search_says_how_many_passages_it_could_not_compare_by_meaning(
+    db: Database, unit: Any, mode: str
+) -> None:
+    def search(**options: Any) -> Results[Chunk]:
+        return db.documents.search("apple", unit=unit, mode=mode, **options)
+
+    for number in range(4):
+        db.documents.ingest_text(f"apple {number}", source=str(number), embed=False)
+    nothing = search()
+    assert "vector" not in nothing.legs
+    assert nothing.reasons["vector"] == (
+        "no passage is embedded yet (waiting: 4); run `mcpvectordb embed`"
+    )
+    db.documents.ingest_text("apple 4", source="4", library="other")
+    partly = search(library="other")
+    assert "vector" in partly.legs and partly.reasons == {}
+    assert (partly.backlog.pending, partly.backlog.passages, partly.backlog.embedded) == (4, 5, 1)
+    assert partly.backlog.note == (
+        "1 of all 5 passages are searched by meaning so far; run `mcpvectordb embed`"
+    )
+    db.embed_pending()
+    assert search().backlog == Backlog() and search().backlog.note == ""
+    assert db.documents.search("apple", mode="text").backlog == Backlog()
+
+
+def test_a_file_whose_documents_were_all_deleted_has_nothing_that_waits(db: Database) -> None:
+    db.documents.delete(db.documents.ingest_text("apple", source="a").document.id)
+    found = db.documents.search("apple")
+    assert (len(found), found.reasons, found.backlog) == (0, {}, Backlog())
+
+
+def test_a_missing_model_is_the_outlook_of_what_waits(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a", embed=False)
+    with Database(path) as db:
+        assert "letters" in db.documents.backlog().outlook
+        assert "letters" in db.documents.search("apple", mode="vector").reasons["vector"]
+
+
+def test_an_ingest_reports_that_it_parses_and_how_many_chunks_there_are(
+    db: Database, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("apple")
+    seen: list[Progress] = []
+    db.documents.ingest(tmp_path / "a.txt", progress=seen.append)
+    steps = [(each.step, each.done, each.total, each.chunks_known) for each in seen]
+    assert steps[:2] == [("parse", 0, 1, 0), ("parse", 1, 1, 1)]
+    assert steps[-1] == ("embed", 1, 1, 1)
 
 
 def test_threads_ingest_and_search_at_once(db: Database) -> None:

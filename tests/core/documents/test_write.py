@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def test_a_document_that_was_deleted_meanwhile_is_not_found(
 ) -> None:
     _, key = writer.write(prepared(writer, "apple"))
     with db._file.writing() as sql:
-        assert writer.remove(sql, key) == 1
+        assert db._unpublished.withdraw(sql, [key]) == 1
         with pytest.raises(NotFound, match="deleted meanwhile"):
             rows.by_key(sql, key)
 
@@ -89,3 +90,18 @@ def test_a_text_of_more_chunks_than_the_limit_is_refused_and_nothing_is_stored(
         assert db.documents.count() == 0
     with Database(path, embedder=Letters(), config=Config(max_chunks=4, chunk_size=16)) as db:
         assert db.documents.ingest_text(text, source="a").document.chunks == 4
+
+
+def test_a_long_text_is_written_in_memory_of_few_times_its_size(writer: DocumentWriter) -> None:
+    """Allocations are counted, so this does not depend on the machine."""
+    text = "\n\n".join(
+        " ".join(f"{number * 7919 % 999_983}" for _ in range(60)) for number in range(1000)
+    )
+    writer.write(prepared(writer, "loads the tokenizer"))
+    tracemalloc.start()
+    try:
+        writer.write(prepared(writer, text))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 * len(text)

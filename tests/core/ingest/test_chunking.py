@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpvectordb.errors import InvalidInput
-from mcpvectordb.ingest.chunking import LONGEST_TOKEN, split
+from mcpvectordb.ingest.chunking import LONGEST_TOKEN, STANDARD_SIZE, WHOLE_TEXT, split
 from mcpvectordb.records import Span
 
 KINDS = st.sampled_from(["markdown", "text", "code"])
@@ -189,7 +189,123 @@ def test_a_fence_that_fits_is_never_cut(
             assert any(each.start <= start and end <= each.end for each in spans)
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([0, 0, 5, 40])), min_size=1, max_size=9),
+    st.integers(30, 60),
+    st.integers(0, 10),
+    st.booleans(),
+)
+def test_no_chunk_is_only_headings_unless_its_text_or_page_is(
+    sections: list[tuple[int, int]], size: int, overlap: int, paged: bool
+) -> None:
+    parts = [f"{'#' * level} h\n\n{words(length)}\n\n" for level, length in sections]
+    text = "".join(parts)
+    pages = tuple(accumulate(map(len, parts[:3]), initial=0))[:-1] if paged else ()
+    for each in cut(text, size, overlap, pages=pages):
+        on_page = text[each.start :]
+        if paged:
+            on_page = text[: next((page for page in pages if page > each.start), len(text))]
+            on_page = on_page[max(page for page in pages if page <= each.start) :]
+        if "word" in (on_page if paged else text):
+            assert "word" in text[each.start : each.end]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(0, 25), st.integers(1, 6)),
+        max_size=5,
+    ),
+    st.integers(24, 160),
+    st.integers(0, 8),
+)
+def test_every_part_of_a_table_has_its_header_and_rows_are_not_cut(
+    tables: list[tuple[int, int, int, int]], size: int, overlap: int
+) -> None:
+    text, headers, longest = "", list[tuple[int, int, str]](), 0
+    for number, (prose, columns, rows, cell) in enumerate(tables):
+        text += f"{words(prose)}\n\n"
+        header = f"|{f' t{number} |' * columns}\n|{'-|' * columns}"
+        lines = "".join(f"\n|{f' {words(cell)} |' * columns}" for _ in range(rows))
+        headers.append((len(text), len(text + header + lines), header))
+        longest = max(longest, count(header + lines[: lines.find("\n", 1)], 0, 999))
+        text += f"{header}{lines}\n\n"
+    for each in cut(text, size, overlap):
+        inside = [header for start, end, header in headers if start < each.start < end]
+        assert [each.header] == (inside or [""])
+        if 4 * longest <= size and longest:
+            row = text[text.rfind("\n", 0, each.tile_start) + 1 : each.tile_start]
+            assert not row.strip(), "a chunk begins inside of a row"
+        assert count(text, each.start, each.end) + min(
+            count(each.header, 0, len(each.header)), size // 2
+        ) <= max(size, 1 + size // 2)
+
+
+@given(st.lists(st.integers(1, 60), max_size=4), st.integers(20, 60), st.integers(0, 8))
+def test_fences_are_balanced_around_every_part_of_code(
+    lengths: list[int], size: int, overlap: int
+) -> None:
+    text = "".join(
+        f"{words(9)}\n\n~~~py\n" + "\n".join(f"name = {i}" for i in range(length)) + "\n~~~\n\n"
+        for length in lengths
+    )
+    for each in cut(text, size, overlap):
+        shown = "\n".join([each.header, text[each.start : each.end], each.footer]).strip()
+        marks = re.findall("^~~~.*", shown, re.M)
+        assert marks == ["~~~py", "~~~"] * (len(marks) // 2)
+
+
 # Examples
+
+
+def test_a_text_that_fits_the_model_is_not_cut_into_standard_chunks() -> None:
+    assert len(cut(f"# A\n\n{words(100)}\n\n# B\n\n{words(150)}", STANDARD_SIZE)) == 1
+    assert len(cut(words(WHOLE_TEXT + 1), STANDARD_SIZE)) == 2
+    assert len(cut(words(WHOLE_TEXT), STANDARD_SIZE - 1)) == 2
+    assert len(cut(words(WHOLE_TEXT), STANDARD_SIZE + 1)) == 2
+    pages = (0, len(words(9)) + 1)
+    assert len(cut(words(20), STANDARD_SIZE, pages=pages)) == 2
+
+
+def test_headings_without_text_stay_with_the_text_that_follows() -> None:
+    text = f"## A\n\n{words(9)}\n\n## Empty\n\n# B\n\n{words(9)}"
+    assert pieces(text, 16) == [f"## A\n\n{words(9)}", f"## Empty\n\n# B\n\n{words(9)}"]
+
+
+def test_headings_at_the_end_stay_with_text_before_them() -> None:
+    text = f"{words(8)}. {words(5)}.\n\n# Thanks\n\n## All"
+    assert pieces(text, 15) == [f"{words(8)}.", f"{words(5)}.\n\n# Thanks\n\n## All"]
+
+
+def test_a_heading_stays_with_the_beginning_of_code_that_fits_only_without_it() -> None:
+    code = "```py\nfirst = 1\nsecond = 2\nthird = 3\n```"
+    chunks = pieces(f"# Merge\n\n## Example\n\n{code}", 17)
+    assert chunks[0] == "# Merge\n\n## Example\n\n```py\nfirst = 1\nsecond = 2"
+
+
+def test_a_table_is_cut_between_rows_and_each_part_has_the_header() -> None:
+    rows = "\n".join(f"| n{i} | {i} |" for i in range(6))
+    text = f"# T\n\n| name | no |\n|---|---|\n{rows}"
+    spans = cut(text, 36)
+    parts = [(each.header, text[each.start : each.end]) for each in spans]
+    assert parts[0] == ("", text[: text.index("\n| n4")])
+    assert parts[1:] == [("| name | no |\n|---|---|", "| n4 | 4 |\n| n5 | 5 |")]
+
+
+def test_a_header_longer_than_a_chunk_is_not_repeated() -> None:
+    text = f"| {words(30)} | b |\n|---|---|\n" + "| 1 | 2 |\n" * 20
+    assert {each.header for each in cut(text, 20)} == {""}
+
+
+def test_a_part_of_code_carries_both_fences() -> None:
+    lines = "\n".join(f"name{i} = {i}" for i in range(9))
+    spans = cut(f"```py\n{lines}\n```", 24)
+    assert [(each.header, each.footer) for each in spans] == [("", "```"), ("```py", "")]
+
+
+def test_code_is_cut_between_statements_even_if_a_chunk_is_less_than_half_full() -> None:
+    one = "def one():\n    a = 1\n    return a"
+    two = "def two():\n    b = 2\n\n    c = 3\n\n    d = 4\n    e = 5\n    return b"
+    assert pieces(f"```\n{one}\n{two}\n```", 30)[0] == f"```\n{one}"
 
 
 def test_a_short_text_is_one_chunk() -> None:
@@ -283,15 +399,17 @@ def test_a_long_fence_is_cut_between_lines_and_not_after_its_first() -> None:
     assert all(re.match("name|```py", each) for each in chunks)
 
 
-def test_front_matter_is_not_a_heading_and_is_not_split() -> None:
+def test_front_matter_is_in_the_tile_of_the_first_chunk_but_not_in_a_chunk() -> None:
     text = f"---\ntitle: A\ntags: [b, c]\n---\n\n# Head\n\n{words(20)}"
-    assert pieces(text, 30)[0] == "---\ntitle: A\ntags: [b, c]\n---"
-    assert [each.headings for each in cut(text, 30)] == [(), ("Head",)]
+    [span] = cut(text, 22)
+    assert text[span.start : span.end] == f"# Head\n\n{words(20)}"
+    assert (span.tile_start, span.first_line, span.headings) == (0, 6, ("Head",))
 
 
-def test_front_matter_is_always_a_separate_chunk() -> None:
-    text = "---\ntitle: A\n---\n# Head\n\ntext"
-    assert pieces(text, 100) == ["---\ntitle: A\n---", "# Head\n\ntext"]
+def test_front_matter_alone_is_the_text() -> None:
+    text = "---\ntitle: A\n---\n"
+    [span] = cut(text, 100)
+    assert (text[span.start : span.end], span.headings) == ("---\ntitle: A\n---", ())
 
 
 def test_a_horizontal_rule_at_the_top_is_not_front_matter() -> None:

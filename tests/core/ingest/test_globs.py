@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import InvalidInput
-from mcpvectordb.ingest.globs import MOST_ALTERNATIVES, alternatives, compile_glob
+from mcpvectordb.ingest.globs import (
+    LONGEST_EXPANSION,
+    LONGEST_PATTERN,
+    MOST_ALTERNATIVES,
+    MOST_BRACES,
+    alternatives,
+    compile_glob,
+)
 
 NAMES = st.text(st.sampled_from("ab.c-"), min_size=1, max_size=8)
 
@@ -76,7 +83,24 @@ def test_no_pattern_backtracks_exponentially() -> None:
     start = time.process_time()
     assert not fits("*a" * 60 + "b", "a" * 250)
     assert not fits("**/a/" * 40 + "b", "a/" * 500 + "c")
-    assert len(alternatives("{aa,a}{a,aa}" * 30)) == 61
-    with pytest.raises(InvalidInput, match=str(MOST_ALTERNATIVES)):
-        compile_glob("{a,b}" * 40)
+    assert len(alternatives("{aa,a}{a,aa}" * 15)) == 31
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "bound"),
+    [
+        ("{a,b}" * 10, MOST_ALTERNATIVES),
+        ("{" + ",".join(map(str, range(1_001))) + "}", MOST_ALTERNATIVES),
+        ("{a,b}" * 9 + "x" * 100, LONGEST_EXPANSION),
+        ("{a}" * (MOST_BRACES + 1), MOST_BRACES),
+        ("{" * 20_000 + "}" * 20_000, MOST_BRACES),
+        ("{a,b}" * 5 + "x" * LONGEST_PATTERN, LONGEST_PATTERN),
+    ],
+)
+def test_a_pattern_is_bounded_in_length_braces_and_alternatives(pattern: str, bound: int) -> None:
+    with pytest.raises(InvalidInput, match=f"{bound:,}") as caught:
+        compile_glob(pattern)
+    assert len(str(caught.value)) < 500
+    assert len(alternatives("{a,b}" * 9)) == 512
+    assert alternatives("{a}" * MOST_BRACES) == ["a" * MOST_BRACES]

@@ -7,6 +7,7 @@ from mcpvectordb.ingest.structure import (
     HEADING,
     STACKED,
     Outline,
+    body_start,
     front_matter,
     outline,
     plain,
@@ -18,7 +19,7 @@ def markdown(text: str) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def blocks(text: str) -> list[str]:
-    return [text[start:end] for start, end in outline(text, "markdown").blocks]
+    return [text[each.start : each.end] for each in outline(text, "markdown").blocks]
 
 
 def strengths(result: Outline, text: str) -> dict[str, int]:
@@ -110,13 +111,13 @@ def test_in_prose_a_blank_line_is_stronger_than_an_item_and_an_item_than_a_line(
 
 
 def test_a_line_that_continues_a_sentence_is_not_a_cut() -> None:
-    assert outline("One two\nthree four.\nfive", "text").cuts == [0, 20]
+    assert outline("One two\nthree four.\nfive", "text").cuts.tolist() == [0, 20]
 
 
-def test_in_code_definitions_are_stronger_than_dedents_and_closing_brackets_weakest() -> None:
+def test_in_code_a_statement_at_top_level_is_stronger_than_any_line_inside_of_one() -> None:
     text = "first {\n  inner\n  }\nafter\n\n  indented\n\nsecond"
     found = strengths(outline(text, "code"), text)
-    assert found["second"] > found["indented"] > found["after"] > found["inner"] > found["}"]
+    assert found["second"] > found["after"] > found["indented"] > found["inner"] > found["}"]
     text = "one\n  two\n  three\n    four\n  five"
     found = strengths(outline(text, "code"), text)
     assert found["five"] > found["three"]
@@ -124,5 +125,46 @@ def test_in_code_definitions_are_stronger_than_dedents_and_closing_brackets_weak
 
 def test_lines_of_a_block_are_cuts_only_if_it_does_not_fit() -> None:
     text = "```\na\nb\n```\n"
-    assert outline(text, "markdown", lambda start, end: end - start < 20).cuts == [0]
-    assert outline(text, "markdown", lambda start, end: end - start < 5).cuts == [0, 4, 6, 8]
+    assert outline(text, "markdown", lambda start, end: end - start < 20).cuts.tolist() == [0]
+    assert outline(text, "markdown", lambda start, end: end - start < 5).cuts.tolist() == [0, 6, 8]
+
+
+def test_a_block_stays_whole_only_together_with_the_headings_above_it() -> None:
+    text = "# A\n\n## B\n\n```\na\nb\n```\n"
+    end, second = len(text) - 1, text.index("b")
+    for room, cut in ((end, end), (len("```\na\nb\n```"), second)):
+
+        def fits(start: int, end: int, room: int = room) -> bool:
+            return end - start <= room
+
+        assert [each.first_cut for each in outline(text, "markdown", fits).blocks] == [cut]
+
+
+@pytest.mark.parametrize(("table", "header"), [
+    ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b |\n|---|---|"), ("a | b\n:-- | --:\n1 | 2\n3 | 4", "a | b\n:-- | --:"),
+    ("| a |\n| - |", "| a |\n| - |"),
+])  # fmt: skip
+def test_a_table_is_a_block_with_a_header(table: str, header: str) -> None:
+    [block] = outline(f"before\n\n{table}\nafter", "markdown").blocks
+    assert (block.start, block.end, block.header) == (8, 8 + len(table), header)
+
+
+@pytest.mark.parametrize("text", [
+    "| a | b |\n| 1 | 2 |", "a | b\n\n---|---", "text\n|---|", "a | b\n-----", "```\n| a |\n|---|\n```\n"[4:20],
+])  # fmt: skip
+def test_other_lines_with_bars_are_not_tables(text: str) -> None:
+    assert [each.header for each in outline(text, "text").blocks] == []
+
+
+def test_rows_of_a_table_that_is_cut_are_cuts_from_the_second_on() -> None:
+    text = "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n| 5 | 6 |\n"
+    result = outline(text, "markdown", lambda start, end: False)
+    assert [text[at : at + 5] for at in result.cuts] == ["| a |", "| 3 |", "| 5 |"]
+
+
+def test_the_body_begins_after_front_matter_unless_that_is_all_there_is() -> None:
+    front = "---\na: 1\n---"
+    assert body_start(f"{front}\n\ntext", "markdown") == len(front)
+    assert body_start(f"{front}\n\n", "markdown") == 0
+    assert body_start(f"{front}\n\ntext", "text") == 0
+    assert body_start("\ufefftext", "markdown") == 1

@@ -8,7 +8,15 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mcpvectordb import Damaged, Database, InvalidInput, NotOurFile, Unreadable, Unwritable
+from mcpvectordb import (
+    Config,
+    Damaged,
+    Database,
+    InvalidInput,
+    NotOurFile,
+    Unreadable,
+    Unwritable,
+)
 from mcpvectordb.recovery.salvage import salvage
 from mcpvectordb.storage.file import PAGE_SIZE
 from tests.support import Letters, python
@@ -26,7 +34,7 @@ def filled(path: Path) -> dict[str, str]:
         f"{number}.md": f"# Note {number}\n\n" + "\n\n".join(rng.choices(lines, k=number % 30))
         for number in range(90)
     }
-    with Database(path, embedder=Letters()) as db:
+    with Database(path, embedder=Letters(), config=Config(chunk_size=150)) as db:
         for source, text in texts.items():
             db.documents.ingest_text(
                 text, source=source, metadata={"n": source}, embed=len(source) > 4

@@ -46,7 +46,7 @@ def test_a_new_file_has_our_application_id_version_and_settings(path: Path) -> N
         assert sql.pragma("synchronous") == 2
         assert sql.pragma("foreign_keys") == 1
         assert sql.pragma("trusted_schema") == 0
-        assert sql.pragma("secure_delete") == 2  # FAST
+        assert sql.pragma("secure_delete") == 1
     file.close()
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb.text.fuzzy import FURTHEST, distance, nearest
+from mcpvectordb.text.fuzzy import FURTHEST, SUGGESTIONS, distance, nearest
 
 names = st.text("abc/.", max_size=9)
 
@@ -29,6 +29,15 @@ def test_the_distance_is_levenshteins_up_to_a_bound(one: str, other: str, most: 
 @given(one=names, other=names)
 def test_the_distance_is_symmetric(one: str, other: str) -> None:
     assert distance(one, other) == distance(other, one)
+
+
+@given(name=names, paths=st.lists(st.text("abc/.", min_size=1, max_size=9), unique=True))
+def test_suggestions_do_not_depend_on_the_order_of_the_paths(name: str, paths: list[str]) -> None:
+    alone = {path: nearest(name, [path]) for path in paths}
+    found = nearest(name, paths)
+    assert found == nearest(name, reversed(paths)) == nearest(name, sorted(paths))
+    assert set(found) <= {path for path, suggested in alone.items() if suggested}
+    assert len(found) == min(SUGGESTIONS, sum(map(bool, alone.values())))
 
 
 @pytest.mark.parametrize(

@@ -921,7 +921,11 @@ def test_objects_may_come_as_json_strings(tool: Ask, write: Callable[..., str]) 
 
 @pytest.mark.requirement("MV-075")
 def test_unknown_arguments_are_ignored(tool: Ask) -> None:
-    assert tool("search", query="tea", explain=True, random_string="x") == {"results": []}
+    assert tool("search", query="tea", explain=True, random_string="x") == {
+        "results": [],
+        "note": '"explain" is an unknown argument and was ignored; there are query, top_k, '
+        "library, filter, min_relevance.",
+    }
 
 
 @pytest.mark.requirement("MV-076")

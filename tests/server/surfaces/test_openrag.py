@@ -483,8 +483,8 @@ def test_no_results_are_a_success_with_a_message(tool: Ask, db: Database) -> Non
     db.documents.ingest_text("water", source="b.txt", embed=False)
     assert tool("query_documents", query="zzz", min_similarity=1) == {
         **reply,
-        "message": f"{reply['message']} (not searched, because they wait for their embedding: 1 "
-        f"chunks)",
+        "message": f"{reply['message']}; 1 of all 2 passages are searched by meaning so far; run "
+        "`mcpvectordb embed`",
     }
 
 

@@ -639,6 +639,7 @@ def test_unknown_arguments_are_ignored(tool: Ask) -> None:
     assert tool("vector_count", metric="dot", random_string="x") == {
         "count": 0,
         "store_name": "default",
+        "note": '"metric" is an unknown argument and was ignored; there are store_name, namespace.',
     }
 
 

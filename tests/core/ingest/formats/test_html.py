@@ -120,6 +120,12 @@ def test_tables_become_markdown_with_spans_filled() -> None:
     )
 
 
+def test_text_between_the_cells_of_a_table_is_kept() -> None:
+    html = "<table>zero<tr><td>a</td>one<td>b</td></tr>two<tr>three<td>c</td></tr>four</table>"
+    text = read(f"<html><body><p>{WORDS}</p>{html}</body></html>", "a.html").text
+    assert all(word in text for word in "zero a one b two three c four".split())
+
+
 def test_a_layout_table_is_not_written_as_a_table() -> None:
     html = (
         f"<html><body><table><tr><td><h1>Head</h1><p>{WORDS}</p></td><td><table><tr><td>a</td><td>b</td></tr>"
@@ -138,6 +144,17 @@ def test_code_is_fenced_with_its_language_and_line_breaks() -> None:
         "</code></pre></body></html>"
     )
     assert read(html, "a.html").text == "Use `f()`:\n\n```python\ndef f():\n    return 1\n```\n"
+
+
+@pytest.mark.parametrize(("image", "found"), [
+    ('<img alt="A chart of sales by year">', "![A chart of sales by year]"), ('<img alt="logo">', ""), ("<img>", ""),
+    ('<figure><a href="/x"><img alt="A chart of sales by year"></a></figure>', "![A chart of sales by year]"),
+    ('<figure><img alt="A chart of sales by year"><figcaption>Sales</figcaption></figure>', "Sales"),
+    ('<p>By <img alt="Portrait of Ann Author"> Ann</p>', "By  Ann"), ('<img alt="港の工房の写真">', "![港の工房の写真]"),
+])  # fmt: skip
+def test_an_image_that_stands_alone_is_there_with_its_description(image: str, found: str) -> None:
+    text = read(f"<html><body><p>{WORDS}</p>{image}<p>{WORDS}</p></body></html>", "a.html").text
+    assert " ".join(text.replace(WORDS.strip(), "").split()) == " ".join(found.split())
 
 
 def test_quotations_line_breaks_and_numbered_lists() -> None:

@@ -43,6 +43,31 @@ def test_sheets_are_sections_and_rows_are_tables() -> None:
     )
 
 
+@pytest.mark.parametrize("gap", [0, 1, 3])
+def test_a_header_above_empty_rows_and_groups_of_rows_keep_their_header(gap: int) -> None:
+    book = openpyxl.Workbook()
+    for row in (
+        ["Stock of May"], [], ["Sort", "Price"], *[[]] * gap,
+        ["Boskoop", 1.2], ["Pear", 3], [], ["Plum", 2], [], ["City", "People"], ["Bergen", 290000],
+    ):  # fmt: skip
+        book.active.append(row)
+    assert read(saved(book), "a.xlsx").text == (
+        "# Sheet\n\nStock of May\n\n| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n| Pear | 3 |\n\n"
+        "| Sort | Price |\n| --- | --- |\n| Plum | 2 |\n\n"
+        "| City | People |\n| --- | --- |\n| Bergen | 290000 |\n"
+    )
+
+
+def test_values_in_other_columns_do_not_get_a_header() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet["A1"], sheet["B1"] = "Sort", "Price"
+    sheet["D3"], sheet["E3"], sheet["D4"], sheet["E4"] = "x", 1, "y", 2
+    assert read(saved(book), "a.xlsx").text == (
+        "# Sheet\n\nSort, Price\n\n| x | 1 |\n| --- | --- |\n| y | 2 |\n"
+    )
+
+
 def test_title_and_author_come_from_the_properties() -> None:
     parsed = read(saved(stock()), "a.xlsx")
     assert parsed.title == "Stock list" and parsed.metadata["author"] == "Ann Author"

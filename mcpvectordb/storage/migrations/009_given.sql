@@ -2,3 +2,6 @@
 -- {"title": "…", "metadata": {"year": [2024], "draft": []}}, where [] stands for a key that was taken out. NULL: not
 -- known, because the document was stored before there was this column.
 ALTER TABLE documents ADD COLUMN given TEXT;
+
+-- Listings are ordered by it: a document that is written again keeps its time, but gets a new key.
+CREATE INDEX documents_by_time ON documents (created_at);

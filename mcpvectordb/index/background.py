@@ -1,0 +1,230 @@
+"""Work that goes on while callers do not wait for it: a thread that embeds what is pending.
+
+The queue is the table of pending chunks in the file, so nothing is lost when the process ends, and
+what another process left over is embedded too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.records import Embedded, Progress, ProgressCallback
+
+T = TypeVar("T")
+
+MOST_PREFERRED = 100
+"""How many owners of chunks that were asked for or found are remembered."""
+
+CLOSE_SECONDS = 2.0
+"""How long `close` waits for the batch in progress; its chunks stay pending if it takes longer."""
+
+
+class EmbedSome(Protocol):
+    """Embeds one batch of pending chunks, see `Encoder.embed_some`."""
+
+    def __call__(
+        self, index: ChunkIndex, owners: Sequence[int] | None = None, *, alone: bool = False
+    ) -> Embedded | None:
+        """What was embedded; None if nothing is pending."""
+
+
+class BackgroundEmbedder:
+    """A daemon thread that embeds pending chunks, from the first `ask` until `close`.
+
+    What somebody waits for comes first, the last request before the others; then what was asked
+    for, or found by words alone; then the newest. All but the first is left to one process at a
+    time: while another one has leased chunks, this one looks again every `pause` seconds. After a
+    failure it tries again with the next request, or after `retry` seconds.
+    """
+
+    def __init__(
+        self,
+        embed: EmbedSome,
+        indexes: Sequence[ChunkIndex],
+        *,
+        wait: float,
+        pause: float = 1.0,
+        retry: float = 60.0,
+    ) -> None:
+        self.wait = wait
+        """Most seconds that a caller waits for the embeddings of what it stores."""
+        self.error = ""
+        """Why the last batch could not be embedded; "" if it was."""
+        self._embed, self._indexes = embed, indexes
+        self._pause, self._retry = pause, retry
+        self._wanted: list[tuple[ChunkIndex, int]] = []
+        self._preferred: deque[tuple[ChunkIndex, int]] = deque(maxlen=MOST_PREFERRED)
+        # Guards what follows: requests so far, the last one that failed, and batches so far.
+        self._changed = threading.Condition()
+        self._asked, self._failed, self._batches = 0, 0, 0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def ask(self, index: ChunkIndex | None = None, owner: int = 0) -> int:
+        """Have pending chunks embedded, those of an owner first; the number of this request."""
+        with self._changed:
+            if index is not None:
+                self._wanted.append((index, owner))
+            self._asked += 1
+            self._changed.notify_all()
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._run, name="mcpvectordb-background", daemon=True
+                )
+                self._thread.start()
+            return self._asked
+
+    def prefer(self, index: ChunkIndex, owners: Iterable[int]) -> None:
+        """Embed the chunks of these owners, which somebody asked for, before newer ones."""
+        self._preferred.extend((index, owner) for owner in owners)
+
+    def embed(
+        self,
+        index: ChunkIndex,
+        owner: int,
+        count: Callable[[], int],
+        deadline: float,
+        progress: ProgressCallback | None,
+    ) -> tuple[Embedded, str]:
+        """Have an owner's chunks embedded and wait until the deadline; the error if it failed.
+
+        `count` returns how many of them are pending.
+        """
+        request, total, began = self.ask(index, owner), count(), time.monotonic()
+        done = Embedded()
+
+        def is_done() -> bool:
+            nonlocal done
+            chunks = max(0, total - count())
+            done = Embedded(chunks=chunks, seconds=time.monotonic() - began)
+            if progress and total:
+                progress(embed_progress(done, total))
+            return chunks == total
+
+        try:
+            error = self.wait_until(is_done, request, deadline)
+        finally:  # nobody waits for it any more
+            self.prefer(index, [owner])
+            with contextlib.suppress(ValueError):  # a failure has removed it
+                self._wanted.remove((index, owner))
+        return done, error
+
+    def wait_until(self, done: Callable[[], bool], request: int, deadline: float) -> str:
+        """Wait for a request until `done` or the deadline; the error if it failed, else ""."""
+        while True:
+            with self._changed:
+                batches = self._batches
+            if done():
+                return ""
+            with self._changed:
+                if self._failed >= request:
+                    return self.error
+                while self._batches == batches:
+                    left = deadline - time.monotonic()
+                    if self._closed or left <= 0 or not self._changed.wait(left):
+                        return ""
+
+    def close(self) -> None:
+        """End the thread after the batch that it is working on."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        while not self._closed:
+            asked, error = self._asked, ""
+            try:
+                pause = self._embed_next()
+            except Exception as failure:  # whatever it is, callers are told, and it is tried again
+                pause, error = self._retry, str(failure) or type(failure).__name__
+                self._wanted.clear()
+                self._preferred.clear()
+            with self._changed:
+                self._batches += 1
+                self.error = error
+                if error:
+                    self._failed = asked
+                self._changed.notify_all()
+                if not self._closed and self._asked == asked:
+                    self._changed.wait(pause)
+
+    def _embed_next(self) -> float | None:
+        """Embed one batch; how long to pause then, None for until the next request."""
+        for wanted in reversed(self._wanted.copy()):
+            done = self._embed(wanted[0], [wanted[1]])
+            if done is not None and done.chunks:
+                return 0.0
+        pending = False
+        while self._preferred:
+            done = self._embed(self._preferred[-1][0], [self._preferred[-1][1]], alone=True)
+            if done is not None:
+                return 0.0 if done.chunks else self._pause
+            self._preferred.pop()
+        for index in reversed(self._indexes):  # what agents remember is short and soon asked for
+            done = self._embed(index, alone=True)
+            if done is not None and done.chunks:
+                return 0.0
+            pending = pending or done is not None
+        return self._pause if pending else None
+
+
+def until(deadline: float | None, items: Iterator[T]) -> Iterator[T]:
+    """The items of an iterator; with a deadline those that a thread gets from it in time.
+
+    What the iterator raises in time is raised here.
+    """
+    if deadline is None:
+        yield from items
+        return
+    arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    stopped = threading.Event()
+
+    def run() -> None:
+        try:
+            for item in items:
+                arrived.put((item, None))
+                if stopped.is_set():
+                    return
+        except BaseException as error:
+            arrived.put((None, error))
+        else:
+            arrived.put((None, None))
+
+    if deadline > time.monotonic():
+        threading.Thread(target=run, name="mcpvectordb-until", daemon=True).start()
+    try:
+        while True:
+            item, error = arrived.get(timeout=max(0.0, deadline - time.monotonic()))
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            yield item
+    except queue.Empty:
+        return
+    finally:
+        stopped.set()
+
+
+def embed_progress(done: Embedded, total: int) -> Progress:
+    """The progress when so much of `total` chunks is embedded."""
+    chunks = min(done.chunks, total)
+    return Progress(
+        step="embed",
+        done=chunks,
+        total=total,
+        chunks=chunks,
+        chunks_known=total,
+        tokens=done.tokens,
+        tokens_per_second=done.tokens_per_second,
+        seconds_left=(total - chunks) * done.seconds / done.chunks if done.chunks else None,
+    )

@@ -1,0 +1,78 @@
+"""Replies of each surface to a call with a misspelt argument: accepted, done, and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpvectordb import Database
+from mcpvectordb_server.surfaces import context_server, mcpvectordb, openrag, qmd, vector_store
+from tests.server.clients import ask, service
+
+ENTRY = {"thread_id": "t", "source": "user", "text": "x"}
+
+
+@pytest.mark.requirement("MV-082", "VS-068", "OR-089", "CS-139")
+@pytest.mark.parametrize(
+    ("surface", "tool", "arguments", "remark"),
+    [
+        (
+            mcpvectordb.SURFACE,
+            "search",
+            {"query": "x", "topK": 3},
+            '"topK" is an unknown argument and was ignored; did you mean top_k? It was not given, '
+            "so it is 5.",
+        ),
+        (
+            vector_store.SURFACE,
+            "vector_add",
+            {"id": "a", "embedding": [1], "namespac": "n"},
+            "did you mean namespace? It was not given, so it is null.",
+        ),
+        (openrag.SURFACE, "get_stats", {"verbose": True}, None),
+        (context_server.SURFACE, "store_context", {**ENTRY, "tag": ["a"]}, "did you mean tags?"),
+        (
+            context_server.SURFACE,
+            "store_context_batch",
+            {"entries": [ENTRY, {**ENTRY, "meta_data": {}}]},
+            'index 1: "meta_data" is an unknown argument and was ignored; did you mean metadata?',
+        ),
+    ],
+)
+def test_a_note_names_the_argument_that_was_ignored(
+    db: Database, surface: Any, tool: str, arguments: dict[str, Any], remark: str | None
+) -> None:
+    reply = ask(service(db, surface), tool, arguments).structured_content
+    assert remark in reply["note"] if remark else "note" not in reply
+
+
+@pytest.mark.requirement("OR-089")
+def test_openrag_names_it_beside_its_message(db: Database) -> None:
+    db.documents.ingest_text("tea", source="a.txt")
+    arguments = {"query": "zzz", "min_similarity": 1, "maxResult": 3}
+    reply = ask(service(db, openrag.SURFACE), "query_documents", arguments).structured_content
+    assert reply["message"] == "No results found matching the query"
+    assert "did you mean max_results? It was not given, so it is 5." in reply["note"]
+
+
+@pytest.mark.requirement("MV-082")
+def test_a_copy_in_another_library_than_was_meant_is_not_stored_silently(
+    db: Database, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("apple")
+    arguments = {"path": str(tmp_path / "a.txt"), "libary": "fruit"}
+    reply = ask(service(db, mcpvectordb.SURFACE), "ingest_file", arguments).structured_content
+    assert (reply["status"], reply["library"]) == ("indexed", "default")
+    assert reply["note"] == (
+        '"libary" is an unknown argument and was ignored; did you mean library? It was not given, '
+        'so it is "default".'
+    )
+
+
+@pytest.mark.requirement("QM-105")
+def test_qmd_names_it_in_a_text_block_of_its_own(db: Database) -> None:
+    reply = ask(service(db, qmd.SURFACE), "search", {"query": "x", "colection": "notes"})
+    assert len(reply.content) == 2
+    assert "did you mean collection?" in reply.content[1].text
