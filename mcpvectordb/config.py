@@ -59,6 +59,7 @@ class Config:
     parse_output_bytes  largest text, in bytes, that a file may be parsed into
     parse_output_ratio  how many times as large as the file its text may be, beyond the first
                         megabyte
+    parse_sandbox       False lets the parser use the network and files; Linux confines it else
     max_chunks          most chunks that a document may be split into
     language            language of contexts: english searches words by their stems, any other as
                         they are spelled
@@ -94,6 +95,7 @@ class Config:
     parse_memory: int = 1_000_000_000
     parse_output_bytes: int = 20_000_000
     parse_output_ratio: int = 100
+    parse_sandbox: bool = True
     max_chunks: int = 100_000
     language: str = "english"
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"

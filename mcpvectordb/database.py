@@ -74,7 +74,7 @@ class Database:
         self._indexes = (documents, contexts)
         self._unpublished = UnpublishedDocuments(self._file, documents, self._tuning)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
-        self._cache = Cache(self._file)
+        self._cache = Cache()
         self._reranker = CachedReranker(self.config, self._cache)
         search = DocumentSearch(
             self._file, documents, QueryExpander(documents, self._cache), self._reranker

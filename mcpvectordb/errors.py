@@ -21,6 +21,7 @@ MCPVectorDBError
 │   ├── ParseFailed (ValueError)         encrypted, damaged, or over the parser's limits
 │   ├── NoText (ValueError)              the source has no text
 │   └── FetchFailed (OSError)            the network or the server failed
+│       └── RetryLater                   the host is left alone for some seconds yet
 └── ModelError                           embedding
     ├── ModelMissing (LookupError)       no such model, or its files are not on this machine
     ├── ModelDamaged (ValueError)        a file's digest is not the expected one
@@ -163,6 +164,16 @@ class FetchFailed(IngestError, OSError):
     """The network or the server failed."""
 
     code = "fetch_failed"
+
+
+class RetryLater(FetchFailed):
+    """The host may be asked for its next page in so many `seconds`, and nobody waited."""
+
+    code = "retry_later"
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class ModelError(MCPVectorDBError):

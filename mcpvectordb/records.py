@@ -240,7 +240,8 @@ class Library(Record):
     """A named group of documents with its counts.
 
     If it follows a folder, `root` is the folder's absolute path, and `pattern` and `ignore` select
-    files of it; see `Documents.add_library`. Otherwise these fields are empty.
+    files of it; see `Documents.add_library`. Otherwise these fields are empty. `confirmed` says
+    whether the folder may be read on this machine; see `Documents.confirm_library`.
     """
 
     name: str
@@ -251,6 +252,7 @@ class Library(Record):
     ignore: tuple[str, ...] = ()
     description: str = ""
     created_at: str = ""
+    confirmed: bool = False
 
 
 class Vector(Record):

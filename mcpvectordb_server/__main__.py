@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcpvectordb import Config, Database, InvalidInput, MCPVectorDBError, __version__
-from mcpvectordb_server.options import Options, default_db, parse, report_error
+from mcpvectordb_server.options import (
+    Options,
+    PrintableFormatter,
+    default_db,
+    parse,
+    report_error,
+)
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -44,9 +50,9 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-ser
 def serve(options: Options) -> None:
     """Serve according to the options. Does not return: the process ends with the last client."""
     # MCP hosts show stderr to users; stdout is reserved for the protocol.
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # Importing the SDK makes many objects that live as long as the process: collecting is wasted.
     gc.disable()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

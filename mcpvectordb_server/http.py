@@ -318,8 +318,10 @@ def _kept_token(path: Path) -> str:
 
 
 def _long_enough(token: str, origin: str, remedy: str) -> str:
-    """The token without blanks around it; a short one, which could be guessed, is refused."""
+    """The token without blanks around it; one that could be guessed or not be sent is refused."""
     token = token.strip()
+    if not (token.isascii() and token.isprintable()):  # zeros after a power failure, for example
+        raise InvalidInput(f"{origin} has characters that no HTTP header can have; {remedy}")
     if len(token) < MIN_TOKEN:
         raise InvalidInput(
             f"{origin} has {len(token)} characters, and a token needs at least {MIN_TOKEN}; "

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mcpvectordb import MCPVectorDBError, Progress
+from mcpvectordb import MCPVectorDBError, Progress, RetryLater
 from mcpvectordb_server.grant import ProgressCallback
 from mcpvectordb_server.replies import Reply
 
@@ -42,13 +42,17 @@ class OngoingCall:
         self._news: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
         self._heard, self._cancelled = True, False
         self._reply: Reply | None = None
+        self._later: RetryLater | None = None
         self.ended: float | None = None
         threading.Thread(
             target=self._run, args=(work,), name="mcpvectordb-ingest", daemon=True
         ).start()
 
     def wait(self, progress: ProgressCallback, seconds: float) -> Reply | None:
-        """The reply, None if it takes longer; whatever `progress` raises ends the work, too."""
+        """The reply, None if it takes longer; whatever `progress` raises ends the work, too.
+
+        Raises RetryLater if the work has to wait for its host.
+        """
         deadline = time.monotonic() + seconds
         self._heard = True
         try:
@@ -63,6 +67,8 @@ class OngoingCall:
             self._cancelled = True
             raise
         self._news.put(None)  # for whoever asks again
+        if self._later is not None:
+            raise self._later
         return self._reply
 
     def _run(self, work: Callable[[ProgressCallback], Reply]) -> None:
@@ -70,6 +76,8 @@ class OngoingCall:
             self._reply = work(self._report)
         except _Cancelled:
             pass
+        except RetryLater as later:
+            self._later = later
         finally:
             self.ended = time.monotonic()
             self._news.put(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import sys
@@ -209,11 +210,22 @@ def _text(origin: str, text: str) -> str:
 
 
 def report_error(error: Exception, prog: str) -> int:
-    """Write the error as one line on stderr; returns the exit code for a failed start.
-
-    Characters that a terminal would not print, control characters among them, become U+FFFD.
-    """
-    line = " ".join(str(error).split())
-    shown = "".join(each if each.isprintable() else "\ufffd" for each in line)
-    sys.stderr.write(f"{prog}: {shown}\n")
+    """Write the error as one line on stderr; returns the exit code for a failed start."""
+    sys.stderr.write(f"{prog}: {printable(' '.join(str(error).split()))}\n")
     return 2
+
+
+def printable(text: str) -> str:
+    """A text for stderr: what a terminal would not print, control characters among it, is U+FFFD.
+
+    Line ends and tabs stay.
+    """
+    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+
+
+class PrintableFormatter(logging.Formatter):
+    """Formats log records for stderr; their texts may come from clients and documents."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as it is written, without control characters."""
+        return printable(super().format(record))

@@ -41,12 +41,14 @@ class SettingsChange:
         return "".join(f"{line}\n" for line in lines)
 
 
-def command_line(db: Path, arguments: Sequence[str] = ()) -> list[str]:
-    """The command by which a host starts the server.
+def command_line(db: Path, arguments: Sequence[str] = (), roots: Sequence[Path] = ()) -> list[str]:
+    """The command by which a host starts the server; it ingests files from `roots` only.
 
     Paths are absolute, because hosts run servers in another folder and with few variables. Options
     that the server would not take raise InvalidInput.
     """
+    allowed = [part for root in roots for part in ("--root", str(root.expanduser().absolute()))]
+    arguments = [*allowed, *arguments]
     options.parse(arguments, {})
     if str(db) != ":memory:":
         db = db.expanduser().absolute()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from mcpvectordb import InvalidInput, MCPVectorDBError
+from mcpvectordb import InvalidInput, MCPVectorDBError, RetryLater
 from mcpvectordb_server.arguments import ArgumentError, Arguments, arguments_of
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Text, refusal_of, reply_of
@@ -158,6 +158,7 @@ def call(
     """Run one tool; errors become replies of its surface, and every reply is of bounded length.
 
     The reply names unknown arguments: in its `note`, or in a text block where it is no object.
+    RetryLater is raised: nothing has happened yet, and the same call is made again later.
     """
     tool, surface = published.tool, published.surface
     ignored = tool.arguments.ignored(raw)
@@ -173,6 +174,8 @@ def call(
         if ignored and not isinstance(value, dict):
             reply = replace(reply, content=(*reply.content, Text(text=ignored)))
         return reply
+    except RetryLater:
+        raise
     except ArgumentError as error:
         # A required argument may be missing because its name was misspelt.
         failure: MCPVectorDBError = (

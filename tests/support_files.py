@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 SECRETS = [
@@ -63,6 +64,16 @@ SECRETS = [
     ".cache/huggingface/token",
     "service-account-prod.json",
     "infra/terraform.tfstate",
+    "infra/Prod.TFState",
+    "infra/prod.auto.tfvars",
+    "infra/vault_pass.txt",
+    "kubernetes/secret.yaml",
+    "rails/config/master.key",
+    "backup/fish_history",
+    "windows/ConsoleHost_history.txt",
+    "firebase-adminsdk-x1.json",
+    "old.kdb",
+    "Cookies.binarycookies",
 ]
 # How files begin that are private keys, whatever their name.
 KEYS = [
@@ -84,6 +95,18 @@ TOKENS = [
     b'{"type": "service_account", "private_key": "-----BEGIN '
     + b"PRIVATE KEY-----\\n"
     + b"a1" * 200,
+    b"Access key ID,Secret access key\n" + b"ASIA" + b"Q1" * 8 + b"," + b"a1/b" * 10,
+    b"xapp" + b"-1-A0B1-" + b"a1" * 20,
+    b"https://hooks.slack" + b".com/services/T0A1/B0A1/" + b"a1" * 12,
+    b"ya29" + b"." + b"a1" * 40,
+    b"SG" + b"." + b"a1" * 11 + b"." + b"a1" * 20,
+    b"ey" + b"Ja1a1a1a1a1." + b"ey" + b"Ja1a1a1a1a1." + b"a1" * 20,
+    b"hvs" + b"." + b"a1" * 40,
+    b"12345678" + b":AA" + b"a1" * 16 + b"a",
+    b"DefaultEndpointsProtocol=https;Account" + b"Key=" + b"a1/+" * 20 + b"==",
+    b"[Interface]\nPrivate" + b"Key = " + b"a1" * 21 + b"a=\n",
+    b"users:\n- user:\n    client-key-data: "
+    + base64.b64encode(b"-----BEGIN RSA " + b"PRIVATE KEY-----\n" + b"a1" * 200),
     ("\ufeff" + "gh" + "p_" + "a1" * 18).encode("utf-16-le"),
 ]
 

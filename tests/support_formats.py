@@ -12,6 +12,7 @@ from functools import cache
 from io import BytesIO
 
 from mcpvectordb.ingest import formats
+from mcpvectordb.ingest.worker import START_SECONDS
 from mcpvectordb.records import Parsed, Source
 
 NOT_ALLOWED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -49,15 +50,17 @@ def read(raw: bytes | str, name: str, media_type: str = "") -> Parsed:
 class StoppedClock:
     """A timer factory whose timers expire only inside `running`, after `seconds` of real time.
 
-    Files outside of `running` may take as long as the machine needs, so the result of a test does
-    not depend on its load; the limit that an error reports is still the configured one.
+    Files outside of `running`, and every start of a process, may take as long as the machine needs,
+    so the result of a test does not depend on its load. A file inside of `running` must be one that
+    never ends by itself. The limit that an error reports is still the configured one.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._runs = seconds, False
 
     def __call__(self, seconds: float, function: Callable[[], None]) -> threading.Timer:
-        return threading.Timer(self._seconds if self._runs else threading.TIMEOUT_MAX, function)
+        expires = self._runs and seconds != START_SECONDS
+        return threading.Timer(self._seconds if expires else threading.TIMEOUT_MAX, function)
 
     @contextmanager
     def running(self) -> Iterator[None]:

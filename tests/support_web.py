@@ -261,6 +261,12 @@ def wrong_chunks(handler: Handler) -> None:
     handler.wfile.write(b"zz\r\n")
 
 
+def negative_chunks(handler: Handler) -> None:
+    handler.protocol_version = "HTTP/1.1"
+    handler.answer(Content_Length="", Transfer_Encoding="chunked")
+    handler.wfile.write(b"-5\r\nhello\r\n0\r\n\r\n")
+
+
 def nothing(handler: Handler) -> None:
     pass
 

@@ -67,7 +67,8 @@ def bench(
     if as_json:
         print_json(report)
     else:
-        show("\n".join(_lines(report)))
+        for line in _lines(report):
+            show(line)
 
 
 def _lines(report: Report) -> list[str]:

@@ -18,7 +18,7 @@ from mcpvectordb.cli.options import (
     no_embed_option,
     where_option,
 )
-from mcpvectordb.cli.output import complain, fail, print_json, print_text, show, visible
+from mcpvectordb.cli.output import complain, fail, print_json, print_text, show, visible_line
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.records import Condition
 from mcpvectordb.text import fuzzy
@@ -125,7 +125,9 @@ def multi_get(
     if as_json:
         print_json({"documents": [{"path": path, "text": text} for path, text in texts.items()]})
     else:
-        print_text("\n".join(f"==> {visible(path)} <==\n{text}" for path, text in texts.items()))
+        print_text(
+            "\n".join(f"==> {visible_line(path)} <==\n{text}" for path, text in texts.items())
+        )
 
 
 @click.command()

@@ -29,6 +29,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb library add notes ~/notes",
         "mcpvectordb library add notes ~/notes --pattern '**/*.md' --ignore drafts/",
     ),
+    "library confirm": (
+        "mcpvectordb library confirm notes --db received.db",
+        "mcpvectordb library confirm notes",
+    ),
     "library describe": (
         "mcpvectordb library describe notes / 'What I wrote down'",
         "mcpvectordb library describe notes /recipes 'Tried and found good'",

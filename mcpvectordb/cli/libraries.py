@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from mcpvectordb.cli.ingest import embed_pending, resumable
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import confirm, json_option, no_embed_option, yes_option
+from mcpvectordb.cli.options import ask, json_option, no_embed_option, yes_option
 from mcpvectordb.cli.output import (
     bar,
     complain,
@@ -22,7 +23,7 @@ from mcpvectordb.cli.output import (
     print_json,
     show,
 )
-from mcpvectordb.errors import MCPVectorDBError, NotFound, Unreadable
+from mcpvectordb.errors import MCPVectorDBError, NotFound, Refused, Unreadable
 from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
 
 if TYPE_CHECKING:
@@ -77,12 +78,38 @@ def add(
     """
     with opened(context, make=True) as db:
         if question := _dropped_by(db, name, directory, pattern, ignore):
-            confirm(question, yes)
+            ask(question, yes)
         db.documents.add_library(
             name, directory, pattern=pattern, ignore=ignore, description=description
         )
         root = next(each.root for each in db.documents.libraries() if each.name == name)
     show(f"{name} follows {root}; bring its files in with: mcpvectordb sync {name}")
+
+
+@library.command()
+@click.argument("name")
+@yes_option
+@click.pass_context
+def confirm(context: click.Context, name: str, yes: bool) -> None:
+    """Let a library of a file from elsewhere read its folder on this machine.
+
+    Whoever wrote the file chose the folder. A file that was moved or copied, and a folder that was
+    replaced, are confirmed again.
+    """
+    with opened(context, read_only=True) as db:
+        chosen = _followed(db, name)[name]
+        without = f", without {' '.join(chosen.ignore)}" if chosen.ignore else ""
+        try:
+            folder = Path(chosen.root).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError) as error:
+            fail(f"{name} cannot read {chosen.root}: {getattr(error, 'strerror', None) or error}")
+        show(f"{name} reads {folder} ({chosen.pattern}{without})", err=True)
+        if not yes and not sys.stdin.isatty():
+            fail("nothing was confirmed: nobody can be asked here; use --yes")
+        if not yes and not click.confirm("May it?", err=True):
+            fail("nothing was confirmed")
+        db.documents.confirm_library(name)
+    show(f"confirmed; bring its files in with: mcpvectordb sync {name}")
 
 
 @library.command()
@@ -127,7 +154,7 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
     with opened(context) as db:
         found = _library(db, name)
         if found and found.documents and not keep_documents:
-            confirm(
+            ask(
                 f"{name} and its {found.documents} documents ({found.chunks} chunks) will be "
                 "removed from the database.",
                 yes,
@@ -147,7 +174,7 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
 def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
     """Update one library, or all that follow a folder, from its folder; safe to interrupt."""
     with opened(context) as db, resumable(db):
-        failed = [each for each in _roots(db, name) if not _sync(db, each, embed=not no_embed)]
+        failed = [each for each in _followed(db, name) if not _sync(db, each, embed=not no_embed)]
         if not no_embed:
             embed_pending(db)
     if failed:
@@ -160,11 +187,18 @@ def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
 def watch(context: click.Context, name: str | None) -> None:
     """Sync now, and again whenever something changes in the folders; safe to interrupt."""
     with opened(context) as db:
-        roots = _roots(db, name)
+        followed = _followed(db, name)
+        for each in followed.values():
+            if not each.confirmed:
+                fail(
+                    f"{each.name!r} wants to read {each.root}, which was not confirmed on this "
+                    f"machine; confirm it with: mcpvectordb library confirm {each.name}"
+                )
+        roots = {each.name: Path(each.root) for each in followed.values()}
         for changed in _changes(roots, db.path):
             try:
-                for each in changed:
-                    _sync(db, each, embed=True)
+                for library in changed:
+                    _sync(db, library, embed=True)
                 embed_pending(db)
             except MCPVectorDBError as error:
                 complain(f"{error}; the watch continues")
@@ -202,17 +236,17 @@ def _dropped_by(
     ).replace(" ;", ";")
 
 
-def _roots(db: Database, name: str | None) -> dict[str, Path]:
-    """The folders that libraries follow, by the name of the library."""
-    roots = {each.name: Path(each.root) for each in db.documents.libraries() if each.root}
-    if name is not None and name not in roots:
+def _followed(db: Database, name: str | None) -> dict[str, Library]:
+    """The libraries that follow a folder, or only the one with this name, by their names."""
+    found = {each.name: each for each in db.documents.libraries() if each.root}
+    if name is not None and name not in found:
         check_library(db, name)
         fail(
             f"no library {name!r} follows a folder; `mcpvectordb library list` shows those that do"
         )
-    if not roots:
+    if not found:
         fail("no library follows a folder yet: add one with `mcpvectordb library add NAME DIR`")
-    return roots if name is None else {name: roots[name]}
+    return found if name is None else {name: found[name]}
 
 
 def _sync(db: Database, name: str, *, embed: bool) -> bool:
@@ -220,7 +254,7 @@ def _sync(db: Database, name: str, *, embed: bool) -> bool:
     try:
         with bar(f"syncing {name}", "files") as move:
             [done] = db.documents.sync(name, embed=embed, progress=move)
-    except Unreadable as error:
+    except (Refused, Unreadable) as error:
         complain(error)
         return False
     show(_summary(done))

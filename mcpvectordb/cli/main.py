@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb import __version__
-from mcpvectordb.cli.output import fail, show
+from mcpvectordb.cli.output import fail, show_block
 from mcpvectordb.errors import MCPVectorDBError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Program(click.Group):
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, with `--db` moved to the front and `help X` meaning `X --help`."""
         if not args and not context.resilient_parsing:
-            show(SHORT_HELP, nl=False)
+            show_block(SHORT_HELP)
             context.exit()
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]

@@ -9,6 +9,7 @@ import click
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import busy, complain, library_line, plain, print_json, show
+from mcpvectordb.config import Config
 
 
 @click.command()
@@ -30,7 +31,7 @@ def status(context: click.Context, as_json: bool) -> None:
             else 0
             for each in libraries
         }
-    facts = {**plain(stats), **plain(coverage)}
+    facts = {**plain(stats), **plain(coverage), "parser": _confinement()}
     if as_json:
         per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
         print_json({**facts, "backlogs": backlogs, "libraries": per_library})
@@ -44,6 +45,16 @@ def status(context: click.Context, as_json: bool) -> None:
             complain(f"{shelf}: {backlog.note}")
 
 
+def _confinement() -> str:
+    """Whether the process that parses files is confined on this machine, and why it is not."""
+    from mcpvectordb.ingest import sandbox
+
+    if not Config.from_env().parse_sandbox:
+        return "not confined: parse_sandbox is false"
+    reason = sandbox.lacking()
+    return f"not wholly confined: {reason}" if reason else "confined: no network, no writes"
+
+
 @click.command()
 @json_option
 @click.pass_context
@@ -54,7 +65,8 @@ def check(context: click.Context, as_json: bool) -> None:
     if as_json:
         print_json({"sound": not problems, "problems": problems})
     else:
-        show("\n".join(problems) if problems else "sound")
+        for each in problems or ["sound"]:
+            show(each)
     if problems:
         raise SystemExit(1)
 

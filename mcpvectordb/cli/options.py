@@ -48,7 +48,7 @@ no_embed_option = click.option(
 )
 
 
-def confirm(question: str, yes: bool) -> None:
+def ask(question: str, yes: bool) -> None:
     """Ask on a terminal whether to go on; ends the program without a yes, there or in `--yes`."""
     if yes:
         return

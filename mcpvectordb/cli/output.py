@@ -2,7 +2,8 @@
 
 Titles, paths, texts, names and error messages come from outside and may carry control characters
 (C0, DEL, C1) with which a terminal can be reprogrammed. Whatever a command prints goes through
-`visible` here; only `print_text` into a pipe and JSON, which escapes them, keep such characters.
+`visible` here; only `print_text` into a pipe and JSON, which escapes them, keep such characters. A
+name with a line end in it cannot forge a line either (`visible_line`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 # Every control character but tab, newline and the carriage return of a line's end.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+_LINE_ENDS = re.compile(r"[\n\r\u2028\u2029]")
 _NOT_ESCAPED_BY_JSON = re.compile(r"[\x7f-\x9f]")
 
 
@@ -32,15 +34,25 @@ def visible(text: str) -> str:
     return _CONTROLS.sub("\ufffd", text)
 
 
-def show(text: object, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text on stdout or stderr, without control characters."""
-    click.echo(visible(str(text)), nl=nl, err=err)
+def visible_line(text: str) -> str:
+    """A text in one line, with U+FFFD instead of each control character and line end."""
+    return _LINE_ENDS.sub("\ufffd", visible(text))
+
+
+def show(text: object, *, err: bool = False) -> None:
+    """Print one line on stdout or stderr, without control characters."""
+    click.echo(visible_line(str(text)), err=err)
+
+
+def show_block(text: str) -> None:
+    """Print lines on stdout, without control characters."""
+    click.echo(visible(text), nl=False)
 
 
 def print_text(text: str) -> None:
     """Print a document's text as it is, but without control characters on a terminal."""
     if sys.stdout.isatty():
-        show(text, nl=False)
+        show_block(text)
     else:
         # Without `color` click would remove what looks like a style.
         click.echo(text, nl=False, color=True)
@@ -116,13 +128,13 @@ def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
-        task = bars.add_task(visible(label), total=None, unit=unit, pace="")
+        task = bars.add_task(visible_line(label), total=None, unit=unit, pace="")
 
         def move(progress: Progress) -> None:
             name, counts = (
                 ("embedding", "chunks")
                 if progress.step == "embed"
-                else (visible(label) or progress.step, unit)
+                else (visible_line(label) or progress.step, unit)
             )
             bars.update(
                 task, completed=progress.done, total=progress.total, description=name, unit=counts
@@ -155,6 +167,7 @@ def library_line(library: Library, waiting: int = 0) -> str:
         f"{library.chunks} chunks",
         f"{waiting} documents not yet embedded" if waiting else "",
         library.root,
+        "(not confirmed on this machine)" if library.root and not library.confirmed else "",
         library.pattern,
         f"without {' '.join(library.ignore)}" if library.ignore else "",
         library.description,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
-from mcpvectordb.cli.output import StyledText, complain
+from mcpvectordb.cli.output import StyledText, complain, visible_line
 
 if TYPE_CHECKING:
     from mcpvectordb import Chunk, Database, Hit, Results
@@ -60,7 +60,8 @@ def files(rows: list[ResultRow]) -> str:
 def markdown(rows: list[ResultRow]) -> str:
     """Markdown: a section per hit with its lines as a quotation."""
     return "\n".join(
-        f"## {each.file}:{each.line}\n\n**{each.title}** ({each.docid}, {each.score:.2f})\n\n"
+        f"## {visible_line(each.file)}:{each.line}\n\n"
+        f"**{visible_line(each.title)}** ({each.docid}, {each.score:.2f})\n\n"
         + (f"*{each.context}*\n\n" if each.context else "")
         + "".join(f"> {line}\n" for line in each.snippet.split("\n"))
         for each in rows
@@ -101,7 +102,7 @@ def print_results(results: Results[Chunk], offset: int = 0, *, explain: bool = F
     """Print hits as text: the citation and the passage of each, then which legs ran."""
     page = StyledText()
     for number, hit in enumerate(results, offset + 1):
-        page.print(f"{number}. {hit.score:.2f}  {hit.item.citation}", style="bold")
+        page.print(visible_line(f"{number}. {hit.score:.2f}  {hit.item.citation}"), style="bold")
         if explain:
             page.print(_explained(hit), style="dim")
         page.print(_extract(hit))

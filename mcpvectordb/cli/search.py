@@ -9,7 +9,7 @@ import click
 from mcpvectordb.cli.libraries import check_library
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import conditions_from, json_option, library_option, where_option
-from mcpvectordb.cli.output import complain, print_json, show
+from mcpvectordb.cli.output import complain, print_json, show_block
 from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def search(
             fields = ("hits", "legs", "reasons", "verdict", "note", "backlog")
             print_json({name: getattr(results, name) for name in fields})
         elif form:
-            show(FORMATS[form](rows_of(db, results, query)), nl=False)
+            show_block(FORMATS[form](rows_of(db, results, query)))
             for remark in filter(None, (results.verdict, *omissions(results))):
                 complain(remark)
         else:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from mcpvectordb.cli.output import fail, show
+from mcpvectordb.cli.output import fail, show, show_block
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -24,6 +25,15 @@ def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("host", metavar="HOST", required=False)
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A folder that agents may ingest files from. Repeatable; asked for on a terminal. Without "
+    "it they may ingest any file that you can read, except secrets.",
+)
 @click.option("--remove", is_flag=True, help="Remove the entry.")
 @click.option("--dry-run", is_flag=True, help="Show the change without making it.")
 @click.option(
@@ -40,6 +50,7 @@ def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
 def setup(
     context: click.Context,
     host: str | None,
+    roots: tuple[Path, ...],
     remove: bool,
     dry_run: bool,
     print_entry: bool,
@@ -60,9 +71,35 @@ def setup(
     known = hosts.find(host) if host else hosts.ANY
     db: Path = (context.find_root().obj or default_db()).expanduser().absolute()
     token = token_of(url) if url else ""
-    entry = remote_entry(known, url, token) if url else known.local(command_line(db, arguments))
+    unlimited = not (roots or remove or url or any(map(_names_root, arguments)))
+    if unlimited and sys.stdin.isatty():
+        roots = _asked_root()
+    entry = (
+        remote_entry(known, url, token) if url else known.local(command_line(db, arguments, roots))
+    )
     if print_entry:
-        show(known.form.put("", (known.section, NAME), entry), nl=False)
+        show_block(known.form.put("", (known.section, NAME), entry))
     elif host:
         report = set_up(host, None if remove else entry, dry_run=dry_run)
-        show(report.replace(token, "…") if token else report, nl=False)
+        show_block(report.replace(token, "…") if token else report)
+    if unlimited and not roots:
+        show(
+            "Agents may ingest any file that you can read, except secrets; --root DIR limits them "
+            "to a folder.",
+            err=True,
+        )
+
+
+def _names_root(argument: str) -> bool:
+    return argument.partition("=")[0] == "--root"
+
+
+def _asked_root() -> tuple[Path, ...]:
+    answer: str = click.prompt(
+        "Folder that agents may ingest files from (empty: any file that you can read, except "
+        "secrets)",
+        default="",
+        show_default=False,
+        err=True,
+    )
+    return (Path(answer.strip()),) if answer.strip() else ()

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import apsw
 
+from mcpvectordb.documents.confirmed_folders import ConfirmedFolders, FollowedLibrary
 from mcpvectordb.errors import LONGEST_QUOTE, InvalidInput, NotFound, Unreadable, quoted
 from mcpvectordb.ingest import gitignore
 from mcpvectordb.ingest.globs import compile_glob
@@ -23,16 +23,6 @@ NAMES = "SELECT name FROM libraries UNION SELECT library FROM published_document
 """The SQL that selects the names of all libraries."""
 
 
-class FollowedLibrary(NamedTuple):
-    """A library with its folder `root`; `inode` is the inode of the folder at the last sync."""
-
-    name: str
-    root: str
-    inode: str
-    pattern: str
-    ignore: tuple[str, ...]
-
-
 def checked_name(library: str) -> str:
     """`library` if it is a valid name of a library; raises InvalidInput."""
     if len(storable(library, "library", blank=False)) > 200:
@@ -42,13 +32,17 @@ def checked_name(library: str) -> str:
 
 def add(
     file: File,
+    folders: ConfirmedFolders,
     name: str,
     root: str | os.PathLike[str],
     pattern: str,
     ignore: Sequence[str],
     description: str,
 ) -> None:
-    """Add a library that follows a folder, or change the options of the one with this folder."""
+    """Add a library that follows a folder, or change the options of the one with this folder.
+
+    Whoever adds a folder has confirmed it.
+    """
     checked_name(name)
     storable(description, "description")
     _check_pattern(pattern)
@@ -76,15 +70,17 @@ def add(
                 datetime.now(UTC).isoformat(timespec="microseconds"),
             ),
         )
+        folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
 
 
-def unfollow(file: File, name: str) -> None:
+def unfollow(file: File, folders: ConfirmedFolders, name: str) -> None:
     """Stop following the folder of a library; its descriptions are removed, its documents stay."""
     with file.writing() as sql:
         known = [each for (each,) in sql.execute(NAMES)]
         if checked_name(name) not in known:
             raise NotFound(unknown_name("library", name, known))
         sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
+    folders.forget(name)
 
 
 def describe(file: File, name: str, path: str, text: str) -> None:
@@ -128,8 +124,7 @@ def one_time(
 ) -> FollowedLibrary:
     """A library with a folder that is looked into once, without an entry in the database."""
     _check_pattern(pattern)
-    folder, inode = _folder(root)
-    return FollowedLibrary(checked_name(name), folder, inode, pattern, tuple(ignore))
+    return FollowedLibrary(checked_name(name), _folder(root)[0], pattern, tuple(ignore))
 
 
 def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
@@ -138,7 +133,7 @@ def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
         return _followed(sql, name)
 
 
-def all_libraries(file: File) -> list[Library]:
+def all_libraries(file: File, folders: ConfirmedFolders) -> list[Library]:
     """The libraries that have documents or follow a folder, sorted by name."""
     with file.reading() as sql:
         rows = sql.execute(
@@ -158,6 +153,8 @@ def all_libraries(file: File) -> list[Library]:
                 ignore=tuple(json.loads(ignore or "[]")),
                 description=description or "",
                 created_at=created_at or "",
+                confirmed=root is not None
+                and folders.has(FollowedLibrary(name, root, pattern, tuple(json.loads(ignore)))),
             )
             for name, documents, chunks, root, pattern, ignore, description, created_at in rows
         ]
@@ -165,13 +162,13 @@ def all_libraries(file: File) -> list[Library]:
 
 def _followed(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
     rows = sql.execute(
-        "SELECT name, root, inode, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
+        "SELECT name, root, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
         "ORDER BY name",
         (None if name is None else storable(name, "library"),),
     )
     found = [
-        FollowedLibrary(each, root, inode, pattern, tuple(json.loads(ignore)))
-        for each, root, inode, pattern, ignore in rows
+        FollowedLibrary(each, root, pattern, tuple(json.loads(ignore)))
+        for each, root, pattern, ignore in rows
     ]
     if name is not None and not found:
         raise NotFound(

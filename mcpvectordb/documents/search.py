@@ -22,7 +22,7 @@ from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion, hybrid, relevance
-from mcpvectordb.search.expansion import Expansion, QueryExpander
+from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import NO_WORDS, ScoredChunk
 from mcpvectordb.search.relevance import UNCALIBRATED, Judge
 from mcpvectordb.search.rerank import CachedReranker
@@ -76,7 +76,6 @@ class DocumentRanking:
     legs: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     judge: Judge = UNCALIBRATED
-    expansion: Expansion | None = None
 
 
 class DocumentSearch:
@@ -121,8 +120,6 @@ class DocumentSearch:
                 id for id, _, _ in [*first, *found.rows[question.offset : question.wanted]]
             )
             chunks = rows.chunks(sql, self._index, list(ids))
-        if found.expansion is not None:
-            self._expander.remember(found.expansion)
         if question.rerank:
             self._rerank(question, [chunks[id] for id, _, _ in first], found, blend)
         page = [
@@ -249,7 +246,6 @@ class DocumentSearch:
     ) -> list[RankedDocuments]:
         """Keyword and vector ranking for the query as some passages expand it."""
         expansion = self._expander.expand(sql, query, question.query_embedding, feedback)
-        found.expansion = expansion
         found.legs.append("expansion")
         depth = max(DEPTH, question.wanted)
         text, _ = self._matching(sql, question, expansion.query, depth)

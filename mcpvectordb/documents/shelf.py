@@ -13,11 +13,12 @@ from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, rows
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
+from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
 from mcpvectordb.documents.given import DocumentChange, checked_change, update
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch
 from mcpvectordb.documents.stored import StoredDocuments
-from mcpvectordb.documents.sync import check_root, ingest_folder, sync, vanished
+from mcpvectordb.documents.sync import ingest_folder, sync, vanished
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import InvalidInput, ModelError, NoText, TooLarge, quoted
@@ -75,6 +76,7 @@ class Documents(StoredDocuments):
         self._unpublished, self._search = unpublished, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self._worker = Worker(config)
+        self._folders = ConfirmedFolders(file)
 
     def ingest(
         self,
@@ -91,6 +93,7 @@ class Documents(StoredDocuments):
         duplicate: bool = False,
         update_metadata: bool = True,
         reader: Callable[[Source], str] | None = None,
+        wait: bool = True,
     ) -> Ingested:
         """Ingest a file or an http(s) URL.
 
@@ -106,7 +109,8 @@ class Documents(StoredDocuments):
         `chunk_size` and `chunk_overlap` apply to this document only, instead of those of the
         database. With `duplicate` it is stored beside documents of the same source. `reader`
         returns the text of what was read, instead of the parser of its format; an exception that it
-        raises ends the ingest.
+        raises ends the ingest. Without `wait` a page that must wait for `Config.host_interval`
+        raises RetryLater, which says for how long.
         """
         _check(library, metadata)
         # Refuses invalid sizes before anything is read.
@@ -123,6 +127,7 @@ class Documents(StoredDocuments):
             etag=etag,
             modified=modified,
             progress=progress,
+            wait=wait,
         )
         hash = ""
         if read is not None:
@@ -242,7 +247,7 @@ class Documents(StoredDocuments):
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
-        return libraries.all_libraries(self._file)
+        return libraries.all_libraries(self._file, self._folders)
 
     def add_library(
         self,
@@ -260,7 +265,17 @@ class Documents(StoredDocuments):
         .mcpvectordbignore files in the folder apply too. To change these options, add the library
         again with the same folder.
         """
-        libraries.add(self._file, name, root, pattern, ignore, description)
+        libraries.add(self._file, self._folders, name, root, pattern, ignore, description)
+
+    def confirm_library(self, name: str) -> None:
+        """Let a library that was not added on this machine, or not to this file, read its folder.
+
+        Ask a person first: whoever wrote the file chose the folder (`Library.root`). What is
+        confirmed is kept in the user's data folder. A change of the file's place, of the folder or
+        of the patterns must be confirmed again.
+        """
+        for library in libraries.followed(self._file, checked_name(name)):
+            self._folders.confirm(library)
 
     def dropped_by(
         self,
@@ -284,7 +299,7 @@ class Documents(StoredDocuments):
 
         Returns the number of removed documents. The folder is not touched.
         """
-        libraries.unfollow(self._file, name)
+        libraries.unfollow(self._file, self._folders, name)
         removed = 0
         while not keep_documents and (some := self._remove_some(name)):
             removed += some
@@ -313,12 +328,13 @@ class Documents(StoredDocuments):
         New and changed files are ingested, documents of vanished files are removed, moved files
         keep their id. A file that cannot be read is reported in `failures`, and its document stays.
         Secrets are skipped, as by `guard` of `ingest`: those are ingested one by one.
-        A missing folder is an error, and nothing is removed. After a kill, the next call continues;
-        several calls at once are safe.
+        A missing folder is an error, and nothing is removed. A folder that was not confirmed on
+        this machine is Refused before anything of it is read; see `confirm_library`. After a kill,
+        the next call continues; several calls at once are safe.
         """
         followed = libraries.followed(self._file, name)
         for library in followed:
-            check_root(self._file, library)
+            self._folders.check(library)
         done = []
         for library in followed:
             with self._bulk_ingest(library.name, embed) as intake:
@@ -328,6 +344,7 @@ class Documents(StoredDocuments):
                     library,
                     intake,
                     self.tuning,
+                    self._folders.check,
                     self._unpublished,
                     progress,
                 )

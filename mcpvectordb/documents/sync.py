@@ -28,9 +28,9 @@ from typing import NamedTuple
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
 from mcpvectordb.documents.bulk_ingest import BulkIngest, FolderTuning
-from mcpvectordb.documents.libraries import FollowedLibrary
+from mcpvectordb.documents.confirmed_folders import FollowedLibrary
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.errors import IngestError, InvalidInput, NoText, Unreadable, UnsupportedFormat
+from mcpvectordb.errors import IngestError, InvalidInput, NoText, UnsupportedFormat
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.folders import Walk
 from mcpvectordb.records import ProgressCallback, Source, Synced
@@ -38,6 +38,9 @@ from mcpvectordb.storage.file import File
 
 HOLDS_KEYS = "a secret"
 """Why a file with keys, tokens or settings that have them is skipped (`sources.SecretFile`)."""
+
+CheckFolder = Callable[[FollowedLibrary], None]
+"""Raises unless a library's folder is there and may be read: `ConfirmedFolders.check`."""
 
 
 class StoredFile(NamedTuple):
@@ -60,14 +63,15 @@ def sync(
     library: FollowedLibrary,
     intake: BulkIngest,
     tuning: FolderTuning,
+    check: CheckFolder,
     unpublished: UnpublishedDocuments,
     progress: ProgressCallback | None = None,
 ) -> Synced:
     """Ingest new and changed files of a library's folder, and remove documents of vanished files.
 
-    Call `check_root` before.
+    Call `check` before.
     """
-    return _Sync(file, config, library, intake, tuning, unpublished, progress).run()
+    return _Sync(file, config, library, intake, tuning, check, unpublished, progress).run()
 
 
 def ingest_folder(
@@ -79,33 +83,7 @@ def ingest_folder(
     progress: ProgressCallback | None = None,
 ) -> Synced:
     """Ingest new and changed files of a folder; documents of vanished files stay."""
-    return _Sync(file, config, library, intake, tuning, None, progress).run()
-
-
-def check_root(file: File, library: FollowedLibrary) -> None:
-    """Refuse a folder that is missing or replaced by an empty one, and record its inode.
-
-    Its files were not deleted then: its disk is not mounted, or it was moved.
-    """
-    try:
-        inode = str(os.stat(library.root).st_ino)  # noqa: PTH116 - a path as it is kept in the file
-        if inode == library.inode:
-            return
-        with os.scandir(library.root) as entries:
-            empty = next(entries, None) is None
-    except OSError as error:
-        raise Unreadable(
-            f"the folder {library.root} of the library {library.name!r} cannot be read: "
-            f"{error.strerror}; nothing was removed. Mount its disk, or remove the library"
-        ) from None
-    if empty:
-        raise Unreadable(
-            f"the folder {library.root} of the library {library.name!r} is empty and not the one "
-            "it was, as if its disk were not mounted; nothing was removed. Mount it, or remove the "
-            "library"
-        )
-    with file.writing() as sql:
-        sql.execute("UPDATE libraries SET inode = ? WHERE name = ?", (inode, library.name))
+    return _Sync(file, config, library, intake, tuning, None, None, progress).run()
 
 
 def vanished(
@@ -126,11 +104,13 @@ class _Sync:
         library: FollowedLibrary,
         intake: BulkIngest,
         tuning: FolderTuning,
+        check: CheckFolder | None,
         unpublished: UnpublishedDocuments | None,
         progress: ProgressCallback | None,
     ) -> None:
         self._file, self._config, self._library = file, config, library
-        self._intake, self._tuning, self._unpublished = intake, tuning, unpublished
+        self._intake, self._tuning = intake, tuning
+        self._check, self._unpublished = check, unpublished
         self._progress, self._step = progress, "sync" if unpublished else "ingest"
         self._own = () if file.memory else (file.path,)
         self._notes: list[tuple[str, tuple[object, ...]]] = []
@@ -143,9 +123,9 @@ class _Sync:
         comparison, vanished, to_read = self._first_pass()
         if to_read:
             comparison, vanished = self._second_pass(vanished, to_read)
-        if self._unpublished:
+        if self._unpublished and self._check:
             # The folder may have been taken away during the walk: then nothing has vanished.
-            check_root(self._file, self._library)
+            self._check(self._library)
             self._remove_vanished(vanished, self._unpublished)
         self._write_notes()
         self._intake.update_known()

@@ -9,7 +9,6 @@ opening a device or a named pipe can have side effects or block forever.
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import re
 import stat
@@ -20,76 +19,12 @@ from pathlib import Path
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, Refused, TooLarge, Unreadable
+from mcpvectordb.ingest.secret_files import is_secret_place, secret_in
 from mcpvectordb.records import ProgressCallback, Source
 
 KERNEL = ("/proc", "/sys")
 SIBLINGS = ("", "-wal", "-shm", "-journal")
 
-# What neither an agent nor the sync of a folder reads, wherever it is. A name with a slash at its
-# end is a folder; * matches any part of a name, ? any character.
-SECRETS = """
-    .ssh/ .gnupg/ .aws/ .azure/ .kube/ .oci/ .putty/ .pki/ .password-store/ .1password/
-    .terraform.d/ .minikube/ .docker/config.json .config/gcloud/ .config/gh/ .config/op/
-    .config/containers/auth.json .config/rclone/ .config/git/credentials .cargo/credentials*
-    .gem/credentials .m2/settings*.xml .vault-token .databrickscfg .boto .s3cfg .env* *.env .netrc
-    _netrc .pgpass .my.cnf .mylogin.cnf .git-credentials .npmrc .yarnrc.yml .pypirc .htpasswd
-    .*_history credentials credentials.json credentials.db .credentials* client_secret*.json
-    application_default_credentials.json secrets.json secrets.yaml secrets.yml secrets.toml id_rsa
-    id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk *.p12 *.pfx *.jks *.keystore *.kdbx *.ppk
-    *.keytab *.keychain *.keychain-db wallet.dat keychains/ keyrings/ kwalletd/
-    microsoft/credentials/ microsoft/protect/ microsoft/vault/ etc/shadow* etc/gshadow* etc/sudoers*
-    etc/master.passwd etc/ssl/private/ run/secrets/ .mozilla/ .thunderbird/ firefox/profiles/
-    thunderbird/profiles/ snap/firefox/ snap/chromium/ .config/chromium/ .config/google-chrome*/
-    .config/microsoft-edge*/ .config/bravesoftware/ .config/vivaldi/ .config/opera/
-    local/google/chrome*/ local/chromium/ local/microsoft/edge/ local/bravesoftware/
-    application?support/chromium/ application?support/google/chrome*/
-    application?support/bravesoftware/ application?support/microsoft?edge/ key3.db key4.db
-    logins.json cookies.sqlite
-    .claude.json* .claude/settings*.json claude_desktop_config.json .mcp.json mcp_config.json
-    .codex/auth.json .codex/config.toml .cursor/mcp.json .vscode/mcp.json code*/user/mcp.json
-    zed/settings.json cline_mcp_settings.json .gemini/oauth_creds.json .gemini/settings.json
-    .config/github-copilot/ opencode/auth.json .continue/config.* .config/goose/
-    sops/age/ age/keys.txt age-key*.txt huggingface/token .huggingface/token kaggle.json
-    service-account*.json service_account*.json gha-creds-*.json .terraformrc terraform.rc
-    terraform.tfstate* .config/doctl/ .config/hcloud/ .config/glab-cli/ .config/hub .config/heroku/
-    .config/ngrok/ .ngrok2/ .fly/ .netlify/ .vercel/ .snowflake/ .bitcoin/ .ethereum/
-"""
-
-
-def _expression(secret: str) -> str:
-    name = re.escape(secret.rstrip("/")).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-    return f"/{name}/" if secret.endswith("/") else f"/{name}$"
-
-
-@functools.cache
-def _secrets() -> re.Pattern[str]:
-    return re.compile("|".join(map(_expression, SECRETS.split())))
-
-
-# The shapes of keys and tokens whose form says what they are.
-_SHAPES = r"""
-    -----BEGIN[ ][A-Z ]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----[\sA-Za-z0-9+/=:,.()\\-]{40,}
-    | AGE-SECRET-KEY-1[0-9A-Z]{50,}
-    | \b(?: gh[pousr]_[A-Za-z0-9]{30,} | github_pat_\w{30,} | glpat-[\w-]{20,}
-        | sk-[\w-]{20,} | xox[abeoprs]-[\w-]{10,} | (?:AKIA|ASIA)[0-9A-Z]{16}
-        | AIza[\w-]{35} | hf_[A-Za-z0-9]{30,} | npm_[A-Za-z0-9]{36} | pypi-[\w-]{50,}
-        | [rs]k_live_\w{20,} | eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}
-        | aws_secret_access_key["']?\s{0,4}[:=]\s{0,4}["']?[\w/+=]{30,} )
-"""
-_LONGEST_TOKEN_FILE = 20_000
-
-
-@functools.cache
-def _tokens() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Patterns of a token, and of a token with the name that it is assigned to."""
-    name = r"""(?:[\w.-]{1,60}["']?\s{0,4}[:=]\s{0,4}["']?)?"""
-    return re.compile(_SHAPES, re.VERBOSE), re.compile(f"{name}(?:{_SHAPES})", re.VERBOSE)
-
-
-# Matches files that are a private key, not texts that quote one.
-_KEY_FILE = re.compile(
-    rb"\s*(?:PuTTY-User-Key-File|(?:-----BEGIN |Bag Attributes).*PRIVATE KEY)", re.DOTALL
-)
 _OPEN_FILE = os.O_RDONLY | sum(
     getattr(os, name, 0)
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
@@ -114,6 +49,7 @@ def read(
     etag: str = "",
     modified: str = "",
     progress: ProgressCallback | None = None,
+    wait: bool = True,
 ) -> Source | None:
     """Read a URL with `urls.fetch` or a file with `read_path`, which explain the parameters.
 
@@ -124,7 +60,9 @@ def read(
         return read_path(source, config=config, roots=roots, guard=guard, forbidden=forbidden)
     from mcpvectordb.ingest import urls  # a file needs no network
 
-    return urls.fetch(str(source), config=config, etag=etag, modified=modified, progress=progress)
+    return urls.fetch(
+        str(source), config=config, etag=etag, modified=modified, progress=progress, wait=wait
+    )
 
 
 def is_url(source: str | os.PathLike[str]) -> bool:
@@ -157,7 +95,7 @@ def read_path(
         raise
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
-    if guard and (what := _secret_in(raw)):
+    if guard and (what := secret_in(raw, resolved.suffix)):
         raise _secret_file(resolved, f"is {what}")
     return Source(
         source=str(resolved),
@@ -183,7 +121,7 @@ def _check_path(named: Path, resolved: Path, roots: Collection[Path], guard: boo
         raise Refused(f"{named} is outside of the folders that may be read ({allowed})")
     if any(each.is_relative_to(kernel) for each in (named, resolved) for kernel in KERNEL):
         raise Refused(f"{named} is not a file but an interface to the kernel")
-    if guard and (_is_secret(named) or _is_secret(resolved)):
+    if guard and any(is_secret_place(each, roots) for each in (named, resolved)):
         raise _secret_file(named, "is where secrets are kept")
 
 
@@ -191,37 +129,6 @@ def _secret_file(path: Path, what: str) -> SecretFile:
     return SecretFile(
         f"{path} {what}; only a person may ingest it, by name on the command line: "
         "mcpvectordb ingest FILE"
-    )
-
-
-def _is_secret(path: Path) -> bool:
-    own = os.path.realpath(Config.data_folder())  # it holds the server's token
-    return path.is_relative_to(own) or _secrets().search(path.as_posix().casefold()) is not None
-
-
-def _secret_in(raw: bytes) -> str:
-    """What kind of secret a file is by its content, "" for none; a text may quote a secret."""
-    if _KEY_FILE.match(raw[:20_000]):
-        return "a private key"
-    if len(raw) > _LONGEST_TOKEN_FILE:
-        return ""
-    utf16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = raw.decode("utf-16" if utf16 else "utf-8", "replace")
-    token, assigned = _tokens()
-    if not token.search(text):
-        return ""
-    rest = _visible(assigned.sub("", text))
-    if 2 * rest > _visible(text):
-        return ""
-    return "a private key" if "PRIVATE KEY" in text else "a file of keys or tokens"
-
-
-def _visible(text: str) -> int:
-    """The number of visible characters outside of comment lines."""
-    return sum(
-        len("".join(line.split()))
-        for line in text.splitlines()
-        if not line.lstrip().startswith("#")
     )
 
 

@@ -34,7 +34,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
-from mcpvectordb.errors import FetchFailed, IngestError, Refused, TooLarge
+from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge, quoted
 from mcpvectordb.ingest.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
 from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, decompressed
 from mcpvectordb.records import Progress, ProgressCallback, Source
@@ -85,14 +85,15 @@ def fetch(
     etag: str = "",
     modified: str = "",
     progress: ProgressCallback | None = None,
+    wait: bool = True,
     resolve: Resolver | None = None,
 ) -> Source | None:
     """Return the page, or None if the version with this `etag` or `modified` time is current.
 
     `modified` is an ISO 8601 time as in `Source.modified`. `resolve` returns the addresses of a
-    host and port. Raises Refused (the URL or an address of its host is not allowed), FetchFailed
-    (the network failed, the status is not 2xx, or the deadline passed) or TooLarge (more than
-    `config.max_source_bytes`).
+    host and port. Without `wait` a pause (`host_interval`) raises RetryLater. Raises Refused (the
+    URL or an address of its host is not allowed), FetchFailed (the network failed, the status is
+    not 2xx, or the deadline passed) or TooLarge (more than `config.max_source_bytes`).
     """
     if not config.allow_urls:
         raise Refused(f"{url}: URLs are switched off (allow_urls is false)")
@@ -100,9 +101,12 @@ def fetch(
     here, deadline = url, Deadline(config.fetch_timeout)
     for hop in range(MAX_REDIRECTS + 1):
         parsed = parse_url(here)
+        if hop == 0 and not wait:
+            _check_turn(parsed.host)  # once more below: resolving takes its time
         try:
             addresses = _checked_addresses(parsed, config, resolve or _system_resolver, deadline)
-            if hop == 0 and _wait_for_turn(parsed.host, config.host_interval):
+            if hop == 0 and (pause := _turn(parsed.host, config.host_interval, wait=wait)):
+                time.sleep(pause)
                 deadline = Deadline(config.fetch_timeout)
             with _get(parsed, addresses, headers, config.proxy, deadline) as response:
                 if response.status not in REDIRECTS or not response.getheader("Location"):
@@ -112,7 +116,8 @@ def fetch(
                 here = _redirected(here, response)
         except IngestError:
             raise
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError) as error:
+            # http.client raises ValueError for a chunk of negative size.
             raise FetchFailed(
                 f"{parsed.host} could not be fetched from: {_reason(error, deadline)}"
             ) from error
@@ -269,7 +274,9 @@ def _tunnel(connection: socket.socket, parsed: ParsedUrl, credentials: dict[str,
         head += byte
     status = head.split(b"\r\n")[0].decode("latin-1")
     if not re.match(r"HTTP/1\.[01] 2\d\d", status):
-        raise FetchFailed(f"{parsed.host} could not be fetched from: the proxy answered {status!r}")
+        raise FetchFailed(
+            f"{parsed.host} could not be fetched from: the proxy answered {quoted(status)}"
+        )
 
 
 def _headers(etag: str, modified: str) -> dict[str, str]:
@@ -279,9 +286,10 @@ def _headers(etag: str, modified: str) -> dict[str, str]:
         "Accept-Encoding": ACCEPTED,
         "Connection": "close",
     }
-    if etag:
+    # Both were read from the file, which others may have written; without them the page is fetched.
+    if etag and etag.isascii() and etag.isprintable():
         headers["If-None-Match"] = etag
-    if modified:
+    with suppress(ValueError, OverflowError):
         headers["If-Modified-Since"] = format_datetime(
             datetime.fromisoformat(modified).astimezone(UTC), usegmt=True
         )
@@ -363,16 +371,17 @@ def _limited(url: str, pieces: Iterator[bytes], limit: int) -> bytes:
 
 
 def _iso(http_date: str) -> str:
+    """An HTTP date in ISO 8601; "" if it is none, or out of range with its time zone."""
     try:
         moment = parsedate_to_datetime(http_date)
-    except ValueError:
+        # HTTP dates are always UTC.
+        return (
+            (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+            .astimezone(UTC)
+            .isoformat(timespec="seconds")
+        )
+    except (ValueError, OverflowError):
         return ""
-    # HTTP dates are always UTC.
-    return (
-        (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-        .astimezone(UTC)
-        .isoformat(timespec="seconds")
-    )
 
 
 def _reason(error: Exception, deadline: Deadline) -> str:
@@ -387,16 +396,27 @@ _turns: dict[str, float] = {}
 _turns_lock = threading.Lock()
 
 
-def _wait_for_turn(host: str, interval: float) -> bool:
-    """Wait until `interval` seconds after this process's last fetch from the host.
+def _turn(host: str, interval: float, *, wait: bool) -> float:
+    """Take the next turn at a host, `interval` seconds after the last one; the seconds until then.
 
-    Returns whether it had to wait.
+    Without `wait` a turn that is not now is not taken and raises RetryLater.
     """
     with _turns_lock:
         now = time.monotonic()
         for past in [each for each, moment in _turns.items() if moment <= now]:
             del _turns[past]
+        if not wait:
+            _check_turn(host)
         turn = _turns.get(host, now)
         _turns[host] = turn + interval
-    time.sleep(turn - now)
-    return turn > now
+    return turn - now
+
+
+def _check_turn(host: str) -> None:
+    """Raise RetryLater if the host is to be left alone yet."""
+    pause = _turns.get(host, 0.0) - time.monotonic()
+    if pause > 0:
+        raise RetryLater(
+            f"{host} is left alone for {pause:.1f} more seconds (host_interval); try again then",
+            pause,
+        )

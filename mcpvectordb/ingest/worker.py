@@ -10,6 +10,9 @@ names it:
   size, checked on both sides. Formats that compress, or refer to one part many times, turn a small
   file into any amount of text.
 
+The process is confined by `sandbox` (parse_sandbox): no network, no writes, and nothing to read
+but Python and its packages, as far as the system can enforce it.
+
 RLIMIT_AS works on Linux only. macOS accepts it without enforcing it and Windows does not have it:
 there only the time and output limits apply, and a parser can use all available memory.
 
@@ -87,13 +90,15 @@ class ProcessLimits:
     """What the parser process enforces itself: memory, text and seconds per file.
 
     `output` is in bytes, `output_ratio` in multiples of the file's size beyond `SMALL_OUTPUT`.
-    `grace_seconds` is how long after the time limit it ends itself if no parent has killed it.
+    `sandbox` confines the process. `grace_seconds` is how long after the time limit it ends itself
+    if no parent has killed it.
     """
 
     memory: int
     output: int
     output_ratio: int
     seconds: float
+    sandbox: bool
     grace_seconds: float = 5.0
 
     def output_of(self, size: int) -> int:
@@ -108,6 +113,7 @@ class ProcessLimits:
             config.parse_output_bytes,
             config.parse_output_ratio,
             config.parse_timeout,
+            config.parse_sandbox,
         )
 
 
@@ -178,7 +184,10 @@ class Worker:
 def _arguments(config: Config) -> Iterator[str]:
     """The arguments of `main` in the parser process."""
     limits = ProcessLimits.of(config)
-    return map(str, (limits.memory, limits.output, limits.output_ratio, limits.seconds))
+    return map(
+        str,
+        (limits.memory, limits.output, limits.output_ratio, limits.seconds, int(limits.sandbox)),
+    )
 
 
 def _is_utf8(raw: bytes) -> bool:
@@ -408,6 +417,10 @@ def serve(parse: ParseFunction, limits: ProcessLimits) -> None:
     """Run as the parser process: answer each source from stdin with its text until stdin ends."""
     requests, replies = _private_pipes()
     _limit_memory(limits.memory)
+    if limits.sandbox:
+        from mcpvectordb.ingest import sandbox  # only this process needs ctypes
+
+        sandbox.confine()
     _send(replies, b"{}")
     try:
         while True:
@@ -510,7 +523,9 @@ def _has_grown(memory: int) -> bool:
     return peak is not None and int(peak[1]) * 1024 > memory // 2
 
 
-def main(memory: str, output: str, output_ratio: str, seconds: str) -> None:
+def main(memory: str, output: str, output_ratio: str, seconds: str, sandbox: str) -> None:
     """Run as the process that reads all our formats; the arguments come from its command line."""
-    limits = ProcessLimits(int(memory), int(output), int(output_ratio), float(seconds))
+    limits = ProcessLimits(
+        int(memory), int(output), int(output_ratio), float(seconds), sandbox == "1"
+    )
     serve(formats.parse, limits)

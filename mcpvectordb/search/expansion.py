@@ -36,11 +36,10 @@ class Expansion:
 
     query: Query
     query_embedding: QueryEmbedding | None
-    cacheable: dict[bytes, list[str]]
 
 
 class QueryExpander:
-    """Expands queries by passages of documents; the terms are cached in the file."""
+    """Expands queries by passages of documents; the terms are cached."""
 
     def __init__(self, index: ChunkIndex, cache: Cache) -> None:
         self._index, self._cache = index, cache
@@ -55,18 +54,16 @@ class QueryExpander:
         """The query, expanded by terms and embeddings of these passages."""
         texts = [each.text for each in self._index.passages(sql, passages)]
         key = cache.key("expansion", query.match, *texts)
-        known = _cached_words(self._cache.read([key]).get(key))
-        terms = self._best_terms(sql, query, texts) if known is None else known
+        terms = self._cache.read([key]).get(key)
+        if terms is None:
+            terms = self._best_terms(sql, query, texts)
+            self._cache.write({key: terms})
         mean = (
             self._mean(sql, query_embedding, passages)
             if isinstance(query_embedding, QueryEmbedding)
             else None
         )
-        return Expansion(_extended(query, terms), mean, {key: terms} if known is None else {})
-
-    def remember(self, expansion: Expansion) -> None:
-        """Cache what was computed; never call it inside of a transaction."""
-        self._cache.write(expansion.cacheable)
+        return Expansion(_extended(query, terms), mean)
 
     def _best_terms(self, sql: apsw.Connection, query: Query, texts: Iterable[str]) -> list[str]:
         """The words with the highest tf · idf in the texts."""
@@ -119,7 +116,3 @@ def _words(text: str) -> Iterator[str]:
 
 def _extended(query: Query, words: Sequence[str]) -> Query:
     return replace(query, terms=(*query.terms, *filter(None, map(fts5_phrase, words))))
-
-
-def _cached_words(value: object) -> list[str] | None:
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else None

@@ -1,4 +1,4 @@
-"""The cross-encoder of a database: loaded when first needed, its scores cached in the file."""
+"""The cross-encoder of a database: loaded when first needed, its scores cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcpvectordb.text.tokens import is_non_latin
 
 
 class CachedReranker:
-    """A cross-encoder whose scores are cached in the file; the first use loads the model."""
+    """A cross-encoder whose scores are cached; the first use loads the model."""
 
     def __init__(self, config: Config, cache: Cache) -> None:
         self._config, self._cache = config, cache
@@ -64,9 +64,7 @@ class CachedReranker:
 
     def _scores(self, model: Model, query: str, passages: Sequence[str]) -> list[float]:
         keys = [cache.key("rerank", model.digest, query, passage) for passage in passages]
-        known = {
-            key: value for key, value in self._cache.read(keys).items() if isinstance(value, float)
-        }
+        known = self._cache.read(keys)
         missing = {
             key: passage for key, passage in zip(keys, passages, strict=True) if key not in known
         }

@@ -1,22 +1,21 @@
-"""A cache of results that are slow to compute, in the file, under a digest of all their inputs.
+"""A cache of results that are slow to compute, under a digest of all their inputs.
 
-Nothing depends on the cache: where the file cannot be written, nothing is cached.
+It is in memory, per process: a search changes nothing in the file, so that a tool that searches is
+read-only in fact. Earlier versions kept entries in the table `cache`, which is only emptied now.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apsw
 
-from mcpvectordb.errors import DatabaseError
-from mcpvectordb.storage.file import File
-
-MOST = 20_000  # entries, which keeps the table small; the oldest are deleted first
+MOST = 20_000  # entries of some hundred bytes; the oldest are dropped first
 
 
 def key(*parts: str) -> bytes:
@@ -25,42 +24,35 @@ def key(*parts: str) -> bytes:
 
 
 class Cache:
-    """The table `cache` of a file."""
+    """The cache of one Database; thread-safe."""
 
-    def __init__(self, file: File, most: int = MOST) -> None:
-        self._file, self._most = file, most
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[bytes, Any] = OrderedDict()
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
         """The entries with these keys, as far as there are any."""
-        with self._file.reading() as sql:
-            rows = (
-                row
-                for key in keys
-                for row in sql.execute("SELECT key, value FROM cache WHERE key = ?", (key,))
-            )
-            return {key: json.loads(value) for key, value in rows}
+        with self._lock:
+            return {key: self._entries[key] for key in keys if key in self._entries}
 
     def write(self, answers: Mapping[bytes, Any]) -> None:
-        """Add entries, if the file can be written; never call it inside of a transaction."""
-        if not answers or self._file.read_only:
-            return
-        with contextlib.suppress(DatabaseError), self._file.writing() as sql:
-            sql.executemany(
-                "INSERT OR REPLACE INTO cache (key, value) VALUES (?, ?)",
-                ((key, json.dumps(value)) for key, value in answers.items()),
-            )
-            sql.execute(
-                "DELETE FROM cache WHERE seq <= (SELECT max(seq) FROM cache) - ?", (self._most,)
-            )
+        """Add entries."""
+        with self._lock:
+            for key, value in answers.items():
+                self._entries[key] = value
+                self._entries.move_to_end(key)
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
 
     # The interface for `compact`, `rebuild` and `check`, as every index has it.
 
     def optimize(self, sql: apsw.Connection) -> None:
-        """Delete all entries: they may contain words of deleted documents."""
+        """Delete what earlier versions kept: it may contain words of deleted documents."""
         sql.execute("DELETE FROM cache")
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Delete all entries."""
+        """Delete what earlier versions kept."""
         sql.execute("DELETE FROM cache")
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:

@@ -247,6 +247,7 @@ def ingest_url(
             metadata=metadata,
             update_metadata=False,
             progress=grant.progress,
+            wait=False,
         ),
         metadata,
     )

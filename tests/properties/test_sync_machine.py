@@ -50,7 +50,11 @@ class SyncMachine(DatabaseMachine):
         self.stored: dict[str, tuple[str, bytes]] = {}
 
     def opened(self, path: Path) -> Database:
-        return Database(path, embedder=Letters())
+        db = Database(path, embedder=Letters())
+        # A copy is another file, whose folders a person confirms.
+        for library in db.documents.libraries():
+            db.documents.confirm_library(library.name)
+        return db
 
     @initialize(files=st.dictionaries(PATHS, CONTENTS, min_size=1, max_size=4))
     def start(self, files: dict[str, bytes]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import MCPVectorDBError, NotFound, Progress
+from mcpvectordb import MCPVectorDBError, NotFound, Progress, RetryLater
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.surface import Hints, InternalError, Prompt, ResourceTemplate, Surface, Tool
@@ -23,6 +23,7 @@ class Shelf:
         self.notes: list[str] = []
         self.warmed = threading.Event()
         self.stopped = threading.Event()
+        self.rested, self.pause = threading.Event(), 0.01
 
     def warm(self) -> None:
         self.warmed.set()
@@ -110,6 +111,13 @@ def slow(db: Shelf, *, steps: int, grant: Grant = Grant()) -> dict[str, Any]:  #
     return {"steps": steps}
 
 
+def fetch(db: Shelf, *, grant: Grant = Grant()) -> dict[str, Any]:  # noqa: B008
+    """Fetch from a host that is left alone for some time."""
+    if not db.rested.is_set():
+        raise RetryLater("not yet", db.pause)
+    return {"fetched": True}
+
+
 def roots(db: Shelf, *, grant: Grant = Grant()) -> dict[str, Any]:  # noqa: B008
     """Return the granted folders."""
     return {"roots": None if grant.roots is None else [str(root) for root in grant.roots]}
@@ -150,7 +158,7 @@ LITTLE = Surface(
         Tool(function=add, title="Add a note", hints=WRITES),
         *(
             Tool(function=each, title=each.__name__.title(), hints=READS, more="ask for fewer")
-            for each in (find, everything, bounded, read, slow, roots, broken)
+            for each in (find, everything, bounded, read, slow, fetch, roots, broken)
         ),
     ),
     failure=dict_dialect,

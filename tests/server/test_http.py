@@ -196,6 +196,16 @@ def test_a_token_file_that_is_empty_or_short_is_refused(kept: str, tmp_path: Pat
     assert (tmp_path / "token").read_text() == kept
 
 
+@pytest.mark.parametrize("kept", ["\0" * 40, "x" * 20 + "\x1b" + "x" * 20, "é" * 20])
+def test_a_token_file_with_characters_that_cannot_be_sent_is_refused(
+    kept: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token").touch(0o600)
+    (tmp_path / "token").write_text(kept, encoding="utf-8")
+    with pytest.raises(InvalidInput, match="no HTTP header can have; remove it to have a new"):
+        served.token_for("127.0.0.1", None, tmp_path)
+
+
 @pytest.mark.parametrize("obstacle", ["folder", "bytes", "dangling link"])
 def test_a_token_file_that_cannot_be_read_is_a_clear_error(obstacle: str, tmp_path: Path) -> None:
     path = tmp_path / "token"

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import logging
+import sys
 from pathlib import Path
 
 import pytest
 
 from mcpvectordb import Config, InvalidInput
-from mcpvectordb_server.options import parse
+from mcpvectordb_server.options import PrintableFormatter, parse
 
 
 def test_the_defaults_are_one_surface_over_stdio_in_the_data_folder() -> None:
@@ -110,3 +112,16 @@ def test_a_bad_value_is_named_with_where_it_came_from(
         parse(arguments, environ)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+def test_log_records_are_written_without_control_characters() -> None:
+    try:
+        raise ValueError("\x1b]0;owned\x07 \x9b31m\r")
+    except ValueError:
+        record = logging.LogRecord(
+            "server", logging.ERROR, "", 1, "%s failed", ("a\x1btool",), sys.exc_info()
+        )
+    written = PrintableFormatter("%(message)s").format(record)
+    assert written.startswith("a\ufffdtool failed\nTraceback")
+    assert written.endswith("ValueError: \ufffd]0;owned\ufffd \ufffd31m\ufffd")
+    assert all(each.isprintable() or each == "\n" for each in written)

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
-from mcpvectordb_server.server import WARM_AFTER, WORKERS
+from mcpvectordb_server.server import IS_DATA, WARM_AFTER, WORKERS
 from tests.server.clients import VERSIONS, ask, exchange, refusal, service, talk
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
@@ -36,6 +36,24 @@ def test_descriptions_use_the_published_names_of_other_tools() -> None:
         ).tools
     }
     assert tools["add"].description == "Keep a note. See `little_find` for finding it."
+
+
+def test_agents_and_hosts_see_that_replies_are_data_from_outside() -> None:
+    async def conversation(client: Client) -> Any:
+        tools = (await client.list_tools()).tools
+        results = [
+            await client.call_tool("find", {"word": "tea"}),
+            await client.call_tool("flagging_find", {"word": "tea"}),
+            await client.read_resource("little://a.md"),
+        ]
+        return tools, results
+
+    tools, results = talk(service(Shelf(), LITTLE, FLAGGING), conversation)
+    for tool in tools:
+        assert tool.description.endswith(IS_DATA) is tool.annotations.read_only_hint, tool.name
+    assert {tool.annotations.read_only_hint for tool in tools} == {True, False}
+    for result in results:
+        assert result.meta["mcpvectordb/untrusted"] is True
 
 
 def test_instructions_use_the_published_names() -> None:
@@ -240,6 +258,34 @@ def test_no_call_waits_for_ingests_however_many_there_are() -> None:
 
     made = service(Shelf(), LITTLE, FLAGGING)
     assert talk(made, conversation) == (1, "note a.md: ['tea']")
+
+
+def test_a_fetch_that_waits_for_its_host_occupies_no_thread() -> None:
+    db, fetched = Shelf(), []
+
+    async def conversation(client: Client) -> Any:
+        async def fetch() -> None:
+            fetched.append(await client.call_tool("fetch", {}))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3 * WORKERS):
+                group.start_soon(fetch)
+            # Without a free thread for ingests this call would never be answered.
+            ingested = await client.call_tool("slow", {"steps": 1})
+            assert fetched == []
+            db.rested.set()
+        return ingested.structured_content
+
+    # Nothing here is decided by how soon a host wants its reply.
+    assert talk(service(db, LITTLE, reply_seconds=3600), conversation) == {"steps": 1}
+    assert [each.structured_content for each in fetched] == 3 * WORKERS * [{"fetched": True}]
+
+
+def test_a_fetch_that_would_wait_longer_than_a_host_is_answered_at_once() -> None:
+    db = Shelf()
+    db.pause = 10_000
+    result = ask(service(db, LITTLE), "fetch", {})
+    assert result.structured_content == {"status": "error", "error": "not yet"}
 
 
 def test_the_model_is_loaded_some_time_after_the_handshake() -> None:

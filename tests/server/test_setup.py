@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import InvalidInput
+from mcpvectordb.cli.main import program
 from mcpvectordb_server import setup
 from mcpvectordb_server.hosts import HOSTS, Entry
 from mcpvectordb_server.setup import (
@@ -112,6 +114,50 @@ def test_the_token_is_the_given_one_or_that_of_this_machine(
     assert token_of("http://localhost:8000/mcp") == token_of("http://127.0.0.1:9000/mcp")
     monkeypatch.setenv("MCPVECTORDB_TOKEN", TOKEN)
     assert token_of("https://notes.example/mcp") == TOKEN
+
+
+def test_roots_are_absolute_folders(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    (home / "papers").mkdir()
+    command = command_line(Path("a.db"), ["--surface", "all"], [Path("papers"), Path("~")])
+    assert command[5:] == [
+        *("--root", str(home / "papers")),
+        *("--root", str(home)),
+        *("--surface", "all"),
+    ]
+    with pytest.raises(InvalidInput, match="nowhere is not a folder"):
+        command_line(Path("a.db"), roots=[Path("nowhere")])
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "written"),
+    [
+        ("papers\n", [], ["--root", "HOME/papers"]),
+        ("\n", [], []),
+        ("never read", ["--root", "papers"], ["--root", "HOME/papers"]),
+        ("never read", ["--", "--root", "papers"], ["--root", "papers"]),
+    ],
+)
+def test_the_command_asks_for_a_root_on_a_terminal(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: str,
+    options: list[str],
+    written: list[str],
+) -> None:
+    path = installed("cursor")
+    (home / "papers").mkdir()
+    monkeypatch.chdir(home)
+    for terminal, expected in ((True, written), (False, written if options else [])):
+        typed = io.StringIO(answer)
+        monkeypatch.setattr(typed, "isatty", lambda terminal=terminal: terminal)
+        monkeypatch.setattr(sys, "stdin", typed)
+        program.main(["--db", "x.db", "setup", "cursor", *options], standalone_mode=False)
+        arguments = json.loads(path.read_text())["mcpServers"]["mcpvectordb"]["args"]
+        assert arguments[4:] == [each.replace("HOME", str(home)) for each in expected]
+        said = "any file that you can read, except secrets; --root" in capsys.readouterr().err
+        assert said is not bool(expected)
 
 
 def test_the_settings_path_is_that_of_the_platform(home: Path) -> None:

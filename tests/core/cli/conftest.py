@@ -31,6 +31,7 @@ def filled(shell: Shell) -> Shell:
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     """A file with three documents in the library `notes`, which follows a folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for name, text in (("tea.md", TEA), ("sub/plan.md", PLAN), ("sub/big.md", "x" * 20_000)):
         (tmp_path / "notes" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "notes" / name).write_text(text)

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+import apsw
 import pytest
 
 from mcpvectordb import Database
@@ -46,6 +48,51 @@ def program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Program:
     return Program(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def received(program: Program) -> Program:
+    """A file from elsewhere: whoever made it chose the folder that its library follows."""
+    (program.notes / "apple.md").write_text("# Apple\n\nApples are red.")
+    program("library", "add", "fruit", "notes")
+    program.db = program.db.rename(program.db.with_name("received.db"))
+    return program
+
+
+def test_a_library_of_a_received_file_is_synced_after_it_was_confirmed(received: Program) -> None:
+    assert f"{received.notes}  (not confirmed on this machine)" in received("library", "list")
+    received("sync", code=1)
+    command = f"mcpvectordb --db {shlex.quote(str(received.db))} library confirm fruit"
+    assert f"'{received.notes}'" in received.err and command in received.err
+    received("watch", code=1)
+    assert f"'fruit' wants to read {received.notes}" in received.err
+    assert received("list") == ""
+    received("library", "confirm", "fruit", "--yes")
+    assert received.err == f"fruit reads {received.notes} (**/*)\n"
+    assert "1 indexed" in received("sync")
+
+
+@pytest.mark.parametrize("root", ["/nowhere at all", "x\0y"])
+def test_a_folder_that_cannot_be_read_is_not_confirmed(received: Program, root: str) -> None:
+    other = apsw.Connection(str(received.db))
+    other.execute("UPDATE libraries SET root = ?", (root,))
+    other.close()
+    received("library", "confirm", "fruit", "--yes", code=1)
+    assert "fruit cannot read" in received.err and "internal error" not in received.err
+
+
+@pytest.mark.parametrize(("terminal", "answer"), [(False, "y\n"), (True, "n\n"), (True, "y\n")])
+def test_a_person_is_asked_before_a_folder_is_confirmed(
+    received: Program, monkeypatch: pytest.MonkeyPatch, terminal: bool, answer: str
+) -> None:
+    typed = io.StringIO(answer)
+    monkeypatch.setattr(typed, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stdin", typed)
+    agreed = terminal and answer == "y\n"
+    received("library", "confirm", "fruit", code=0 if agreed else 1)
+    assert f"fruit reads {received.notes} (**/*)" in received.err
+    assert ("nothing was confirmed" in received.err) is not agreed
+    assert ("not confirmed" in received("library", "list")) is not agreed
 
 
 def test_a_library_is_added_synced_and_found(program: Program) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from mcpvectordb import Database
 from tests.support import Letters
 from tests.support_cli import Commands, Shell
@@ -31,6 +33,21 @@ def test_status_in_json_has_everything_per_library(notes: Commands) -> None:
     assert (status["embedded"], status["model"]) == (3, "letters")
     (library,) = status["libraries"]
     assert (library["name"], library["documents"], library["waiting"]) == ("notes", 3, 0)
+
+
+def test_status_says_whether_the_parser_is_confined(
+    notes: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mcpvectordb.ingest import sandbox
+
+    for lacking, said in (
+        ("", "confined: no network, no writes"),
+        ("there is no Landlock", "not wholly confined: there is no Landlock"),
+    ):
+        monkeypatch.setattr(sandbox, "lacking", lambda lacking=lacking: lacking)
+        assert f"parser           {said}\n" in notes.run("status")
+    monkeypatch.setenv("MCPVECTORDB_PARSE_SANDBOX", "false")
+    assert "not confined: parse_sandbox is false" in notes.run("status")
 
 
 def test_the_file_is_copied_compacted_and_rebuilt(filled: Shell) -> None:

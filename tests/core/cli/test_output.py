@@ -26,6 +26,7 @@ NAME = EVIL.replace("\0", "")
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     """A file whose texts, titles, paths and library names all have control characters."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     folder = tmp_path / f"followed{NAME}".replace("/", "")
     folder.mkdir()
     (folder / f"file{NAME}.md").write_text(f"# Heading {NAME}\n\npenguin {NAME}\n")
@@ -73,6 +74,11 @@ COMMANDS = [
     ["library", "list", "--json"],
     ["library", "add", f"new{NAME}", f"followed{NAME}"],
     ["library", "add", f"new{NAME}", f"nowhere{NAME}"],
+    ["library", "confirm", f"followed{NAME}"],
+    ["library", "confirm", f"followed{NAME}", "--yes"],
+    ["library", "confirm", f"unknown{NAME}"],
+    ["sync", "--no-embed"],
+    ["watch", f"unknown{NAME}"],
     ["library", "describe", f"unknown{NAME}", "/", NAME],
     ["library", "remove", f"followed{NAME}", "--keep-documents"],
     ["sync", f"unknown{NAME}"],
@@ -108,7 +114,6 @@ def test_no_command_prints_a_control_character(
     # click removes colours from what does not go to a terminal: here it must not help.
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
     monkeypatch.setenv("HOME", str(hostile.folder))
-    monkeypatch.setenv("XDG_DATA_HOME", str(hostile.folder / "data"))
     for arguments in COMMANDS:
         monkeypatch.setattr(sys, "argv", ["mcpvectordb", "--db", str(hostile.db), *arguments])
         with pytest.raises(SystemExit):
@@ -119,6 +124,28 @@ def test_no_command_prints_a_control_character(
         assert "internal error" not in printed
         if "--json" in arguments:
             assert json.loads(captured.out), (arguments, captured.err)
+
+
+def test_a_name_with_a_line_end_forges_no_line_and_no_style(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "x\nFORGED\u2028FORGED [bold]b[/bold] [link=http://e.example]l[/link] :smile:"
+    with Database(tmp_path / "notes.db", embedder=Letters()) as db:
+        db.documents.ingest_text("the penguin swims", source=f"{name}.md", title=name, library=name)
+    commands = Commands(tmp_path)
+    for arguments in (
+        ["list"],
+        ["library", "list"],
+        ["status"],
+        ["search", "penguin"],
+        ["search", "penguin", "--md"],
+        ["multi-get", _id(commands)],
+        ["delete", _id(commands)],
+    ):
+        printed = commands.run(*arguments)
+        assert "FORGED" in printed and "[bold]b[/bold]" in printed, arguments
+        assert "[link=http://e.example]l[/link] :smile:" in printed, arguments
+        assert not any(line.startswith("FORGED") for line in printed.splitlines()), arguments
 
 
 def test_json_keeps_control_characters_as_escapes(hostile: Commands) -> None:

@@ -14,7 +14,17 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mcpvectordb import Config, Database, Document, NotFound, Progress, ReadOnly, Synced, Unreadable
+from mcpvectordb import (
+    Config,
+    Database,
+    Document,
+    NotFound,
+    Progress,
+    ReadOnly,
+    Refused,
+    Synced,
+    Unreadable,
+)
 from mcpvectordb.documents.bulk_ingest import FolderTuning
 from tests.support import ROOT, Letters, python
 from tests.support_files import KEYS, TOKENS
@@ -373,7 +383,7 @@ def test_a_missing_folder_is_refused_and_nothing_is_lost(folder: Folder, tmp_pat
         with pytest.raises(Unreadable, match=r"notes.*No such file.*nothing was removed"):
             folder.db.documents.sync(name)
     folder.root.mkdir()  # as a mount point is there, but empty, without its disk
-    with pytest.raises(Unreadable, match="not mounted"):
+    with pytest.raises(Refused, match="not mounted"):
         folder.sync()
     assert set(folder.texts()) == {"a.md"}
     folder.root.rmdir()
@@ -404,16 +414,22 @@ def test_a_folder_that_is_moved_away_during_a_sync_loses_no_document(
             folder.root.rename(tmp_path / "away")
             folder.root.mkdir()
 
-    with pytest.raises(Unreadable, match="not mounted"):
+    with pytest.raises(Refused, match="not mounted"):
         folder.db.documents.sync(progress=take_away)
     assert folder.db.documents.count(library="notes") == 2
 
 
-def test_a_folder_that_was_recreated_is_followed(folder: Folder, tmp_path: Path) -> None:
+def test_a_folder_that_was_recreated_is_followed_when_it_is_confirmed(
+    folder: Folder, tmp_path: Path
+) -> None:
     folder.write("a.md", "apple")
     folder.sync()
     folder.root.rename(tmp_path / "old")
     folder.write("b.md", "bear")
+    with pytest.raises(Refused, match=r"not the one that was confirmed.*library confirm notes"):
+        folder.sync()
+    assert set(folder.texts()) == {"a.md"}
+    folder.db.documents.confirm_library("notes")
     assert counts(folder.sync()) == {"indexed": 1, "removed": 1}
     (folder.root / "b.md").unlink()
     assert counts(folder.sync()) == {"removed": 1}  # this folder may well be emptied

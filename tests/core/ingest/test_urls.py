@@ -16,7 +16,7 @@ import brotli
 import pytest
 
 from mcpvectordb.config import Config
-from mcpvectordb.errors import FetchFailed, Refused, TooLarge
+from mcpvectordb.errors import FetchFailed, Refused, RetryLater, TooLarge
 from mcpvectordb.ingest import urls
 from mcpvectordb.ingest.urls import fetch
 from mcpvectordb.records import Progress, Source
@@ -28,6 +28,7 @@ from tests.support_web import (
     Site,
     endless_continue,
     huge_header,
+    negative_chunks,
     no_http,
     nothing,
     page,
@@ -232,6 +233,31 @@ def test_a_page_without_headers_has_empty_fields_and_the_hosts_name(site: Site) 
         "",
         f"127.0.0.1:{site.port}",
     )
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Fri, 31 Dec 9999 23:59:59 -2359",
+        "Mon, 01 Jan 2020 00:00:00 +99999999999999999999",
+        "Mon, 32 Jan 2020 25:00:00 GMT",
+        "1" * 5000,
+    ],
+)
+def test_a_page_with_an_odd_date_is_read_without_it(site: Site, date: str) -> None:
+    site.pages["/"] = page(Last_Modified=date)
+    found = got(site.url("/"))
+    assert (found.raw, found.modified) == (b"hello", "")
+
+
+@pytest.mark.parametrize("etag", ['"a"\r\nX-Evil: yes', '"\u4e2d"', "\0"])
+@pytest.mark.parametrize("modified", ["yesterday", "9999-12-31T23:59:59-23:59"])
+def test_odd_versions_in_a_file_from_elsewhere_are_not_sent(
+    site: Site, etag: str, modified: str
+) -> None:
+    site.pages["/"] = page()
+    assert got(site.url("/"), etag=etag, modified=modified).raw == b"hello"
+    assert not {"if-none-match", "if-modified-since", "x-evil"} & set(site.seen[0][1])
 
 
 def test_the_request_has_our_user_agent(site: Site) -> None:
@@ -445,7 +471,9 @@ def test_a_closed_port_is_reported() -> None:
             fetch(f"http://127.0.0.1:{free.getsockname()[1]}/", config=OPEN)
 
 
-@pytest.mark.parametrize("broken", [short, no_http, wrong_chunks, nothing, huge_header])
+@pytest.mark.parametrize(
+    "broken", [short, no_http, wrong_chunks, negative_chunks, nothing, huge_header]
+)
 def test_a_server_that_breaks_the_protocol_is_a_failure(site: Site, broken: Page) -> None:
     site.pages["/"] = broken
     with pytest.raises(FetchFailed, match=r"127\.0\.0\.1 could not be fetched from: ."):
@@ -639,5 +667,23 @@ def test_pages_of_one_host_are_fetched_with_pauses_from_the_second_on(
             replace(OPEN, host_interval=100),
             resolve=lambda host, port: ["127.0.0.1"],
         )
-    assert waits[:2] == [0, 0]
-    assert 50 < waits[2] <= 100 < 150 < waits[3] <= 200
+    assert 50 < waits[0] <= 100 < 150 < waits[1] <= 200 and len(waits) == 2
+
+
+def test_without_wait_a_pause_is_an_error_that_says_how_long_it_is(site: Site) -> None:
+    site.pages["/"] = page()
+
+    def resting(host: str) -> Source:
+        return got(
+            site.url("/", host),
+            replace(OPEN, host_interval=100),
+            wait=False,
+            resolve=lambda host, port: ["127.0.0.1"],
+        )
+
+    assert resting("third.test").raw == b"hello"
+    for _ in range(3):  # who did not wait takes no turn
+        with pytest.raises(RetryLater, match=r"third\.test") as caught:
+            resting("third.test")
+        assert 0 < caught.value.seconds <= 100
+    assert resting("fourth.test").raw == b"hello" and len(site.seen) == 2

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -26,11 +28,17 @@ def filled(db: Database) -> Database:
     return db
 
 
-def expander(db: Database) -> QueryExpander:
-    return QueryExpander(db._indexes[0], Cache(db._file))
+class Counted(Cache):
+    """A cache that counts how often something was new."""
+
+    writes = 0
+
+    def write(self, answers: Mapping[bytes, Any]) -> None:
+        self.writes += 1
+        super().write(answers)
 
 
-def expanded(db: Database, query: str, *sources: str) -> Expansion:
+def expanded(db: Database, query: str, *sources: str, cache: Cache | None = None) -> Expansion:
     with db._file.reading() as sql:
         chunks = [
             id
@@ -41,7 +49,8 @@ def expanded(db: Database, query: str, *sources: str) -> Expansion:
             )
         ]
         embedding = db._encoder.query_embedding(query)
-        return expander(db).expand(sql, parse_query(query), embedding, chunks)
+        expander = QueryExpander(db._indexes[0], cache or Cache())
+        return expander.expand(sql, parse_query(query), embedding, chunks)
 
 
 def test_words_that_are_frequent_in_the_passages_and_rare_elsewhere_are_added(
@@ -88,12 +97,12 @@ def test_passages_without_embeddings_give_no_second_embedding(db: Database) -> N
 
 
 def test_the_terms_are_cached_until_the_passages_change(filled: Database) -> None:
-    first = expanded(filled, "rotate keys", "keys.md")
-    assert first.cacheable
-    expander(filled).remember(first)
-    again = expanded(filled, "rotate keys", "keys.md")
-    assert (again.query, again.cacheable) == (first.query, {})
-    assert expanded(filled, "rotate keys", "renew.md").cacheable
+    cache = Counted()
+    once, twice, other = (
+        expanded(filled, "rotate keys", source, cache=cache).query
+        for source in ("keys.md", "keys.md", "renew.md")
+    )
+    assert once == twice != other and cache.writes == 2
 
 
 def test_chinese_terms_are_bigrams(db: Database) -> None:

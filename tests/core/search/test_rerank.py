@@ -13,7 +13,6 @@ from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT, Reranker
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
-from mcpvectordb.storage.file import File
 
 QUERY = "How many people live in Berlin?"
 PASSAGES = [
@@ -26,11 +25,9 @@ PASSAGES = [
 def reranking(path: Path) -> Iterator[CachedReranker]:
     if not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")):
         pytest.skip("the extra quality is not installed")
-    file = File(path)
-    made = CachedReranker(Config(), Cache(file))
+    made = CachedReranker(Config(), Cache())
     yield made
     made.close()
-    file.close()
 
 
 @pytest.fixture
@@ -70,7 +67,7 @@ def test_cached_scores_are_available_without_the_model(
 ) -> None:
     first = reranking.scores(QUERY, PASSAGES)
     request.getfixturevalue("without_quality")
-    again = CachedReranker(Config(models_dir=str(path.parent)), Cache(File(path)))
+    again = CachedReranker(Config(models_dir=str(path.parent)), reranking._cache)
     assert again.scores(QUERY, PASSAGES[::-1]) == first[::-1]
     assert "pip install" in again.scores(
         QUERY, [*PASSAGES, "Another passage about Berlin that is not known."]
@@ -80,9 +77,7 @@ def test_cached_scores_are_available_without_the_model(
 def test_without_the_extra_the_reason_says_how_to_install_it(
     path: Path, without_quality: None
 ) -> None:
-    reason = CachedReranker(Config(models_dir=str(path.parent)), Cache(File(path))).scores(
-        QUERY, PASSAGES
-    )
+    reason = CachedReranker(Config(models_dir=str(path.parent)), Cache()).scores(QUERY, PASSAGES)
     assert "pip install 'mcpvectordb[quality]'" in reason
 
 
@@ -97,4 +92,4 @@ def test_without_the_extra_the_reason_says_how_to_install_it(
 def test_unsuitable_queries_are_not_reranked_and_the_reason_given(
     path: Path, query: str, passages: list[str], reason: str
 ) -> None:
-    assert reason in CachedReranker(Config(), Cache(File(path))).scores(query, passages)
+    assert reason in CachedReranker(Config(), Cache()).scores(query, passages)

@@ -2,76 +2,42 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
+
 from mcpvectordb.database import Database
 from mcpvectordb.storage.cache import Cache, key
-from mcpvectordb.storage.file import File
 from tests.support import Letters
 
 
-def rows(file: File) -> int:
-    with file.reading() as sql:
-        return int(sql.execute("SELECT count(*) FROM cache").get)
-
-
-def test_an_entry_is_found_by_all_of_its_inputs(path: Path) -> None:
-    file = File(path)
-    Cache(file).write(
-        {key("rerank", "model", "query", "text"): 0.5, key("expansion", "query"): ["a", "b"]}
-    )
-    file.close()
-    again = Cache(File(path))
-    assert again.read([key("rerank", "model", "query", "text")]) == {
-        key("rerank", "model", "query", "text"): 0.5
+def test_an_entry_is_found_by_all_of_its_inputs() -> None:
+    cache = Cache()
+    cache.write({key("rerank", "model", "query", "text"): 0.5, key("expansion", "query"): ["a"]})
+    assert cache.read([key("rerank", "model", "query", "text"), key("expansion", "query")]) == {
+        key("rerank", "model", "query", "text"): 0.5,
+        key("expansion", "query"): ["a"],
     }
-    assert list(again.read([key("expansion", "query")]).values()) == [["a", "b"]]
-    assert (
-        again.read(
-            [key("rerank", "model", "query", "other text"), key("rerank", "model", "query text")]
-        )
-        == {}
-    )
+    other = [key("rerank", "model", "query", "other text"), key("rerank", "model", "query text")]
+    assert cache.read(other) == {}
 
 
 def test_keys_differ_when_text_moves_from_one_part_to_the_next() -> None:
     assert key("a", "bc") != key("ab", "c") != key("a", "b", "c")
 
 
-def test_a_new_entry_replaces_an_old_one(path: Path) -> None:
-    file = File(path)
-    for value in (0.1, 0.2):
-        Cache(file).write({key("x"): value})
-    assert Cache(file).read([key("x")]) == {key("x"): 0.2}
-    assert rows(file) == 1
-
-
-def test_the_oldest_entries_are_deleted_beyond_the_bound(path: Path) -> None:
-    file = File(path)
+def test_the_oldest_entries_are_dropped_beyond_the_bound() -> None:
+    cache = Cache(most=10)
     for number in range(25):
-        Cache(file, most=10).write({key(str(number)): number})
-    assert list(Cache(file).read(key(str(number)) for number in range(25)).values()) == list(
-        range(15, 25)
-    )
-    assert rows(file) == 10
+        cache.write({key(str(number)): number, key("0"): "new"})
+    kept = cache.read(key(str(number)) for number in range(25))
+    assert list(kept.values()) == ["new", *range(16, 25)]
 
 
-def test_nothing_is_cached_in_a_read_only_file(path: Path) -> None:
-    File(path).close()
-    file = File(path, read_only=True)
-    Cache(file).write({key("x"): 1})
-    assert Cache(file).read([key("x")]) == {}
-
-
-def test_nothing_is_cached_while_the_file_stays_locked(path: Path) -> None:
-    file, other = File(path, busy_timeout=0), File(path)
-    with other.writing():
-        Cache(file).write({key("x"): 1})
-    assert Cache(file).read([key("x")]) == {}
-
-
-def test_compact_and_rebuild_empty_the_cache(path: Path) -> None:
+def test_compact_and_rebuild_empty_the_table_of_earlier_versions(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for forget in (db.compact, db.rebuild):
-            Cache(db._file).write({key("x"): 1})
+            other = apsw.Connection(str(path))
+            other.execute("INSERT INTO cache (key, value) VALUES (x'01', '[]')")
             forget()
-            assert rows(db._file) == 0
+            assert other.execute("SELECT count(*) FROM cache").get == 0
+            other.close()
         assert db.check() == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import apsw
 import jsonschema
 import pytest
 from hypothesis import given
@@ -462,6 +463,26 @@ def test_without_a_reranker_scores_are_one_over_the_rank(calls: Calls) -> None:
     assert "rerank" not in result.structured_content["steps"]
     assert "pip install 'mcpvectordb[quality]'" in result.structured_content["skipped"]["rerank"]
     assert "Not by reading the best passages again: " in result.content[1].text
+
+
+def test_tools_that_say_they_are_read_only_write_nothing_to_the_file(
+    calls: Calls, path: Path
+) -> None:
+    arguments: dict[str, dict[str, Any]] = {
+        **{name: {"query": "tea budget"} for name in SEARCHES},
+        "get": {"file": "notes/tea.md"},
+        "multi_get": {"pattern": "**/*.md"},
+        "status": {},
+    }
+    other = apsw.Connection(str(path))
+    before = other.pragma("data_version")
+    for tool in SURFACE.tools:
+        assert tool.hints.read_only
+        first = calls.raw(tool.name, **arguments[tool.name])
+        assert calls.raw(tool.name, **arguments[tool.name]) == first
+        # SQLite changes this number with every commit of another connection.
+        assert other.pragma("data_version") == before, tool.name
+    other.close()
 
 
 @pytest.mark.requirement("QM-052", "QM-053")

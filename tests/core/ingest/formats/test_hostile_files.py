@@ -219,13 +219,13 @@ def test_parsers_that_hang_or_run_out_of_memory_give_clear_errors_and_the_next_f
 ):
     clock = StoppedClock(3)
     with Worker(Config(parse_timeout=123), timer=clock) as worker:
-        with clock.running():
-            with pytest.raises(
-                ParseFailed, match=r"endless\.pdf .*\((parse_timeout|parse_memory)\)"
-            ):
-                worker.parse(source(endless_pdf(), "endless.pdf"))
-            with pytest.raises(ParseFailed, match=r"sparse\.xlsx"):
-                worker.parse(source(sparse_xlsx(), "sparse.xlsx"))
+        with (
+            clock.running(),
+            pytest.raises(ParseFailed, match=r"endless\.pdf .*\((parse_timeout|parse_memory)\)"),
+        ):
+            worker.parse(source(endless_pdf(), "endless.pdf"))
+        with pytest.raises(ParseFailed, match=r"sparse\.xlsx"):
+            worker.parse(source(sparse_xlsx(), "sparse.xlsx"))
         assert worker.parse(source(a_docx(), "a.docx")).title == "Fruit"
 
 

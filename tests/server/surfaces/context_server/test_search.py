@@ -748,6 +748,15 @@ def test_reranked_entries_are_ordered_by_their_rerank_score(reranked: Tools, nam
     assert [entry["id"] for entry in second] == [results[1]["id"]]
 
 
+def test_searches_with_a_reranker_write_nothing_to_the_file(reranked: Tools, path: Path) -> None:
+    other = apsw.Connection(str(path))
+    before = other.pragma("data_version")
+    for name in ("fts_search_context", "hybrid_search_context"):
+        getattr(reranked, name)(query="how many people live in Berlin")
+    assert other.pragma("data_version") == before
+    other.close()
+
+
 @pytest.mark.requirement("CS-121")
 def test_a_reranker_that_fails_leaves_the_order(
     reranked: Tools, request: pytest.FixtureRequest

@@ -1,0 +1,155 @@
+"""Files with secrets, recognised by their place, their name and their content.
+
+Neither an agent nor the sync of a folder reads them: a person who wants one of them names it. Names
+are a list that can never be complete. So in the home folder, where programs keep their settings and
+tokens, everything hidden is refused, and small files are searched for the shapes of keys. A text
+that only quotes a key is read: a key must make up half of it. In settings one key is enough.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from mcpvectordb.config import Config
+
+# Wherever it is. A name with a slash at its end is a folder; * matches any part of a name, ? any
+# character.
+SECRETS = """
+    .ssh/ .gnupg/ .aws/ .azure/ .kube/ .oci/ .putty/ .pki/ .password-store/ .1password/
+    .terraform.d/ .minikube/ .docker/config.json .config/gcloud/ .config/gh/ .config/op/
+    .config/containers/auth.json .config/rclone/ .config/git/credentials .cargo/credentials*
+    .gem/credentials .m2/settings*.xml .vault-token .databrickscfg .boto .s3cfg .env* *.env .netrc
+    _netrc .pgpass .my.cnf .mylogin.cnf .git-credentials .npmrc .yarnrc.yml .pypirc .htpasswd
+    .flaskenv .authinfo* .msmtprc .fetchmailrc .smbcredentials .vault_pass* vault_pass*
+    .*_history fish_history consolehost_history.txt .histfile .zhistory .xauthority .vnc/passwd
+    credentials credentials.json credentials.db .credentials* client_secret*.json
+    application_default_credentials.json secret.yaml secret.yml secrets.json secrets.yaml
+    secrets.yml secrets.toml id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk
+    *.p12 *.pfx *.jks *.keystore *.kdb *.kdbx *.ppk *.keytab *.keychain *.keychain-db *.kwl
+    *.keyring *.agilekeychain/ *.opvault/ wallet.dat keychains/ keyrings/ kwalletd/
+    config/master.key wp-config.php
+    microsoft/credentials/ microsoft/protect/ microsoft/vault/ etc/shadow* etc/gshadow* etc/sudoers*
+    etc/master.passwd etc/ssl/private/ run/secrets/ .mozilla/ .thunderbird/ firefox/profiles/
+    thunderbird/profiles/ snap/firefox/ snap/chromium/ .config/chromium/ .config/google-chrome*/
+    .config/microsoft-edge*/ .config/bravesoftware/ .config/vivaldi/ .config/opera/
+    local/google/chrome*/ local/chromium/ local/microsoft/edge/ local/bravesoftware/
+    application?support/chromium/ application?support/google/chrome*/
+    application?support/bravesoftware/ application?support/microsoft?edge/ key3.db key4.db
+    logins.json cookies.sqlite *.binarycookies
+    .claude.json* .claude/settings*.json claude_desktop_config.json .mcp.json mcp_config.json
+    .codex/auth.json .codex/config.toml .cursor/mcp.json .vscode/mcp.json code*/user/mcp.json
+    zed/settings.json cline_mcp_settings.json .gemini/oauth_creds.json .gemini/settings.json
+    oauth_creds.json .config/github-copilot/ opencode/auth.json .continue/config.* .config/goose/
+    sops/age/ age/keys.txt age-key*.txt huggingface/token .huggingface/token kaggle.json
+    service-account*.json service_account*.json serviceaccount*.json *adminsdk*.json
+    gha-creds-*.json .terraformrc terraform.rc *.tfstate *.tfstate.* *.tfvars *.tfvars.json
+    .config/doctl/ .config/hcloud/ .config/glab-cli/ .config/hub .config/heroku/
+    .config/ngrok/ .ngrok2/ .fly/ .netlify/ .vercel/ .snowflake/ .bitcoin/ .ethereum/ .electrum/
+"""
+
+# Below the home folder; macOS has documents of clouds in two folders of its Library.
+_HOME = re.compile(r"(?:\.|appdata/roaming(?:/|$)|library/(?!mobile documents/|cloudstorage/))")
+
+# The shapes of keys and tokens whose form says what they are.
+_SHAPES = r"""
+    -----BEGIN[ ][A-Z0-9 ]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----[\sA-Za-z0-9+/=:,.()\\-]{40,}
+    | AGE-SECRET-KEY-1[0-9A-Z]{50,}
+    | \b(?: gh[pousr]_[A-Za-z0-9]{30,} | github_pat_\w{30,} | glpat-[\w-]{20,}
+        | sk-(?=[\w-]{0,40}\d)[\w-]{20,} | xox[abeoprs]-[\w-]{10,} | xapp-\d-[\w-]{20,}
+        | hooks\.slack\.com/services/[\w/]{30,}
+        | (?:AKIA|ASIA)[0-9A-Z]{16}(?:\s{0,2}[,;:]\s{0,2}[\w/+=]{40})?
+        | AIza[\w-]{35} | ya29\.[\w-]{50,} | SG\.[\w-]{20,}\.[\w-]{30,} | SK[0-9a-f]{32}
+        | hf_[A-Za-z0-9]{30,} | npm_[A-Za-z0-9]{36} | pypi-[\w-]{50,} | gsk_\w{40,}
+        | hvs\.[\w-]{50,} | dop_v1_[0-9a-f]{60,} | \d{8,10}:AA[\w-]{33}
+        | [MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
+        | [rs]k_live_\w{20,} | eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}
+        | AccountKey=[\w/+=]{40,} | PrivateKey\s{0,4}=\s{0,4}[\w/+]{43}=
+        | aws_secret_access_key["']?\s{0,4}[:=]\s{0,4}["']?[\w/+=]{30,}
+        # The beginning of a private key in Base64, not of a certificate.
+        | LS0tLS1CRUdJTiB(?!DRVJU)[\w/+=]{200,} )
+"""
+_LARGEST_FILE = 100_000
+_SETTINGS = ".json .yaml .yml .toml .ini .cfg .conf .config .properties .plist .tf".split()
+
+# Matches files that are a private key, not texts that quote one.
+_KEY_FILE = re.compile(
+    rb"\s*(?:PuTTY-User-Key-File|(?:(?:-----BEGIN CERT|Bag Attributes).*)?"
+    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY)",
+    re.DOTALL,
+)
+
+
+def is_secret_place(path: Path, roots: Collection[Path] = ()) -> bool:
+    """Whether secrets are kept at an absolute path.
+
+    A person who allows a hidden folder of the home folder by naming it in `roots` may have what is
+    in it read, unless it is a well-known secret.
+    """
+    own = os.path.realpath(Config.data_folder())  # it holds the server's token
+    return (
+        path.is_relative_to(own)
+        or _names().search(path.as_posix().casefold()) is not None
+        or (_is_hidden_at_home(path) and not any(_allows(root, path) for root in roots))
+    )
+
+
+def secret_in(raw: bytes, suffix: str = "") -> str:
+    """What kind of secret a file is by its content, "" for none; a text may quote a secret."""
+    if _KEY_FILE.match(raw[:20_000]):
+        return "a private key"
+    if len(raw) > _LARGEST_FILE:
+        return ""
+    utf16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    text = raw.decode("utf-16" if utf16 else "utf-8", "replace")
+    token, assigned = _tokens()
+    if not token.search(text):
+        return ""
+    if suffix.lower() not in _SETTINGS and 2 * _visible(assigned.sub("", text)) > _visible(text):
+        return ""
+    return "a private key" if "PRIVATE KEY" in text else "a file of keys or tokens"
+
+
+@functools.cache
+def _names() -> re.Pattern[str]:
+    return re.compile("|".join(map(_expression, SECRETS.split())))
+
+
+def _expression(secret: str) -> str:
+    name = re.escape(secret.rstrip("/")).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    return f"/{name}/" if secret.endswith("/") else f"/{name}$"
+
+
+def _allows(root: Path, path: Path) -> bool:
+    """Whether a root is itself hidden in the home folder and contains a path."""
+    return _is_hidden_at_home(root) and any(
+        path.is_relative_to(each) for each in (root, os.path.realpath(root))
+    )
+
+
+def _is_hidden_at_home(path: Path) -> bool:
+    """Whether a path is among the settings of programs: hidden in the home folder."""
+    for home in {os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~"))}:  # noqa: PTH111
+        # An account without a home folder has "/" or an unchanged "~".
+        if len(home) > 1 and path != Path(home) and path.is_relative_to(home):
+            return _HOME.match(path.relative_to(home).as_posix().casefold()) is not None
+    return False
+
+
+@functools.cache
+def _tokens() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of a token, and of a token with the name that it is assigned to."""
+    name = r"""(?:[\w.-]{1,60}["']?\s{0,4}[:=]\s{0,4}["']?)?"""
+    return re.compile(_SHAPES, re.VERBOSE), re.compile(f"{name}(?:{_SHAPES})", re.VERBOSE)
+
+
+def _visible(text: str) -> int:
+    """The number of visible characters outside of comment lines."""
+    return sum(
+        len("".join(line.split()))
+        for line in text.splitlines()
+        if not line.lstrip().startswith("#")
+    )

@@ -1,0 +1,28 @@
+"""SECURITY promises nothing that no test holds."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support import ROOT
+
+SECURITY = (ROOT / ".github" / "SECURITY.md").read_text("utf-8")
+PROMISED = SECURITY.partition("## What is promised")[2].partition("## What is not")[0]
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    existing = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)\(", path.read_text("utf-8"))
+    }
+    promises = re.split(r"^- ", PROMISED, flags=re.MULTILINE)[1:]
+    assert len(promises) > 20
+    for promise in promises:
+        named = re.findall(r"`(test_\w+)`", promise)
+        assert named, f"no test holds: {promise}"
+        assert set(named) <= existing, f"there is no {set(named) - existing}"
+
+
+def test_no_line_is_longer_than_100_columns() -> None:
+    assert max(map(len, SECURITY.splitlines())) <= 100
