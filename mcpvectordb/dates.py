@@ -5,12 +5,15 @@
 
 A time without an offset is UTC. A date as the end of a period means its last microsecond. Stored
 texts sort in the order of their times.
+
+Filters also take 2025, 2025-11, today, yesterday and ages such as 7d; see `named_period`.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from mcpvectordb.errors import InvalidInput
 
@@ -19,6 +22,9 @@ _ISO_8601 = re.compile(
     r"](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,9})?)?"
     r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?)?"
 )
+_MONTH = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2}))?")
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+_AFTER_ALL_TIMES = "9999-12-31T24"
 _DAY = timedelta(days=1) - timedelta(microseconds=1)
 _DURATION = re.compile(r"(?P<number>[0-9]{1,6}(?:\.[0-9]{1,3})?) ?(?P<unit>[hdwmy])")
 _UNITS = {  # a month and a year as ages go, not as calendars do
@@ -81,3 +87,81 @@ def duration(text: object, name: str) -> timedelta:
     if match and (length := float(match["number"]) * _UNITS[match["unit"]]):
         return length
     raise InvalidInput(f"{name} must be a duration such as 12h, 7d, 2w, 6m or 1y, not {text!r:.80}")
+
+
+class Period(NamedTuple):
+    """Two texts between which the stored times of a period sort: `start` included, `end` not."""
+
+    start: str
+    end: str
+
+
+def named_period(text: object, name: str, *, now: datetime | None = None) -> Period:
+    """Return the period that a text names: 2025, 2025-11, 2025-11-29, 2025-11-29T10:00, today.
+
+    A time is as long as its last digit is exact: a minute, a second, a millisecond. Days, months
+    and years are those of UTC. An age such as 7d is the moment that long before `now`, a period
+    without length. InvalidInput for any other text; `name` is the argument's name in its message.
+    """
+    now = now or datetime.now(UTC)
+    asked = text.strip() if isinstance(text, str) else ""
+    try:
+        if asked.lower() in _DAYS_AGO:
+            midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+            first = midnight - timedelta(days=_DAYS_AGO[asked.lower()])
+            return _period(first, first + timedelta(days=1))
+        if match := _MONTH.fullmatch(asked):
+            return _calendar_period(int(match["year"]), match["month"])
+        if _DURATION.fullmatch(asked.lower()):
+            return _period(moment := _ago(duration(asked, name), now), moment)
+        first = datetime.fromisoformat(parse(asked, name))
+    except (ValueError, OverflowError):  # InvalidInput is a ValueError
+        raise InvalidInput(
+            f"{name} must be a date or time such as 2025-11-29, 2025-11, 2025 or "
+            "2025-11-29T10:00:00Z, today, yesterday, or an age such as 7d, "
+            f"not {repr(text) if len(repr(text)) <= 80 else f'a long {type(text).__name__}'}"
+        ) from None
+    try:
+        return _period(first, first + _precision(asked))
+    except OverflowError:
+        return Period(_sortable(first), _AFTER_ALL_TIMES)
+
+
+def _calendar_period(year: int, month: str | None) -> Period:
+    first = datetime(year, int(month or 1), 1, tzinfo=UTC)
+    after = (year + 1, 1) if month in (None, "12") else (year, first.month + 1)
+    if after[0] > datetime.max.year:
+        return Period(_sortable(first), _AFTER_ALL_TIMES)
+    return _period(first, datetime(*after, 1, tzinfo=UTC))
+
+
+def _ago(age: timedelta, now: datetime) -> datetime:
+    try:
+        return now - age
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def _precision(text: str) -> timedelta:
+    """How long the period is that a date or time names."""
+    time = re.split("[T ]", text)[1:]
+    if not time:
+        return timedelta(days=1)
+    digits = re.split("[Z+-]", time[0])[0]
+    if digits.count(":") == 1:
+        return timedelta(minutes=1)
+    fraction = digits.partition(".")[2][:6]
+    return timedelta(microseconds=10 ** (6 - len(fraction)))
+
+
+def _period(first: datetime, after: datetime) -> Period:
+    return Period(_sortable(first), _sortable(after))
+
+
+def _sortable(moment: datetime) -> str:
+    """The beginning that all stored texts of a time share.
+
+    A text with or without a fraction of a second sorts after it, one of any earlier time before.
+    """
+    text = moment.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return text.rstrip("0") if "." in text else text

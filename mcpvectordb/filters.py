@@ -26,9 +26,18 @@ ends_with               are written in JSON
 array_contains          an array with this string, number or boolean among its members
 
 `case_sensitive=False` folds case by Unicode's rules wherever strings are compared, except inside
-the arrays and objects of `eq`. Columns hold strings or whole numbers; one that is NULL counts as a
-null (`is_null` and `not_exists` match). Whole numbers of 2^63 and more in stored metadata are
-compared as floating point.
+the arrays and objects of `eq`. Whole numbers of 2^63 and more in stored metadata are compared as
+floating point.
+
+Metadata is free; a column holds one kind of value, and a value that it cannot hold is an error:
+
+text        also a number, which is compared as it is written
+number      also a string that is written as a number
+time        a period (`dates.named_period`): 2025, 2025-11, 2025-11-29, 2025-11-29T10:00, today,
+            yesterday. `eq` means within it, `gt` after its end, `gte` from its start on. An age
+            (7d) is a moment, for gt, gte, lt and lte only
+
+A column that is NULL counts as a null (`is_null` and `not_exists` match).
 """
 
 from __future__ import annotations
@@ -38,30 +47,36 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from mcpvectordb.errors import InvalidFilter
+from mcpvectordb import dates
+from mcpvectordb.dates import Period
+from mcpvectordb.errors import InvalidFilter, InvalidInput
 from mcpvectordb.records import Condition
 
 Where = Mapping[str, Any] | Sequence[Condition | tuple[Any, ...]]
+Kinds = Mapping[str, Literal["text", "number", "time"]]
+
+_NO_KINDS: Kinds = {}
 
 MAX_CONDITIONS = 32  # of a `where`: each may parse the metadata of every row
 MAX_MEMBERS = 1000  # of a list or object in a value: they are compared with every row
 MAX_DEPTH = 32  # of a path or a value: well below the recursion limits of Python and SQLite
 
 
-def conditions(where: Where | None) -> list[Condition]:
+def conditions(where: Where | None, kinds: Kinds = _NO_KINDS) -> list[Condition]:
     """Parse a `where` in any of its forms; the first error in it raises InvalidFilter.
 
-    `compile` and `problems`, which know the fields, check that they exist.
+    `kinds` says what the columns hold. `compile` and `problems`, which know the fields, check that
+    they exist.
     """
-    return [_condition(entry) for entry in _entries(where)]
+    return [_condition(entry, kinds) for entry in _entries(where)]
 
 
-def problems(where: Where | None, fields: Collection[str]) -> list[str]:
+def problems(where: Where | None, fields: Collection[str], kinds: Kinds = _NO_KINDS) -> list[str]:
     """The errors in a `where`, one message for each invalid condition.
 
-    `fields` are the columns that it may name.
+    `fields` are the columns that it may name, `kinds` what they hold.
     """
     try:
         entries = _entries(where)
@@ -70,7 +85,7 @@ def problems(where: Where | None, fields: Collection[str]) -> list[str]:
     found = []
     for entry in entries:
         try:
-            _known_path(_condition(entry).field, fields)
+            _known_path(_condition(entry, kinds).field, fields)
         except InvalidFilter as error:
             found.append(str(error))
     return found
@@ -227,6 +242,8 @@ def _test(template: str) -> _Build:
 def _eq(operand: _Operand, value: Any) -> _Piece:
     # The value is compared before its kind: a row that differs is parsed only once, and a column's
     # index can be used.
+    if isinstance(value, Period):
+        return _sql("{value} >= ? AND {value} < ?", operand, *value)
     if value is None:
         return _sql("{kind} = 'null'", operand)
     if isinstance(value, bool):
@@ -240,6 +257,13 @@ def _eq(operand: _Operand, value: Any) -> _Piece:
 
 
 def _in(operand: _Operand, members: Sequence[Any]) -> _Piece:
+    if isinstance(members[0], Period):
+        return _sql(
+            "EXISTS (SELECT 1 FROM json_each(?) AS period"
+            " WHERE {value} >= period.value ->> 0 AND {value} < period.value ->> 1)",
+            operand,
+            json.dumps(members),
+        )
     texts = [
         member if isinstance(member, str) else canonical_json(json.dumps(member))
         for member in members
@@ -342,6 +366,65 @@ OPERATORS: Mapping[str, _Operator] = {
 }
 
 
+# values of columns
+
+
+def _of_kind(condition: Condition, kinds: Kinds) -> Condition:
+    """The condition with a value as its column holds it; InvalidFilter if it cannot hold one."""
+    steps, (_, operator, value, _) = path(condition.field), condition
+    kind = kinds.get(steps[0]) if len(steps) == 1 else None
+    takes = OPERATORS[operator].takes
+    if kind is None or value is None or takes in (_NOTHING, _STRING):
+        return condition
+    if operator == "array_contains":
+        raise InvalidFilter(f"{_show(condition.field)}: array_contains is for lists in metadata")
+    if takes is _LIST:
+        return condition._replace(value=[_read(kind, condition, member) for member in value])
+    value = _read(kind, condition, value)
+    if takes is _ORDERED and isinstance(value, Period):
+        # After a period is from its end on, and up to its end is before that.
+        operator, value = (
+            "gte" if operator.startswith("gt") else "lt",
+            value.end if operator in ("gt", "lte") else value.start,
+        )
+    return condition._replace(operator=operator, value=value)
+
+
+def _read(kind: str, condition: Condition, value: Any) -> Any:
+    """A value, or a member of a list, as a column of this kind holds it."""
+    field, operator = _show(condition.field), condition.operator
+    if kind == "time":
+        text = str(value) if type(value) is int else value  # a year
+        try:
+            period = dates.named_period(text, field)
+        except InvalidInput as error:
+            raise InvalidFilter(str(error)) from None
+        if period.start == period.end and OPERATORS[operator].takes is not _ORDERED:
+            raise InvalidFilter(
+                f"{field}: {_show(text)} is a moment, which {operator} cannot be asked for; use gt "
+                "or lt"
+            )
+        return period
+    if kind == "number":
+        number = _numeral(value) if isinstance(value, str) else value
+        if not _is_number(number):
+            shown = _show(value) if isinstance(value, str) else _noun(value)
+            raise InvalidFilter(f"{field}: {operator} takes a number, not {shown}")
+        return number
+    if isinstance(value, list | tuple | dict):
+        raise InvalidFilter(f"{field}: {operator} takes a string, not {_noun(value)}")
+    as_text = OPERATORS[operator].takes is _ANY and not isinstance(value, str)
+    return json.dumps(value) if as_text else value
+
+
+def _numeral(text: str) -> int | float | None:
+    try:
+        number = json.loads(text)
+    except ValueError:
+        return None
+    return number if _is_number(number) and not _flaw(number) else None
+
+
 # reading and refusing
 
 
@@ -374,7 +457,7 @@ def _spread(where: Mapping[Any, Any]) -> Iterator[tuple[Any, ...]]:
             yield field, "eq", value
 
 
-def _condition(entry: Any) -> Condition:
+def _condition(entry: Any, kinds: Kinds) -> Condition:
     if not isinstance(entry, tuple) or not 2 <= len(entry) <= 4:
         raise InvalidFilter(f"a condition is a tuple (field, operator, value), not {_noun(entry)}")
     condition = Condition(*entry)
@@ -396,7 +479,7 @@ def _condition(entry: Any) -> Condition:
         raise InvalidFilter(f"{field}: {name} takes {takes.words}, not {_noun(condition.value)}")
     if not isinstance(condition.case_sensitive, bool):
         raise InvalidFilter(f"{field}: case_sensitive of {name} must be True or False")
-    return condition
+    return _of_kind(condition, kinds)
 
 
 def path(field: Any) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class JSONColumn(NamedTuple):
 
 JSON_COLUMNS = (
     JSONColumn("documents", "metadata", "object", "{}"),
+    JSONColumn("documents", "given", "object", None),
     JSONColumn("document_chunks", "headings", "array", "[]"),
     JSONColumn("contexts", "metadata", "object", None),
     JSONColumn("context_chunks", "headings", "array", "[]"),

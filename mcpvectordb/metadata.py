@@ -51,6 +51,22 @@ def decode_list(text: str) -> tuple[str, ...]:
     return tuple(values)
 
 
+def merge(target: Any, patch: Any) -> Any:
+    """A value changed by a JSON Merge Patch (RFC 7396); neither argument is modified.
+
+    Objects are merged, null removes a member, anything else replaces.
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
 def storable(text: object, name: str, *, blank: bool = True) -> str:
     """Return `text` if UTF-8 can encode it, else raise InvalidInput; `blank` allows blank text."""
     if not isinstance(text, str):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Mode = Literal["hybrid", "text", "vector"]
-Status = Literal["indexed", "replaced", "skipped"]
+Status = Literal["indexed", "replaced", "updated", "skipped"]
 Metric = Literal["cosine", "dot", "euclidean"]
 
 
@@ -389,7 +389,9 @@ class Results(Record, Sequence[Hit[T]]):
     uncalibrated  why hits have no relevance; "" if all have one
     counts   searches of contexts: how many entries "text" and "vector" returned, how many "both"
              did, and how many there are in "total"
-    note     a sentence if the query could not be parsed in the requested syntax, otherwise ""
+    note     a sentence if the query could not be parsed in the requested syntax, or if nothing was
+             found because a name or key in the conditions does not exist (see `why_empty` of the
+             shelf); otherwise ""
     backlog  how many passages the vector leg could not search yet, counted over the whole shelf,
              whatever the filter; no figures for a search by words alone
     """
@@ -439,9 +441,11 @@ class Embedded(Record):
 
 
 class Ingested(Record):
-    """The result of an ingest; `pending` chunks have no embedding yet.
+    """The result of an ingest or an update; `pending` chunks have no embedding yet.
 
-    `note` says why, unless this was requested.
+    status  "indexed", "replaced" (its content had changed), "updated" (only what people say of it
+            changed: its metadata, title or library) or "skipped" (nothing changed)
+    note    why chunks are pending, unless this was requested
     """
 
     status: Status
@@ -454,6 +458,7 @@ class Ingested(Record):
 class Synced(Record):
     """The result of a sync, or of the ingest of a folder, in numbers of files.
 
+    updated   files whose content is unchanged and whose documents got other metadata
     skipped   files that are not ingested, by reason
     failures  (path, message) of files that could not be read; what is stored of them stays
     note      why new chunks have no embedding yet, unless this was requested
@@ -470,6 +475,7 @@ class Synced(Record):
     failures: tuple[tuple[str, str], ...]
     note: str = ""
     embedded: Embedded = Embedded()
+    updated: int = 0
 
 
 class Stats(Record):

@@ -1,4 +1,4 @@
-"""Commands about stored documents: list, get, multi-get, delete."""
+"""Commands about stored documents: list, get, multi-get, update, delete."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import conditions_from, json_option, where_option
+from mcpvectordb.cli.options import (
+    conditions_from,
+    json_option,
+    metadata_option,
+    metadata_pair,
+    no_embed_option,
+    where_option,
+)
 from mcpvectordb.cli.output import complain, fail, print_json, print_text, show, visible_line
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.records import Condition
+from mcpvectordb.text import fuzzy
 
 if TYPE_CHECKING:
     from mcpvectordb import Database, Document, Place
@@ -45,16 +53,17 @@ def list_(
         where = [*conditions_from(conditions), *within]
         documents = db.documents.browse(library=library, where=where, limit=limit, offset=offset)
         total = db.documents.count(library=library, where=where)
+        note = "" if total else db.documents.why_empty(library=library, where=where)
         backlog = db.documents.backlog()
     if as_json:
-        print_json({"documents": documents, "total": total, "backlog": backlog})
+        print_json({"documents": documents, "total": total, "note": note, "backlog": backlog})
         return
     for each in documents:
         modified = each.modified[:16] or "-"
         show(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
     show(f"{len(documents)} of {total} documents", err=True)
-    if backlog.note:
-        complain(backlog.note)
+    for remark in filter(None, (note, backlog.note)):
+        complain(remark)
 
 
 @click.command()
@@ -122,16 +131,50 @@ def multi_get(
 
 
 @click.command()
+@click.argument("name")
+@metadata_option
+@click.option("--title", metavar="TEXT", help="Another title.")
+@click.option("--library", "-l", metavar="NAME", help="The library to move it to.")
+@no_embed_option
+@click.pass_context
+def update(
+    context: click.Context,
+    name: str,
+    metadata: tuple[str, ...],
+    title: str | None,
+    library: str | None,
+    no_embed: bool,
+) -> None:
+    """Change the metadata, title or library of a document, by path, id or #hash.
+
+    -m KEY=VALUE sets a key, -m KEY=null removes it. What is given here stays when the document's
+    file changes.
+    """
+    patch = dict(metadata_pair(each) for each in metadata)
+    with opened(context) as db:
+        [document] = _only(db, [name])
+        done = db.documents.update(
+            document.id,
+            metadata_patch=patch if metadata else None,
+            title=title,
+            library=library,
+            embed=not no_embed,
+        )
+    show(f"{'unchanged' if done.status == 'skipped' else 'updated'} {done.document.path}")
+    if done.note:
+        complain(done.note)
+
+
+@click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.pass_context
 def delete(context: click.Context, names: tuple[str, ...]) -> None:
-    """Remove documents, by path, id or #hash; an unknown name removes nothing at all."""
+    """Remove documents, by path, id or #hash.
+
+    A name that is unknown, or that several documents have, removes nothing at all.
+    """
     with opened(context) as db:
-        places = _lookup_all(db, names)
-        for name, place in zip(names, places, strict=True):
-            if place.line is not None:
-                raise InvalidInput(f"{name} names a line; a document is only removed as a whole")
-        for each in _unique(place.document for place in places):
+        for each in _only(db, names):
             chunks = db.documents.delete(each.id)
             show(f"deleted {each.path} ({each.id}) with {chunks} chunks")
 
@@ -139,11 +182,16 @@ def delete(context: click.Context, names: tuple[str, ...]) -> None:
 def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
     """The library or the condition that selects what NAME stands for; raises NotFound."""
     inside = name.strip("/")
-    for library in db.documents.libraries():
-        if library.name in (name, inside):
-            return library.name, []
+    libraries = [each.name for each in db.documents.libraries()]
+    for library in libraries:
+        if library in (name, inside):
+            return library, []
     escaped = re.sub(r"([*?\[\]{}\\])", r"\\\1", inside)
-    below = db.documents.matching(f"{escaped}/**") or [_lookup(db, name).document]
+    below = db.documents.matching(f"{escaped}/**")
+    if not below and not any(db.documents.lookup_all(_spellings(name))):
+        near = [*fuzzy.nearest(inside, libraries), *db.documents.similar(name)]
+        raise NotFound(f"there is no library, folder or document {name}; {_hint(near)}")
+    below = below or [_lookup(db, name).document]
     return None, [Condition("id", "in", [each.id for each in below])]
 
 
@@ -173,14 +221,44 @@ def _lookup_all(db: Database, names: Sequence[str]) -> list[Place]:
 
     A file that exists below the working folder comes before one whose path only ends like a name.
     """
-    spellings = {name: _spellings(name) for name in names}
-    every = list(dict.fromkeys(each for some in spellings.values() for each in some))
+    every = _every_spelling(names)
     found = dict(zip(every, db.documents.lookup_all(every), strict=True))
-    places = []
+    return [
+        next(filter(None, map(found.get, _spellings(name))), None) or _unknown(db, name)
+        for name in names
+    ]
+
+
+def _only(db: Database, names: Sequence[str]) -> list[Document]:
+    """The documents with these names, each once, to be changed; as `_lookup_all`.
+
+    Raises InvalidInput for a name that several documents have, and for one with a line.
+    """
+    every = _every_spelling(names)
+    found = dict(zip(every, db.documents.candidates(every), strict=True))
+    documents = []
     for name in names:
-        place = next(filter(None, map(found.get, spellings[name])), None)
-        places.append(place or _unknown(db, name))
-    return places
+        meanings = list(filter(None, map(found.get, _spellings(name)))) or _unknown(db, name)
+        places = min(meanings, key=len)
+        if places[0].line is not None:
+            raise InvalidInput(f"{name} names a line; this concerns a document as a whole")
+        if len(places) > 1:
+            raise InvalidInput(
+                f"{len(places)} documents are called {name}: {_listed(places)}; name one by its "
+                "path or id"
+            )
+        documents.append(places[0].document)
+    return _unique(documents)
+
+
+def _listed(places: Sequence[Place]) -> str:
+    """The paths and ids of up to ten documents."""
+    shown = ", ".join(f"{each.document.path} ({each.document.id})" for each in places[:10])
+    return f"{shown} and {len(places) - 10} more" if len(places) > 10 else shown
+
+
+def _every_spelling(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(each for name in names for each in _spellings(name)))
 
 
 def _spellings(name: str) -> list[str]:
@@ -189,13 +267,15 @@ def _spellings(name: str) -> list[str]:
 
 
 def _unknown(db: Database, name: str) -> NoReturn:
-    similar = db.documents.similar(name)
-    hint = (
-        f"did you mean {', '.join(similar)}?"
-        if similar
-        else "`mcpvectordb list` shows what there is"
+    raise NotFound(
+        f"no document has the path, id or hash {name}; {_hint(db.documents.similar(name))}"
     )
-    raise NotFound(f"no document has the path, id or hash {name}; {hint}")
+
+
+def _hint(similar: Sequence[str]) -> str:
+    if not similar:
+        return "`mcpvectordb list` shows what there is"
+    return f"did you mean {', '.join(dict.fromkeys(similar))}?"
 
 
 def _excerpt(text: str, line: int | None, limit: int | None, numbers: bool) -> str:

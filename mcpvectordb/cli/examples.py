@@ -13,11 +13,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "search": (
         "mcpvectordb search how do we rotate the signing keys",
         "mcpvectordb search '\"signing key\" -draft' --library work --limit 3",
-        "mcpvectordb search keys --where 'metadata.year>=2025' --json",
+        "mcpvectordb search keys --where 'metadata.year>=2025' --where 'created_at>7d' --json",
     ),
     "list": ("mcpvectordb list", "mcpvectordb list work --json"),
     "get": ("mcpvectordb get keys.md", "mcpvectordb get keys.md:3 --lines 20"),
     "multi-get": ("mcpvectordb multi-get '**/*.md'", "mcpvectordb multi-get keys.md,report.md"),
+    "update": (
+        "mcpvectordb update keys.md -m year=2026 -m draft=null",
+        "mcpvectordb update keys.md --title 'All keys' --library work",
+    ),
     "delete": ("mcpvectordb delete old.md", "mcpvectordb delete draft.md spare.md"),
     "embed": ("mcpvectordb embed", "mcpvectordb embed --db work.db"),
     "library": ("mcpvectordb library list", "mcpvectordb library add notes ~/notes"),
@@ -36,7 +40,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "library list": ("mcpvectordb library list", "mcpvectordb library list --json"),
     "library remove": (
         "mcpvectordb library remove notes --keep-documents",
-        "mcpvectordb library remove notes",
+        "mcpvectordb library remove notes --yes",
     ),
     "sync": ("mcpvectordb sync", "mcpvectordb sync notes"),
     "watch": ("mcpvectordb watch", "mcpvectordb watch notes"),

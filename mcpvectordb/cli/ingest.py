@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sys
 import time
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import metadata_pair, no_embed_option
+from mcpvectordb.cli.options import metadata_option, metadata_pair, no_embed_option
 from mcpvectordb.cli.output import bar, complain, counted, embedded_in, show
 from mcpvectordb.errors import IngestError
 from mcpvectordb.ingest.formats.charset import decode
@@ -33,15 +34,14 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="The library to ingest into.",
 )
-@click.option(
-    "--metadata",
-    "-m",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Metadata of the documents. Repeatable.",
-)
+@metadata_option
 @no_embed_option
-@click.option("--source", "name", metavar="NAME", help="The source name of standard input (-).")
+@click.option(
+    "--source",
+    "name",
+    metavar="NAME",
+    help="The source name of standard input (-) [default: stdin- and a part of its hash].",
+)
 @click.pass_context
 def ingest(
     context: click.Context,
@@ -51,7 +51,10 @@ def ingest(
     no_embed: bool,
     name: str | None,
 ) -> None:
-    """Put files, folders, web pages or standard input into the database."""
+    """Put files, folders, web pages or standard input into the database.
+
+    The metadata of what is known already is updated.
+    """
     kept = dict(metadata_pair(each) for each in metadata)
     done = _Outcomes()
     with opened(context, make=True) as db, resumable(db):
@@ -108,11 +111,16 @@ def embed_pending(db: Database) -> Embedded:
     return Embedded(chunks=chunks, tokens=last[0].tokens, seconds=time.monotonic() - began)
 
 
+_OUTCOMES = {"skipped": "unchanged", "updated": "metadata updated"}
+
+
 class _Outcomes:
     """The outcomes of an ingest of several sources."""
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(("indexed", "replaced", "unchanged", "failed"), 0)
+        self.counts = dict.fromkeys(
+            ("indexed", "replaced", "metadata updated", "unchanged", "failed"), 0
+        )
         self.skipped: Counter[str] = Counter()
         self.embedded = Embedded()
 
@@ -144,6 +152,7 @@ def _ingest_folder(
         return
     for what in ("indexed", "replaced", "unchanged"):
         done.counts[what] += getattr(synced, what)
+    done.counts["metadata updated"] += synced.updated
     for path, message in synced.failures:
         done.failed(message if path in message else f"{path}: {message}")
     done.skipped.update(synced.skipped)
@@ -161,15 +170,16 @@ def _ingest_source(
     """Ingest a file, URL or standard input without embedding it; a failure is printed."""
     try:
         if source == "-":
+            raw = sys.stdin.buffer.read()
             stored = db.documents.ingest_text(
-                decode(sys.stdin.buffer.read()),
-                source=name or "standard input",
+                decode(raw),
+                source=name or f"stdin-{hashlib.sha256(raw).hexdigest()[:8]}",
                 library=library,
                 metadata=metadata,
                 embed=False,
             )
         else:
             stored = db.documents.ingest(source, library=library, metadata=metadata, embed=False)
-        done.counts["unchanged" if stored.status == "skipped" else stored.status] += 1
+        done.counts[_OUTCOMES.get(stored.status, stored.status)] += 1
     except IngestError as error:
         done.failed(error)

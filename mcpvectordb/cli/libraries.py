@@ -12,7 +12,7 @@ import click
 
 from mcpvectordb.cli.ingest import embed_pending, resumable
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import json_option, no_embed_option
+from mcpvectordb.cli.options import ask, json_option, no_embed_option, yes_option
 from mcpvectordb.cli.output import (
     bar,
     complain,
@@ -23,7 +23,7 @@ from mcpvectordb.cli.output import (
     print_json,
     show,
 )
-from mcpvectordb.errors import MCPVectorDBError, Refused, Unreadable
+from mcpvectordb.errors import MCPVectorDBError, NotFound, Refused, Unreadable
 from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def library() -> None:
     help="Files to leave out, as in a .gitignore. Repeatable.",
 )
 @click.option("--description", default="", metavar="TEXT", help="What the library is about.")
+@yes_option
 @click.pass_context
 def add(
     context: click.Context,
@@ -67,12 +68,17 @@ def add(
     pattern: str,
     ignore: tuple[str, ...],
     description: str,
+    yes: bool,
 ) -> None:
     """Let a library follow a folder.
 
     .gitignore and .mcpvectordbignore files in it are obeyed. Run it again to change the options.
+    If the library has documents already, this asks first: a sync will drop those of files in the
+    folder that are not taken in.
     """
     with opened(context, make=True) as db:
+        if question := _dropped_by(db, name, directory, pattern, ignore):
+            ask(question, yes)
         db.documents.add_library(
             name, directory, pattern=pattern, ignore=ignore, description=description
         )
@@ -82,7 +88,7 @@ def add(
 
 @library.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.pass_context
 def confirm(context: click.Context, name: str, yes: bool) -> None:
     """Let a library of a file from elsewhere read its folder on this machine.
@@ -138,10 +144,21 @@ def list_(context: click.Context, as_json: bool) -> None:
     is_flag=True,
     help="Keep the documents; only stop following the folder.",
 )
+@yes_option
 @click.pass_context
-def remove(context: click.Context, name: str, keep_documents: bool) -> None:
-    """Remove a library and its documents from the database; the folder is not touched."""
+def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -> None:
+    """Remove a library and its documents from the database; the folder is not touched.
+
+    Asks first if it has documents.
+    """
     with opened(context) as db:
+        found = _library(db, name)
+        if found and found.documents and not keep_documents:
+            ask(
+                f"{name} and its {found.documents} documents ({found.chunks} chunks) will be "
+                "removed from the database.",
+                yes,
+            )
         removed = db.documents.remove_library(name, keep_documents=keep_documents)
     show(
         f"removed {name} with {removed} documents"
@@ -187,10 +204,43 @@ def watch(context: click.Context, name: str | None) -> None:
                 complain(f"{error}; the watch continues")
 
 
+def check_library(db: Database, name: str | None) -> None:
+    """Raise NotFound for a library that does not exist, with similar names."""
+    if name is not None and (reason := db.documents.why_empty(library=name)):
+        raise NotFound(reason)
+
+
+def _library(db: Database, name: str) -> Library | None:
+    return next((each for each in db.documents.libraries() if each.name == name), None)
+
+
+def _dropped_by(
+    db: Database, name: str, directory: str, pattern: str, ignore: tuple[str, ...]
+) -> str:
+    """What following a folder does to the documents of a library; "" if it drops none of them.
+
+    A library that has documents and does not follow a folder is always asked for.
+    """
+    found = _library(db, name)
+    if found is None or not found.documents:
+        return ""
+    dropped = db.documents.dropped_by(name, directory, pattern=pattern, ignore=ignore)
+    if found.root and not dropped:
+        return ""
+    shown = ", ".join(each.path for each in dropped[:10])
+    more = f" and {len(dropped) - 10} more" if len(dropped) > 10 else ""
+    return (
+        f"{name} has {found.documents} documents. The next sync drops {len(dropped) or 'none'} of "
+        f"them, whose files are in this folder and not taken in{':' if shown else ''} {shown}"
+        f"{more}; those from elsewhere stay."
+    ).replace(" ;", ";")
+
+
 def _followed(db: Database, name: str | None) -> dict[str, Library]:
     """The libraries that follow a folder, or only the one with this name, by their names."""
     found = {each.name: each for each in db.documents.libraries() if each.root}
     if name is not None and name not in found:
+        check_library(db, name)
         fail(
             f"no library {name!r} follows a folder; `mcpvectordb library list` shows those that do"
         )

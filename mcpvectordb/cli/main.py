@@ -29,6 +29,7 @@ COMMANDS = {
     "list": ("documents", "List documents, newest first"),
     "get": ("documents", "Print a document's text"),
     "multi-get": ("documents", "Print several documents"),
+    "update": ("documents", "Change the metadata, title or library of a document"),
     "delete": ("documents", "Remove documents, by path, id or #hash"),
     "embed": ("ingest", "Embed the chunks that have no embedding yet"),
     "library": ("libraries", "List libraries, and let them follow folders"),
@@ -167,7 +168,7 @@ def opened(
     from mcpvectordb import Database
 
     path = database_path(context)
-    if not path.expanduser().exists() and str(path) != ":memory:":
+    if _is_empty(path.expanduser()) and str(path) != ":memory:":
         if not make:
             fail(
                 f"there is no database {path}: create it with `mcpvectordb --db {path} ingest PATH`"
@@ -176,6 +177,14 @@ def opened(
             path.parent.mkdir(parents=True, exist_ok=True)
     with Database(path, config=configured(read_only=read_only)) as db:
         yield db
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether there is no file, or one without a byte, which opening would make a database."""
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return not path.exists()
 
 
 def database_path(context: click.Context) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 
+from mcpvectordb.cli.output import fail, visible
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Condition
 
@@ -30,12 +32,30 @@ where_option = click.option(
     multiple=True,
     metavar="FIELD=VALUE",
     help="A condition on a field or metadata.KEY: = != > >= < <= *= (contains) ^= (starts with). "
-    "Repeatable.",
+    "Times: 2026-11, 2026-11-29T10:00, today, yesterday, 7d (ago). Repeatable.",
 )
+metadata_option = click.option(
+    "--metadata",
+    "-m",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Metadata of the documents. Repeatable.",
+)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 no_embed_option = click.option(
     "--no-embed", is_flag=True, help="Store without embeddings; run `embed` later."
 )
+
+
+def ask(question: str, yes: bool) -> None:
+    """Ask on a terminal whether to go on; ends the program without a yes, there or in `--yes`."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        fail(f"{question} Nothing was done: say --yes to go on")
+    if not click.confirm(visible(f"{question} Go on?"), err=True):
+        fail("nothing was done")
 
 
 def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:
@@ -47,12 +67,21 @@ def _condition(text: str) -> Condition:
     for position in range(len(text)):
         for sign, operator in _SIGNS.items():
             if text.startswith(sign, position) and position:
-                return Condition(
-                    text[:position].strip(), operator, _value(text[position + len(sign) :])
-                )
+                field, value = text[:position].strip(), text[position + len(sign) :]
+                return Condition(field, operator, _compared(field, operator, value))
     raise InvalidInput(
         f"{text!r} is not a condition; write FIELD=VALUE, for example metadata.year>=2024"
     )
+
+
+def _compared(field: str, operator: str, text: str) -> Any:
+    """The value of a condition: JSON for metadata; a column knows itself what it holds.
+
+    What is looked for in a text is text: 2024 in *=2024 is no number.
+    """
+    value = _value(text)
+    free = field.startswith("metadata.") and operator not in ("contains", "starts_with")
+    return value if free or isinstance(value, str) else text.strip()
 
 
 def metadata_pair(text: str) -> tuple[str, Any]:

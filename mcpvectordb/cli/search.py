@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from mcpvectordb.cli.libraries import check_library
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import conditions_from, json_option, library_option, where_option
 from mcpvectordb.cli.output import complain, print_json, show_block
@@ -95,9 +96,10 @@ def search(
     """
     query = " ".join(words)
     with opened(context) as db:
+        check_library(db, options["library"])
         results = db.documents.search(query, where=conditions_from(conditions), **options)
         if as_json:
-            fields = ("hits", "legs", "reasons", "verdict", "uncalibrated", "backlog")
+            fields = ("hits", "legs", "reasons", "verdict", "note", "uncalibrated", "backlog")
             print_json({name: getattr(results, name) for name in fields})
         elif form:
             show_block(FORMATS[form](rows_of(db, results)))
@@ -105,3 +107,5 @@ def search(
                 complain(remark)
         else:
             print_results(results, query, options["offset"], explain=explain)
+        if results.note and not as_json:
+            complain(results.note)

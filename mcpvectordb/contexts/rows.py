@@ -23,6 +23,7 @@ from mcpvectordb.filters import Where
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.records import Condition
+from mcpvectordb.search.why_empty import FilteredItems
 
 _HAS_IMAGES = "EXISTS (SELECT 1 FROM context_images WHERE context = x.id)"
 FIELDS = {
@@ -33,6 +34,20 @@ FIELDS = {
     "created_at": "x.created_at",
     "updated_at": "x.updated_at",
 }
+KINDS: filters.Kinds = {
+    "id": "number",
+    **dict.fromkeys(("thread", "source", "content_type"), "text"),
+    "created_at": "time",
+    "updated_at": "time",
+}
+ITEMS = FilteredItems(
+    noun="context",
+    rows="contexts x WHERE 1",
+    newest="x.id DESC",
+    fields=FIELDS,
+    metadata="x.metadata",
+    names={"thread": "SELECT DISTINCT thread FROM contexts"},
+)
 SELECT = f"SELECT {', '.join(FIELDS.values())}, x.metadata FROM contexts x"
 NEWEST_FIRST = "ORDER BY x.created_at DESC, x.id DESC"
 
@@ -119,7 +134,7 @@ def compile_filter(
         pieces.append(("x.created_at >= ?", [first]))
     if last is not None:
         pieces.append(("x.created_at <= ?", [last]))
-    conditions = filters.conditions(where)
+    conditions = filters.conditions(where, KINDS)
     if conditions:
         pieces.append(filters.compile(conditions, FIELDS, "x.metadata"))
     return ContextFilter(

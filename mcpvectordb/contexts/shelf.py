@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, Unpack
 
@@ -27,6 +28,8 @@ from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.contexts.rows import (
     FIELDS,
+    ITEMS,
+    KINDS,
     NEWEST_FIRST,
     SELECT,
     FilterArguments,
@@ -47,6 +50,7 @@ from mcpvectordb.contexts.validation import (
     checked_entry,
     checked_ids,
     checked_threads,
+    normalized_tags,
     one_of,
     whole_number,
 )
@@ -56,11 +60,12 @@ from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Backlog, Mode, Results
+from mcpvectordb.records import Backlog, Condition, Mode, Results
 from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.rerank import CachedReranker
+from mcpvectordb.search.why_empty import unknown_name, why_empty
 from mcpvectordb.storage.file import File
 
 Item = TypeVar("Item", Entry, Change)
@@ -277,7 +282,8 @@ class Contexts:
         compares between queries: it is the probability that a judge would call a context relevant,
         known where the search went by meaning; `verdict` is a sentence when nothing relevant was
         found. The results say which legs ran, why one did not, and in `backlog` how many passages
-        are not embedded yet.
+        are not embedded yet. If there are none because a thread, tag or metadata key does not
+        exist, their `note` says so.
         """
         end = checked_window(limit, offset)
         text = storable(query, "query")
@@ -296,7 +302,27 @@ class Contexts:
             recency=Recency.parse(newer, self._clock()),
         )
         with self._file.deadline():
-            return self._search.search(asked, compile_filter(**which))
+            found = self._search.search(asked, compile_filter(**which))
+        if found.hits:
+            return found
+        return replace(found, note="; ".join(filter(None, [found.note, self.why_empty(**which)])))
+
+    def why_empty(self, **which: Unpack[FilterArguments]) -> str:
+        """Why no context matches, as far as the filters by themselves explain it, or "".
+
+        It names a thread, tag or metadata key that does not exist, with similar ones. `search` puts
+        it into the `note` of empty results.
+        """
+        checked, thread = compile_filter(**which), which.get("thread")
+        tags = normalized_tags(which.get("tags") or ())
+        named = [Condition("thread", "eq", thread)] if thread is not None else []
+        with self._file.reading() as sql:
+            reasons = [why_empty(sql, ITEMS, [*named, *checked.conditions])]
+            if tags:
+                known = [tag for (tag,) in sql.execute("SELECT DISTINCT tag FROM context_tags")]
+                if not set(tags) & set(known):
+                    reasons += [unknown_name("tag", tag, known) for tag in tags]
+        return "; ".join(filter(None, reasons))
 
     def backlog(self) -> Backlog:
         """How many passages of contexts there are and wait for their embedding, if any does."""
@@ -358,7 +384,7 @@ class Contexts:
 
     def problems(self, where: Where | None) -> list[str]:
         """One message for each invalid condition of a `where`; empty if it can be used."""
-        return filters.problems(where, FIELDS)
+        return filters.problems(where, FIELDS, KINDS)
 
     # Indexed metadata keys.
 

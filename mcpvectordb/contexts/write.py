@@ -11,7 +11,6 @@ import apsw
 from mcpvectordb import metadata
 from mcpvectordb.contexts.context import Change, Entry, Image
 from mcpvectordb.contexts.fulltext import ContextFulltext
-from mcpvectordb.contexts.merge_patch import merge
 from mcpvectordb.contexts.metadata_index import MetadataIndex, folded
 from mcpvectordb.errors import ModelMissing, NotFound
 from mcpvectordb.index.chunks import ChunkIndex, embedding_text
@@ -103,7 +102,7 @@ class ContextWriter:
             raise NotFound(f"no context has the id {change.id}")
         values = change.metadata
         if change.metadata_patch is not None:
-            values = merge(metadata.decode(row[0] or "{}"), change.metadata_patch)
+            values = metadata.merge(metadata.decode(row[0] or "{}"), change.metadata_patch)
         if change.text is not None:
             self._index.remove(sql, change.id)
             self._words.remove(sql, change.id)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from mcpvectordb.documents.given import DocumentChange, update
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -78,6 +79,7 @@ class BulkIngest:
         self._library, self._metadata, self._tuning = library, metadata, tuning
         self._embedding = _EmbeddingThread(encoder, index) if embed else None
         self._waiting: list[PreparedDocument] = []
+        self._known: list[int] = []
         self._first = self._began = time.monotonic()
         self._chunks = 0
         self.counts: Counter[str] = Counter()
@@ -114,6 +116,23 @@ class BulkIngest:
             or time.monotonic() - self._first > self._tuning.seconds_per_write
         ):
             self.write()
+
+    def keep(self, key: int) -> None:
+        """Set the metadata of this ingest in a document whose file is unchanged, now or later."""
+        if self._metadata:
+            self._known.append(key)
+            if len(self._known) >= self._tuning.notes_per_write:
+                self.update_known()
+
+    def update_known(self) -> None:
+        """Set the metadata of this ingest in the documents that were kept, in one transaction."""
+        if self._known:
+            change = DocumentChange(keys=self._metadata)
+            with self._file.writing() as sql:
+                self.counts["updated"] += sum(
+                    update(sql, self._index, key, change)[0] for key in self._known
+                )
+            self._known.clear()
 
     def write(self) -> None:
         """Write the files that were added and are not written yet."""

@@ -16,7 +16,11 @@ from mcpvectordb.ingest import gitignore
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Library
+from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
+
+NAMES = "SELECT name FROM libraries UNION SELECT library FROM published_documents"
+"""The SQL that selects the names of all libraries."""
 
 
 def checked_name(library: str) -> str:
@@ -72,12 +76,9 @@ def add(
 def unfollow(file: File, folders: ConfirmedFolders, name: str) -> None:
     """Stop following the folder of a library; its descriptions are removed, its documents stay."""
     with file.writing() as sql:
-        if not sql.execute(
-            "SELECT EXISTS (SELECT 1 FROM libraries WHERE name = ?1) "
-            "OR EXISTS (SELECT 1 FROM published_documents WHERE library = ?1)",
-            (checked_name(name),),
-        ).get:
-            raise NotFound(f"there is no library {quoted(name)}")
+        known = [each for (each,) in sql.execute(NAMES)]
+        if checked_name(name) not in known:
+            raise NotFound(unknown_name("library", name, known))
         sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
     folders.forget(name)
 
@@ -118,9 +119,12 @@ def descriptions(file: File, name: str, path: str) -> list[str]:
     return [text for text in (found[1], *of_parts) if text.strip()]
 
 
-def one_time(name: str, root: str | os.PathLike[str], pattern: str) -> FollowedLibrary:
-    """A library with a folder that is ingested once, without an entry in the database."""
-    return FollowedLibrary(checked_name(name), _folder(root)[0], pattern, ())
+def one_time(
+    name: str, root: str | os.PathLike[str], pattern: str, ignore: Sequence[str] = ()
+) -> FollowedLibrary:
+    """A library with a folder that is looked into once, without an entry in the database."""
+    _check_pattern(pattern)
+    return FollowedLibrary(checked_name(name), _folder(root)[0], pattern, tuple(ignore))
 
 
 def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
@@ -135,8 +139,7 @@ def all_libraries(file: File, folders: ConfirmedFolders) -> list[Library]:
         rows = sql.execute(
             "SELECT n.name, count(DISTINCT d.key), count(c.id), root, pattern, ignore, "
             "description, l.created_at "
-            "FROM (SELECT name FROM libraries UNION SELECT library FROM published_documents) n "
-            "LEFT JOIN libraries l ON l.name = n.name "
+            f"FROM ({NAMES}) n LEFT JOIN libraries l ON l.name = n.name "
             "LEFT JOIN published_documents d ON d.library = n.name "
             "LEFT JOIN document_chunks c ON c.owner = d.key GROUP BY n.name ORDER BY n.name"
         )

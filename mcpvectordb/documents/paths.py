@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from mcpvectordb.errors import NotFound, quoted
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
+from mcpvectordb.storage.file import File
 from mcpvectordb.text import fuzzy
 
 # Of a pattern for documents: every path of the file is compared with each of them.
@@ -28,48 +29,68 @@ _LINES = (
 _HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
 
 
-def lookup(sql: apsw.Connection, name: str) -> Place:
-    """The document with this name, and the lines that `name:LINE:COUNT` selects; raises NotFound.
+class NamedDocuments:
+    """The methods of the documents shelf that find documents by name."""
 
-    A document whose own name ends like `:LINE` is found first.
-    """
-    [place] = lookup_all(sql, [name])
-    if place is None:
-        raise NotFound(f"there is no document {quoted(name)}")
-    return place
+    def __init__(self, file: File) -> None:
+        self._file = file
 
+    def lookup(self, name: str) -> Place:
+        """The document with this path (or end of a path), file, id or #hash; raises NotFound.
 
-def lookup_all(sql: apsw.Connection, names: Sequence[str]) -> list[Place | None]:
-    """What `lookup` finds for each name, None for an unknown one; all paths are read at most once.
+        A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
+        may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20. A document
+        whose own name ends like that is found first.
+        """
+        [place] = self.lookup_all([name])
+        if place is None:
+            raise NotFound(f"there is no document {quoted(name)}")
+        return place
 
-    A name with few readings costs a few look-ups in indexes. Only the end of a path takes a scan
-    over all documents, which therefore looks for the ends of all names at once.
-    """
-    readings = {name: _readings(name) for name in names}
-    finder = _Finder(sql, {each.name for name in names for each in readings[name]})
-    places = {name: _place(sql, finder, readings[name]) for name in readings}
-    return [places[name] for name in names]
+    def lookup_all(self, names: Sequence[str]) -> list[Place | None]:
+        """What `lookup` finds for each name, None for an unknown one; many cost hardly more."""
+        with self._file.reading() as sql:
+            return [next(iter(places), None) for places in _places(sql, names, _first)]
 
+    def candidates(self, names: Sequence[str]) -> list[list[Place]]:
+        """For each name all documents that it may mean; the first is the one that `lookup` finds.
 
-def similar(sql: apsw.Connection, name: str) -> list[str]:
-    """The paths of documents that are similar to an unknown name, best first; none for a hash."""
-    bare = _unquoted(storable(name, "name"))
-    if bare.startswith("#"):
-        return []
-    return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
+        An id, or a path with its library, means one. Whatever else a document can be named by, a
+        source, a hash or the end of a path, may be that of several: ask which is meant before one
+        of them is changed or deleted.
+        """
+        with self._file.reading() as sql:
+            return _places(sql, names, _every)
 
+    def similar(self, name: str) -> list[str]:
+        """The paths of up to five documents that are similar to an unknown name, best first.
 
-def matching(sql: apsw.Connection, pattern: str, limit: int | None = None) -> list[Document]:
-    """The first documents, by path, whose path with or without its library matches a pattern."""
-    matches = compile_glob(storable(pattern, "pattern", blank=False), MOST_ALTERNATIVES).fullmatch
-    found = sorted(
-        (shown, key)
-        for shown, library, key in _paths(sql)
-        if matches(shown) or matches(shown[len(library) + 1 :])
-    )
-    keys = [key for _, key in found[:limit]]
-    documents = by_keys(sql, keys)
-    return [documents[key] for key in keys]
+        A hash is similar to none.
+        """
+        bare = _unquoted(storable(name, "name"))
+        if bare.startswith("#"):
+            return []
+        with self._file.reading() as sql:
+            return fuzzy.nearest(
+                re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql))
+            )
+
+    def matching(self, pattern: str, *, limit: int | None = None) -> list[Document]:
+        """The documents whose path, with or without its library, matches a pattern; by path.
+
+        For patterns see `add_library`. `limit` is how many are returned; None returns all.
+        """
+        checked = storable(pattern, "pattern", blank=False)
+        matches = compile_glob(checked, MOST_ALTERNATIVES).fullmatch
+        with self._file.reading() as sql:
+            found = sorted(
+                (shown, key)
+                for shown, library, key in _paths(sql)
+                if matches(shown) or matches(shown[len(library) + 1 :])
+            )
+            keys = [key for _, key in found[:limit]]
+            documents = by_keys(sql, keys)
+        return [documents[key] for key in keys]
 
 
 class _Reading(NamedTuple):
@@ -90,11 +111,36 @@ def _readings(name: str) -> list[_Reading]:
     return readings
 
 
-def _place(sql: apsw.Connection, finder: _Finder, readings: Sequence[_Reading]) -> Place | None:
-    for name, line, lines in readings:
-        for key in finder.keys(name):
-            return Place(document=by_key(sql, key), line=line, lines=lines)
-    return None
+def _places(
+    sql: apsw.Connection, names: Sequence[str], choose: Callable[[Iterator[list[int]]], list[int]]
+) -> list[list[Place]]:
+    """The places that `choose` takes from the steps in which a `_Finder` finds each name.
+
+    The first reading of a name that fits any document counts. A name with few readings costs a few
+    look-ups in indexes. Only the end of a path takes a scan over all documents, which therefore
+    looks for the ends of all names at once.
+    """
+    readings = {name: _readings(name) for name in names}
+    finder = _Finder(sql, {each.name for name in names for each in readings[name]})
+    places: dict[str, list[Place]] = {}
+    for name, meant in readings.items():
+        found = ((each, choose(finder.steps(each.name))) for each in meant)
+        each, keys = next(((each, keys) for each, keys in found if keys), (meant[0], []))
+        places[name] = [
+            Place(document=by_key(sql, key), line=each.line, lines=each.lines) for key in keys
+        ]
+    return [places[name] for name in names]
+
+
+def _first(steps: Iterator[list[int]]) -> list[int]:
+    """The best document of the first step that finds any."""
+    return next((keys[:1] for keys in steps if keys), [])
+
+
+def _every(steps: Iterator[list[int]]) -> list[int]:
+    """All documents that are found, unless the first two steps, which are exact, find any."""
+    exact = next(steps) or next(steps)
+    return exact or list(dict.fromkeys(key for keys in steps for key in keys))
 
 
 class _Finder:
@@ -111,43 +157,45 @@ class _Finder:
             )
         )
 
-    def keys(self, name: str) -> Iterator[int]:
-        """The keys of documents that a name may mean, best first.
+    def steps(self, name: str) -> Iterator[list[int]]:
+        """The keys of documents that a name may mean, step by step from exact to vague.
 
-        Only the last step, the end of a path, reads all paths; the caller mostly stops before it.
+        The first two are an id, and a path with its library. Only the last one, the end of a path,
+        reads all paths; the caller mostly stops before it.
         """
         sql = self._sql
-        yield from _column(sql, "SELECT key FROM published_documents WHERE id = ?", name)
-        for library, root in self._libraries:
-            if name.startswith(f"{library}/"):
-                yield from _at(sql, library, root, name[len(library) + 1 :])
-        for library, root in self._libraries:
-            yield from _at(sql, library, root, name)
+        yield _column(sql, "SELECT key FROM published_documents WHERE id = ?", name)
+        yield [
+            key
+            for library, root in self._libraries
+            if name.startswith(f"{library}/")
+            for key in _at(sql, library, root, name[len(library) + 1 :])
+        ]
+        yield [key for library, root in self._libraries for key in _at(sql, library, root, name)]
         if hash := _HASH.fullmatch(name):
-            yield from _column(
+            yield _column(
                 sql,
                 "SELECT key FROM published_documents "
                 "WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
                 hash[1].lower(),
             )
-        if name in self._by_end:
-            yield -self._by_end[name][-1]
+        yield [-key for *_, key in sorted(self._by_end.get(name, ()))]
 
     @cached_property
-    def _by_end(self) -> dict[str, tuple[bool, int, str, int]]:
-        """For each name the best document whose path ends with it: the exact or shortest one."""
+    def _by_end(self) -> dict[str, list[tuple[bool, int, str, int]]]:
+        """For each name the documents whose path ends with it; the best, a short one, is least."""
         wanted: dict[str, list[str]] = {}
         for name in self._names:
             if name.strip("/"):
                 wanted.setdefault(name.lstrip("/"), []).append(name)
-        best: dict[str, tuple[bool, int, str, int]] = {}
+        found: dict[str, list[tuple[bool, int, str, int]]] = {}
         for shown, _, key in _paths(self._sql, {each.rpartition("/")[2] for each in wanted}):
             for end in _ends(shown):
                 for name in wanted.get(end, ()):
                     if end != shown or name == shown:
                         rank = (shown != name, len(shown), shown, -key)
-                        best[name] = min(best.get(name, rank), rank)
-        return best
+                        found.setdefault(name, []).append(rank)
+        return found
 
 
 def _ends(shown: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 
 from mcpvectordb import filters, metadata
+from mcpvectordb.documents import libraries
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import Damaged, NotFound, quoted
 from mcpvectordb.filters import Where
@@ -20,6 +21,7 @@ from mcpvectordb.index.columns import ColumnSource
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Chunk, Condition, Coverage, Document
 from mcpvectordb.search.recency import Recency
+from mcpvectordb.search.why_empty import FilteredItems
 
 COLUMNS = (
     "id",
@@ -40,14 +42,24 @@ PENDING = (
     "WHERE c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
 )
 PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
-FIELDS = {**{name: f"d.{name}" for name in COLUMNS}, "pending": PENDING}
+FIELDS = {
+    **{name: f"d.{name}" for name in COLUMNS},
+    "modified": "nullif(d.modified, '')",
+    "pending": PENDING,
+}
 CHUNK_FIELDS = {
     **FIELDS,
     "page": "c.page",
     "position": "c.position",
     "text": ChunkIndex.text("document"),
 }
-# Without source, path and time of modification, which can change while the chunks stay the same.
+KINDS: filters.Kinds = {
+    **dict.fromkeys(("id", "library", "source", "title", "hash", "file_type", "text"), "text"),
+    **dict.fromkeys(("size", "pending", "page", "position"), "number"),
+    "modified": "time",
+    "created_at": "time",
+}
+# Without source, path and time of modification, whose changes are not logged.
 FILTERED = ColumnSource(
     # Also of unpublished documents, whose codes are in memory when they are published.
     rows="document_chunks c JOIN documents d ON d.key = c.owner",
@@ -58,6 +70,15 @@ FILTERED = ColumnSource(
         name: CHUNK_FIELDS[name]
         for name in ("library", "title", "file_type", "size", "created_at", "page", "position")
     },
+)
+ITEMS = FilteredItems(
+    noun="document",
+    rows="published_documents d WHERE 1",
+    newest="d.key DESC",
+    fields=FIELDS,
+    metadata="d.metadata",
+    names={"library": libraries.NAMES},
+    exact=("source", "title"),
 )
 SELECT = (
     f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, "
@@ -109,7 +130,7 @@ def document_filter(
     library: str | None, where: Where | None, *, chunks: bool = False
 ) -> DocumentFilter:
     """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
-    conditions = filters.conditions(where)
+    conditions = filters.conditions(where, KINDS)
     if library is not None:
         conditions.insert(0, Condition("library", "eq", checked_name(library)))
     condition, bindings = filters.compile(

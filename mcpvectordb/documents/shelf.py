@@ -12,12 +12,14 @@ from typing import Any, Literal
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import libraries, paths, rows
+from mcpvectordb.documents import libraries, rows
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
+from mcpvectordb.documents.given import DocumentChange, checked_change, update
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
-from mcpvectordb.documents.sync import ingest_folder, sync
+from mcpvectordb.documents.stored import StoredDocuments
+from mcpvectordb.documents.sync import ingest_folder, sync, vanished
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import ModelError, NoText, TooLarge, quoted
@@ -39,7 +41,6 @@ from mcpvectordb.records import (
     Library,
     Mode,
     Parsed,
-    Place,
     Progress,
     ProgressCallback,
     Results,
@@ -49,13 +50,13 @@ from mcpvectordb.records import (
     counted_passages,
 )
 from mcpvectordb.search import relevance, snippets
-from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
+from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
 
-class Documents:
+class Documents(StoredDocuments):
     """`Database.documents`: ingest, list and search documents; let libraries follow folders.
 
     `tuning` has the sizes of transactions when folders are ingested.
@@ -71,8 +72,9 @@ class Documents:
         search: DocumentSearch,
         tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
+        super().__init__(file)
         self.tuning = tuning
-        self._file, self._config, self._encoder, self._index = file, config, encoder, index
+        self._config, self._encoder, self._index = config, encoder, index
         self._unpublished, self._search = unpublished, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self._worker = Worker(config)
@@ -91,13 +93,16 @@ class Documents:
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
         duplicate: bool = False,
+        update_metadata: bool = True,
         reader: Callable[[Source], str] | None = None,
         wait: bool = True,
     ) -> Ingested:
         """Ingest a file or an http(s) URL.
 
         A source that is in the library already is skipped if its bytes are unchanged, and replaced
-        otherwise; the old document stays until the new one is stored. With `embed=False` it is
+        otherwise; the old document stays until the new one is stored. The keys of `metadata` are
+        set in either case (unless `update_metadata` is False, in the first one); what was given
+        before stays, and wins over what the source says of itself. With `embed=False` it is
         found by words at once, and by meaning after `Database.embed_pending()`; after
         `Database.embed_in_background()` no ingest waits long for the model. `guard` refuses
         files that hold secrets, `roots` refuses files outside of these folders: set both when the
@@ -130,8 +135,9 @@ class Documents:
         if read is not None:
             hash = hashlib.sha256(read.raw).hexdigest()
             known = None if duplicate else self._writer.known(read.source, library, hash)
+        said = DocumentChange(keys=(metadata or None) if update_metadata else None)
         if known is not None:
-            return self._finish("skipped", known, embed, progress, deadline)
+            return self._finish(*self._say(known, said), embed, progress, deadline)
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         report = progress or _silent
         report(Progress(step="parse", done=0, total=1))
@@ -145,9 +151,10 @@ class Documents:
             chunk_overlap=chunk_overlap,
         )
         report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
-        return self._finish(
-            *self._writer.write(prepared, duplicate=duplicate), embed, progress, deadline
-        )
+        status, key = self._writer.write(prepared, duplicate=duplicate)
+        if status == "skipped":
+            status, key = self._say(key, said)
+        return self._finish(status, key, embed, progress, deadline)
 
     def ingest_text(
         self,
@@ -174,8 +181,10 @@ class Documents:
         _check(library, metadata)
         deadline = self._encoder.deadline()
         hash = hashlib.sha256(raw).hexdigest()
+        named = None if title is None else storable(title, "title", blank=False)
+        said = DocumentChange(keys=metadata or None, title=named)
         if (known := self._writer.known(source, library, hash)) is not None:
-            return self._finish("skipped", known, embed, progress, deadline)
+            return self._finish(*self._say(known, said), embed, progress, deadline)
         name = PurePosixPath(source).name or source
         given = Source(
             source=source,
@@ -185,10 +194,13 @@ class Documents:
         )
         written_in = formats.by_name(name)
         parsed = (code if written_in and written_in.module == "code" else markdown).parse(given)
-        if title is not None:
-            parsed = replace(parsed, title=storable(title, "title", blank=False))
-        prepared = self._writer.prepare(given, parsed, hash=hash, library=library, given=metadata)
-        return self._finish(*self._writer.write(prepared), embed, progress, deadline)
+        prepared = self._writer.prepare(
+            given, parsed, hash=hash, library=library, given=metadata, title=title
+        )
+        status, key = self._writer.write(prepared)
+        if status == "skipped":
+            status, key = self._say(key, said)
+        return self._finish(status, key, embed, progress, deadline)
 
     def ingest_folder(
         self,
@@ -211,55 +223,29 @@ class Documents:
             done = ingest_folder(self._file, self._config, once, intake, self.tuning, progress)
         return self._embed_rest(replace(done, embedded=intake.embedded), embed, progress)
 
-    def get(self, id: str) -> Document:
-        """The document with this id; raises NotFound."""
-        with self._file.reading() as sql:
-            return rows.document(rows.row(sql, id))
+    def update(
+        self,
+        id: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        metadata_patch: Mapping[str, Any] | None = None,
+        title: str | None = None,
+        library: str | None = None,
+        embed: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> Ingested:
+        """Change the given fields of a document, whose text and id stay; raises NotFound.
 
-    def text(self, id: str) -> str:
-        """The whole text of a document, exactly as it was ingested; raises NotFound."""
+        `metadata` replaces the old one; `metadata_patch` is merged into it (RFC 7396: null removes
+        a key). A new title is embedded with the text. A document is not moved to a library that has
+        one with its source. What is given here stays when the source changes and is ingested again;
+        a library that follows a folder takes a file in again that was moved to another library.
+        """
+        change = checked_change(metadata, metadata_patch, title, library)
+        deadline = self._encoder.deadline()
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-            return "".join(
-                tile
-                for (tile,) in sql.execute(
-                    "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)
-                )
-            )
-
-    def browse(
-        self,
-        *,
-        library: str | None = None,
-        where: Where | None = None,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[Document]:
-        """The documents that match all conditions, newest first.
-
-        The field `pending` is the number of a document's chunks that are not embedded yet.
-        """
-        checked_page(limit, offset)
-        chosen = rows.document_filter(library, where)
-        with self._file.reading() as sql:
-            return [
-                rows.document(row)
-                for row in sql.execute(
-                    f"{rows.SELECT} WHERE {chosen.condition} ORDER BY d.key DESC LIMIT ? OFFSET ?",
-                    (*chosen.bindings, limit, offset),
-                )
-            ]
-
-    def count(self, *, library: str | None = None, where: Where | None = None) -> int:
-        """The number of documents that match all conditions."""
-        chosen = rows.document_filter(library, where)
-        with self._file.reading() as sql:
-            return int(
-                sql.execute(
-                    f"SELECT count(*) FROM published_documents d WHERE {chosen.condition}",
-                    chosen.bindings,
-                ).get
-            )
+        return self._finish(*self._say(key, change), embed, progress, deadline)
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
@@ -292,6 +278,23 @@ class Documents:
         """
         for library in libraries.followed(self._file, checked_name(name)):
             self._folders.confirm(library)
+
+    def dropped_by(
+        self,
+        name: str,
+        root: str | os.PathLike[str],
+        *,
+        pattern: str = EVERYTHING,
+        ignore: Sequence[str] = (),
+    ) -> list[Document]:
+        """The documents that the first sync would remove if a library followed this folder.
+
+        They are those of the library whose files lie in the folder and are not taken in from it.
+        """
+        library = libraries.one_time(name, root, pattern, ignore)
+        keys = vanished(self._file, self._config, library, self.tuning)
+        with self._file.reading() as sql:
+            return [rows.by_key(sql, key) for key in keys]
 
     def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
         """Remove a library with its documents, or stop following its folder with `keep_documents`.
@@ -384,7 +387,8 @@ class Documents:
         Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
         turns these operators off. `mode` is text (by words), vector (by meaning) or hybrid (by
         both). Conditions apply before the cut to `limit`. The results name the legs that ran, why
-        others did not, and how many passages are not embedded yet (`backlog`).
+        others did not, and how many passages are not embedded yet (`backlog`). An unknown
+        library or metadata key is no error: the results are empty, and their `note` says so.
 
         `relevance`, the probability that a judge would call a hit relevant, compares between
         queries; hits below `min_relevance` are left out, those of unknown relevance (None) stay.
@@ -429,49 +433,12 @@ class Documents:
         if backlog.pending:
             waiting = [hit.item.id for hit in found if hit.scores.vector is None]
             self._encoder.prefer(self._index, waiting)
-        return replace(found, backlog=backlog)
+        note = "" if found.hits else self.why_empty(library=library, where=where)
+        return replace(found, backlog=backlog, note=note)
 
     def backlog(self) -> Backlog:
         """How many passages of documents there are and wait for their embedding, if any does."""
         return self._encoder.backlog(self._index)
-
-    def lookup(self, name: str) -> Place:
-        """The document with this path (or end of a path), file, id or #hash; raises NotFound.
-
-        A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
-        may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20.
-        """
-        with self._file.reading() as sql:
-            return paths.lookup(sql, name)
-
-    def lookup_all(self, names: Sequence[str]) -> list[Place | None]:
-        """What `lookup` finds for each name, None for an unknown one; many cost hardly more."""
-        with self._file.reading() as sql:
-            return paths.lookup_all(sql, names)
-
-    def similar(self, name: str) -> list[str]:
-        """The paths of up to five documents that are similar to an unknown name, best first."""
-        with self._file.reading() as sql:
-            return paths.similar(sql, name)
-
-    def matching(self, pattern: str, *, limit: int | None = None) -> list[Document]:
-        """The documents whose path, with or without its library, matches a pattern; by path.
-
-        For patterns see `add_library`. `limit` is how many are returned; None returns all.
-        """
-        with self._file.reading() as sql:
-            return paths.matching(sql, pattern, limit)
-
-    def text_bytes(self, id: str) -> int:
-        """The size of a document's text in bytes of UTF-8; the text itself is not read."""
-        with self._file.reading() as sql:
-            return int(
-                sql.execute(
-                    "SELECT coalesce(sum(octet_length(tile)), 0) FROM document_chunks WHERE "
-                    "owner = ?",
-                    (rows.row(sql, id)[0],),
-                ).get
-            )
 
     def snippet(self, chunk: Chunk, query: str, *, whole: bool = False) -> str:
         """The line of a chunk that has most words of a query, with its neighbours, numbered.
@@ -518,6 +485,20 @@ class Documents:
             embed=embed,
             tuning=self.tuning,
         )
+
+    def _say(self, key: int, change: DocumentChange) -> tuple[Status, int]:
+        """Make a change of what people say of a document; "updated" or "skipped", and its key.
+
+        A new title is kept first and then written, with the text, as a document of its own in the
+        place of this one: a long one takes several transactions. The next call finishes that.
+        """
+        if change == DocumentChange():
+            return "skipped", key
+        with self._file.writing() as sql:
+            changed, title = update(sql, self._index, key, change)
+        if title:
+            return "updated", self._writer.retitle(key, title)
+        return "updated" if changed else "skipped", key
 
     def _finish(
         self,

@@ -86,6 +86,14 @@ def ingest_folder(
     return _Sync(file, config, library, intake, tuning, None, None, progress).run()
 
 
+def vanished(
+    file: File, config: Config, library: FollowedLibrary, tuning: FolderTuning
+) -> list[int]:
+    """The keys of the documents below a library's folder that a sync would remove."""
+    differences = _compared(file, config, library, tuning, lambda key: None)
+    return [stored.key for stored, found in differences if stored and stored.key and not found]
+
+
 class _Sync:
     """One sync of one library; without `unpublished`, documents of vanished files stay."""
 
@@ -120,6 +128,7 @@ class _Sync:
             self._check(self._library)
             self._remove_vanished(vanished, self._unpublished)
         self._write_notes()
+        self._intake.update_known()
         return self._result(comparison)
 
     def _result(self, comparison: _FolderDiff) -> Synced:
@@ -132,7 +141,11 @@ class _Sync:
             replaced=counts["replaced"],
             moved=counts["moved"],
             removed=counts["removed"],
-            unchanged=counts["unchanged"] + counts["skipped"] + comparison.unchanged,
+            updated=counts["updated"],
+            unchanged=counts["unchanged"]
+            + counts["skipped"]
+            + comparison.unchanged
+            - counts["updated"],
             skipped=dict(sorted(skipped.items())),
             failures=failures,
         )
@@ -177,15 +190,7 @@ class _Sync:
             )
 
     def _compare(self) -> _FolderDiff:
-        walk = Walk(
-            self._library.root,
-            pattern=self._library.pattern,
-            ignore=self._library.ignore,
-            limit=self._config.max_source_bytes,
-            databases=self._own,
-        )
-        stored = stored_files(self._file, self._library, self._tuning.rows_per_page)
-        return _FolderDiff(walk, stored)
+        return _compared(self._file, self._config, self._library, self._tuning, self._intake.keep)
 
     def _vanish(self, stored: StoredFile, vanished: dict[int, str]) -> None:
         if stored.key is None:
@@ -237,6 +242,7 @@ class _Sync:
                 source.modified,
                 key,
             )
+            self._intake.keep(key)
             self._counts["unchanged"] += 1
             return
         copies = self._copies(hash) if vanished else []
@@ -357,11 +363,34 @@ class _Sync:
             time.sleep(left / 1e9)
 
 
-class _FolderDiff:
-    """A walk merged with the stored rows; iterate it once for the differences, then read counts."""
+def _compared(
+    file: File,
+    config: Config,
+    library: FollowedLibrary,
+    tuning: FolderTuning,
+    keep: Callable[[int], None],
+) -> _FolderDiff:
+    """A library's folder compared with what is stored below it."""
+    walk = Walk(
+        library.root,
+        pattern=library.pattern,
+        ignore=library.ignore,
+        limit=config.max_source_bytes,
+        databases=() if file.memory else (file.path,),
+    )
+    return _FolderDiff(walk, stored_files(file, library, tuning.rows_per_page), keep)
 
-    def __init__(self, walk: Walk, stored: Iterator[StoredFile]) -> None:
-        self.walk, self._stored = walk, stored
+
+class _FolderDiff:
+    """A walk merged with the stored rows; iterate it once for the differences, then read counts.
+
+    `keep` is called with the key of each document whose file is unchanged.
+    """
+
+    def __init__(
+        self, walk: Walk, stored: Iterator[StoredFile], keep: Callable[[int], None]
+    ) -> None:
+        self.walk, self._stored, self._keep = walk, stored, keep
         self.unchanged = 0
         self.skipped: Counter[str] = Counter()
         self.failures: list[tuple[str, str]] = []
@@ -378,6 +407,7 @@ class _FolderDiff:
             if (stored.size, stored.mtime_ns) != (info.st_size, info.st_mtime_ns):
                 yield stored, (path, info)
             elif stored.key is not None:
+                self._keep(stored.key)
                 self.unchanged += 1
             else:
                 self.skipped[stored.reason] += 1

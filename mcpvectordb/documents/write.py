@@ -17,8 +17,9 @@ import apsw
 
 from mcpvectordb import metadata
 from mcpvectordb.config import how_to_allow
+from mcpvectordb.documents.given import Given, encoded, of_keys, stored
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.errors import DatabaseError, TooLarge
+from mcpvectordb.errors import DatabaseError, NotFound, TooLarge
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
@@ -29,7 +30,8 @@ from mcpvectordb.storage.file import File
 class PreparedDocument(NamedTuple):
     """A document that is ready to be written.
 
-    `moved` is the key of a document whose id, creation time and metadata it takes over.
+    `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
+    document whose id, creation time and metadata it takes over.
     """
 
     library: str
@@ -39,7 +41,8 @@ class PreparedDocument(NamedTuple):
     title: str
     text: str
     spans: list[Span]
-    metadata: str
+    own: Mapping[str, Any]
+    given: Given
     moved: int | None
 
 
@@ -65,6 +68,7 @@ class DocumentWriter:
         hash: str,
         library: str,
         given: Mapping[str, Any] | None = None,
+        title: str | None = None,
         moved: int | None = None,
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
@@ -73,7 +77,8 @@ class DocumentWriter:
 
         Raises TooLarge for a text that makes too many chunks.
         """
-        encoded = metadata.encode({**parsed.metadata, **(given or {})})
+        said = Given(title or "", of_keys(given or (), given or {}))
+        metadata.encode(said.over(parsed.metadata))  # refuses what cannot be stored
         default_size, default_overlap = self._encoder.ensure_model()
         spans = self._split(
             parsed,
@@ -86,10 +91,11 @@ class DocumentWriter:
             source=replace(source, raw=b""),
             size=len(source.raw),
             hash=hash,
-            title=parsed.title,
+            title=title or parsed.title,
             text=parsed.text,
             spans=spans,
-            metadata=encoded,
+            own=parsed.metadata,
+            given=said,
             moved=moved,
         )
 
@@ -115,9 +121,39 @@ class DocumentWriter:
     def write(self, prepared: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:
         """Write a document in place of those with its source; its status and key.
 
-        With `duplicate` those with its source stay.
+        It keeps what people said of the newest of those. With `duplicate` they stay.
         """
         return self.write_all([prepared], duplicate=duplicate)[0]
+
+    def retitle(self, key: int, title: str) -> int:
+        """Write a document again under another title, which is indexed and embedded; its new key.
+
+        It keeps its id and creation time. Raises NotFound if it was changed or deleted meanwhile.
+        """
+        with self._file.reading(limited=False) as sql:
+            row = sql.execute(
+                "SELECT library, source, file_type, modified, etag, mtime_ns, size, hash "
+                "FROM published_documents WHERE key = ?",
+                (key,),
+            ).fetchone()
+            text, spans = _spans(sql, key)
+        if row is None:
+            raise NotFound(_CHANGED)
+        library, source, file_type, modified, etag, mtime_ns, size, hash = row
+        read = Source(
+            source=source,
+            name=source,
+            raw=b"",
+            file_type=file_type,
+            modified=modified,
+            etag=etag,
+            mtime_ns=mtime_ns,
+        )
+        again = PreparedDocument(
+            library, read, size, hash, title, text, spans, own={}, given=Given(title), moved=key
+        )
+        # A duplicate of the document that it takes over, which must still be there.
+        return self.write(again, duplicate=True)[1]
 
     def write_all(
         self, documents: Sequence[PreparedDocument], *, duplicate: bool = False
@@ -153,9 +189,10 @@ class DocumentWriter:
         if not duplicate and (known := self._known(document)) is not None:
             return "skipped", known
         old = [] if duplicate else self._with_source_of(sql, document)
+        document = _with_given(sql, document, old)
         key = _insert(sql, document)
         self._index.put(sql, key, document.title, document.text, document.spans)
-        replaced += [*old, *self._take_over(sql, key, document.moved)]
+        replaced += [*old, *self._take_over(sql, key, document.moved, duplicate)]
         return "replaced" if old else "indexed", key
 
     def _write_long(self, document: PreparedDocument, duplicate: bool) -> tuple[Status, int]:
@@ -165,6 +202,8 @@ class DocumentWriter:
         key = 0
         try:
             with self._file.writing() as sql:
+                old = [] if duplicate else self._with_source_of(sql, document)
+                document = _with_given(sql, document, old)
                 key = _insert(sql, document)
                 self._unpublished.begin(sql, key)
             for first, spans in self._unpublished.slices(document.spans):
@@ -189,7 +228,7 @@ class DocumentWriter:
             return "skipped", known
         old = [] if duplicate else self._with_source_of(sql, document)
         self._unpublished.publish(sql, key)
-        taken_over = self._take_over(sql, key, document.moved)
+        taken_over = self._take_over(sql, key, document.moved, duplicate)
         if taken_over:
             self._index.record_everything(sql)  # what is in memory has its own metadata
         self._unpublished.withdraw(sql, [*old, *taken_over])
@@ -215,26 +254,76 @@ class DocumentWriter:
         )
         return [key for (key,) in rows]
 
-    def _take_over(self, sql: apsw.Connection, key: int, moved: int | None) -> list[int]:
-        """Give the identity of the document `moved` to another; it, if it is still there."""
+    def _take_over(
+        self, sql: apsw.Connection, key: int, moved: int | None, required: bool
+    ) -> list[int]:
+        """Give the identity of the document `moved` to another; it, if it is still there.
+
+        Raises NotFound if it is `required` and is not there.
+        """
         identity = sql.execute(
-            "SELECT id, created_at, metadata FROM published_documents WHERE key = ?", (moved,)
+            "SELECT id, created_at, metadata, given FROM published_documents WHERE key = ?",
+            (moved,),
         ).fetchone()
         if not identity:
+            if required and moved is not None:
+                raise NotFound(_CHANGED)
             return []
         sql.execute("UPDATE documents SET id = ? WHERE key = ?", (str(uuid.uuid4()), moved))
         sql.execute(
-            "UPDATE documents SET id = ?, created_at = ?, metadata = ? WHERE key = ?",
+            "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ? WHERE key = ?",
             (*identity, key),
         )
         return [moved] if moved is not None else []
+
+
+_CHANGED = "the document was changed or deleted meanwhile"
+
+
+def _with_given(
+    sql: apsw.Connection, prepared: PreparedDocument, replaced: list[int]
+) -> PreparedDocument:
+    """The document with what people said of the one that it replaces or takes over."""
+    before = prepared.moved or (replaced[-1] if replaced else None)
+    if before is None:
+        return prepared
+    given = stored(sql, before, prepared.own).then(prepared.given)
+    return prepared._replace(given=given, title=given.title or prepared.title)
+
+
+def _spans(sql: apsw.Connection, key: int) -> tuple[str, list[Span]]:
+    """The text of a document and the spans of its chunks, as they were written."""
+    tiles: list[str] = []
+    spans: list[Span] = []
+    for tile, tile_start, start, end, first, last, page, headings, header, footer in sql.execute(
+        'SELECT tile, tile_start, start, "end", first_line, last_line, page, headings, header, '
+        "footer FROM document_chunks WHERE owner = ? ORDER BY position",
+        (key,),
+    ):
+        tiles.append(tile)
+        spans.append(
+            Span(
+                start=start,
+                end=end,
+                tile_start=tile_start,
+                tile_end=tile_start + len(tile),
+                first_line=first,
+                last_line=last,
+                page=page,
+                headings=metadata.decode_list(headings),
+                header=header,
+                footer=footer,
+            )
+        )
+    return "".join(tiles), spans
 
 
 def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
     source = prepared.source
     sql.execute(
         "INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, "
-        "etag, created_at, metadata, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "etag, created_at, metadata, given, mtime_ns) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             str(uuid.uuid4()),
             prepared.library,
@@ -246,7 +335,8 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
             source.modified,
             source.etag,
             datetime.now(UTC).isoformat(timespec="microseconds"),
-            prepared.metadata,
+            encoded(prepared.given.over(prepared.own)),
+            prepared.given.encode(),
             source.mtime_ns,
         ),
     )

@@ -225,6 +225,14 @@ class ChunkIndex:
         sql.executemany(f"DELETE FROM {self.chunks} WHERE id = ?", ((id,) for id in ids))
         return len(ids)
 
+    def touch(self, sql: apsw.Connection, owner: int) -> None:
+        """Log a change of fields by which an owner's chunks are filtered."""
+        ids = [
+            id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
+        ]
+        for model, _ in models(sql):
+            changes.record(sql, self.vector.codes_table(model), ids)
+
     def record_everything(self, sql: apsw.Connection) -> None:
         """Have every process read again what it keeps in memory of the embedded chunks."""
         for model, _ in models(sql):

@@ -32,8 +32,8 @@ Value = str | int | None
 class ColumnSource:
     """SQL for the rows of a table, those of a {group}, their id, and each field.
 
-    It has only fields that never change while a row's code stays the same, because the log of
-    changes has rows of codes.
+    A change of one of these fields must be logged as a change of the row's code, because these are
+    the rows that the log of changes has (`ChunkIndex.touch`).
     """
 
     rows: str = ""

@@ -72,11 +72,12 @@ def nearest(name: str, paths: Iterable[str]) -> list[str]:
         last = _stem(folded)
         if not with_extension:
             folded = _EXTENSION.sub("", folded)
-        pairs = (
+        compared = (
             (asked, folded, most),
             (asked, folded.partition("/")[2], most),
             (stem, last, most_of_stem),
         )
+        pairs = [each for each in compared if each[1]]  # nothing is similar to ""
         # Once there are enough, most paths are ruled out by fewer edits than are allowed.
         worst = found[-1][0] if len(found) == SUGGESTIONS else FURTHEST
         if all(distance(one, other, min(most, worst)) is None for one, other, most in pairs):
@@ -84,6 +85,7 @@ def nearest(name: str, paths: Iterable[str]) -> list[str]:
         distances = [distance(*pair) for pair in pairs]
         known = [each for each in distances if each is not None]
         total = sum(FURTHEST if each is None else each for each in distances)
+        total += FURTHEST * (len(compared) - len(pairs))
         found = sorted([*found, (min(known), total, path)])[:SUGGESTIONS]
     return [path for _, _, path in found]
 

@@ -27,6 +27,7 @@ from mcpvectordb.records import (
     Vector,
 )
 from mcpvectordb.search.hybrid import checked_page
+from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.store import StoreRow, VectorFilter, VectorStore
 
@@ -42,6 +43,12 @@ MAX_ID = 4_096  # characters of an id: enough for any path or URL
 
 _STORE = "(SELECT name FROM stores WHERE key = v.store)"
 _FIELDS = {"id": "v.id", "store": _STORE, "namespace": "v.namespace", "dimension": "v.dimension"}
+_KINDS: filters.Kinds = {
+    "id": "text",
+    "store": "text",
+    "namespace": "text",
+    "dimension": "number",
+}
 _SELECT = (
     f"SELECT v.key, v.id, {_STORE}, v.namespace, v.dimension, e.embedding, v.metadata "
     "FROM vectors v JOIN vector_embeddings e ON e.vector = v.key"
@@ -166,6 +173,35 @@ class Vectors:
                 ).get
             )
 
+    def why_empty(
+        self,
+        *,
+        store: str | None = "default",
+        namespace: str | None = None,
+        where: Where | None = None,
+    ) -> str:
+        """Why no vector matches, as far as the conditions by themselves explain it, or "".
+
+        It names a store, namespace or metadata key that does not exist, with similar ones. `search`
+        puts it into the `note` of empty results.
+        """
+        chosen = _chosen(store, namespace, where)
+        with self._file.reading() as sql:
+            shelved = None if store is None else _shelved(sql, store)
+            if store is not None and shelved is None:
+                known = [name for (name,) in sql.execute("SELECT name FROM stores")]
+                return unknown_name("store", store, known)
+            rows = "vectors v WHERE " + (f"v.store = {shelved.key}" if shelved else "1")
+            items = FilteredItems(
+                noun="vector",
+                rows=rows,
+                newest="v.key DESC",
+                fields=_FIELDS,
+                metadata="v.metadata",
+                names={"namespace": f"SELECT DISTINCT v.namespace FROM {rows}"},
+            )
+            return why_empty(sql, items, chosen.conditions)
+
     def stores(self) -> list[Store]:
         """All stores, by name; an emptied one keeps its name and metric."""
         with self._file.reading() as sql:
@@ -214,7 +250,8 @@ class Vectors:
         vectors were added. Vectors of another dimension score 0 and follow after all others without
         a rank; by distance they are left out. Up to 5,000 vectors, and always by dot product and
         distance, the ranking is exact; above, by cosine, it is exact among the candidates that the
-        index chooses. An unknown store is treated as an empty one.
+        index chooses. An unknown store or namespace is treated as an empty one, and the `note` of
+        the results says so.
         """
         return self._search([arrays.one(embedding)], store, namespace, where, limit)[0]
 
@@ -268,6 +305,7 @@ class Vectors:
                 for group in groups:
                     found |= self._ranked(sql, shelved, group, chosen, limit)
             vectors = _vectors(sql, {key for rows in found.values() for key, _, _ in rows})
+        note = "" if vectors else self.why_empty(store=store, namespace=namespace, where=where)
         return [
             Results(
                 hits=tuple(
@@ -275,6 +313,7 @@ class Vectors:
                     for key, score, scores in found.get(position, ())
                 ),
                 legs=("vector",),
+                note=note,
             )
             for position in range(sum(len(group.positions) for group in groups))
         ]
@@ -331,7 +370,7 @@ def _vector(row: Sequence[Any]) -> Vector:
 
 
 def _chosen(store: str | None, namespace: str | None, where: Where | None) -> VectorFilter:
-    conditions = filters.conditions(where)
+    conditions = filters.conditions(where, _KINDS)
     if namespace is not None:
         conditions.insert(0, Condition("namespace", "eq", _checked_namespace(namespace)))
     condition, bindings = filters.compile(conditions, _FIELDS, "v.metadata")

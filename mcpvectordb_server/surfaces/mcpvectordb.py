@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,9 @@ _COLUMNS = {
     "page": "page",
 }
 _NUMBERS = ("page", "chunk_index")
+# What this surface says of a page and of a time that are not known.
+_UNKNOWN = (("page", 0), ("last_modified", ""))
+_METADATA_HINT = 'keys of metadata go into an object of their own: {"metadata": {"year": 2024}}'
 # How many of the best chunks are compared with a filter on a chunk's whole text.
 _CANDIDATES = 1000
 
@@ -144,6 +148,7 @@ class DeleteReply(TypedDict, total=False):
     status: str
     doc_id: str
     deleted_chunks: int
+    note: str
     error: str
 
 
@@ -207,10 +212,12 @@ def ingest_file(
             path,
             library=library,
             metadata=metadata,
+            update_metadata=False,
             guard=True,
             roots=grant.roots or (),
             progress=grant.progress,
-        )
+        ),
+        metadata,
     )
 
 
@@ -235,8 +242,14 @@ def ingest_url(
         raise InvalidInput(f"url must begin with http:// or https://, not {url[:100]!r}")
     return _ingest_reply(
         db.documents.ingest(
-            url, library=library, metadata=metadata, progress=grant.progress, wait=False
-        )
+            url,
+            library=library,
+            metadata=metadata,
+            update_metadata=False,
+            progress=grant.progress,
+            wait=False,
+        ),
+        metadata,
     )
 
 
@@ -244,8 +257,8 @@ Filter = Annotated[
     dict[str, Any] | None,
     (
         "Fields that must be equal, all of them: file_type, page, last_modified, source, title, "
-        "doc_id, chunk_index, created_at, content_hash, library. Example: "
-        '{"file_type": "pdf", "page": 3}'
+        "doc_id, chunk_index, created_at, content_hash, library, and keys of metadata. Example: "
+        '{"file_type": "pdf", "page": 3, "metadata": {"year": 2024}}'
     ),
 ]
 
@@ -273,12 +286,16 @@ def search(
     _within("top_k", top_k, 1, 100)
     where, content = _conditions(filter or {})
     limit = top_k if content is None else _CANDIDATES
-    found = db.documents.search(
-        query, library=library, where=where, limit=limit, min_relevance=min_relevance
-    )
+    try:
+        found = db.documents.search(
+            query, library=library, where=where, limit=limit, min_relevance=min_relevance
+        )
+    except InvalidFilter as error:  # a value that its field never has: nothing is equal to it
+        return SearchReply(results=[], note=f"nothing can match: {error}")
     hits = [hit for hit in found if content is None or hit.item.passage == content][:top_k]
     reply = SearchReply(results=[_passage(hit) for hit in hits])
-    notes = [found.verdict] if found.verdict and content is None else []
+    notes = [found.note] if found.note else []
+    notes += [found.verdict] if found.verdict and content is None else []
     if hits and found.uncalibrated and "relevance" not in found.reasons:
         notes.append(f"{_NOT_SEARCHED['relevance']}: {found.uncalibrated}")
     if found.reasons and (hits or db.documents.count()):
@@ -315,7 +332,8 @@ def list_documents(
         for each in db.documents.browse(library=library, limit=limit, offset=offset)
     ]
     reply = DocumentsReply(documents=documents, count=len(documents))
-    if note := db.documents.backlog().note:
+    missing = "" if documents else db.documents.why_empty(library=library)
+    if note := "; ".join(filter(None, [missing, db.documents.backlog().note])):
         reply["note"] = note
     return reply
 
@@ -343,11 +361,11 @@ def delete_document(db: Database, *, doc_id: DocId) -> DeleteReply:
 
     Ask the user first. An id that is not there is no error: deleted_chunks is then 0.
     """
-    return DeleteReply(
-        status="deleted",
-        doc_id=doc_id,
-        deleted_chunks=db.documents.delete(_given("doc_id", doc_id)),
-    )
+    chunks = db.documents.delete(_given("doc_id", doc_id))
+    reply = DeleteReply(status="deleted", doc_id=doc_id, deleted_chunks=chunks)
+    if not chunks:
+        reply["note"] = "no document has this id: nothing was deleted"
+    return reply
 
 
 def get_document(db: Database, *, doc_id: DocId) -> DocumentReply:
@@ -400,7 +418,7 @@ _NOT_SEARCHED = {
 }
 
 
-def _ingest_reply(done: Ingested) -> IngestReply:
+def _ingest_reply(done: Ingested, metadata: Mapping[str, Any] | None) -> IngestReply:
     document = done.document
     reply = IngestReply(
         status=done.status,
@@ -409,8 +427,14 @@ def _ingest_reply(done: Ingested) -> IngestReply:
         library=document.library,
         chunk_count=0 if done.status == "skipped" else document.chunks,
     )
-    if done.note:
-        reply["note"] = done.note
+    notes = [done.note] if done.note else []
+    if done.status == "skipped" and {**document.metadata, **(metadata or {})} != document.metadata:
+        notes.append(
+            "the content is unchanged, so the metadata was left as it is; to change it, delete the "
+            "document and ingest it again, or use `mcpvectordb update` on the command line"
+        )
+    if notes:
+        reply["note"] = "; ".join(notes)
     return reply
 
 
@@ -463,7 +487,8 @@ def _conditions(filter: dict[str, Any]) -> tuple[list[Condition], str | None]:
     for key, value in filter.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
             raise InvalidFilter(
-                f"Invalid filter key {key[:100]!r}: keys are field names such as file_type or page"
+                f"Invalid filter key {key[:100]!r}: keys are field names such as file_type or page;"
+                f" {_METADATA_HINT}"
             )
         if key == "content":
             content = str(_comparable(key, value))
@@ -473,19 +498,22 @@ def _conditions(filter: dict[str, Any]) -> tuple[list[Condition], str | None]:
                 Condition("id", "eq", document),
                 Condition("position", "eq", _number(position)),
             ]
+        elif key == "metadata" and isinstance(value, dict) and value:
+            conditions += [Condition((key, each), "eq", value[each]) for each in value]
         elif key == "metadata":
             conditions.append(Condition("metadata", "eq", _metadata_text(value)))
         elif key in _COLUMNS:
             compared = _comparable(key, value)
-            unknown_page = key == "page" and compared == 0
             conditions.append(
-                Condition("page", "not_exists")
-                if unknown_page
+                Condition(_COLUMNS[key], "not_exists")
+                if (key, compared) in _UNKNOWN
                 else Condition(_COLUMNS[key], "eq", compared)
             )
         else:
             known = ", ".join(sorted([*_COLUMNS, "id", "content", "metadata"]))
-            raise InvalidFilter(f"there is no field {key[:100]!r} to filter by; there are {known}")
+            raise InvalidFilter(
+                f"there is no field {key[:100]!r} to filter by; there are {known}; {_METADATA_HINT}"
+            )
     return conditions, content
 
 

@@ -46,6 +46,7 @@ class VectorSearchReply(TypedDict, total=False):
 
     results: list[VectorMatch]
     total_searched: int
+    note: str
     truncated: str
     error: str
 
@@ -132,7 +133,10 @@ def vector_search(
         where=where,
         limit=max(0, min(k, total, MOST_RESULTS)),
     )
-    return VectorSearchReply(results=[_match(hit) for hit in hits], total_searched=total)
+    reply = VectorSearchReply(results=[_match(hit) for hit in hits], total_searched=total)
+    if hits.note and db.vectors.stores():
+        reply["note"] = hits.note
+    return reply
 
 
 def vector_delete(

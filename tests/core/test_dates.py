@@ -140,3 +140,61 @@ def test_durations_are_a_number_and_a_unit(text: str, length: timedelta) -> None
 def test_what_is_no_duration_is_refused_with_the_arguments_name(text: object) -> None:
     with pytest.raises(InvalidInput, match="newer must be a duration such as 12h, 7d"):
         dates.duration(text, "newer")
+
+
+NOON = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2026", "2026-01-01T00:00:00", "2027-01-01T00:00:00"),
+        ("2026-11", "2026-11-01T00:00:00", "2026-12-01T00:00:00"),
+        ("2026-12", "2026-12-01T00:00:00", "2027-01-01T00:00:00"),
+        ("2024-02-29", "2024-02-29T00:00:00", "2024-03-01T00:00:00"),
+        ("2026-11-29T10:00", "2026-11-29T10:00:00", "2026-11-29T10:01:00"),
+        ("2026-11-29 10:00:59Z", "2026-11-29T10:00:59", "2026-11-29T10:01:00"),
+        ("2026-11-29T10:00:00.5Z", "2026-11-29T10:00:00.5", "2026-11-29T10:00:00.6"),
+        ("2026-11-29T10:00:00.000001", "2026-11-29T10:00:00.000001", "2026-11-29T10:00:00.000002"),
+        ("2026-11-29T01:00:00+02:00", "2026-11-28T23:00:00", "2026-11-28T23:00:01"),
+        ("today", "2026-03-01T00:00:00", "2026-03-02T00:00:00"),
+        (" Yesterday ", "2026-02-28T00:00:00", "2026-03-01T00:00:00"),
+        ("7d", "2026-02-22T12:30:00", "2026-02-22T12:30:00"),
+        ("12h", "2026-03-01T00:30:00", "2026-03-01T00:30:00"),
+        ("999999y", "0001-01-01T00:00:00", "0001-01-01T00:00:00"),
+        ("9999", "9999-01-01T00:00:00", "9999-12-31T24"),
+        ("9999-12", "9999-12-01T00:00:00", "9999-12-31T24"),
+        ("9999-12-31", "9999-12-31T00:00:00", "9999-12-31T24"),
+    ],
+)
+def test_a_period_is_named_by_its_digits_or_by_a_word(text: str, start: str, end: str) -> None:
+    assert dates.named_period(text, "created_at", now=NOON) == (start, end)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "abc", "2026-13", "2026-13-45", "0000", "26", "202", "tomorrow", "0d", "-7d", "7"),
+        *("2026-11-29T25:00", "2026-11-", "9" * 500, None, True, 2026, ["2026"]),
+    ],
+)
+def test_what_names_no_period_is_refused_with_what_would(text: object) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"^created_at must be a date or time such as 2025-11-29"
+    ):
+        dates.named_period(text, "created_at")
+
+
+@given(moment=moments, other=moments)
+def test_a_named_period_holds_the_stored_times_within_it_and_no_others(
+    moment: datetime, other: datetime
+) -> None:
+    stored = [dates.stored(each) for each in (moment, other)]
+    seconds = [each.astimezone(UTC).isoformat(timespec="seconds") for each in (moment, other)]
+    for length in (4, 7, 10, 16, 19, 26):
+        name = stored[0][:length] + ("Z" if length > 10 else "")
+        start, end = dates.named_period(name, "created_at")
+        assert start <= stored[0] < end
+        assert (start <= stored[1] < end) == (stored[1][:length] == stored[0][:length])
+        if length <= 19:  # files say their time in seconds
+            assert (start <= seconds[1] < end) == (seconds[1][:length] == stored[0][:length])

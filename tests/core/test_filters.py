@@ -805,3 +805,131 @@ def test_any_input_runs_or_is_refused_as_an_invalid_filter(shelf: Shelf, where: 
         assert str(error) in found
     else:
         assert found == []
+
+
+# Columns hold one kind of value.
+
+KINDS: filters.Kinds = {"title": "text", "size": "number", "created_at": "time"}
+TYPED = {"title": "v.title", "size": "v.size", "created_at": "v.created_at"}
+TIMES = [
+    "2025-12-31T23:59:59.999999+00:00",
+    "2026-10-31T23:59:59+00:00",
+    "2026-11-01T00:00:00+00:00",
+    "2026-11-30T23:59:59.999999+00:00",
+    "2026-12-01T00:00:00.000000+00:00",
+    None,
+]
+
+
+def of_kind(shelf: Shelf, column: str, values: list[Any], *condition: Any) -> list[int]:
+    """Positions of the values of a column that a condition selects."""
+    checked = filters.conditions([(column, *condition)], KINDS)
+    sql, bindings = filters.compile(checked, TYPED, "NULL")
+    rows = shelf.connection.execute(
+        f"SELECT v.key FROM (SELECT key, value AS {column} FROM json_each(?)) AS v WHERE {sql} "
+        "ORDER BY v.key",
+        (json.dumps(values), *bindings),
+    )
+    return [key for (key,) in rows]
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [
+        ("eq", "2026-11", [2, 3]),
+        ("ne", "2026-11", [0, 1, 4]),
+        ("gt", "2026-11", [4]),
+        ("gte", "2026-11", [2, 3, 4]),
+        ("lt", "2026-11", [0, 1]),
+        ("lte", "2026-11", [0, 1, 2, 3]),
+        ("eq", "2026", [1, 2, 3, 4]),
+        ("eq", 2026, [1, 2, 3, 4]),
+        ("eq", "2026-11-01T00:00:00+00:00", [2]),
+        ("in", ["2025", "2026-12-01"], [0, 4]),
+        ("not_in", ["2025", "2026-12-01"], [1, 2, 3]),
+        ("gt", "100y", [0, 1, 2, 3, 4]),
+        ("lt", "100y", []),
+        ("lte", "9999", [0, 1, 2, 3, 4]),
+        ("starts_with", "2026-1", [1, 2, 3, 4]),
+        ("exists", None, [0, 1, 2, 3, 4]),
+        ("not_exists", None, [5]),
+        ("eq", None, [5]),
+    ],
+)
+def test_a_time_is_compared_with_the_period_that_a_value_names(
+    shelf: Shelf, operator: str, value: Any, expected: list[int]
+) -> None:
+    assert of_kind(shelf, "created_at", TIMES, operator, value) == expected
+    assert of_kind(shelf, "created_at", TIMES, operator, value, False) == expected
+
+
+def test_a_thousand_periods_are_compared(shelf: Shelf) -> None:
+    years = [str(year) for year in range(1027, 2027)]
+    assert of_kind(shelf, "created_at", TIMES, "in", years) == [0, 1, 2, 3, 4]
+
+
+def test_today_and_ages_are_counted_from_now(shelf: Shelf) -> None:
+    from mcpvectordb import dates
+
+    times = [dates.now(), "2001-01-01T00:00:00+00:00"]
+    assert of_kind(shelf, "created_at", times, "gt", "yesterday") == [0]
+    assert of_kind(shelf, "created_at", times, "gt", "7d") == [0]
+    assert of_kind(shelf, "created_at", times, "lt", "7d") == [1]
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [
+        ("gt", "5", [1]),
+        ("eq", " 5.0 ", [0]),
+        ("in", ["5", 7], [0]),
+        ("contains", "1", [1]),
+    ],
+)
+def test_a_string_that_is_a_number_is_one_to_a_column_of_numbers(
+    shelf: Shelf, operator: str, value: Any, expected: list[int]
+) -> None:
+    assert of_kind(shelf, "size", [5, 10], operator, value) == expected
+
+
+def test_a_number_is_compared_with_texts_as_it_is_written(shelf: Shelf) -> None:
+    assert of_kind(shelf, "title", ["2024", "2024.0", "x"], "eq", 2024) == [0]
+    assert of_kind(shelf, "title", ["2024", "true", "x"], "ne", True) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        (("size", "gt", "abc"), "'size': gt takes a number, not 'abc'"),
+        (("size", "eq", True), "'size': eq takes a number, not a boolean"),
+        (("size", "eq", "NaN"), "'size': eq takes a number, not 'NaN'"),
+        (("size", "eq", "1" * 30), f"'size': eq takes a number, not '{'1' * 30}'"),
+        (("size", "in", [1, "x"]), "'size': in takes a number, not 'x'"),
+        (("size", "eq", [1]), "'size': eq takes a number, not a list of 1"),
+        (("title", "eq", {"a": 1}), "'title': eq takes a string, not an object"),
+        (("title", "array_contains", "a"), "'title': array_contains is for lists in metadata"),
+        (
+            ("created_at", "eq", "7d"),
+            "'created_at': '7d' is a moment, which eq cannot be asked for; use gt or lt",
+        ),
+    ],
+)
+def test_a_value_that_a_column_cannot_hold_is_refused(
+    condition: tuple[Any, ...], message: str
+) -> None:
+    assert filters.problems([condition], TYPED, KINDS) == [message]
+    with pytest.raises(InvalidFilter):
+        filters.conditions([condition], KINDS)
+
+
+@pytest.mark.parametrize("value", ["abc", "2026-13-45", "", True, 1.5, [], "tomorrow"])
+@pytest.mark.parametrize("operator", ["eq", "gt"])
+def test_what_is_no_time_is_refused_with_what_would_be_one(operator: str, value: Any) -> None:
+    [message] = filters.problems([("created_at", operator, value)], TYPED, KINDS)
+    assert "'created_at'" in message
+    assert operator in message or "must be a date or time such as 2025-11-29, 2025-11" in message
+
+
+def test_metadata_stays_free() -> None:
+    where = {"metadata.size": {"gt": "abc"}, "metadata.created_at": "yesterday"}
+    assert filters.conditions(where, KINDS) == filters.conditions(where)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from mcpvectordb import Config, Database
+from mcpvectordb import Config, Database, InvalidInput
 from mcpvectordb.index.tuning import Tuning
 from tests.properties.machines import DatabaseMachine
 from tests.support import Letters
@@ -25,6 +26,7 @@ TEXTS = (
     .map(" ".join)
     .filter(lambda text: bool(text.strip()))
 )
+TITLES = st.none() | st.sampled_from(["Zebra", "Quagga"])
 DOCUMENTS = st.tuples(SOURCES, LIBRARIES, TEXTS, st.booleans())
 CONFIG = Config(chunk_size=16, chunk_overlap=4)
 # Documents of two chunks are short; words of deleted ones are merged out of the index at once.
@@ -36,6 +38,7 @@ class DocumentsMachine(DatabaseMachine):
         super().__init__()
         self.model: dict[tuple[str, str], str] = {}
         self.ids: dict[tuple[str, str], str] = {}
+        self.said: dict[tuple[str, str], dict[str, str | None]] = {}
 
     def opened(self, path: Path) -> Database:
         return Database(path, embedder=Letters(), config=CONFIG, tuning=SLICES)
@@ -64,6 +67,47 @@ class DocumentsMachine(DatabaseMachine):
             assert done.document.id == self.ids[key]
         else:
             self.model[key], self.ids[key] = text, done.document.id
+            self.said.setdefault(key, {})
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), title=TITLES, by=st.none() | st.sampled_from("xy"), embed=st.booleans())
+    def update(self, data: st.DataObject, title: str | None, by: str | None, embed: bool) -> None:
+        key = data.draw(st.sampled_from(sorted(self.model)))
+        done = self.db.documents.update(
+            self.ids[key], title=title, metadata_patch={"by": by}, embed=embed
+        )
+        before = dict(self.said[key])
+        self.said[key] |= {"by": by} | ({} if title is None else {"title": title})
+        assert done.document.id == self.ids[key]
+        if self.said[key] == before:
+            assert done.status == "skipped"
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), library=LIBRARIES)
+    def move(self, data: st.DataObject, library: str) -> None:
+        key = data.draw(st.sampled_from(sorted(self.model)))
+        new = (library, key[1])
+        if new != key and new in self.model:
+            with pytest.raises(InvalidInput, match="already has a document of"):
+                self.db.documents.update(self.ids[key], library=library)
+            return
+        self.db.documents.update(self.ids[key], library=library)
+        for facts in (self.model, self.ids, self.said):
+            facts[new] = facts.pop(key)
+
+    @rule(by=st.sampled_from("xy"), library=LIBRARIES)
+    def filter(self, by: str, library: str) -> None:
+        self.db.embed_pending()
+        expected = {
+            source
+            for (name, source), said in self.said.items()
+            if name == library and said.get("by") == by
+        }
+        for _ in range(2):  # the second search may be answered from memory
+            hits = self.db.documents.search(
+                "apple", mode="vector", library=library, where={"metadata.by": by}, limit=1000
+            )
+            assert {hit.item.document.source for hit in hits} == expected
 
     @precondition(lambda self: self.model)
     @rule(data=st.data())
@@ -71,7 +115,7 @@ class DocumentsMachine(DatabaseMachine):
         key = data.draw(st.sampled_from(sorted(self.model)))
         assert self.db.documents.delete(self.ids[key]) > 0
         assert self.db.documents.delete(self.ids.pop(key)) == 0
-        del self.model[key]
+        del self.model[key], self.said[key]
 
     @rule()
     def embed(self) -> None:
@@ -106,8 +150,12 @@ class DocumentsMachine(DatabaseMachine):
     def assert_file_equals_model(self) -> None:
         documents = self.db.documents.browse(limit=1000)
         assert {(each.library, each.source): each.id for each in documents} == self.ids
-        for key, id in self.ids.items():
-            assert self.db.documents.text(id) == self.model[key]
+        for each in documents:
+            key = (each.library, each.source)
+            assert self.db.documents.text(each.id) == self.model[key]
+            assert each.metadata.get("by") == self.said[key].get("by")
+            assert each.metadata["size"] == len(self.model[key])
+            assert self.said[key].get("title") in (None, each.title)
 
 
 TestDocuments = DocumentsMachine.TestCase

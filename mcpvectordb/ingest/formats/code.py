@@ -10,4 +10,4 @@ from mcpvectordb.records import Parsed, Source
 
 def parse(source: Source) -> Parsed:
     """Return the decoded text, to be split between definitions; the title is the file's name."""
-    return replace(text.parse(source), kind="code")
+    return replace(text.parse(source), title=source.name, kind="code")

@@ -104,7 +104,8 @@ def search_context(
         limit=limit, offset=offset, images=include_images, explain=explain_query, **requested.which
     )
     reply = ContextSearchReply(results=replies.previews(page), count=len(page))
-    if note := db.contexts.backlog().note:
+    missing = "" if len(page) else db.contexts.why_empty(**requested.which)
+    if note := "; ".join(filter(None, [missing, db.contexts.backlog().note])):
         reply["note"] = note
     if page.explained:
         reply["stats"] = replies.stats(page.explained, requested.metadata_count)
@@ -198,8 +199,8 @@ def semantic_search_context(
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
     reply["results"], reply["count"] = replies.hits(found, ["semantic"]), len(found)
-    if notes := [each for each in (found.backlog.note, found.verdict) if each]:
-        reply["note"] = "; ".join(notes)
+    if note := "; ".join(filter(None, [found.note, found.backlog.note, found.verdict])):
+        reply["note"] = note
     if found.explained:
         reply["stats"] = replies.stats(found.explained, requested.count)
     return reply
@@ -322,7 +323,7 @@ def _hybrid(
         fts_count=found.counts["text"],
         semantic_count=found.counts["vector"],
     )
-    notes = [f"not searched by meaning: {reason}" if reason else found.note]
+    notes = [f"not searched by meaning: {reason}" if reason else "", found.note]
     notes += [found.backlog.note] if "semantic" in used else []
     notes.append(found.verdict)
     if any(notes):

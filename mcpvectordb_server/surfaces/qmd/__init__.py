@@ -110,7 +110,7 @@ def search(
     """
     found = _search(db, query, limit, collection, "text")
     hits = [hit for hit in found if hit.score >= minScore]
-    return _search_reply(query, [_result(db, hit, query, whole=True) for hit in hits])
+    return _search_reply(query, [_result(db, hit, query, whole=True) for hit in hits], found)
 
 
 def vsearch(
@@ -134,7 +134,7 @@ def vsearch(
             else "Vector index not found. Run 'qmd embed' first to create embeddings."
         )
     hits = [hit for hit in found if hit.score >= minScore]
-    reply = _search_reply(query, [_result(db, hit, query) for hit in hits], found.verdict)
+    reply = _search_reply(query, [_result(db, hit, query) for hit in hits], found)
     return _with_note(reply, found.backlog.note)
 
 
@@ -155,10 +155,11 @@ def query(
     """
     found = _search(db, query, limit, collection, "hybrid")
     items = [item for hit in found if (item := _result(db, hit, query))["score"] >= minScore]
-    reply = _search_reply(query, items, found.verdict)
+    reply = _search_reply(query, items, found)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
     reply = Reply(
-        content=(*reply.content, Text(text=_steps(found))), structured={"results": items, **extra}
+        content=(*reply.content, Text(text=_steps(found))),
+        structured={**(reply.structured or {}), **extra},
     )
     return _with_note(reply, found.backlog.note if "vector" in found.legs else "")
 
@@ -308,10 +309,9 @@ def _with_note(reply: Reply, note: str) -> Reply:
     """The reply with a note in a text block of its own and in its structured content."""
     if not note:
         return reply
-    return Reply(
-        content=(*reply.content, Text(text=note)),
-        structured={**(reply.structured or {}), "note": note},
-    )
+    known = reply.structured or {}
+    notes = "; ".join(filter(None, [known.get("note", ""), note]))
+    return Reply(content=(*reply.content, Text(text=note)), structured={**known, "note": notes})
 
 
 def _result(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> QmdResult:
@@ -330,18 +330,19 @@ def _percent(score: float) -> int:
     return math.floor(100 * score + 0.5)
 
 
-def _search_reply(query: str, items: list[QmdResult], verdict: str = "") -> Reply:
+def _search_reply(query: str, items: list[QmdResult], found: Results[Chunk]) -> Reply:
     if not items:
-        return Reply(
+        nothing = Reply(
             content=(Text(text=f'No results found for "{query}"'),), structured={"results": []}
         )
+        return _with_note(nothing, found.note.replace("no library", "no collection"))
     head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
     lines = [
         f"{each['docid']} {_percent(each['score'])}% {each['file']} - {each['title']}"
         for each in items
     ]
-    if verdict:
-        lines += ["", verdict]
+    if found.verdict:
+        lines += ["", found.verdict]
     return Reply(content=(Text(text="\n".join([head, "", *lines])),), structured={"results": items})
 
 

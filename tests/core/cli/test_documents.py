@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from mcpvectordb import Database, InvalidInput, NotFound
+from mcpvectordb import Database, InvalidFilter, InvalidInput, NotFound
 from tests.support import Letters
 from tests.support_cli import PLAN, TEA, Commands, Shell
 
@@ -104,6 +104,63 @@ def test_list_prints_id_size_time_path_and_title_of_each_document(notes: Command
 
 def test_list_of_an_unknown_name_fails(notes: Commands) -> None:
     assert isinstance(notes.invoke("list", "nowhere*").exception, NotFound)
+
+
+def test_list_of_a_misspelt_library_names_the_nearest(notes: Commands) -> None:
+    error = notes.invoke("list", "note").exception
+    assert isinstance(error, NotFound)
+    assert "there is no library, folder or document note; did you mean notes" in str(error)
+
+
+def test_an_empty_list_says_why(notes: Commands) -> None:
+    result = notes.invoke("list", "--where", "title=Plan B", "--where", "metadata.x=1")
+    assert result.exit_code == 0 and result.stdout == ""
+    assert "compared exactly" in result.stderr and "no metadata key 'x'" in result.stderr
+    assert "'x'" in json.loads(notes.run("list", "--where", "metadata.x=1", "--json"))["note"]
+
+
+@pytest.mark.parametrize("condition", ["size>abc", "created_at>tomorrow", "modified>2026-13-45"])
+def test_a_condition_that_no_document_could_fulfil_is_an_error(
+    notes: Commands, condition: str
+) -> None:
+    for command in (["list"], ["search", "tea"]):
+        assert isinstance(notes.invoke(*command, "-w", condition).exception, InvalidFilter)
+
+
+@pytest.mark.parametrize("condition", ["created_at>yesterday", "created_at>=7d", "modified<9999"])
+def test_periods_are_conditions(notes: Commands, condition: str) -> None:
+    assert notes.invoke("list", "-w", condition).stderr == "3 of 3 documents\n"
+
+
+def test_a_document_is_updated_by_any_of_its_names(notes: Commands) -> None:
+    assert notes.run(
+        "update", "tea.md", "-m", "year=2024", "-m", "kind=drink", "--title", "Cha"
+    ) == ("updated notes/tea.md\n")
+    [tea] = json.loads(notes.run("list", "--where", "title=Cha", "--json"))["documents"]
+    assert tea["metadata"] == {"year": 2024, "kind": "drink"}
+    assert notes.run("update", tea["id"], "-m", "kind=null", "--library", "drinks") == (
+        "updated drinks" + str(notes.folder / "notes" / "tea.md") + "\n"
+    )
+    [tea] = json.loads(notes.run("list", "drinks", "--json"))["documents"]
+    assert tea["metadata"] == {"year": 2024}
+    assert notes.run("update", tea["id"], "-m", "year=2024").startswith("unchanged ")
+    assert isinstance(notes.invoke("update", "nowhere.md", "--title", "x").exception, NotFound)
+    assert isinstance(notes.invoke("update", "plan.md").exception, InvalidInput)
+
+
+def test_a_name_that_two_documents_have_is_neither_deleted_nor_updated(notes: Commands) -> None:
+    file = str(notes.folder / "notes" / "tea.md")
+    notes.run("ingest", file, "--library", "other", "--no-embed")
+    copy = hash_of(TEA)
+    for arguments in (
+        *(["delete", name] for name in (file, "tea.md", copy)),
+        ["update", file, "--title", "x"],
+    ):
+        error = notes.invoke(*arguments).exception
+        assert isinstance(error, InvalidInput) and "2 documents are called" in str(error)
+        assert "notes/tea.md (" in str(error) and f"other{file} (" in str(error)
+    assert "notes/tea.md" in notes.run("delete", "notes/tea.md")
+    assert "other" in notes.run("delete", "tea.md")
 
 
 def test_a_document_is_printed_and_deleted_by_its_path(filled: Shell) -> None:

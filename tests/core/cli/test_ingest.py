@@ -41,11 +41,32 @@ def test_standard_input_is_ingested_under_a_given_name(shell: Shell) -> None:
     assert shell.run("get", "thought.md") == "# Thought\n\nremember this\n"
 
 
+def test_two_texts_from_standard_input_are_two_documents(shell: Shell) -> None:
+    for text in ("one thought", "another thought", "one thought"):
+        shell.run("ingest", "-", "--no-embed", stdin=text)
+    assert shell.out.strip() == "1 unchanged"
+    names = shell.run("list").split()
+    sources = [each for each in names if each.startswith("default/stdin-")]
+    assert len(sources) == len(set(sources)) == 2
+    assert shell.run("get", sources[0]) == "another thought"
+
+
+def test_metadata_of_a_known_file_is_updated(shell: Shell) -> None:
+    (shell.folder / "a.txt").write_text("apple")
+    (shell.folder / "more").mkdir()
+    (shell.folder / "more" / "b.txt").write_text("banana")
+    sources = ("ingest", "a.txt", "more", "--no-embed")
+    shell.run(*sources)
+    assert shell.run(*sources, "-m", "year=2024").strip() == "2 metadata updated"
+    assert shell.run(*sources, "-m", "year=2024").strip() == "2 unchanged"
+    assert "a.txt" in shell.run("list", "--where", "metadata.year=2024")
+
+
 def test_what_was_ingested_without_embeddings_is_embedded_later(shell: Shell) -> None:
     shell.run("ingest", "-", "--no-embed", stdin="apple")
     assert json.loads(shell.run("status", "--json"))["pending"] == 1
     assert re.fullmatch(
-        r"1 chunks embedded \(\d tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip()
+        r"1 chunks embedded \(\d+ tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip()
     )
     assert shell.run("embed").strip() == "0 chunks embedded, 0 still waiting"
 

@@ -173,9 +173,62 @@ def test_a_library_is_removed_with_or_without_its_documents(program: Program) ->
         program("library", "remove", "fruit", "--keep-documents")
         == "fruit no longer follows a folder"
     )
-    assert program("library", "remove", "fruit") == "removed fruit with 1 documents"
+    assert program("library", "remove", "fruit", "--yes") == "removed fruit with 1 documents"
     program("library", "remove", "fruit", code=1)
-    assert "there is no library 'fruit'" in program.err
+    assert "there is no library 'fruit'; there is none yet" in program.err
+
+
+def test_a_library_with_documents_is_not_removed_unasked(program: Program) -> None:
+    (program.notes / "a.md").write_text("apple")
+    program("ingest", "notes", "--library", "fruit", "--no-embed")
+    program("library", "remove", "fruit", code=1)
+    assert program.err == (
+        "mcpvectordb: fruit and its 1 documents (1 chunks) will be removed from the database. "
+        "Nothing was done: say --yes to go on\n"
+    )
+    program("library", "remove", "fruti", "--yes", code=1)
+    assert "there is no library 'fruti'; did you mean 'fruit'?" in program.err
+    assert program("library", "list") == "fruit  1 documents  1 chunks"
+
+
+def test_a_library_with_documents_does_not_follow_a_folder_unasked(program: Program) -> None:
+    for name in ("a.md", "b.txt", "c.txt"):
+        (program.notes / name).write_text(name)
+    elsewhere = program.db.with_name("elsewhere.txt")
+    elsewhere.write_text("elsewhere")
+    program("ingest", "notes", str(elsewhere), "--library", "fruit", "--no-embed")
+    follow = ("library", "add", "fruit", "notes", "--pattern", "**/*.md")
+    program(*follow, code=1)
+    assert "fruit has 4 documents. The next sync drops 2 of them" in program.err
+    assert f"fruit{program.notes}/b.txt, fruit{program.notes}/c.txt; those from" in program.err
+    assert "Nothing was done: say --yes" in program.err
+    assert program("library", "list") == "fruit  4 documents  4 chunks"
+    program(*follow, "--yes")
+    assert program("sync", "--no-embed") == "fruit: 2 removed, 1 unchanged"
+    program(*follow, "--description", "nothing more is dropped")
+    program("library", "add", "fruit", "notes", "--pattern", "**/*.txt", code=1)
+    assert "The next sync drops 1 of them" in program.err and "fruit/a.md" in program.err
+    program("library", "add", "new", "notes")
+    program("ingest", str(elsewhere), "--library", "other", "--no-embed")
+    program("library", "add", "other", "notes", code=1)
+    assert "The next sync drops none of them" in program.err
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
+def test_a_person_on_a_terminal_is_asked(
+    program: Program, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    (program.notes / "a.md").write_text("apple")
+    program("ingest", "notes", "--library", "fruit", "--no-embed")
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    program("library", "remove", "fruit", code=code)
+    assert "will be removed from the database. Go on? [y/N]" in program.err
+    assert ("nothing was done" in program.err) == bool(code)
+    assert program("library", "list") == ("fruit  1 documents  1 chunks" if code else "")
 
 
 def test_each_file_that_fails_is_one_line_and_the_exit_code_is_1(program: Program) -> None:
@@ -201,8 +254,8 @@ def test_a_missing_folder_does_not_keep_other_libraries_from_being_synced(progra
     ("arguments", "code", "message"),
     [
         (["sync"], 1, "library add NAME DIR"),
-        (["sync", "x"], 1, "no library 'x' follows a folder"),
-        (["watch", "x"], 1, "no library 'x' follows a folder"),
+        (["sync", "x"], 1, "there is no library 'x'"),
+        (["watch", "x"], 1, "there is no library 'x'"),
         (["library", "add", "x", "missing"], 1, "missing"),
         (["library", "add", "x", "notes", "--pattern", "[a"], 1, "[ without"),
         (["library", "describe", "x", "a", "text"], 1, "no library 'x'"),

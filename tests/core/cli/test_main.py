@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -59,6 +60,29 @@ def test_an_unknown_command_fails_with_similar_ones(
 def test_an_unknown_command_that_is_like_no_other_fails_too(notes: Commands) -> None:
     result = notes.invoke("xyzzy")
     assert result.exit_code == 2 and "No such command 'xyzzy'." in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["search", "x"], ["list"], ["get", "x"], ["multi-get", "x"], ["delete", "x"], ["status"]),
+        *(["update", "x", "--title", "y"], ["library", "list"], ["library", "remove", "x"]),
+        *(["sync"], ["embed"], ["check"], ["rebuild"], ["compact"], ["copy", "copy.db"], ["bench"]),
+    ],
+)
+@pytest.mark.parametrize("empty", [False, True])
+def test_only_what_brings_something_in_creates_a_database(
+    tmp_path: Path, arguments: list[str], empty: bool
+) -> None:
+    commands = Commands(tmp_path)
+    if empty:
+        commands.db.touch()
+    result = commands.invoke(*arguments)
+    assert result.exit_code == 1
+    message = f"{result.stderr} {result.exception}"
+    assert any(each in message for each in ("there is no database", "does not exist", "is empty"))
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.db"] * empty
+    assert not empty or commands.db.stat().st_size == 0
 
 
 def test_a_misspelt_environment_variable_is_an_error(shell: Shell) -> None:

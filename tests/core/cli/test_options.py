@@ -21,10 +21,15 @@ def test_conditions_are_written_with_comparison_signs(filled: Shell) -> None:
     ("text", "condition"),
     [
         ("title=Tea", ("title", "eq", "Tea")),
-        ("size >= 10", ("size", "gte", 10)),
+        ("size >= 10", ("size", "gte", "10")),
+        ("metadata.size >= 10", ("metadata.size", "gte", 10)),
         ("metadata.done!=true", ("metadata.done", "ne", True)),
         ("title*=a=b", ("title", "contains", "a=b")),
-        ("=x=1", ("=x", "eq", 1)),
+        ("=x=1", ("=x", "eq", "1")),
+        ("title=2024", ("title", "eq", "2024")),
+        ('title="a b"', ("title", "eq", "a b")),
+        ("metadata.name*=2024", ("metadata.name", "contains", "2024")),
+        ("created_at>=2026-11", ("created_at", "gte", "2026-11")),
     ],
 )
 def test_a_condition_ends_its_field_at_the_first_sign(

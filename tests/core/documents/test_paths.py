@@ -312,3 +312,25 @@ def test_many_names_read_all_paths_once(
     missing = [f"missing-{number}.md:{number}" for number in range(200)]
     assert db.documents.lookup_all([*missing, "b", "tea.md"])[:200] == [None] * 200
     assert len(scans) == 1
+
+
+def test_the_candidates_of_a_name_are_all_documents_that_it_may_mean(
+    db: Database, notes: Path
+) -> None:
+    db.documents.ingest(notes / "tea.md", library="copy", embed=False)
+    tea = db.documents.lookup("notes/tea.md").document
+
+    def paths(name: str) -> list[str]:
+        [places] = db.documents.candidates([name])
+        assert [each.document for each in places][:1] == [
+            each.document for each in db.documents.lookup_all([name]) if each
+        ]
+        return [each.document.path for each in places]
+
+    copied = f"copy{notes / 'tea.md'}"
+    assert paths("notes/tea.md") == paths(tea.id) == ["notes/tea.md"]
+    assert sorted(paths("tea.md")) == sorted(["notes/tea.md", copied, "notes/2025/tea.md"])
+    assert sorted(paths(str(notes / "tea.md"))) == sorted(["notes/tea.md", copied])
+    assert sorted(paths(f"#{tea.hash[:8]}")) == sorted(["notes/tea.md", copied])
+    assert paths("2025/tea.md") == ["notes/2025/tea.md"]
+    assert paths("nothing.md") == []

@@ -33,12 +33,8 @@ def prepared(
 
 def test_a_prepared_document_has_no_raw_bytes(writer: DocumentWriter) -> None:
     made = prepared(writer, "apple pie")
-    assert (made.source.raw, made.size, made.text, made.metadata) == (
-        b"",
-        9,
-        "apple pie",
-        '{"n":1}',
-    ) and len(made.spans) == 1
+    assert (made.source.raw, made.size, made.text) == (b"", 9, "apple pie")
+    assert made.given.over(made.own) == {"n": 1} and len(made.spans) == 1
 
 
 def test_a_stored_document_is_not_written_again(db: Database, writer: DocumentWriter) -> None:
@@ -109,3 +105,18 @@ def test_a_long_text_is_written_in_memory_of_few_times_its_size(writer: Document
     finally:
         tracemalloc.stop()
     assert peak < 24 * len(text)
+
+
+def test_a_document_is_written_again_under_another_title_only_while_it_is_there(
+    db: Database, writer: DocumentWriter
+) -> None:
+    _, old = writer.write(prepared(writer, "apple"))
+    [before] = db.documents.browse()
+    new = writer.retitle(old, "Zebra")
+    [after] = db.documents.browse()
+    assert (after.id, after.created_at, after.title) == (before.id, before.created_at, "Zebra")
+    assert db.documents.text(after.id) == "apple" and db.check() == []
+    for gone in (old, 99):
+        with pytest.raises(NotFound, match="changed or deleted meanwhile"):
+            writer.retitle(gone, "Quagga")
+    assert [each.title for each in db.documents.browse()] == ["Zebra"] and new != old

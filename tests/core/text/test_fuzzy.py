@@ -74,3 +74,8 @@ def test_the_nearest_five_are_suggested_best_first() -> None:
 @given(name=names, paths=st.lists(names, max_size=5))
 def test_every_suggestion_is_one_of_the_paths(name: str, paths: list[str]) -> None:
     assert set(nearest(name, paths)) <= set(paths)
+
+
+def test_a_short_name_is_not_similar_to_an_empty_one_or_to_all_without_a_folder() -> None:
+    assert nearest("x", ["default", "", "work", ".md"]) == []
+    assert nearest("xy", ["y/default", ""]) == []

@@ -160,7 +160,11 @@ def test_the_same_bytes_are_skipped_and_new_metadata_alone_changes_nothing(
     path = write("tea.md")
     first = tool("ingest_file", path=path, metadata={"a": 1})
     again = tool("ingest_file", path=path, metadata={"a": 2})
+    note = again.pop("note")
     assert again == {**first, "status": "skipped", "chunk_count": 0}
+    assert note.startswith("the content is unchanged, so the metadata was left as it is")
+    assert "note" not in tool("ingest_file", path=path, metadata={"a": 1})
+    assert "note" not in tool("ingest_file", path=path)
     assert tool("list_documents")["documents"][0]["metadata"] == {"a": 1}
 
 
@@ -577,6 +581,48 @@ def test_filters_are_exact_and_joined_by_and(shelf: dict[str, Any], tool: Ask) -
     assert tool("search", query="leaves", filter={"title": 1.5})["results"] == []
 
 
+@pytest.mark.requirement("MV-044")
+def test_keys_of_metadata_are_filtered_by_an_object(tool: Ask, write: Callable[..., str]) -> None:
+    for name, metadata in (("a", {"year": 2024, "by": ["ann"]}), ("b", {"year": 2025}), ("c", {})):
+        tool("ingest_file", path=write(f"{name}.md", f"{name} leaves\n"), metadata=metadata)
+
+    def found(metadata: Any) -> set[str]:
+        reply = tool("search", query="leaves", filter={"metadata": metadata})
+        return {Path(each["source"]).stem for each in reply["results"]}
+
+    assert found({"year": 2024}) == found({"year": 2024.0, "by": ["ann"]}) == {"a"}
+    assert found({"year": "2024"}) == found({"year": 2024, "by": "ann"}) == set()
+    assert found({}) == {"c"}
+    assert found('{"year":2025}') == {"b"}
+    assert found('{"year":2024}') == set()  # the text of all metadata
+
+
+@pytest.mark.requirement("MV-044")
+def test_an_unknown_time_is_filtered_by_the_empty_text(tool: Ask, db: Database) -> None:
+    db.documents.ingest_text("tea leaves", source="tea.md")
+    assert len(tool("search", query="tea", filter={"last_modified": ""})["results"]) == 1
+
+
+@pytest.mark.requirement("MV-043")
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        ({"library": "defualt"}, "there is no library 'defualt'; did you mean 'default'?"),
+        ({"filter": {"library": "x"}}, "there is no library 'x'; known: 'default'"),
+        ({"filter": {"metadata": {"yaer": 1}}}, "there is no metadata key 'yaer'"),
+        ({"filter": {"title": "tea"}}, "no document has the title 'tea', which is compared exact"),
+        ({"filter": {"last_modified": "May"}}, "nothing can match: 'modified' must be a date or"),
+        ({"filter": {"page": "three"}}, "nothing can match: 'page': eq takes a number, not 'thr"),
+    ],
+)
+def test_empty_results_say_what_does_not_exist(
+    shelf: dict[str, Any], tool: Ask, arguments: dict[str, Any], note: str
+) -> None:
+    reply = tool("search", query="leaves", **arguments)
+    assert reply["results"] == [] and reply["note"].startswith(note)
+    assert "note" not in tool("list_documents", library="default")
+
+
 @pytest.mark.requirement("MV-045")
 @pytest.mark.parametrize(
     ("filter", "message"),
@@ -678,7 +724,11 @@ def test_documents_are_listed_newest_first(tool: Ask, write: Callable[..., str])
     assert [each["title"] for each in tool("list_documents", limit=2, offset=2)["documents"]] == [
         "first"
     ]
-    assert tool("list_documents", library="other") == {"documents": [], "count": 0}
+    assert tool("list_documents", library="other") == {
+        "documents": [],
+        "count": 0,
+        "note": "there is no library 'other'; known: 'default'",
+    }
 
 
 @pytest.mark.requirement("MV-061")
@@ -724,6 +774,7 @@ def test_deleting_a_document_twice_reports_0_chunks_the_second_time(
         "status": "deleted",
         "doc_id": id,
         "deleted_chunks": 0,
+        "note": "no document has this id: nothing was deleted",
     }
     assert tool("search", query="leaves") == {"results": []}
 

@@ -344,6 +344,11 @@ def test_a_collection_filters_before_the_limit(name: str, calls: Calls, notes: D
         "notes/2025/meeting one.md",
     }
     assert calls.results(name, query="tea", minScore=0, collection="unknown") == []
+    nothing, note, *_ = calls.texts(name, query="tea", minScore=0, collection="note")
+    assert nothing == 'No results found for "tea"'
+    assert note == "there is no collection 'note'; did you mean 'notes'?"
+    misspelt = calls.raw(name, query="tea", minScore=0, collection="note").structured_content
+    assert misspelt["note"] == note
     assert len(calls.results(name, query="tea", minScore=0, collection="")) == 10
 
 

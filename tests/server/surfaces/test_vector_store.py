@@ -451,6 +451,23 @@ def test_searching_and_counting_make_no_store(tool: Ask, db: Database) -> None:
     assert db.vectors.stores() == []
 
 
+@pytest.mark.requirement("VS-030")
+def test_an_empty_search_says_which_name_or_key_does_not_exist(tool: Ask) -> None:
+    tool("vector_add", id="a", embedding=[1, 2], store_name="images", metadata={"kind": "cat"})
+
+    def note(**arguments: Any) -> str:
+        reply = tool("vector_search", query=[1, 2], **arguments)
+        assert (reply["results"], reply["total_searched"]) == ([], 0)
+        return str(reply.get("note", ""))
+
+    assert note(store_name="image") == "there is no store 'image'; did you mean 'images'?"
+    assert note(store_name="images", namespace="n") == "there is no namespace 'n'; known: ''"
+    assert "'knid'; did you mean 'kind'" in note(
+        store_name="images", metadata_filter={"knid": "cat"}
+    )
+    assert note(store_name="images", metadata_filter={"kind": "dog"}) == ""
+
+
 @pytest.mark.requirement("VS-032")
 def test_scores_are_numbers_that_json_has(tool: Ask, db: Database) -> None:
     for store in ("cosine", "dot", "euclidean"):

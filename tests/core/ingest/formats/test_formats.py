@@ -153,7 +153,9 @@ def test_a_source_is_parsed_by_its_format() -> None:
 
 
 def test_a_format_that_the_caller_has_detected_is_not_detected_again() -> None:
-    assert parse(source("a.md", b"# Head\n"), TEXT) == Parsed(text="# Head\n", title="a.md")
+    assert parse(source("a.md", b"_head_\n===\n"), TEXT) == Parsed(
+        text="_head_\n===\n", title="a.md"
+    )
 
 
 def test_any_error_of_a_parser_is_a_parse_failed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,20 @@ def test_entries_are_listed_newest_first_and_filters_apply_together(fruit: Tools
     assert fruit.found(thread_id="nowhere") == []
 
 
+@pytest.mark.requirement("CS-040")
+@pytest.mark.parametrize("name", SEARCHES)
+def test_empty_results_say_which_thread_tag_or_key_does_not_exist(fruit: Tools, name: str) -> None:
+    def note(**arguments: Any) -> str:
+        reply = getattr(fruit, name)(**asked(name), **arguments)
+        assert reply["results"] == []
+        return str(reply.get("note", ""))
+
+    assert "no thread 'thread O'; did you mean 'thread 0'" in note(thread_id="thread O")
+    assert "there is no tag 'pire'; did you mean 'pie'" in note(tags=["pire"])
+    assert "there is no metadata key 'm'" in note(metadata={"m": 1})
+    assert note(thread_id="thread 0", metadata={"n": 1}) == ""
+
+
 @pytest.mark.requirement("CS-041", "CS-046")
 def test_entries_have_the_specified_fields(fruit: Tools) -> None:
     assert all(

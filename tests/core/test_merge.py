@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb.contexts.merge_patch import merge
+from mcpvectordb.metadata import merge
 
 keys = st.sampled_from("abcd")
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.text("xyz", max_size=2)

@@ -1,0 +1,87 @@
+"""Read stored documents: one by its id or name, or those that match conditions."""
+
+from __future__ import annotations
+
+from mcpvectordb.documents import rows
+from mcpvectordb.documents.paths import NamedDocuments
+from mcpvectordb.filters import Where
+from mcpvectordb.records import Document
+from mcpvectordb.search.hybrid import checked_page
+from mcpvectordb.search.why_empty import why_empty
+
+
+class StoredDocuments(NamedDocuments):
+    """The methods of the documents shelf that read and list documents."""
+
+    def get(self, id: str) -> Document:
+        """The document with this id; raises NotFound."""
+        with self._file.reading() as sql:
+            return rows.document(rows.row(sql, id))
+
+    def text(self, id: str) -> str:
+        """The whole text of a document, exactly as it was ingested; raises NotFound."""
+        with self._file.reading() as sql:
+            key = rows.row(sql, id)[0]
+            return "".join(
+                tile
+                for (tile,) in sql.execute(
+                    "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)
+                )
+            )
+
+    def browse(
+        self,
+        *,
+        library: str | None = None,
+        where: Where | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[Document]:
+        """The documents that match all conditions, newest first.
+
+        The field `pending` is the number of a document's chunks that are not embedded yet. An
+        unknown library or metadata key is no error: nothing matches, and `why_empty` says why.
+        """
+        checked_page(limit, offset)
+        chosen = rows.document_filter(library, where)
+        with self._file.reading() as sql:
+            return [
+                rows.document(row)
+                for row in sql.execute(
+                    f"{rows.SELECT} WHERE {chosen.condition} "
+                    "ORDER BY d.created_at DESC, d.key DESC LIMIT ? OFFSET ?",
+                    (*chosen.bindings, limit, offset),
+                )
+            ]
+
+    def count(self, *, library: str | None = None, where: Where | None = None) -> int:
+        """The number of documents that match all conditions."""
+        chosen = rows.document_filter(library, where)
+        with self._file.reading() as sql:
+            return int(
+                sql.execute(
+                    f"SELECT count(*) FROM published_documents d WHERE {chosen.condition}",
+                    chosen.bindings,
+                ).get
+            )
+
+    def why_empty(self, *, library: str | None = None, where: Where | None = None) -> str:
+        """Why no document matches, as far as the conditions by themselves explain it, or "".
+
+        It names a library or metadata key that does not exist, with similar ones, and a `source` or
+        `title` that no document has exactly. `search` puts it into the `note` of empty results.
+        """
+        chosen = rows.document_filter(library, where, chunks=True)
+        with self._file.reading() as sql:
+            return why_empty(sql, rows.ITEMS, chosen.conditions)
+
+    def text_bytes(self, id: str) -> int:
+        """The size of a document's text in bytes of UTF-8; the text itself is not read."""
+        with self._file.reading() as sql:
+            return int(
+                sql.execute(
+                    "SELECT coalesce(sum(octet_length(tile)), 0) FROM document_chunks WHERE "
+                    "owner = ?",
+                    (rows.row(sql, id)[0],),
+                ).get
+            )
