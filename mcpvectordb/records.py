@@ -387,13 +387,9 @@ class Results(Record, Sequence[Hit[T]]):
     reasons  why a requested leg did not run, by leg
     verdict  a sentence if nothing relevant was found, otherwise ""
     uncalibrated  why hits have no relevance; "" if all have one
-    counts   searches of contexts: how many entries "text" and "vector" returned, how many "both"
-             did, and how many there are in "total"
-    note     a sentence if the query could not be parsed in the requested syntax, or if nothing was
-             found because a name or key in the conditions does not exist (see `why_empty` of the
-             shelf); otherwise ""
-    backlog  how many passages the vector leg could not search yet, counted over the whole shelf,
-             whatever the filter; no figures for a search by words alone
+    counts   contexts only: how many "text", "vector" and "both" returned, and the "total"
+    note     a sentence if the query was not parsed as requested or names what does not exist, or ""
+    backlog  passages of the whole shelf that the vector leg could not search yet; none without it
     """
 
     hits: tuple[Hit[T], ...]
@@ -443,9 +439,8 @@ class Embedded(Record):
 class Ingested(Record):
     """The result of an ingest or an update; `pending` chunks have no embedding yet.
 
-    status  "indexed", "replaced" (its content had changed), "updated" (only what people say of it
-            changed: its metadata, title or library) or "skipped" (nothing changed)
-    note    why chunks are pending, unless this was requested
+    `status` is "indexed", "replaced" (other content), "updated" (only metadata, title or library
+    changed) or "skipped". `note` says why chunks are pending, unless this was requested.
     """
 
     status: Status

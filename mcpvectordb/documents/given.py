@@ -60,7 +60,7 @@ def stored(sql: apsw.Connection, key: int, own: Mapping[str, Any] = NOTHING) -> 
     Where that is not known, all of its metadata that the source does not say itself (`own`) counts.
     """
     given, together = sql.execute(
-        "SELECT given, metadata FROM documents WHERE key = ?", (key,)
+        "SELECT given, metadata FROM published_documents WHERE key = ?", (key,)
     ).fetchone() or (None, "{}")
     if given is None:
         values = metadata.decode(together)
