@@ -386,10 +386,9 @@ class Documents:
         both). Conditions apply before the cut to `limit`. The results name the legs that ran, why
         others did not, and how many passages are not embedded yet (`backlog`).
 
-        `relevance`, the probability that a judge would call a hit relevant, compares between
-        queries; hits below `min_relevance` are left out, those of unknown relevance (None) stay.
-        `verdict` is a sentence when nothing relevant was found. A score is 0 to 1; in hybrid mode
-        it is relative to the best candidates of this query.
+        `relevance`, the chance that a judge would call a hit relevant, compares between queries;
+        hits below `min_relevance` are left out, unknown ones (None) stay; `verdict` says when
+        nothing relevant was found. A hybrid score is relative to the candidates of its query.
 
         `group` returns the best passage of each document before others, and counts these (`more`).
         `fold` leaves out passages that say nothing that a better one does not say, and names them
