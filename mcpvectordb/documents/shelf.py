@@ -390,10 +390,9 @@ class Documents(StoredDocuments):
         others did not, and how many passages are not embedded yet (`backlog`). An unknown
         library or metadata key is no error: the results are empty, and their `note` says so.
 
-        `relevance`, the probability that a judge would call a hit relevant, compares between
-        queries; hits below `min_relevance` are left out, those of unknown relevance (None) stay.
-        `verdict` is a sentence when nothing relevant was found. A score is 0 to 1; in hybrid mode
-        it is relative to the best candidates of this query.
+        `relevance`, the chance that a judge would call a hit relevant, compares between queries;
+        hits below `min_relevance` are left out, unknown ones (None) stay; `verdict` says when
+        nothing relevant was found. A hybrid score is relative to the candidates of its query.
 
         `group` returns the best passage of each document before others, and counts these (`more`).
         `fold` leaves out passages that say nothing that a better one does not say, and names them
