@@ -17,7 +17,7 @@ from tests.support_cli import Shell
 def test_a_folder_is_ingested_with_a_summary(filled: Shell) -> None:
     files, skipped, embedded = filled.out.strip().split("; ")
     assert (files, skipped) == ("2 indexed", "skipped: 1 hidden, 1 of no readable type")
-    assert re.fullmatch(r"3 chunks embedded \(\d+ tokens, [\d,]+/s\)", embedded)
+    assert re.fullmatch(r"2 chunks embedded \(\d+ tokens, [\d,]+/s\)", embedded)
     again = filled.run("ingest", str(filled.folder / "notes"), "--library", "fruit")
     assert again.strip() == "2 unchanged; skipped: 1 hidden, 1 of no readable type"
 

@@ -21,7 +21,7 @@ def test_every_reading_command_can_print_json(filled: Shell) -> None:
     listed = json.loads(filled.run("list", "--json"))
     assert listed["total"] == 2 and {each["library"] for each in listed["documents"]} == {"fruit"}
     (library,) = json.loads(filled.run("library", "list", "--json"))["libraries"]
-    assert (library["name"], library["documents"], library["chunks"]) == ("fruit", 2, 3)
+    assert (library["name"], library["documents"], library["chunks"]) == ("fruit", 2, 2)
     assert json.loads(filled.run("status", "--json"))["model"] == "all-MiniLM-L6-v2"
     assert json.loads(filled.run("check", "--json")) == {"sound": True, "problems": []}
     document = listed["documents"][0]
