@@ -445,7 +445,8 @@ class Ingested(Record):
 
     status  "indexed", "replaced" (its content had changed), "updated" (only what people say of it
             changed: its metadata, title or library) or "skipped" (nothing changed)
-    note    why chunks are pending, unless this was requested
+    note    why chunks are pending, unless this was requested, and what of the source could not be
+            read, such as pages without text
     """
 
     status: Status
@@ -461,6 +462,7 @@ class Synced(Record):
     updated   files whose content is unchanged and whose documents got other metadata
     skipped   files that are not ingested, by reason
     failures  (path, message) of files that could not be read; what is stored of them stays
+    partial   (path, note) of files that were ingested, but of which something could not be read
     note      why new chunks have no embedding yet, unless this was requested
     embedded  what was embedded meanwhile; the last library of a sync includes what was left
     """
@@ -473,6 +475,7 @@ class Synced(Record):
     unchanged: int
     skipped: Mapping[str, int]
     failures: tuple[tuple[str, str], ...]
+    partial: tuple[tuple[str, str], ...] = ()
     note: str = ""
     embedded: Embedded = Embedded()
     updated: int = 0
@@ -574,7 +577,8 @@ class Source(Record):
 class Parsed(Record):
     """The text of a source. `pages[i]` is the offset in `text` at which page i + 1 begins.
 
-    `kind` says in which syntax the chunker finds the structure.
+    `kind` says in which syntax the chunker finds the structure. `note` says what of the source is
+    not in the text, such as pages that are images.
     """
 
     text: str
@@ -582,6 +586,7 @@ class Parsed(Record):
     kind: Literal["markdown", "text", "code"] = "text"
     pages: tuple[int, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
 
 class Span(Record):

@@ -141,9 +141,10 @@ class Documents(StoredDocuments):
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         report = progress or _silent
         report(Progress(step="parse", done=0, total=1))
+        parsed = _parsed(read, reader) if reader else self._worker.parse(read)
         prepared = self._writer.prepare(
             read,
-            _parsed(read, reader) if reader else self._worker.parse(read),
+            parsed,
             hash=hash,
             library=library,
             given=metadata,
@@ -154,7 +155,8 @@ class Documents(StoredDocuments):
         status, key = self._writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
             status, key = self._say(key, said)
-        return self._finish(status, key, embed, progress, deadline)
+        done = self._finish(status, key, embed, progress, deadline)
+        return replace(done, note="; ".join(filter(None, [parsed.note, done.note])))
 
     def ingest_text(
         self,

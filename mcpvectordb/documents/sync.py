@@ -148,6 +148,7 @@ class _Sync:
             - counts["updated"],
             skipped=dict(sorted(skipped.items())),
             failures=failures,
+            partial=tuple(self._intake.partial),
         )
 
     def _first_pass(self) -> tuple[_FolderDiff, dict[int, str], int]:

@@ -369,15 +369,17 @@ def _answer_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
         kind=head["kind"],
         pages=tuple(head["pages"]),
         metadata=head["metadata"],
+        note=head.get("note", ""),
     )
     if not (
         isinstance(parsed.title, str)
+        and isinstance(parsed.note, str)
         and parsed.kind in ("markdown", "text", "code")
         and all(type(page) is int and 0 <= page <= len(parsed.text) for page in parsed.pages)
         and list(parsed.pages) == sorted(parsed.pages)
         and isinstance(parsed.metadata, dict)
     ):
-        raise ValueError("title, kind, pages or metadata have the wrong type or range")
+        raise ValueError("title, kind, pages, metadata or note have the wrong type or range")
     return parsed
 
 
@@ -483,6 +485,7 @@ def _answer(
             "kind": parsed.kind,
             "pages": parsed.pages,
             "metadata": dict(parsed.metadata),
+            "note": parsed.note,
         }
         if len(_packed(head)) > HEAD_BYTES - 100:
             raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")

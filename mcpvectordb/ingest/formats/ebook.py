@@ -8,8 +8,15 @@ from typing import Any
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.pdf import markdown_pages, open_document, outline, read_page
-from mcpvectordb.ingest.formats.pdf_layout import TextBlock, text_blocks
+from mcpvectordb.ingest.formats.pdf import (
+    markdown_pages,
+    open_document,
+    ordered,
+    outline,
+    read_page,
+)
+from mcpvectordb.ingest.formats.pdf_layout import file_order
+from mcpvectordb.ingest.formats.pdf_text import TextBlock, page_text
 from mcpvectordb.records import Parsed, Source
 
 WIDTH, HEIGHT = 800, 100_000
@@ -24,7 +31,9 @@ def parse(source: Source) -> Parsed:
     document = open_document(source, kind)
     try:
         pages = (
-            list(_chapters(document)) if document.is_reflowable else list(map(read_page, document))
+            list(_chapters(document))
+            if document.is_reflowable
+            else [ordered(read_page(page)) for page in document]
         )
         texts = markdown_pages(pages, outline(document))
     except (RuntimeError, ValueError) as error:
@@ -70,4 +79,4 @@ def _chapters(document: Any) -> Iterator[list[TextBlock]]:
         pages = (
             document.load_page((chapter, at)) for at in range(document.chapter_page_count(chapter))
         )
-        yield [block for page in pages for block in text_blocks(page)]
+        yield [block for page in pages for block in file_order(page_text(page).rows)]

@@ -32,10 +32,9 @@ def parse(source: Source) -> Parsed:
     ]
     pages = [_slide(archive, slide) for slide in slides]
     metadata = properties(archive)
-    title = metadata.pop("title", "")
-    if title.lower() == "powerpoint presentation":  # the default title of some programs
-        title = ""
-    title = markdown_writer.title(source, title, *map(markdown_writer.first_heading, pages[:1]))
+    title = markdown_writer.title(
+        source, metadata.pop("title", ""), *map(markdown_writer.first_heading, pages[:1])
+    )
     return markdown_writer.finish(
         source,
         pages,
