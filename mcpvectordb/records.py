@@ -459,12 +459,15 @@ class Ingested(Record):
 class Synced(Record):
     """The result of a sync, or of the ingest of a folder, in numbers of files.
 
-    updated   files whose content is unchanged and whose documents got other metadata
-    skipped   files that are not ingested, by reason
-    failures  (path, message) of files that could not be read; what is stored of them stays
-    partial   (path, note) of files that were ingested, but of which something could not be read
-    note      why new chunks have no embedding yet, unless this was requested
-    embedded  what was embedded meanwhile; the last library of a sync includes what was left
+    updated        files whose content is unchanged and whose documents got other metadata
+    skipped        files that are not ingested, by reason
+    failures       (path, message) of files that could not be read; what is stored of them stays
+    skipped_paths  (path, reason) of the first 10,000 that were skipped; a hidden or ignored folder
+                   is one of them
+    partial        (path, note) of files that were ingested, but of which something could not be
+                   read
+    note           why new chunks have no embedding yet, unless this was requested
+    embedded       what was embedded meanwhile; the last library of a sync includes what was left
     """
 
     library: str
@@ -475,6 +478,7 @@ class Synced(Record):
     unchanged: int
     skipped: Mapping[str, int]
     failures: tuple[tuple[str, str], ...]
+    skipped_paths: tuple[tuple[str, str], ...] = ()
     partial: tuple[tuple[str, str], ...] = ()
     note: str = ""
     embedded: Embedded = Embedded()

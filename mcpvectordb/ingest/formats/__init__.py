@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO
-from pathlib import PurePosixPath
 from typing import NamedTuple, cast
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.formats.charset import bom
+from mcpvectordb.ingest.formats.charset import bom, is_text, unicode_encoding
 from mcpvectordb.records import Parsed, Source
 
 _CODE = """
@@ -240,15 +239,16 @@ def detect(source: Source) -> Format:
         raise _unsupported(source, what)
     if claimed:
         return TEXT if has_signature else claimed  # plain text with a wrong extension
-    if source.media_type.startswith("text/") or not PurePosixPath(source.name).suffix:
+    if source.media_type.startswith("text/") or is_text(source.raw):
         return TEXT
-    raise _unsupported(source, f"{PurePosixPath(source.name).suffix} is not known")
+    raise _unsupported(source, _BINARY)
 
 
 def _head(raw: bytes) -> bytes:
     """The first bytes as UTF-8 without byte order mark, for expressions that are ASCII."""
-    mark, encoding = bom(raw)
-    return raw[len(mark) : 4096].decode(encoding, "ignore").encode() if mark else raw[:4096]
+    encoding = unicode_encoding(raw)
+    text = raw[len(bom(raw)[0]) : 4096]
+    return text.decode(encoding, "ignore").encode() if encoding else text
 
 
 def _matches(expression: bytes, head: bytes) -> bool:
@@ -283,7 +283,7 @@ def _unsupported_content(raw: bytes, head: bytes) -> str:
     for expression, what in _UNSUPPORTED.items():
         if re.match(expression, head, re.DOTALL):
             return what
-    return _BINARY if b"\0" in raw and not bom(raw)[0] else ""
+    return _BINARY if b"\0" in raw and not unicode_encoding(raw) else ""
 
 
 def _by_media_type(media_type: str) -> Format | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from xml.parsers import expat
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
@@ -28,6 +29,8 @@ def parse(source: Source) -> Parsed:
     kind = _kind(source)
     if kind in ("epub", "xps"):
         _check_archive(Archive(source))
+    elif kind == "fb2":
+        _check_xml(source)
     document = open_document(source, kind)
     try:
         pages = (
@@ -70,6 +73,14 @@ def _check_archive(archive: Archive) -> None:
         "META-INF/encryption.xml"
     ):
         raise ParseFailed(f"{archive.name} is encrypted (DRM) and cannot be read")
+
+
+def _check_xml(source: Source) -> None:
+    """Refuse XML that is not well-formed: MuPDF 1.28 crashes on it."""
+    try:
+        expat.ParserCreate().Parse(source.raw, True)
+    except expat.ExpatError as error:
+        raise ParseFailed(f"{source.name} is damaged: {error}") from None
 
 
 def _chapters(document: Any) -> Iterator[list[TextBlock]]:

@@ -167,6 +167,12 @@ def test_a_file_that_is_no_document_is_skipped_counted_and_not_read_again(folder
     for content in (PNG, b"a" * len(PNG)):
         done = folder.sync()
         assert done.skipped == expected and not counts(done) and not done.failures
+        assert done.skipped_paths == (
+            (str(folder.root / ".hidden.md"), "hidden"),
+            (str(image), "of no readable type"),
+            (str(empty), "without text"),
+            (str(folder.root / "x.log"), "ignored"),
+        )
         with same_time(image):
             image.write_bytes(content)
     empty.write_text("not empty")
@@ -607,6 +613,9 @@ def test_a_sync_reads_stored_rows_in_pages(
         removed=0,
         unchanged=40,
         skipped={"of no readable type": 40},
+        skipped_paths=tuple(
+            (str(path), "of no readable type") for path in sorted(folder.root.rglob("*.png"))
+        ),
         failures=(),
     )
     (folder.root / "0").rename(folder.root / "9")
