@@ -69,6 +69,20 @@ def fence(code: str, language: str = "") -> str:
     return f"{marks}{language}\n{code}\n{marks}"
 
 
+def link(text: str, target: str) -> str:
+    """Return a Markdown link; the text alone if it says the target already, or there is none."""
+    target = re.sub(r"[\s()<>]", lambda found: f"%{ord(found[0]):02X}", target.strip())
+    bare = re.sub(r"^(https?://|mailto:)|/$", "", target)
+    if not target or target.startswith("#") or not text.strip() or bare in text:
+        return text
+    return f"[{text.strip()}]({target})"
+
+
+def image(description: str) -> str:
+    """Return what an image shows, as its alternative text says; "" without one."""
+    return f"[Image: {text}]" if (text := line(description)) else ""
+
+
 def table(rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table with the first row as header, without empty rows and columns.
 
