@@ -226,14 +226,26 @@ class Chunk(Record):
 
     @property
     def citation(self) -> str:
-        """One line with title, page, lines and source."""
-        page = f"p. {self.page}, " if self.page is not None else ""
+        """One line with title, page, lines and source; it says if the page was read by OCR."""
+        ocr = " (OCR)" if self._read_by_ocr() else ""
+        page = f"p. {self.page}{ocr}, " if self.page is not None else ""
         lines = (
             f"line {self.first_line}"
             if self.first_line == self.last_line
             else (f"lines {self.first_line}–{self.last_line}")
         )
         return f"{self.document.title}, {page}{lines} ({self.document.source})"
+
+    def _read_by_ocr(self) -> bool:
+        """Whether the page is among those in the document's metadata ("1-3, 7")."""
+        pages = self.document.metadata.get("ocr")
+        if self.page is None or not isinstance(pages, str):
+            return False
+        bounds = (part.partition("-") for part in pages.split(", "))
+        return any(
+            first.isdigit() and int(first) <= self.page <= int(last if last.isdigit() else first)
+            for first, _, last in bounds
+        )
 
 
 class Library(Record):
@@ -582,7 +594,8 @@ class Parsed(Record):
     """The text of a source. `pages[i]` is the offset in `text` at which page i + 1 begins.
 
     `kind` says in which syntax the chunker finds the structure. `note` says what of the source is
-    not in the text, such as pages that are images.
+    not in the text. `images` are the numbers of pages, from 1, whose text is only drawn: OCR could
+    read them.
     """
 
     text: str
@@ -591,6 +604,7 @@ class Parsed(Record):
     pages: tuple[int, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    images: tuple[int, ...] = ()
 
 
 class Span(Record):

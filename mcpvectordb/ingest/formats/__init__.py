@@ -202,6 +202,22 @@ _UNSUPPORTED = {
 }
 
 
+# Pictures that MuPDF can draw, with its names for them.
+_PICTURES = {
+    rb"\x89PNG\r\n": "png",
+    rb"\xff\xd8\xff": "jpeg",
+    rb"GIF8[79]a.{1,7}\0": "gif",
+    rb"BM.{4}\0\0\0\0": "bmp",
+    rb"II\*\0|MM\0\*": "tiff",
+}
+
+
+def picture(source: Source) -> str:
+    """Return the kind of a picture that OCR can read; "" for other sources."""
+    head = source.raw[:100]
+    return next((kind for form, kind in _PICTURES.items() if re.match(form, head, re.DOTALL)), "")
+
+
 def parse(source: Source, found: Format | None = None) -> Parsed:
     """Return the text, title, pages and metadata of a source.
 

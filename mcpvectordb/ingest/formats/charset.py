@@ -62,12 +62,13 @@ def is_text(raw: bytes) -> bool:
 
 
 def _is_legible(sample: bytes) -> bool:
-    """Whether this is UTF-8, cut anywhere, or has ASCII spaces and letters like other charsets."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    """Whether this is UTF-8, cut anywhere, or has ASCII or spaces like text in other charsets."""
     try:
-        decoder.decode(sample)
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:
-        return 100 * sum(map(sample.count, (b" ", b"\n"))) >= len(sample)
+        others = len(sample) - len(sample.translate(None, bytes(range(128, 256))))
+        spaces = 1 + sample.count(b" ") + sample.count(b"\n")
+        return others < 0.3 * len(sample) or 100 * spaces >= len(sample)
     return True
 
 

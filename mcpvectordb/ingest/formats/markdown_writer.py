@@ -167,6 +167,7 @@ def finish(
     paged: bool = True,
     nothing: str = "",
     note: str = "",
+    images: tuple[int, ...] = (),
 ) -> Parsed:
     """Return the result for these pages of Markdown, joined by blank lines.
 
@@ -192,6 +193,7 @@ def finish(
             if (short := _short(value)) not in ("", None, [])
         },
         note=note,
+        images=images,
     )
 
 

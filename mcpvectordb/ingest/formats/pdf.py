@@ -23,7 +23,12 @@ LONGEST_TITLE_ROWS = 4
 # Symbol fonts encode bullets as private-use characters.
 _BULLET = re.compile(r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*")
 _NUMBERED = re.compile(r"^\(?\d{1,3}[.)]\s")
-_OCR = "run OCR over it first (ocrmypdf in.pdf out.pdf) or supply the text directly"
+_OCR = (
+    "install the extra (pip install 'mcpvectordb[ocr]'), run OCR over it first (ocrmypdf in.pdf "
+    "out.pdf) or supply the text directly"
+)
+DPI, MOST_PIXELS = 300, 5000
+"""Resolution of a page that is drawn, and the greatest width or height of its picture."""
 
 
 def parse(source: Source) -> Parsed:
@@ -47,8 +52,20 @@ def parse(source: Source) -> Parsed:
     title = markdown_writer.title(source, named, *map(markdown_writer.first_heading, texts[:3]))
     metadata["pages"] = len(texts)
     return markdown_writer.finish(
-        source, texts, title=title, metadata=metadata, note=blank.note(len(pages))
+        source,
+        texts,
+        title=title,
+        metadata=metadata,
+        note=blank.note(len(pages)),
+        images=blank.drawn,
     )
+
+
+def draw(source: Source, kind: str, number: int) -> bytes:
+    """Return a page of a PDF or picture, counted from 1, as a portable graymap."""
+    page = open_document(source, kind)[number - 1]
+    dpi = min(DPI, int(72 * MOST_PIXELS / max(page.rect.width, page.rect.height, 1)))
+    return bytes(page.get_pixmap(dpi=max(dpi, 1), colorspace="gray", alpha=False).tobytes("pgm"))
 
 
 def open_document(source: Source, kind: str) -> Any:
@@ -116,27 +133,33 @@ class _Blank(NamedTuple):
     def all(self) -> set[int]:
         return {number for numbers in self for number in numbers}
 
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """The pages whose text may be drawn."""
+        return tuple(sorted(self.images + self.drawings + self.glyphs))
+
     def error(self, name: str, *, damaged: bool) -> NoText | ParseFailed:
         """Why a document of only such pages cannot be read."""
-        if self.glyphs:
-            return markdown_writer.no_text(
-                name, f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"
-            )
-        if self.images:
-            return markdown_writer.no_text(name, f"it looks scanned: {_OCR}")
-        if damaged:
+        if damaged and not self.images + self.glyphs:
             return ParseFailed(f"{name} is damaged: its readable part has no text")
-        return markdown_writer.no_text(
-            name, "there is no text on its pages, and no image of any; supply the text directly"
-        )
+        why = "there is no text on its pages, and no image of any; supply the text directly"
+        if self.glyphs:
+            why = f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"
+        elif self.images:
+            why = f"it looks scanned: {_OCR}"
+        error = markdown_writer.no_text(name, why)
+        error.pages, error.images = len(self.all), self.drawn
+        return error
 
     def note(self, pages: int) -> str:
         """What to say of a document that has text on other pages; "" for nothing."""
-        missing = sorted(self.images + self.drawings + self.glyphs)
-        if not missing:
+        if not self.drawn:
             return ""
-        numbers = ", ".join(map(str, missing[:20])) + (", …" if len(missing) > 20 else "")
-        return f"{len(missing)} of {pages} pages have no text that can be read: {numbers}"
+        numbers = ", ".join(map(str, self.drawn[:20])) + (", …" if len(self.drawn) > 20 else "")
+        return (
+            f"{len(self.drawn)} of {pages} pages have no text that can be read: {numbers}; the "
+            "extra mcpvectordb[ocr] may read them"
+        )
 
 
 def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> list[str]:
