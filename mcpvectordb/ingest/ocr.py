@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -134,6 +133,8 @@ class PageReader(NamedTuple):
     def _read(
         self, source: Source, pages: Sequence[int], draw: Draw
     ) -> Iterator[tuple[int, str | IngestError]]:
+        from concurrent.futures import ThreadPoolExecutor  # most processes read no scans
+
         digest = hashlib.sha256(source.raw).hexdigest()
         keys = {page: key("ocr", self.engine.languages, digest, str(page)) for page in pages}
         known = self.cache.read(keys.values()) if self.cache else {}

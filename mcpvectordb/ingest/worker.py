@@ -24,9 +24,10 @@ hostile file can misreport that file but cannot run code in the parent. The proc
 pipe closes. If the parent dies while a parser hangs, an alarm signal ends the process soon after
 the time limit (not on Windows).
 
-The parent detects the format, once, and sends its name along. ZIP archives are the exception: to
-detect their format means to parse them, so that also happens in the process. Plain text, Markdown
-and source code in UTF-8 need no parser and are read in the parent, without starting a process.
+The parent detects the format, once, and sends its name along. Containers (ZIP, OLE) are the
+exception: to detect their format means to parse them, so that also happens in the process. Plain
+text, Markdown and source code in UTF-8 need no parser and are read in the parent, without starting
+a process.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ OUT_OF_MEMORY = 77
 
 _OUT_OF_MEMORY_IN_C = re.compile(r"\b(?:m|c|re)alloc \(.*failed|std::bad_alloc")
 _START = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
+_CONTAINERS = (b"PK", b"\xd0\xcf\x11\xe0")  # ZIP archives and OLE containers
 _LENGTH = struct.Struct(">Q")
 _INHERITED = """
     PATH HOME LANG LC_ALL LC_CTYPE TMPDIR TEMP TMP SYSTEMROOT WINDIR LD_LIBRARY_PATH
@@ -161,7 +163,7 @@ class Worker:
         """
         if self._pages and (kind := formats.picture(source)):
             return self._pages.read_picture(source, partial(self._draw, source, kind))
-        found = None if source.raw.startswith(b"PK") else formats.detect(source)
+        found = None if source.raw.startswith(_CONTAINERS) else formats.detect(source)
         if found and found.inline and _is_utf8(source.raw):
             return formats.parse(source, found)
         with self._lock, self._running() as process:

@@ -58,6 +58,7 @@ class Format(NamedTuple):
     - media_types: lower case, without parameters.
     - magic: an expression that every file of this format starts with.
     - member: a file that identifies this format, if it is a ZIP archive.
+    - stream: a stream that identifies this format, if it is an OLE container.
     - hint: an expression that is sufficient to recognise the format, but not necessary.
     - inline: needs only decoding and no parser, so it is safe to read in the main process.
     """
@@ -68,6 +69,7 @@ class Format(NamedTuple):
     media_types: str = ""
     magic: bytes = b""
     member: str = ""
+    stream: str = ""
     hint: bytes = b""
     inline: bool = False
 
@@ -137,6 +139,14 @@ FORMATS = (
         "application/vnd.ms-excel.sheet.binary.macroenabled.12",
         member="xl/workbook.bin",
     ),
+    Format("DOC", "doc", "doc dot", "application/msword", stream="WordDocument"),
+    Format(
+        "PPT",
+        "ppt",
+        "ppt pps pot",
+        "application/vnd.ms-powerpoint",
+        stream="PowerPoint Document",
+    ),
     Format(
         "XLS", "xls", "xls", "application/vnd.ms-excel", magic=rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
     ),
@@ -168,6 +178,7 @@ FORMATS = (
     Format("subtitles", "subtitles", "srt vtt", "text/vtt application/x-subrip", hint=_CUE),
 )
 
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 TEXT = FORMATS[0]
 BY_NAME = {each.name: each for each in FORMATS}
 
@@ -248,7 +259,7 @@ def detect(source: Source) -> Format:
     # A PHP or Vue file may begin with markup.
     if found and not (claimed and claimed.module == "code" and head.lstrip().startswith(b"<")):
         return found
-    has_signature = claimed is not None and bool(claimed.magic or claimed.member)
+    has_signature = claimed is not None and bool(claimed.magic or claimed.member or claimed.stream)
     if what := _unsupported_content(source.raw, head):
         if claimed and has_signature and what in (_ZIP, _BINARY):
             return claimed  # probably damaged; its parser gives the reason
@@ -272,12 +283,13 @@ def _matches(expression: bytes, head: bytes) -> bool:
 
 
 def _by_content(raw: bytes, head: bytes) -> Format | None:
-    members = _members(raw)
+    members, streams = _members(raw), _streams(raw)
     for each in FORMATS:
         if (
             _matches(each.magic, head)
             or _matches(each.hint, head)
             or (each.member and each.member in members)
+            or (each.stream and each.stream in streams)
         ):
             return each
     return None
@@ -291,6 +303,19 @@ def _members(raw: bytes) -> set[str]:
     try:
         return set(zipfile.ZipFile(BytesIO(raw)).namelist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return set()
+
+
+def _streams(raw: bytes) -> set[str]:
+    """The names of the streams at the top of an OLE container."""
+    if not raw.startswith(_OLE):
+        return set()
+    import olefile
+
+    try:
+        with olefile.OleFileIO(BytesIO(raw)) as container:
+            return {path[0] for path in container.listdir() if len(path) == 1}
+    except (OSError, ValueError, IndexError):
         return set()
 
 
