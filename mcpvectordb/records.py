@@ -227,7 +227,8 @@ class Chunk(Record):
     @property
     def citation(self) -> str:
         """One line with title, page, lines and source; it says if the page was read by OCR."""
-        ocr = " (OCR)" if self._read_by_ocr() else ""
+        read_by_ocr = self.document.metadata.get("ocr_pages")
+        ocr = " (OCR)" if isinstance(read_by_ocr, list) and self.page in read_by_ocr else ""
         page = f"p. {self.page}{ocr}, " if self.page is not None else ""
         lines = (
             f"line {self.first_line}"
@@ -235,17 +236,6 @@ class Chunk(Record):
             else (f"lines {self.first_line}–{self.last_line}")
         )
         return f"{self.document.title}, {page}{lines} ({self.document.source})"
-
-    def _read_by_ocr(self) -> bool:
-        """Whether the page is among those in the document's metadata ("1-3, 7")."""
-        pages = self.document.metadata.get("ocr")
-        if self.page is None or not isinstance(pages, str):
-            return False
-        bounds = (part.partition("-") for part in pages.split(", "))
-        return any(
-            first.isdigit() and int(first) <= self.page <= int(last if last.isdigit() else first)
-            for first, _, last in bounds
-        )
 
 
 class Library(Record):

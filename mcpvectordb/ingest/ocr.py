@@ -188,7 +188,7 @@ def _merged(parsed: Parsed, texts: Mapping[int, str], failures: Mapping[int, str
         parsed,
         text=text,
         pages=tuple(min(offset, len(text)) for offset in offsets),
-        metadata={**parsed.metadata, **({"ocr": ranges(texts)} if texts else {})},
+        metadata={**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})},
         note=f"OCR of page {ranges(failures)} failed: {next(iter(failures.values()))}"
         if failures
         else "",
