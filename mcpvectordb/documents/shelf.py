@@ -90,6 +90,7 @@ class Documents(StoredDocuments):
         embed: bool = True,
         progress: ProgressCallback | None = None,
         guard: bool = False,
+        any_text: bool = True,
         roots: Sequence[str | os.PathLike[str]] = (),
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
@@ -107,7 +108,8 @@ class Documents(StoredDocuments):
         found by words at once, and by meaning after `Database.embed_pending()`; after
         `Database.embed_in_background()` no ingest waits long for the model. `guard` refuses
         files that hold secrets, `roots` refuses files outside of these folders: set both when the
-        path comes from somebody else.
+        path comes from somebody else. Text with an extension that is not known is read as plain
+        text; `any_text=False` refuses it.
 
         `chunk_size` and `chunk_overlap` apply to this document only, instead of those of the
         database. With `duplicate` it is stored beside documents of the same source. `reader`
@@ -140,6 +142,8 @@ class Documents(StoredDocuments):
         if known is not None:
             return self._finish(*self._say(known, said), embed, progress, deadline)
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
+        if not any_text:
+            formats.check_extension(read)
         report = progress or _silent
         report(Progress(step="parse", done=0, total=1))
         parsed = _parsed(read, reader) if reader else self._worker.parse(read)

@@ -155,7 +155,7 @@ class PageReader(NamedTuple):
     def _text(self, draw: Draw, page: int) -> str | IngestError:
         try:
             return self.engine.read(draw(page), self.seconds)
-        except ParseFailed as error:
+        except IngestError as error:
             return error
 
 

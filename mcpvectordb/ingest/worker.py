@@ -259,8 +259,12 @@ class _ParserProcess:
         return self._asked(source, request, output, _answer_of, config)
 
     def draw(self, source: Source, kind: str, page: int, config: Config) -> bytes:
-        """Return a page as a picture; raise ParseFailed if it cannot be drawn."""
-        return self._asked(source, {"draw": [kind, page]}, PICTURE_BYTES, _picture_of, config)
+        """Return a page as a picture; raise an IngestError if it cannot be drawn."""
+        asked = {"draw": [kind, page]}
+        answer = self._asked(source, asked, PICTURE_BYTES, _picture_of, config)
+        if isinstance(answer, IngestError):
+            raise answer
+        return answer
 
     def _asked(
         self,
@@ -408,10 +412,8 @@ def _numbers(pages: Sequence[int], most: int) -> tuple[int, ...]:
     return tuple(pages)
 
 
-def _picture_of(head: dict[str, Any], picture: bytes) -> bytes:
-    if "error" in head:
-        raise _error_of(head)
-    return picture
+def _picture_of(head: dict[str, Any], picture: bytes) -> bytes | IngestError:
+    return _error_of(head) if "error" in head else picture
 
 
 def _answer_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:

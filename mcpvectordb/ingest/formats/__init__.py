@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO
+from pathlib import PurePosixPath
 from typing import NamedTuple, cast
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
@@ -80,7 +81,8 @@ FORMATS = (
     Format(
         "plain text",
         "text",
-        "txt text log readme license licence changelog authors notice",
+        "txt text log readme license licence changelog authors notice adoc asciidoc bib diff patch "
+        "ics vcf po textile wiki",
         "text/plain",
         inline=True,
     ),
@@ -342,6 +344,13 @@ def by_name(name: str) -> Format | None:
             if key in each.extensions.split():
                 return each
     return None
+
+
+def check_extension(source: Source) -> None:
+    """Refuse a text whose extension is not that of any format (UnsupportedFormat)."""
+    suffix = PurePosixPath(source.name).suffix
+    if suffix and not by_name(source.name) and is_text(source.raw):
+        raise _unsupported(source, f"{suffix} is not known; if it is text, rename it to .txt")
 
 
 def _unsupported(source: Source, what: str) -> UnsupportedFormat:

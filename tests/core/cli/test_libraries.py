@@ -97,7 +97,7 @@ def test_a_person_is_asked_before_a_folder_is_confirmed(
 
 def test_a_library_is_added_synced_and_found(program: Program) -> None:
     (program.notes / "apple.md").write_text("# Apple\n\nApples are red.")
-    (program.notes / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    (program.notes / "program.bin").write_bytes(b"\x7fELF\2\0")
     (program.notes / ".hidden").touch()
     assert program("library", "add", "fruit", "notes") == (
         f"fruit follows {program.notes}; bring its files in with: mcpvectordb sync fruit"
