@@ -50,8 +50,6 @@ if TYPE_CHECKING:
         Unwritable,
     )
     from mcpvectordb.records import (
-        Added,
-        AddedMany,
         Backlog,
         Chunk,
         Condition,
@@ -62,17 +60,15 @@ if TYPE_CHECKING:
         Hit,
         Ingested,
         Library,
-        Namespace,
         Place,
         Progress,
         Results,
         Scores,
         Source,
         Stats,
-        Store,
         Synced,
-        Vector,
     )
+    from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
 
 __version__ = "0.1.0"
 
@@ -143,7 +139,15 @@ __all__ = [
 
 # Where the names live, the cheapest first: a program that only wants a version or an error class
 # need not wait for the rest, and --help answers at once.
-_HOMES = ("errors", "config", "records", "contexts.context", "embedding.embedder", "database")
+_HOMES = (
+    "errors",
+    "config",
+    "records",
+    "contexts.context",
+    "vectors.vector",
+    "embedding.embedder",
+    "database",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -60,6 +61,7 @@ class Config:
     parse_output_ratio  how many times as large as the file its text may be, beyond the first
                         megabyte
     parse_sandbox       False lets the parser use the network and files; Linux confines it else
+    ocr_languages       languages of OCR, as Tesseract names them ("eng+deu"); "" never runs it
     max_chunks          most chunks that a document may be split into
     language            language of contexts: english searches words by their stems, any other as
                         they are spelled
@@ -96,6 +98,7 @@ class Config:
     parse_output_bytes: int = 20_000_000
     parse_output_ratio: int = 100
     parse_sandbox: bool = True
+    ocr_languages: str = "eng"
     max_chunks: int = 100_000
     language: str = "english"
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"
@@ -141,6 +144,10 @@ class Config:
         if not 0 <= self.host_interval <= _DAY:
             raise InvalidInput(
                 f"host_interval must be 0 to 86400 seconds, not {self.host_interval}"
+            )
+        if not re.fullmatch(r"(\w+(\+\w+)*)?", self.ocr_languages, re.ASCII):
+            raise InvalidInput(
+                f"ocr_languages must be names such as eng or eng+deu, not {self.ocr_languages!r}"
             )
         if self.proxy and not _is_proxy(self.proxy):
             # Its value is not repeated, because it may contain a password.

@@ -155,9 +155,11 @@ class ParseFailed(IngestError, ValueError):
 
 
 class NoText(IngestError, ValueError):
-    """The source has no text to search."""
+    """The source has no text to search; `images` of its `pages` could be read by OCR."""
 
     code = "no_text"
+    pages: int = 0
+    images: tuple[int, ...] = ()
 
 
 class FetchFailed(IngestError, OSError):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
 from datetime import timedelta
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
@@ -19,10 +18,6 @@ from typing import (
     dataclass_transform,
     overload,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -226,8 +221,10 @@ class Chunk(Record):
 
     @property
     def citation(self) -> str:
-        """One line with title, page, lines and source."""
-        page = f"p. {self.page}, " if self.page is not None else ""
+        """One line with title, page, lines and source; it says if the page was read by OCR."""
+        read_by_ocr = self.document.metadata.get("ocr_pages")
+        ocr = " (OCR)" if isinstance(read_by_ocr, list) and self.page in read_by_ocr else ""
+        page = f"p. {self.page}{ocr}, " if self.page is not None else ""
         lines = (
             f"line {self.first_line}"
             if self.first_line == self.last_line
@@ -253,65 +250,6 @@ class Library(Record):
     description: str = ""
     created_at: str = ""
     confirmed: bool = False
-
-
-class Vector(Record):
-    """An embedding that the user made, with an id that is unique in a namespace of a store.
-
-    `raw` is the embedding as it is stored: float32 if that represents every number exactly,
-    otherwise float64.
-    """
-
-    id: str
-    store: str
-    namespace: str
-    dimension: int
-    raw: bytes
-    metadata: Mapping[str, Any]
-
-    @property
-    def embedding(self) -> NDArray[np.floating[Any]]:
-        """The numbers exactly as they were added, as a read-only array that is not a copy."""
-        import numpy as np
-
-        return np.frombuffer(
-            self.raw, np.float32 if len(self.raw) == 4 * self.dimension else np.float64
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields in JSON's types, with the embedding as a list of numbers instead of `raw`."""
-        values = super().to_dict()
-        del values["raw"]
-        return {**values, "embedding": self.embedding.tolist()}
-
-
-class Added(Record):
-    """The result of adding a vector."""
-
-    status: Literal["added", "updated"]
-    vector: Vector
-
-
-class AddedMany(Record):
-    """How many vectors were new, and how many replaced one with the same id."""
-
-    added: int
-    updated: int
-
-
-class Store(Record):
-    """A named set of vectors, the metric that ranks them, and their number."""
-
-    name: str
-    metric: Metric
-    vectors: int
-
-
-class Namespace(Record):
-    """A part of a store in which ids are unique; the default one is ""."""
-
-    name: str
-    vectors: int
 
 
 class Scores(Record):
@@ -439,8 +377,9 @@ class Embedded(Record):
 class Ingested(Record):
     """The result of an ingest or an update; `pending` chunks have no embedding yet.
 
-    `status` is "indexed", "replaced" (other content), "updated" (only metadata, title or library
-    changed) or "skipped". `note` says why chunks are pending, unless this was requested.
+    status  "indexed", "replaced" (other content), "updated" (only metadata, title or library) or
+            "skipped"
+    note    why chunks are pending, unless this was requested, and what could not be read
     """
 
     status: Status
@@ -453,11 +392,15 @@ class Ingested(Record):
 class Synced(Record):
     """The result of a sync, or of the ingest of a folder, in numbers of files.
 
-    updated   files whose content is unchanged and whose documents got other metadata
-    skipped   files that are not ingested, by reason
-    failures  (path, message) of files that could not be read; what is stored of them stays
-    note      why new chunks have no embedding yet, unless this was requested
-    embedded  what was embedded meanwhile; the last library of a sync includes what was left
+    updated        files whose content is unchanged and whose documents got other metadata
+    skipped        files that are not ingested, by reason
+    failures       (path, message) of files that could not be read; what is stored of them stays
+    skipped_paths  (path, reason) of the first 10,000 that were skipped; a hidden or ignored folder
+                   is one of them
+    partial        (path, note) of files that were ingested, but of which something could not be
+                   read
+    note           why new chunks have no embedding yet, unless this was requested
+    embedded       what was embedded meanwhile; the last library of a sync includes what was left
     """
 
     library: str
@@ -468,6 +411,8 @@ class Synced(Record):
     unchanged: int
     skipped: Mapping[str, int]
     failures: tuple[tuple[str, str], ...]
+    skipped_paths: tuple[tuple[str, str], ...] = ()
+    partial: tuple[tuple[str, str], ...] = ()
     note: str = ""
     embedded: Embedded = Embedded()
     updated: int = 0
@@ -569,7 +514,9 @@ class Source(Record):
 class Parsed(Record):
     """The text of a source. `pages[i]` is the offset in `text` at which page i + 1 begins.
 
-    `kind` says in which syntax the chunker finds the structure.
+    `kind` says in which syntax the chunker finds the structure. `note` says what of the source is
+    not in the text. `images` are the numbers of pages, from 1, whose text is only drawn: OCR could
+    read them.
     """
 
     text: str
@@ -577,6 +524,8 @@ class Parsed(Record):
     kind: Literal["markdown", "text", "code"] = "text"
     pages: tuple[int, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+    images: tuple[int, ...] = ()
 
 
 class Span(Record):

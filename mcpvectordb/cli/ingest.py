@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import metadata_option, metadata_pair, no_embed_option
-from mcpvectordb.cli.output import bar, complain, counted, embedded_in, show
+from mcpvectordb.cli.options import metadata_option, metadata_pair, no_embed_option, verbose_option
+from mcpvectordb.cli.output import (
+    bar,
+    complain,
+    complain_partial,
+    counted,
+    embedded_in,
+    show,
+    show_skipped,
+    skipped_in,
+)
 from mcpvectordb.errors import IngestError
 from mcpvectordb.ingest.formats.charset import decode
 from mcpvectordb.records import Embedded, Progress, counted_passages
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
 )
 @metadata_option
 @no_embed_option
+@verbose_option
 @click.option(
     "--source",
     "name",
@@ -49,6 +59,7 @@ def ingest(
     library: str,
     metadata: tuple[str, ...],
     no_embed: bool,
+    verbose: bool,
     name: str | None,
 ) -> None:
     """Put files, folders, web pages or standard input into the database.
@@ -56,7 +67,7 @@ def ingest(
     The metadata of what is known already is updated.
     """
     kept = dict(metadata_pair(each) for each in metadata)
-    done = _Outcomes()
+    done = _Outcomes(verbose)
     with opened(context, make=True) as db, resumable(db):
         for source in sources:
             if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
@@ -117,7 +128,8 @@ _OUTCOMES = {"skipped": "unchanged", "updated": "metadata updated"}
 class _Outcomes:
     """The outcomes of an ingest of several sources."""
 
-    def __init__(self) -> None:
+    def __init__(self, verbose: bool) -> None:
+        self.verbose = verbose
         self.counts = dict.fromkeys(
             ("indexed", "replaced", "metadata updated", "unchanged", "failed"), 0
         )
@@ -126,7 +138,7 @@ class _Outcomes:
 
     def summary(self) -> str:
         """The outcomes in one line."""
-        skipped = f"skipped: {counted(self.skipped)}" if self.skipped else ""
+        skipped = skipped_in(self.skipped, hint=not self.verbose)
         return (
             "; ".join(filter(None, [counted(self.counts), skipped, embedded_in(self.embedded)]))
             or "nothing to do"
@@ -155,6 +167,9 @@ def _ingest_folder(
     done.counts["metadata updated"] += synced.updated
     for path, message in synced.failures:
         done.failed(message if path in message else f"{path}: {message}")
+    if done.verbose:
+        show_skipped(synced)
+    complain_partial(synced)
     done.skipped.update(synced.skipped)
     done.embedded += synced.embedded
 
@@ -181,5 +196,7 @@ def _ingest_source(
         else:
             stored = db.documents.ingest(source, library=library, metadata=metadata, embed=False)
         done.counts[_OUTCOMES.get(stored.status, stored.status)] += 1
+        if stored.note:
+            complain(f"{source}: {stored.note}")
     except IngestError as error:
         done.failed(error)

@@ -12,16 +12,19 @@ import click
 
 from mcpvectordb.cli.ingest import embed_pending, resumable
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import ask, json_option, no_embed_option, yes_option
+from mcpvectordb.cli.options import ask, json_option, no_embed_option, verbose_option, yes_option
 from mcpvectordb.cli.output import (
     bar,
     complain,
+    complain_partial,
     counted,
     embedded_in,
     fail,
     library_line,
     print_json,
     show,
+    show_skipped,
+    skipped_in,
 )
 from mcpvectordb.errors import MCPVectorDBError, NotFound, Refused, Unreadable
 from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
@@ -170,11 +173,16 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
 @click.command()
 @click.argument("name", required=False)
 @no_embed_option
+@verbose_option
 @click.pass_context
-def sync(context: click.Context, name: str | None, no_embed: bool) -> None:
+def sync(context: click.Context, name: str | None, no_embed: bool, verbose: bool) -> None:
     """Update one library, or all that follow a folder, from its folder; safe to interrupt."""
     with opened(context) as db, resumable(db):
-        failed = [each for each in _followed(db, name) if not _sync(db, each, embed=not no_embed)]
+        failed = [
+            each
+            for each in _followed(db, name)
+            if not _sync(db, each, embed=not no_embed, verbose=verbose)
+        ]
         if not no_embed:
             embed_pending(db)
     if failed:
@@ -249,27 +257,33 @@ def _followed(db: Database, name: str | None) -> dict[str, Library]:
     return found if name is None else {name: found[name]}
 
 
-def _sync(db: Database, name: str, *, embed: bool) -> bool:
-    """Sync a library, print one line and one per failure; False if anything failed."""
+def _sync(db: Database, name: str, *, embed: bool, verbose: bool | None = None) -> bool:
+    """Sync a library, print one line and one per failure; False if anything failed.
+
+    `verbose` prints one line per skipped file, too; with False the summary says how to get them.
+    """
     try:
         with bar(f"syncing {name}", "files") as move:
             [done] = db.documents.sync(name, embed=embed, progress=move)
     except (Refused, Unreadable) as error:
         complain(error)
         return False
-    show(_summary(done))
+    if verbose:
+        show_skipped(done)
+    show(_summary(done, hint=verbose is False))
+    complain_partial(done)
     for path, message in done.failures:
         complain(message if path in message else f"{path}: {message}")
     return not done.failures
 
 
-def _summary(done: Synced) -> str:
+def _summary(done: Synced, *, hint: bool) -> str:
     counts = {
         what: getattr(done, what)
         for what in ("indexed", "replaced", "moved", "removed", "unchanged")
     }
     files = counted({**counts, "failed": len(done.failures)}) or "no files"
-    skipped = f"skipped: {counted(done.skipped)}" if done.skipped else ""
+    skipped = skipped_in(done.skipped, hint=hint)
     return (
         f"{done.library}: {'; '.join(filter(None, [files, skipped, embedded_in(done.embedded)]))}"
     )

@@ -43,6 +43,9 @@ metadata_option = click.option(
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+verbose_option = click.option(
+    "--verbose", "-v", is_flag=True, help="List every file that is skipped, with the reason."
+)
 no_embed_option = click.option(
     "--no-embed", is_flag=True, help="Store without embeddings; run `embed` later."
 )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from mcpvectordb.records import Embedded, Library, Progress, ProgressCallback
+    from mcpvectordb.records import Embedded, Library, Progress, ProgressCallback, Synced
 
 
 # Every control character but tab, newline and the carriage return of a line's end.
@@ -109,6 +109,27 @@ def fail(message: object, code: int = 1) -> NoReturn:
 def counted(counts: Mapping[str, int]) -> str:
     """The counts that are not 0, as text: "2 indexed, 1 failed"."""
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
+def skipped_in(counts: Mapping[str, int], *, hint: bool) -> str:
+    """How many files were skipped, by reason, as text; `hint` says how to list them."""
+    if not any(counts.values()):
+        return ""
+    return f"skipped: {counted(counts)}{' (--verbose lists them)' if hint else ''}"
+
+
+def show_skipped(done: Synced) -> None:
+    """Print a line for each skipped file."""
+    for path, reason in done.skipped_paths:
+        show(f"skipped {path}: {reason}")
+    if more := sum(done.skipped.values()) - len(done.skipped_paths):
+        show(f"skipped {more} more")
+
+
+def complain_partial(done: Synced) -> None:
+    """Print a line for each file of which something could not be read."""
+    for path, note in done.partial:
+        complain(f"{path}: {note}")
 
 
 def print_json(value: object) -> None:

@@ -57,8 +57,9 @@ DEFAULT_TUNING = FolderTuning()
 class BulkIngest:
     """A context manager that stores files in batches; `add` them inside of its `with` block.
 
-    `counts` has the number of written files by status, with "moved" as one more status. With
-    `embed`, a thread embeds what is written until the block ends; `embedded` is what it has done.
+    `counts` has the number of written files by status, with "moved" as one more status; `partial`
+    has (path, note) of those of which something could not be read. With `embed`, a thread embeds
+    what is written until the block ends; `embedded` is what it has done.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class BulkIngest:
         self._first = self._began = time.monotonic()
         self._chunks = 0
         self.counts: Counter[str] = Counter()
+        self.partial: list[tuple[str, str]] = []
 
     @property
     def waiting(self) -> int:
@@ -99,14 +101,17 @@ class BulkIngest:
 
         `moved` is the key of a document whose id, creation time and metadata it takes over.
         """
+        parsed = self._worker.parse(source)
         prepared = self._writer.prepare(
             source,
-            self._worker.parse(source),
+            parsed,
             hash=hash,
             library=self._library,
             given=self._metadata,
             moved=moved,
         )
+        if parsed.note:
+            self.partial.append((source.source, parsed.note))
         if not self._waiting:
             self._first = time.monotonic()
         self._waiting.append(prepared)

@@ -52,6 +52,7 @@ from mcpvectordb.records import (
 from mcpvectordb.search import relevance, snippets
 from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.recency import Recency
+from mcpvectordb.storage.cache import StoredCache
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
@@ -77,7 +78,7 @@ class Documents(StoredDocuments):
         self._config, self._encoder, self._index = config, encoder, index
         self._unpublished, self._search = unpublished, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
-        self._worker = Worker(config)
+        self._worker = Worker(config, cache=StoredCache(file))
         self._folders = ConfirmedFolders(file)
 
     def ingest(
@@ -89,6 +90,7 @@ class Documents(StoredDocuments):
         embed: bool = True,
         progress: ProgressCallback | None = None,
         guard: bool = False,
+        any_text: bool = True,
         roots: Sequence[str | os.PathLike[str]] = (),
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
@@ -106,7 +108,8 @@ class Documents(StoredDocuments):
         found by words at once, and by meaning after `Database.embed_pending()`; after
         `Database.embed_in_background()` no ingest waits long for the model. `guard` refuses
         files that hold secrets, `roots` refuses files outside of these folders: set both when the
-        path comes from somebody else.
+        path comes from somebody else. Text with an extension that is not known is read as plain
+        text; `any_text=False` refuses it.
 
         `chunk_size` and `chunk_overlap` apply to this document only, instead of those of the
         database. With `duplicate` it is stored beside documents of the same source. `reader`
@@ -139,11 +142,14 @@ class Documents(StoredDocuments):
         if known is not None:
             return self._finish(*self._say(known, said), embed, progress, deadline)
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
+        if not any_text:
+            formats.check_extension(read)
         report = progress or _silent
         report(Progress(step="parse", done=0, total=1))
+        parsed = _parsed(read, reader) if reader else self._worker.parse(read)
         prepared = self._writer.prepare(
             read,
-            _parsed(read, reader) if reader else self._worker.parse(read),
+            parsed,
             hash=hash,
             library=library,
             given=metadata,
@@ -154,7 +160,8 @@ class Documents(StoredDocuments):
         status, key = self._writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
             status, key = self._say(key, said)
-        return self._finish(status, key, embed, progress, deadline)
+        done = self._finish(status, key, embed, progress, deadline)
+        return replace(done, note="; ".join(filter(None, [parsed.note, done.note])))
 
     def ingest_text(
         self,

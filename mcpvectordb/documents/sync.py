@@ -32,7 +32,7 @@ from mcpvectordb.documents.confirmed_folders import FollowedLibrary
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, UnsupportedFormat
 from mcpvectordb.ingest import sources
-from mcpvectordb.ingest.folders import Walk
+from mcpvectordb.ingest.folders import Skipped, Walk
 from mcpvectordb.records import ProgressCallback, Source, Synced
 from mcpvectordb.storage.file import File
 
@@ -115,7 +115,7 @@ class _Sync:
         self._own = () if file.memory else (file.path,)
         self._notes: list[tuple[str, tuple[object, ...]]] = []
         self._counts: Counter[str] = Counter()
-        self._skipped: Counter[str] = Counter()
+        self._skipped = Skipped()
         self._failures: list[tuple[str, str]] = []
 
     def run(self) -> Synced:
@@ -146,8 +146,10 @@ class _Sync:
             + counts["skipped"]
             + comparison.unchanged
             - counts["updated"],
-            skipped=dict(sorted(skipped.items())),
+            skipped=dict(sorted(skipped.counts.items())),
+            skipped_paths=tuple(skipped.paths),
             failures=failures,
+            partial=tuple(self._intake.partial),
         )
 
     def _first_pass(self) -> tuple[_FolderDiff, dict[int, str], int]:
@@ -301,12 +303,12 @@ class _Sync:
     def _skip_secret(self, path: str, info: os.stat_result, known: bool) -> None:
         """Leave a secret out; a document that a person has made of it stays as it is."""
         if known:
-            self._skipped[HOLDS_KEYS] += 1
+            self._skipped.add(path, HOLDS_KEYS)
         else:
             self._skip(path, info, HOLDS_KEYS)
 
     def _skip(self, path: str, info: os.stat_result, reason: str) -> None:
-        self._skipped[reason] += 1
+        self._skipped.add(path, reason)
         self._note(
             # Another process may have removed the library, which the SELECT then does not find.
             "INSERT OR REPLACE INTO library_skipped (library, path, size, mtime_ns, reason, "
@@ -392,7 +394,7 @@ class _FolderDiff:
     ) -> None:
         self.walk, self._stored, self._keep = walk, stored, keep
         self.unchanged = 0
-        self.skipped: Counter[str] = Counter()
+        self.skipped = Skipped()
         self.failures: list[tuple[str, str]] = []
 
     def __iter__(self) -> Iterator[Difference]:
@@ -410,7 +412,7 @@ class _FolderDiff:
                 self._keep(stored.key)
                 self.unchanged += 1
             else:
-                self.skipped[stored.reason] += 1
+                self.skipped.add(path, stored.reason)
             # Several documents may have the same path.
             while stored is not None and stored.path == path:
                 stored = next(self._stored, None)
@@ -426,7 +428,7 @@ class _FolderDiff:
         if stored.path in self.walk.too_large and stored.key is not None:
             size = self.walk.too_large[stored.path]
             # It is reported as a failure instead.
-            self.walk.skipped["too large"] -= 1
+            self.walk.skipped.remove(stored.path, "too large")
             message = (
                 f"{stored.path} has {size} bytes now, more than the limit "
                 f"{how_to_allow('max_source_bytes')}; the previous version is kept"

@@ -22,6 +22,8 @@ from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.ingest.sources import SIBLINGS
 
 EVERYTHING = "**/*"
+MOST_LISTED = 10_000
+"""Number of skipped paths that are listed; all of them are counted."""
 IGNORE_FILES = (".gitignore", ".mcpvectordbignore")
 LARGEST_IGNORE_FILE = 1_000_000
 
@@ -46,10 +48,39 @@ class _Folder(NamedTuple):
     scope: _Scope | None
 
 
-class Walk:
-    """Iterate once over (absolute path, stat) of each file; afterwards `skipped` counts the rest.
+class Skipped:
+    """Paths that are not ingested: their number by reason (`counts`), and the first ones (`paths`).
 
-    `skipped` has the number of skipped entries by reason; an ignored or hidden folder counts once.
+    An ignored or hidden folder is one path.
+    """
+
+    def __init__(self, most: int = MOST_LISTED) -> None:
+        self.counts: Counter[str] = Counter()
+        self.paths: list[tuple[str, str]] = []
+        self._most = most
+
+    def add(self, path: str, reason: str) -> None:
+        """Add a path; bytes of it that are not Unicode are escaped."""
+        self.counts[reason] += 1
+        if len(self.paths) < self._most:
+            self.paths.append((path.encode(errors="backslashreplace").decode(), reason))
+
+    def remove(self, path: str, reason: str) -> None:
+        """Take back a path that was added."""
+        self.counts[reason] -= 1
+        if (path, reason) in self.paths:
+            self.paths.remove((path, reason))
+
+    def __add__(self, other: Skipped) -> Skipped:
+        both = Skipped(self._most)
+        both.counts = self.counts + other.counts
+        both.paths = sorted(self.paths + other.paths)[: self._most]
+        return both
+
+
+class Walk:
+    """Iterate once over (absolute path, stat) of each file; afterwards `skipped` has the rest.
+
     `too_large` has the size of each file above `limit` bytes, and `failures` a message for each
     path that could not be examined: its content is unknown, not deleted. `ignore` has patterns as
     in a .gitignore, which win over the ignore files; `databases` are always left out.
@@ -64,7 +95,7 @@ class Walk:
         ignore: Sequence[str] = (),
         databases: Collection[Path] = (),
     ) -> None:
-        self.skipped: Counter[str] = Counter()
+        self.skipped = Skipped()
         self.too_large: dict[str, int] = {}
         self.failures: dict[str, str] = {}
         self._root = os.fspath(root)
@@ -123,11 +154,11 @@ class Walk:
                     if is_file and name in IGNORE_FILES:
                         ignore_files.append(name)
                     else:
-                        self.skipped["hidden"] += 1
+                        self.skipped.add(path + name, "hidden")
                 elif is_file and (name.isascii() or _is_unicode(name)):
                     names.append(name)
                 elif reason := _skip_reason(entry, self._root):
-                    self.skipped[reason] += 1
+                    self.skipped.add(path + name, reason)
                 else:
                     names.append(name + os.sep)
         return names, ignore_files
@@ -138,7 +169,7 @@ class Walk:
             ignored = scope.rules.ignores(relative[scope.offset :], name, folder=folder)
             scope = scope.above
         if ignored:
-            self.skipped["ignored"] += 1
+            self.skipped.add(os.path.join(self._root, relative), "ignored")  # noqa: PTH118 - cheap
         return bool(ignored)
 
     def _examined(self, path: str) -> os.stat_result | None:
@@ -150,10 +181,10 @@ class Walk:
             self.failures[path] = f"{path} cannot be read: {error.strerror}"
             return None
         if info.st_size > self._limit:
-            self.skipped["too large"] += 1
+            self.skipped.add(path, "too large")
             self.too_large[path] = info.st_size
         elif path in self._databases:
-            self.skipped["the database itself"] += 1
+            self.skipped.add(path, "the database itself")
         else:
             return info
         return None

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from mcpvectordb.config import Config
+from mcpvectordb.ingest.formats.charset import unicode_encoding
 
 # Wherever it is. A name with a slash at its end is a folder; * matches any part of a name, ? any
 # character.
@@ -103,8 +104,7 @@ def secret_in(raw: bytes, suffix: str = "") -> str:
         return "a private key"
     if len(raw) > _LARGEST_FILE:
         return ""
-    utf16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = raw.decode("utf-16" if utf16 else "utf-8", "replace")
+    text = raw.decode(unicode_encoding(raw) or "utf-8", "replace")
     token, assigned = _tokens()
     if not token.search(text):
         return ""

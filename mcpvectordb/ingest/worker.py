@@ -24,9 +24,10 @@ hostile file can misreport that file but cannot run code in the parent. The proc
 pipe closes. If the parent dies while a parser hangs, an alarm signal ends the process soon after
 the time limit (not on Windows).
 
-The parent detects the format, once, and sends its name along. ZIP archives are the exception: to
-detect their format means to parse them, so that also happens in the process. Plain text, Markdown
-and source code in UTF-8 need no parser and are read in the parent, without starting a process.
+The parent detects the format, once, and sends its name along. Containers (ZIP, OLE) are the
+exception: to detect their format means to parse them, so that also happens in the process. Plain
+text, Markdown and source code in UTF-8 need no parser and are read in the parent, without starting
+a process.
 """
 
 from __future__ import annotations
@@ -44,18 +45,24 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from mcpvectordb.config import Config, how_to_allow
-from mcpvectordb.errors import IngestError, ParseFailed
+from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats import Format
+from mcpvectordb.ingest.ocr import PageCache, PageReader, Tesseract
 from mcpvectordb.records import Parsed, Source
+
+T = TypeVar("T")
 
 START_SECONDS = 60.0
 HEAD_BYTES = 8_000_000
 """Size limit of what accompanies a text: its title, pages and metadata."""
+PICTURE_BYTES = 30_000_000
+"""Size limit of a page that is drawn for OCR."""
 LONGEST_MESSAGE = 2_000
 SMALL_OUTPUT = 1_000_000
 """Bytes of text that a file of any size may turn into; beyond them, parse_output_ratio applies."""
@@ -66,6 +73,7 @@ OUT_OF_MEMORY = 77
 
 _OUT_OF_MEMORY_IN_C = re.compile(r"\b(?:m|c|re)alloc \(.*failed|std::bad_alloc")
 _START = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
+_CONTAINERS = (b"PK", b"\xd0\xcf\x11\xe0")  # ZIP archives and OLE containers
 _LENGTH = struct.Struct(">Q")
 _INHERITED = """
     PATH HOME LANG LC_ALL LC_CTYPE TMPDIR TEMP TMP SYSTEMROOT WINDIR LD_LIBRARY_PATH
@@ -131,12 +139,15 @@ class Worker:
         *,
         command: Sequence[str] = (),
         timer: TimerFactory = threading.Timer,
+        cache: PageCache | None = None,
     ) -> None:
         self._config = config
         self._command = command or (sys.executable, "-P", "-c", _START, *_arguments(config))
         self._timer = timer
         self._lock = threading.Lock()
         self._process: _ParserProcess | None = None
+        engine = Tesseract.found(config.ocr_languages)
+        self._pages = PageReader(engine, config.parse_timeout, cache) if engine else None
 
     def __enter__(self) -> Worker:
         return self
@@ -147,16 +158,25 @@ class Worker:
     def parse(self, source: Source) -> Parsed:
         """Return the text of a source, as `formats.parse` does.
 
-        ParseFailed is raised also for a parser that exceeds a limit or crashes.
+        ParseFailed is raised also for a parser that exceeds a limit or crashes. Where OCR is
+        installed, pages without text and pictures are read by it.
         """
-        found = None if source.raw.startswith(b"PK") else formats.detect(source)
+        if self._pages and (kind := formats.picture(source)):
+            return self._pages.read_picture(source, partial(self._draw, source, kind))
+        found = None if source.raw.startswith(_CONTAINERS) else formats.detect(source)
         if found and found.inline and _is_utf8(source.raw):
             return formats.parse(source, found)
         with self._lock, self._running() as process:
             answer = process.parse(source, found, self._config)
+        if self._pages:
+            answer = self._pages.complete(source, answer, partial(self._draw, source, "pdf"))
         if isinstance(answer, IngestError):
             raise answer
         return answer
+
+    def _draw(self, source: Source, kind: str, page: int) -> bytes:
+        with self._lock, self._running() as process:
+            return process.draw(source, kind, page, self._config)
 
     def close(self) -> None:
         """End the process; a later `parse` starts a new one."""
@@ -234,14 +254,32 @@ class _ParserProcess:
 
     def parse(self, source: Source, found: Format | None, config: Config) -> Parsed | IngestError:
         """Return the parser's result or its error; raise ParseFailed without a valid answer."""
-        request = {name: getattr(source, name) for name in _SOURCE_FIELDS}
-        request["format"] = found.name if found else None
+        request = {"format": found.name if found else None}
         output = ProcessLimits.of(config).output_of(len(source.raw))
+        return self._asked(source, request, output, _answer_of, config)
+
+    def draw(self, source: Source, kind: str, page: int, config: Config) -> bytes:
+        """Return a page as a picture; raise an IngestError if it cannot be drawn."""
+        asked = {"draw": [kind, page]}
+        answer = self._asked(source, asked, PICTURE_BYTES, _picture_of, config)
+        if isinstance(answer, IngestError):
+            raise answer
+        return answer
+
+    def _asked(
+        self,
+        source: Source,
+        request: dict[str, Any],
+        output: int,
+        answer_of: Callable[[dict[str, Any], bytes], T],
+        config: Config,
+    ) -> T:
+        request |= {name: getattr(source, name) for name in _SOURCE_FIELDS}
         with self._killed_after(config.parse_timeout) as expired:
             try:
                 _send(self._process.stdin, json.dumps(request).encode(), source.raw)
                 head = _loaded(_receive(self._process.stdout, HEAD_BYTES))
-                answer = _answer_of(head, _receive(self._process.stdout, output))
+                answer = answer_of(head, _receive(self._process.stdout, output))
             except (OSError, EOFError):
                 reason = self._cause_of_death(expired.is_set(), config)
                 raise ParseFailed(f"{source.name} cannot be parsed: {reason}") from None
@@ -357,27 +395,49 @@ def _environment() -> dict[str, str]:
     )
 
 
+def _error_of(head: dict[str, Any]) -> IngestError:
+    error = _ERROR_BY_CODE.get(str(head["error"]), ParseFailed)(
+        str(head.get("message"))[:LONGEST_MESSAGE]
+    )
+    if isinstance(error, NoText):
+        error.pages = int(head.get("pages", 0))
+        error.images = _numbers(head.get("images", ()), error.pages)
+    return error
+
+
+def _numbers(pages: Sequence[int], most: int) -> tuple[int, ...]:
+    """Page numbers, each between 1 and `most`; raises ValueError for others."""
+    if not all(type(page) is int and 1 <= page <= most for page in pages):
+        raise ValueError("page numbers are out of range")
+    return tuple(pages)
+
+
+def _picture_of(head: dict[str, Any], picture: bytes) -> bytes | IngestError:
+    return _error_of(head) if "error" in head else picture
+
+
 def _answer_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
     """The answer as a record or an error; raises ValueError and the like for invalid content."""
     if "error" in head:
-        return _ERROR_BY_CODE.get(str(head["error"]), ParseFailed)(
-            str(head.get("message"))[:LONGEST_MESSAGE]
-        )
+        return _error_of(head)
     parsed = Parsed(
         text=text.decode(),
         title=head["title"],
         kind=head["kind"],
         pages=tuple(head["pages"]),
         metadata=head["metadata"],
+        note=head.get("note", ""),
+        images=_numbers(head.get("images", ()), len(head["pages"])),
     )
     if not (
         isinstance(parsed.title, str)
+        and isinstance(parsed.note, str)
         and parsed.kind in ("markdown", "text", "code")
         and all(type(page) is int and 0 <= page <= len(parsed.text) for page in parsed.pages)
         and list(parsed.pages) == sorted(parsed.pages)
         and isinstance(parsed.metadata, dict)
     ):
-        raise ValueError("title, kind, pages or metadata have the wrong type or range")
+        raise ValueError("title, kind, pages, metadata or note have the wrong type or range")
     return parsed
 
 
@@ -427,10 +487,16 @@ def serve(parse: ParseFunction, limits: ProcessLimits) -> None:
     try:
         while True:
             request = _loaded(_receive(requests, HEAD_BYTES))
-            found = formats.BY_NAME.get(request.pop("format"))
+            found = formats.BY_NAME.get(request.pop("format", None))
+            page = request.pop("draw", None)
             source = Source(raw=_receive(requests, sys.maxsize), **request)
             with _alarm(limits.seconds + limits.grace_seconds):
-                head, text = _answer(parse, source, found, limits)
+                head, text = _answer(
+                    source,
+                    partial(_drawn, source, *page)
+                    if page
+                    else partial(_parsed, parse, source, found, limits),
+                )
             _send(replies, _packed(head | {"retires": _has_grown(limits.memory)}), text)
     except EOFError:
         return
@@ -471,25 +537,42 @@ def _alarm(seconds: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _answer(
+def _drawn(source: Source, kind: str, page: int) -> tuple[dict[str, Any], bytes]:
+    from mcpvectordb.ingest.formats.pdf import draw
+
+    return {}, draw(source, kind, page)
+
+
+def _parsed(
     parse: ParseFunction, source: Source, found: Format | None, limits: ProcessLimits
 ) -> tuple[dict[str, Any], bytes]:
+    parsed = parse(source, found)
+    text = parsed.text.encode()
+    _check_output(source, len(text), limits)
+    head = {
+        "title": parsed.title,
+        "kind": parsed.kind,
+        "pages": parsed.pages,
+        "metadata": dict(parsed.metadata),
+        "note": parsed.note,
+        "images": parsed.images,
+    }
+    if len(_packed(head)) > HEAD_BYTES - 100:
+        raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")
+    return head, text
+
+
+def _answer(
+    source: Source, work: Callable[[], tuple[dict[str, Any], bytes]]
+) -> tuple[dict[str, Any], bytes]:
     try:
-        parsed = parse(source, found)
-        text = parsed.text.encode()
-        _check_output(source, len(text), limits)
-        head = {
-            "title": parsed.title,
-            "kind": parsed.kind,
-            "pages": parsed.pages,
-            "metadata": dict(parsed.metadata),
-        }
-        if len(_packed(head)) > HEAD_BYTES - 100:
-            raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")
-        return head, text
+        return work()
     except Exception as error:  # parser libraries raise errors of any class
         if isinstance(error, MemoryError) or _OUT_OF_MEMORY_IN_C.search(str(error)):
             raise MemoryError from error
+        if isinstance(error, NoText):
+            scan = {"pages": error.pages, "images": error.images}
+            return {"error": error.code, "message": str(error), **scan}, b""
         if isinstance(error, IngestError):
             return {"error": error.code, "message": str(error)}, b""
         message = f"{source.name} cannot be parsed: {type(error).__name__}: {error}"

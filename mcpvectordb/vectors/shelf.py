@@ -16,20 +16,16 @@ from mcpvectordb.index.arrays import Group
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.metadata import decode, encode, storable
 from mcpvectordb.records import (
-    Added,
-    AddedMany,
     Condition,
     Hit,
-    Namespace,
     Results,
     Scores,
-    Store,
-    Vector,
 )
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.store import StoreRow, VectorFilter, VectorStore
+from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
 
 if TYPE_CHECKING:
     import numpy as np

@@ -214,6 +214,7 @@ def ingest_file(
             metadata=metadata,
             update_metadata=False,
             guard=True,
+            any_text=False,
             roots=grant.roots or (),
             progress=grant.progress,
         ),

@@ -18,7 +18,7 @@ from tests.support import Letters
 NAMES = st.sampled_from(["a.md", "b.txt", "c.md"])
 FOLDERS = st.sampled_from(["", "d/", "d/e/", "d-f/", "z/", ".hidden/"])
 PATHS = st.builds(str.__add__, FOLDERS, NAMES)
-BINARY = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+BINARY = b"\x7fELF\2" + b"\0" * 20
 CONTENTS = st.sampled_from(
     [b"apple", b"grape", b"# Pear\n\ngreen", b"plum pudding", BINARY, b" \n"]
 )

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple, cast
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.formats.charset import bom
+from mcpvectordb.ingest.formats.charset import bom, is_text, unicode_encoding
 from mcpvectordb.records import Parsed, Source
 
 _CODE = """
@@ -59,6 +59,7 @@ class Format(NamedTuple):
     - media_types: lower case, without parameters.
     - magic: an expression that every file of this format starts with.
     - member: a file that identifies this format, if it is a ZIP archive.
+    - stream: a stream that identifies this format, if it is an OLE container.
     - hint: an expression that is sufficient to recognise the format, but not necessary.
     - inline: needs only decoding and no parser, so it is safe to read in the main process.
     """
@@ -69,6 +70,7 @@ class Format(NamedTuple):
     media_types: str = ""
     magic: bytes = b""
     member: str = ""
+    stream: str = ""
     hint: bytes = b""
     inline: bool = False
 
@@ -79,7 +81,8 @@ FORMATS = (
     Format(
         "plain text",
         "text",
-        "txt text log readme license licence changelog authors notice",
+        "txt text log readme license licence changelog authors notice adoc asciidoc bib diff patch "
+        "ics vcf po textile wiki",
         "text/plain",
         inline=True,
     ),
@@ -138,6 +141,14 @@ FORMATS = (
         "application/vnd.ms-excel.sheet.binary.macroenabled.12",
         member="xl/workbook.bin",
     ),
+    Format("DOC", "doc", "doc dot", "application/msword", stream="WordDocument"),
+    Format(
+        "PPT",
+        "ppt",
+        "ppt pps pot",
+        "application/vnd.ms-powerpoint",
+        stream="PowerPoint Document",
+    ),
     Format(
         "XLS", "xls", "xls", "application/vnd.ms-excel", magic=rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
     ),
@@ -169,6 +180,7 @@ FORMATS = (
     Format("subtitles", "subtitles", "srt vtt", "text/vtt application/x-subrip", hint=_CUE),
 )
 
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 TEXT = FORMATS[0]
 BY_NAME = {each.name: each for each in FORMATS}
 
@@ -203,6 +215,22 @@ _UNSUPPORTED = {
 }
 
 
+# Pictures that MuPDF can draw, with its names for them.
+_PICTURES = {
+    rb"\x89PNG\r\n": "png",
+    rb"\xff\xd8\xff": "jpeg",
+    rb"GIF8[79]a.{1,7}\0": "gif",
+    rb"BM.{4}\0\0\0\0": "bmp",
+    rb"II\*\0|MM\0\*": "tiff",
+}
+
+
+def picture(source: Source) -> str:
+    """Return the kind of a picture that OCR can read; "" for other sources."""
+    head = source.raw[:100]
+    return next((kind for form, kind in _PICTURES.items() if re.match(form, head, re.DOTALL)), "")
+
+
 def parse(source: Source, found: Format | None = None) -> Parsed:
     """Return the text, title, pages and metadata of a source.
 
@@ -233,22 +261,23 @@ def detect(source: Source) -> Format:
     # A PHP or Vue file may begin with markup.
     if found and not (claimed and claimed.module == "code" and head.lstrip().startswith(b"<")):
         return found
-    has_signature = claimed is not None and bool(claimed.magic or claimed.member)
+    has_signature = claimed is not None and bool(claimed.magic or claimed.member or claimed.stream)
     if what := _unsupported_content(source.raw, head):
         if claimed and has_signature and what in (_ZIP, _BINARY):
             return claimed  # probably damaged; its parser gives the reason
         raise _unsupported(source, what)
     if claimed:
         return TEXT if has_signature else claimed  # plain text with a wrong extension
-    if source.media_type.startswith("text/") or not PurePosixPath(source.name).suffix:
+    if source.media_type.startswith("text/") or is_text(source.raw):
         return TEXT
-    raise _unsupported(source, f"{PurePosixPath(source.name).suffix} is not known")
+    raise _unsupported(source, _BINARY)
 
 
 def _head(raw: bytes) -> bytes:
     """The first bytes as UTF-8 without byte order mark, for expressions that are ASCII."""
-    mark, encoding = bom(raw)
-    return raw[len(mark) : 4096].decode(encoding, "ignore").encode() if mark else raw[:4096]
+    encoding = unicode_encoding(raw)
+    text = raw[len(bom(raw)[0]) : 4096]
+    return text.decode(encoding, "ignore").encode() if encoding else text
 
 
 def _matches(expression: bytes, head: bytes) -> bool:
@@ -256,12 +285,13 @@ def _matches(expression: bytes, head: bytes) -> bool:
 
 
 def _by_content(raw: bytes, head: bytes) -> Format | None:
-    members = _members(raw)
+    members, streams = _members(raw), _streams(raw)
     for each in FORMATS:
         if (
             _matches(each.magic, head)
             or _matches(each.hint, head)
             or (each.member and each.member in members)
+            or (each.stream and each.stream in streams)
         ):
             return each
     return None
@@ -278,12 +308,25 @@ def _members(raw: bytes) -> set[str]:
         return set()
 
 
+def _streams(raw: bytes) -> set[str]:
+    """The names of the streams at the top of an OLE container."""
+    if not raw.startswith(_OLE):
+        return set()
+    import olefile
+
+    try:
+        with olefile.OleFileIO(BytesIO(raw)) as container:
+            return {path[0] for path in container.listdir() if len(path) == 1}
+    except (OSError, ValueError, IndexError):
+        return set()
+
+
 def _unsupported_content(raw: bytes, head: bytes) -> str:
     """What these bytes are if they are not text; "" if they look like text."""
     for expression, what in _UNSUPPORTED.items():
         if re.match(expression, head, re.DOTALL):
             return what
-    return _BINARY if b"\0" in raw and not bom(raw)[0] else ""
+    return _BINARY if b"\0" in raw and not unicode_encoding(raw) else ""
 
 
 def _by_media_type(media_type: str) -> Format | None:
@@ -301,6 +344,13 @@ def by_name(name: str) -> Format | None:
             if key in each.extensions.split():
                 return each
     return None
+
+
+def check_extension(source: Source) -> None:
+    """Refuse a text whose extension is not that of any format (UnsupportedFormat)."""
+    suffix = PurePosixPath(source.name).suffix
+    if suffix and not by_name(source.name) and is_text(source.raw):
+        raise _unsupported(source, f"{suffix} is not known; if it is text, rename it to .txt")
 
 
 def _unsupported(source: Source, what: str) -> UnsupportedFormat:

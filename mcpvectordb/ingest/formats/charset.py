@@ -20,9 +20,56 @@ _BOMS = (
 _NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape"}
 
 
+SAMPLE = 65_536
+"""How many bytes at the start show what an encoding is."""
+_CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")) + b"\x7f"
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+
+
 def bom(raw: bytes) -> tuple[bytes, str]:
     """Return the byte order mark at the start and its encoding; (b"", "") without one."""
     return next(((mark, encoding) for mark, encoding in _BOMS if raw.startswith(mark)), (b"", ""))
+
+
+def unicode_encoding(raw: bytes) -> str:
+    """Return the encoding that a byte order mark names, or UTF-16 without one; "" for others.
+
+    Text in UTF-16 has many bytes 0, and in the right byte order many more ASCII characters than in
+    the wrong one: at least its spaces, digits and line ends.
+    """
+    _, marked = bom(raw)
+    sample = raw[: min(SAMPLE, len(raw)) // 2 * 2]
+    zeros = sample.count(0)
+    # Few bytes 0 among ASCII are ASCII with a byte 0 here and there, as in many binary files.
+    if marked or not zeros or len(raw) % 2 or (sample.isascii() and 4 * zeros < len(sample)):
+        return marked
+    ascii = {
+        encoding: sum("\t" <= character <= "~" for character in text)
+        for encoding in ("utf-16-le", "utf-16-be")
+        if (text := _decoded(sample, encoding)) is not None and not _CONTROLS.search(text)
+    }
+    best = max(ascii, key=lambda each: ascii[each], default="")
+    return best if best and ascii[best] else ""
+
+
+def is_text(raw: bytes) -> bool:
+    """Whether bytes are text in some encoding: they have hardly any control characters."""
+    if unicode_encoding(raw):
+        return True
+    sample = raw[:SAMPLE]
+    controls = len(sample) - len(sample.translate(None, _CONTROL_BYTES))
+    return b"\0" not in raw and controls <= 0.002 * len(sample) + 1 and _is_legible(sample)
+
+
+def _is_legible(sample: bytes) -> bool:
+    """Whether this is UTF-8, cut anywhere, or has ASCII or spaces like text in other charsets."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        others = len(sample) - len(sample.translate(None, bytes(range(128, 256))))
+        spaces = 1 + sample.count(b" ") + sample.count(b"\n")
+        return others < 0.3 * len(sample) or 100 * spaces >= len(sample)
+    return True
 
 
 def charset(media_type: str) -> str:
@@ -37,7 +84,7 @@ def decode(raw: bytes, *, declared: str = "") -> str:
     Encoding the text again gives the same bytes: line ends stay, and a byte order mark stays as
     U+FEFF. Raises ParseFailed if no encoding fits.
     """
-    _, marked = bom(raw)
+    marked = unicode_encoding(raw)
     for encoding in (marked or "utf-8", "" if marked else declared):
         text = _decoded(raw, encoding)
         if text is not None:

@@ -1,42 +1,59 @@
-"""DOCX: headings by style, lists, tables and notes; deleted text of tracked changes is left out."""
+"""DOCX: headings by style, lists, tables, code, notes and comments, charts and equations.
+
+Deleted text of tracked changes is left out.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
+from mcpvectordb.ingest.formats.omml import latex
 from mcpvectordb.ingest.formats.ooxml import (
     children,
     find,
+    links,
     local,
     main_part,
     properties,
+    relation_id,
     relations,
     value,
 )
+from mcpvectordb.ingest.formats.ooxml_chart import chart_markdown
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset(
     ["del", "moveFrom", "Fallback", "instrText", "pPr", "rPr", "sectPr", "tblPr", "trPr", "tcPr"]
 )
+NOTES = ("footnotes", "endnotes")
+_CODE_STYLE = re.compile(r"\bcode\b|preformatted|listing|\bmacro\b|source")
+_MONOSPACED = re.compile(r"courier|consolas|mono|menlo|typewriter", re.IGNORECASE)
 
 
 def parse(source: Source) -> Parsed:
     """Return the text of a Word document as Markdown."""
     archive = Archive(source)
     part = main_part(archive, "word/document.xml")
-    parts = {
-        kind: archive.xml(target)
-        for kind, target in relations(archive, part).values()
-        if kind in ("styles", "numbering", "footnotes", "endnotes")
-    }
-    reader = _DocxReader(_DocxStyles(parts.get("styles")), _numberings(parts.get("numbering")))
-    reader.read(archive.xml(part))
-    for kind in ("footnotes", "endnotes"):
-        reader.read_notes(parts.get(kind))
+    linked = relations(archive, part)
+    parts = dict(linked.values())
+    reader = _DocxReader(
+        _DocxStyles(archive.xml(parts.get("styles", ""))),
+        _numberings(archive.xml(parts.get("numbering", ""))),
+        lambda id: chart_markdown(archive.xml(linked.get(id, ("", ""))[1])),
+    )
+    reader.read(archive.xml(part), links(archive, part))
+    for kind in NOTES:
+        if target := parts.get(kind):
+            reader.read_notes(archive.xml(target), links(archive, target))
+    if target := parts.get("comments"):
+        reader.read_comments(archive.xml(target), links(archive, target))
+    reader.read_margins(
+        archive.xml(target) for kind, target in linked.values() if kind in ("header", "footer")
+    )
     text = markdown_writer.with_lists(reader.blocks)
     metadata = properties(archive)
     title = markdown_writer.title(
@@ -115,8 +132,18 @@ def _numberings(root: Any) -> dict[str, dict[str, str]]:
 class _DocxReader:
     """Collects the blocks of a part in one walk without recursion."""
 
-    def __init__(self, styles: _DocxStyles, numberings: dict[str, dict[str, str]]) -> None:
-        self.styles, self.numberings = styles, numberings
+    def __init__(
+        self,
+        styles: _DocxStyles,
+        numberings: dict[str, dict[str, str]],
+        chart: Callable[[str], str],
+    ) -> None:
+        self.styles, self.numberings, self.chart = styles, numberings, chart
+        self.links: Mapping[str, str] = {}
+        self.code: list[str] = []
+        self.charts: list[str] = []
+        # Where the text of each open hyperlink begins among the words, and its target.
+        self.open_links: list[tuple[int, str]] = []
         self.counts: dict[tuple[str, int], int] = {}
         self.blocks: list[tuple[str, bool]] = []  # text, and whether it is a list item
         self.title = ""
@@ -124,49 +151,108 @@ class _DocxReader:
         self.words: list[list[str]] = []
         self.tables: list[list[list[str]]] = []
 
-    def read(self, root: Any) -> None:
-        """Add the blocks of a part."""
+    def read(self, root: Any, links: Mapping[str, str]) -> None:
+        """Add the blocks of a part; `links` are the targets of its hyperlinks."""
         from lxml import etree
 
+        self.links = links
         walk = etree.iterwalk(root, events=("start", "end"))
         for event, element in walk:
             name = local(element)
             if event == "start" and name in SKIPPED:
                 walk.skip_subtree()
+            elif event == "start" and name == "oMath" and self.words:
+                self.words[-1].append(f"${latex(element)}$")
+                walk.skip_subtree()
             elif event == "start":
                 self._start(name, element)
             elif name == "p":
                 self._end_paragraph(element)
+            elif name == "hyperlink" and self.words:
+                self._end_link()
             elif name == "tbl":
                 self._end_table()
+        self._end_code()
 
-    def read_notes(self, root: Any) -> None:
+    def read_notes(self, root: Any, links: Mapping[str, str]) -> None:
         """Add footnotes or endnotes, but not the separators that Word draws above them."""
         for note in children(root, "footnote", "endnote") if root is not None else ():
             if value(note, "type") in ("", "normal"):
-                before = len(self.blocks)
-                self.read(note)
-                text = " ".join(text for text, _ in self.blocks[before:])
-                self.blocks[before:] = [(f"[^{value(note, 'id')}]: {text}", False)]
+                self._read_labelled(f"[^{value(note, 'id')}]", note, links)
+
+    def read_comments(self, root: Any, links: Mapping[str, str]) -> None:
+        """Add comments with their authors."""
+        for comment in children(root, "comment") if root is not None else ():
+            author = markdown_writer.line(value(comment, "author"))
+            self._read_labelled(f"Comment ({author})" if author else "Comment", comment, links)
+
+    def read_margins(self, roots: Iterable[Any]) -> None:
+        """Add the text of headers and footers, each different one once, without page numbers."""
+        before, shown = len(self.blocks), set[str]()
+        for root in roots:
+            if root is not None:
+                self.read(root, {})
+        margins, self.blocks[before:] = self.blocks[before:], []
+        for text, _ in margins:
+            key = re.sub(r"[\d\W]+", "", text)
+            if key and key not in shown:
+                shown.add(key)
+                self.blocks.append((text.lstrip("# "), False))
+
+    def _read_labelled(self, label: str, root: Any, links: Mapping[str, str]) -> None:
+        before = len(self.blocks)
+        self.read(root, links)
+        text = " ".join(text for text, _ in self.blocks[before:])
+        self.blocks[before:] = [(f"{label}: {text}", False)] if text else []
 
     def _start(self, name: str, element: Any) -> None:
         if name == "p":
             self.words.append([])
         elif name == "tbl":
+            self._end_code()
             self.tables.append([])
         elif name == "tr" and self.tables:
             self.tables[-1].append([])
         elif name == "tc" and self.tables and self.tables[-1]:
             self.tables[-1][-1].append("")
+        elif name == "hyperlink" and self.words:
+            self.open_links.append((len(self.words[-1]), self.links.get(relation_id(element), "")))
+        elif name == "chart":
+            self.charts.append(self.chart(relation_id(element)))
         elif self.words:
             self.words[-1].append(_inline(name, element))
 
+    def _end_link(self) -> None:
+        start, target = self.open_links.pop()
+        words = self.words[-1]
+        words[start:] = [markdown_writer.link("".join(words[start:]), target)]
+
     def _end_paragraph(self, element: Any) -> None:
-        text = markdown_writer.clean("".join(self.words.pop())).strip()
+        text = markdown_writer.clean("".join(self.words.pop()))
         if self.tables:
-            self._add_to_cell(text)
-        elif text:
-            self._add(text, find(element, "pPr"))
+            self._add_to_cell(text.strip())
+        elif self._is_code(element, text):
+            self.code.append(text.rstrip())
+        elif text.strip():
+            self._end_code()
+            self._add(text.strip(), find(element, "pPr"))
+        self.blocks += [(chart, False) for chart in self.charts]
+        self.charts.clear()
+
+    def _is_code(self, paragraph: Any, text: str) -> bool:
+        """Whether a paragraph has a style for code or a monospaced font; blank lines go with it."""
+        if not text.strip():
+            return bool(self.code)
+        if _CODE_STYLE.search(self.styles.name(value(find(paragraph, "pPr", "pStyle")))):
+            return True
+        runs = [run for run in children(paragraph, "r") if find(run, "t") is not None]
+        fonts = [value(find(run, "rPr", "rFonts"), "ascii") for run in runs]
+        return bool(fonts) and all(map(_MONOSPACED.search, fonts))
+
+    def _end_code(self) -> None:
+        if self.code:
+            self.blocks.append((markdown_writer.fence("\n".join(self.code)), False))
+            self.code.clear()
 
     def _add(self, text: str, properties: Any) -> None:
         style = value(find(properties, "pStyle"))
@@ -215,6 +301,8 @@ def _inline(name: str, element: Any) -> str:
     """The text that an element inside a paragraph contributes."""
     if name == "t":
         return element.text or ""
+    if name == "docPr":
+        return markdown_writer.image(value(element, "descr"))
     if name in ("footnoteReference", "endnoteReference"):
         return f"[^{value(element, 'id')}]"
     return {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}.get(name, "")

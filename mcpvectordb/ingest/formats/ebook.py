@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from xml.parsers import expat
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.pdf import markdown_pages, open_document, outline, read_page
-from mcpvectordb.ingest.formats.pdf_layout import TextBlock, text_blocks
+from mcpvectordb.ingest.formats.pdf import (
+    markdown_pages,
+    open_document,
+    ordered,
+    outline,
+    read_page,
+)
+from mcpvectordb.ingest.formats.pdf_layout import file_order
+from mcpvectordb.ingest.formats.pdf_text import TextBlock, page_text
 from mcpvectordb.records import Parsed, Source
 
 WIDTH, HEIGHT = 800, 100_000
@@ -21,10 +29,14 @@ def parse(source: Source) -> Parsed:
     kind = _kind(source)
     if kind in ("epub", "xps"):
         _check_archive(Archive(source))
+    elif kind == "fb2":
+        _check_xml(source)
     document = open_document(source, kind)
     try:
         pages = (
-            list(_chapters(document)) if document.is_reflowable else list(map(read_page, document))
+            list(_chapters(document))
+            if document.is_reflowable
+            else [ordered(read_page(page)) for page in document]
         )
         texts = markdown_pages(pages, outline(document))
     except (RuntimeError, ValueError) as error:
@@ -63,6 +75,14 @@ def _check_archive(archive: Archive) -> None:
         raise ParseFailed(f"{archive.name} is encrypted (DRM) and cannot be read")
 
 
+def _check_xml(source: Source) -> None:
+    """Refuse XML that is not well-formed: MuPDF 1.28 crashes on it."""
+    try:
+        expat.ParserCreate().Parse(source.raw, True)
+    except expat.ExpatError as error:
+        raise ParseFailed(f"{source.name} is damaged: {error}") from None
+
+
 def _chapters(document: Any) -> Iterator[list[TextBlock]]:
     """The blocks of each chapter."""
     document.layout(width=WIDTH, height=HEIGHT, fontsize=11)
@@ -70,4 +90,4 @@ def _chapters(document: Any) -> Iterator[list[TextBlock]]:
         pages = (
             document.load_page((chapter, at)) for at in range(document.chapter_page_count(chapter))
         )
-        yield [block for page in pages for block in text_blocks(page)]
+        yield [block for page in pages for block in file_order(page_text(page).rows)]

@@ -1,20 +1,23 @@
-"""EML and MBOX: headers, body text and attachment names; each message of a mailbox is a page."""
+"""EML and MBOX: headers, body and the text of attachments; each message of a mailbox is a page."""
 
 from __future__ import annotations
 
 import email
 import email.policy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeGuard
 
-from mcpvectordb.errors import ParseFailed
+from mcpvectordb.errors import IngestError, ParseFailed
+from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats import html, markdown_writer
 from mcpvectordb.records import Parsed, Source
 
+DEEPEST = 5
+"""How deep messages may be attached to each other."""
 SHOWN = ("From", "To", "Cc", "Date")
 _ENVELOPE = re.compile(rb"^From \S+.*\d{4}.*\r?\n", re.MULTILINE)
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -23,13 +26,9 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 def parse(source: Source) -> Parsed:
     """Return the text of one message, or of all messages of a mailbox."""
     try:
-        messages = [
-            email.message_from_bytes(raw, policy=email.policy.default)
-            for raw in _messages(source.raw)
-        ]
-        pages = [
-            _page(message, source.name) for message in messages if isinstance(message, EmailMessage)
-        ]
+        messages = list(_read(source.raw))
+        reader = _MailReader(source.name)
+        pages = [reader.page(message) for message in messages]
     except RecursionError:
         raise ParseFailed(f"{source.name} has parts nested too deeply") from None
     if not any(message.keys() for message in messages):
@@ -38,12 +37,27 @@ def parse(source: Source) -> Parsed:
         )
     if len(messages) > 1:
         return markdown_writer.finish(
-            source, pages, title=markdown_writer.title(source), metadata={"messages": len(pages)}
+            source,
+            pages,
+            title=markdown_writer.title(source),
+            metadata={"messages": len(pages)},
+            note=reader.note(),
         )
-    title = markdown_writer.title(source, _header(messages[0], "Subject"))
     return markdown_writer.finish(
-        source, pages, title=title, metadata=_metadata(messages[0]), paged=False
+        source,
+        pages,
+        title=markdown_writer.title(source, _header(messages[0], "Subject")),
+        metadata=_metadata(messages[0]),
+        paged=False,
+        note=reader.note(),
     )
+
+
+def _read(raw: bytes) -> Iterator[EmailMessage]:
+    for each in _messages(raw):
+        message = email.message_from_bytes(each, policy=email.policy.default)
+        if isinstance(message, EmailMessage):
+            yield message
 
 
 def _messages(raw: bytes) -> Iterator[bytes]:
@@ -65,17 +79,83 @@ def _messages(raw: bytes) -> Iterator[bytes]:
         yield _QUOTED_FROM.sub(rb"\1", raw[start.end() : end])
 
 
-def _page(message: EmailMessage, name: str) -> str:
-    about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
-    attached = _attachments(message)
-    return markdown_writer.blocks(
-        [
-            markdown_writer.heading(1, _header(message, "Subject")),
-            "\n".join(about),
-            _body(message, name),
-            f"Attachments: {', '.join(attached)}" if attached else "",
-        ]
-    )
+class _MailReader:
+    """Writes messages and, after each, the text of what is attached to it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.unread: list[str] = []
+
+    def note(self) -> str:
+        """Which attachments could not be read; "" if all were."""
+        if not self.unread:
+            return ""
+        names = ", ".join(self.unread[:20]) + (", …" if len(self.unread) > 20 else "")
+        return f"{len(self.unread)} attachments have no text that can be read: {names}"
+
+    def page(self, message: EmailMessage, depth: int = 0) -> str:
+        """A message as Markdown."""
+        about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
+        attached = _attachments(message)
+        return markdown_writer.blocks(
+            [
+                markdown_writer.heading(1, _header(message, "Subject")),
+                "\n".join(about),
+                _body(message, self.name),
+                f"Attachments: {', '.join(attached)}" if attached else "",
+                *(self._attachment(part, depth + 1) for part in _parts(message)),
+            ]
+        )
+
+    def _attachment(self, part: EmailMessage, depth: int) -> str:
+        """The text of an attachment, read like a file of its own; "" if it has none."""
+        name = markdown_writer.line(str(part.get_filename() or part.get_content_type()))
+        if part.get_content_type() == "message/rfc822":
+            inner = part.get_payload()
+            messages = inner if isinstance(inner, list) else []
+            return self._messages(name, [each for each in messages if _is_mail(each)], depth)
+        raw = part.get_payload(decode=True)
+        source = Source(
+            source=name,
+            name=name,
+            raw=raw if isinstance(raw, bytes) else b"",
+            file_type="",
+            media_type=str(part.get("Content-Type", "")),
+        )
+        try:
+            found = formats.detect(source)
+            if found.module == "email":
+                return self._messages(name, list(_read(source.raw)), depth)
+            parsed = formats.parse(source, found)
+        except IngestError:
+            self.unread.append(name)
+            return ""
+        text = markdown_writer.fence(parsed.text) if parsed.kind == "code" else parsed.text
+        return markdown_writer.blocks([markdown_writer.heading(2, name), text.strip()])
+
+    def _messages(self, name: str, messages: Sequence[EmailMessage], depth: int) -> str:
+        if depth > DEEPEST:
+            self.unread.append(name)
+            return ""
+        return markdown_writer.blocks(self.page(message, depth) for message in messages)
+
+
+def _is_mail(part: object) -> TypeGuard[EmailMessage]:
+    return isinstance(part, EmailMessage)
+
+
+def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
+    """The parts of a message that are not its body: attachments, and messages of a digest."""
+    if message.get_content_type() in ("multipart/related", "multipart/alternative"):
+        return
+    body = message.get_body(preferencelist=("plain", "html"))
+    for part in message.iter_parts() if message.is_multipart() else ():
+        if part is body or not _is_mail(part):
+            continue
+        if part.get_content_maintype() == "multipart":
+            yield from _parts(part)
+        else:
+            yield part
 
 
 def _header(message: Any, key: str) -> str:

@@ -21,6 +21,20 @@ _CONTROLS = re.compile(
 _NEWLINES = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _BLOCK_START = re.compile(r"^(?=[ ]{0,3}(?:#{1,6}(?:\s|$)|```|~~~|=+[ ]*$|-+[ ]*$))", re.MULTILINE)
 _BACKTICKS = re.compile(r"`{3,}")
+_NO_TITLE = re.compile(
+    r"""
+    \W* (
+        untitled .{0,4} | title | no \s title | unknown | unspecified | none | null | \(anonymous\)
+        | (front | back | book)? [ _-]? cover ([ _-] page)? | title \s page | half \s title
+        | (table \s of \s)? contents | corporate | template | blank | layout \s? \d* | print
+        | (new | blank)? \s? (document | presentation | workbook | spreadsheet) \s? \d*
+        | powerpoint \s presentation | (doc | book | sheet | slide | page) \s? \d+
+        | microsoft \s (word | powerpoint | excel) \s - \s .*
+        | \S* \.(docx? | dvi | tex | indd | pptx? | qxd | xlsx? | pmd | fm | ai | eps)
+    ) \W*
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def clean(text: str) -> str:
@@ -53,6 +67,20 @@ def fence(code: str, language: str = "") -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(code)), default=2)
     marks = "`" * (longest + 1)
     return f"{marks}{language}\n{code}\n{marks}"
+
+
+def link(text: str, target: str) -> str:
+    """Return a Markdown link; the text alone if it says the target already, or there is none."""
+    target = re.sub(r"[\s()<>]", lambda found: f"%{ord(found[0]):02X}", target.strip())
+    bare = re.sub(r"^(https?://|mailto:)|/$", "", target)
+    if not target or target.startswith("#") or not text.strip() or bare in text:
+        return text
+    return f"[{text.strip()}]({target})"
+
+
+def image(description: str) -> str:
+    """Return what an image shows, as its alternative text says; "" without one."""
+    return f"[Image: {text}]" if (text := line(description)) else ""
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
@@ -102,9 +130,16 @@ def with_lists(parts: Iterable[tuple[str, bool]]) -> str:
 
 
 def title(source: Source, *candidates: object) -> str:
-    """Return the first candidate with text, else the source's name; at most 200 characters."""
+    """Return the first candidate that says something, else the source's name.
+
+    At most 200 characters. Names that programs and templates give are no titles.
+    """
     for candidate in candidates:
-        if isinstance(candidate, str) and (found := line(candidate)):
+        if (
+            isinstance(candidate, str)
+            and (found := line(candidate))
+            and not _NO_TITLE.fullmatch(found)
+        ):
             return found[:LONGEST_TITLE].rstrip()
     return line(source.name)[:LONGEST_TITLE]
 
@@ -131,6 +166,8 @@ def finish(
     metadata: Mapping[str, Any] | None = None,
     paged: bool = True,
     nothing: str = "",
+    note: str = "",
+    images: tuple[int, ...] = (),
 ) -> Parsed:
     """Return the result for these pages of Markdown, joined by blank lines.
 
@@ -155,6 +192,8 @@ def finish(
             for key, value in (metadata or {}).items()
             if (short := _short(value)) not in ("", None, [])
         },
+        note=note,
+        images=images,
     )
 
 

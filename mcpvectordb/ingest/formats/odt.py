@@ -8,16 +8,15 @@ from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import local, value
+from mcpvectordb.ingest.formats.sheet_tables import sheet_tables
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset(
     [
-        "annotation",
         "tracked-changes",
         "table-of-content",
         "forms",
         "sequence-decls",
-        "desc",
         "note-citation",
     ]
 )
@@ -92,7 +91,10 @@ class _OdtReader:
         self.lists = 0
         self.marked = False
         self.titles = 0
+        self.notes = 0
         self.tables: list[list[list[str]]] = []
+        self.sheet = False
+        self.links: list[tuple[int, str]] = []  # where the text of a link begins, and its target
 
     def start(self, name: str, element: Any) -> None:
         if name in ("p", "h"):
@@ -109,6 +111,15 @@ class _OdtReader:
             self.marked = True
         elif name == "frame":
             self.titles += value(element, "class") == "title"
+        elif name == "a" and self.words:
+            self.links.append((len(self.words[-1]), value(element, "href")))
+            self.words[-1].append(element.text or "")
+        elif name == "desc":
+            self._describe(element.text or "")
+        elif name in ("creator", "date", "date-string") and self.notes:
+            pass  # of a comment
+        elif name == "annotation":
+            self.notes += 1
         elif self.words:
             self.words[-1].append(_space(name, element) + (element.text or ""))
 
@@ -123,12 +134,28 @@ class _OdtReader:
             row += row[-1:] * (min(int(repeat), WIDEST_REPEAT) - 1 if repeat.isdigit() else 0)
         elif name == "list":
             self.lists -= 1
+        elif name == "a" and self.words and self.links:
+            start, target = self.links.pop()
+            words = self.words[-1]
+            words[start:] = [markdown_writer.link("".join(words[start:]), target)]
+        elif name == "annotation":
+            self.notes -= 1
         elif name == "frame":
             self.titles -= value(element, "class") == "title"
+
+    def _describe(self, text: str) -> None:
+        """Add what an image shows, to the paragraph that it is in or as a block."""
+        image = markdown_writer.image(text)
+        if self.words:
+            self.words[-1].append(image)
+        elif image:
+            self.blocks.append((image, False))
 
     def _add(self, text: str, name: str, element: Any) -> None:
         if not text:
             return
+        if self.notes:
+            text = f"Comment: {text}"
         if self.tables:
             row = self.tables[-1][-1] if self.tables[-1] else [""]
             row[-1:] = [f"{row[-1]} {text}".strip() if row else text]
@@ -148,12 +175,15 @@ class _OdtReader:
         parent = element.getparent()
         if parent is not None and local(parent) == "spreadsheet":
             self.blocks.append((markdown_writer.heading(1, value(element, "name")), False))
+            self.sheet = True
         self.tables.append([])
 
     def _end_table(self) -> None:
         rows = self.tables.pop()
         if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a nested table
             self.tables[-1][-1][-1] += " " + ", ".join(cell for row in rows for cell in row if cell)
+        elif self.sheet:
+            self.blocks += [(table, False) for table in sheet_tables(rows)]
         else:
             self.blocks.append((markdown_writer.table(rows), False))
 

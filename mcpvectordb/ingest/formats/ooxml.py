@@ -61,6 +61,23 @@ def relations(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
     return found
 
 
+def links(archive: Archive, part: str) -> dict[str, str]:
+    """Return the targets of a part's hyperlinks by the id of their relation."""
+    folder, name = posixpath.split(part)
+    root = archive.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
+    return {
+        relation.get("Id"): relation.get("Target") or ""
+        for relation in (root if root is not None else ())
+        if relation.get("TargetMode") == "External"
+        and (relation.get("Type") or "").endswith("/hyperlink")
+    }
+
+
+def relation_id(element: Any, name: str = "id") -> str:
+    """Return the id of a relation that an element refers to (r:id); "" without one."""
+    return next((text for key, text in element.items() if key.endswith(f"}}{name}")), "")
+
+
 def main_part(archive: Archive, usual: str) -> str:
     """Return the name of the part with the document itself."""
     kinds = dict(relations(archive, "").values())

@@ -6,60 +6,66 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from mcpvectordb.errors import ParseFailed
+from mcpvectordb.errors import NoText, ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.pdf_layout import (
-    TextBlock,
-    TextRow,
-    code_lines,
-    reading_order,
-    text_blocks,
-)
-from mcpvectordb.ingest.formats.pdf_tables import find_tables
+from mcpvectordb.ingest.formats.pdf_layout import code_lines, file_order, reading_order
+from mcpvectordb.ingest.formats.pdf_running_titles import without_running_titles
+from mcpvectordb.ingest.formats.pdf_tables import with_tables
+from mcpvectordb.ingest.formats.pdf_text import PageText, TextBlock, TextRow, page_text
 from mcpvectordb.records import Parsed, Source
 
 HEADING_SCALE = 1.12
 LONGEST_HEADING = 160
 LONGEST_TITLE_ROWS = 4
-MARGIN = 0.09
-"""Share of a page's height, at top and bottom, in which running titles and page numbers are."""
 
 # Symbol fonts encode bullets as private-use characters.
 _BULLET = re.compile(r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*")
 _NUMBERED = re.compile(r"^\(?\d{1,3}[.)]\s")
-_EMPTY_TITLE = re.compile(
-    r"^(untitled|title|microsoft (word|powerpoint) - .*|.*\.(docx?|dvi|tex|indd|pptx?|qxd))$", re.I
+_OCR = (
+    "install the extra (pip install 'mcpvectordb[ocr]'), run OCR over it first (ocrmypdf in.pdf "
+    "out.pdf) or supply the text directly"
 )
-_OCR = "run OCR over it first (ocrmypdf in.pdf out.pdf) or supply the text directly"
+DPI, MOST_PIXELS = 300, 5000
+"""Resolution of a page that is drawn, and the greatest width or height of its picture."""
 
 
 def parse(source: Source) -> Parsed:
     """Return the text of a PDF; ParseFailed if it is encrypted, NoText if it has images only."""
     document = open_document(source, "pdf")
     try:
-        pages = [(page.rect.height, read_page(page)) for page in document]
+        pages = [read_page(page) for page in document]
+        blank = _Blank.of(document, pages)
         named = document.metadata.get("title") or ""
         metadata = {key: document.metadata.get(key) for key in ("author", "subject", "keywords")}
         listed = outline(document)
     except (RuntimeError, ValueError) as error:
         raise ParseFailed(f"{source.name} is damaged: {markdown_writer.line(str(error))}") from None
-    blocks = _without_running_titles(pages)
-    if _unreadable(blocks):
-        raise markdown_writer.no_text(
-            source.name,
-            f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}",
-        )
-    texts = markdown_pages(blocks, listed)
-    if document.is_repaired and not any(texts):
-        raise ParseFailed(f"{source.name} is damaged: its readable part has no text")
-    named = "" if _EMPTY_TITLE.match(named.strip()) else named
+    if len(blank.all) == len(pages):
+        raise blank.error(source.name, damaged=document.is_repaired)
+    blocks = [
+        [] if number in blank.all else ordered(page)
+        for number, page in enumerate(without_running_titles(pages), 1)
+    ]
+    texts = _with_whole_words(markdown_pages(blocks, listed))
     title = markdown_writer.title(source, named, *map(markdown_writer.first_heading, texts[:3]))
     metadata["pages"] = len(texts)
     return markdown_writer.finish(
-        source, texts, title=title, metadata=metadata, nothing=f"it looks scanned: {_OCR}"
+        source,
+        texts,
+        title=title,
+        metadata=metadata,
+        note=blank.note(len(pages)),
+        images=blank.drawn,
     )
+
+
+def draw(source: Source, kind: str, number: int) -> bytes:
+    """Return a page of a PDF or picture, counted from 1, as a portable graymap."""
+    page = open_document(source, kind)[number - 1]
+    dpi = min(DPI, int(72 * MOST_PIXELS / max(page.rect.width, page.rect.height, 1)))
+    return bytes(page.get_pixmap(dpi=max(dpi, 1), colorspace="gray", alpha=False).tobytes("pgm"))
 
 
 def open_document(source: Source, kind: str) -> Any:
@@ -87,22 +93,73 @@ def outline(document: Any) -> dict[str, int]:
     return {key: level for level, text, *_ in document.get_toc() if (key := _key(text))}
 
 
-def read_page(page: Any) -> list[TextBlock]:
-    """Return a page's blocks in reading order, including ruled tables."""
-    blocks = text_blocks(page)
-    for table in find_tables(page) if blocks else ():
-        blocks = [rest for block in blocks if (rest := _outside(block, table))] + [table]
-    return reading_order(blocks)
+def read_page(page: Any) -> PageText:
+    """Return a page's rows, including ruled tables."""
+    text = page_text(page)
+    return with_tables(page, text) if text.rows else text
 
 
-def _outside(block: TextBlock, table: TextBlock) -> TextBlock | None:
-    rows = [row for row in block.rows if not table.box.holds(row.box)]
-    return TextBlock(block.box, rows, block.markdown) if rows or block.markdown else None
+def ordered(page: PageText) -> list[TextBlock]:
+    """Return a page's blocks in reading order, text of another direction at the end."""
+    return reading_order(page.rows) + file_order(page.aside)
 
 
-def _unreadable(pages: Sequence[Sequence[TextBlock]]) -> bool:
-    text = "".join(block.text for blocks in pages[:50] for block in blocks)
-    return text.count("\ufffd") > 0.5 * len(text)
+class _Blank(NamedTuple):
+    """The numbers of the pages without text, by what is on them instead.
+
+    `glyphs` are pages whose fonts do not map glyphs to characters, so that most of their text is
+    U+FFFD; `empty` ones have nothing on them at all.
+    """
+
+    images: list[int]
+    drawings: list[int]
+    glyphs: list[int]
+    empty: list[int]
+
+    @classmethod
+    def of(cls, document: Any, pages: Sequence[PageText]) -> _Blank:
+        blank = cls([], [], [], [])
+        for number, page in enumerate(pages, 1):
+            text = "".join(row.text or row.table for row in page.rows + page.aside)
+            if text.count("\ufffd") > 0.5 * len(text):
+                blank.glyphs.append(number)
+            elif not text.strip():
+                drawn = {kind for kind, _ in document[number - 1].get_bboxlog()}
+                kinds = blank.images if any("image" in each for each in drawn) else blank.drawings
+                (kinds if drawn else blank.empty).append(number)
+        return blank
+
+    @property
+    def all(self) -> set[int]:
+        return {number for numbers in self for number in numbers}
+
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """The pages whose text may be drawn."""
+        return tuple(sorted(self.images + self.drawings + self.glyphs))
+
+    def error(self, name: str, *, damaged: bool) -> NoText | ParseFailed:
+        """Why a document of only such pages cannot be read."""
+        if damaged and not self.images + self.glyphs:
+            return ParseFailed(f"{name} is damaged: its readable part has no text")
+        why = "there is no text on its pages, and no image of any; supply the text directly"
+        if self.glyphs:
+            why = f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"
+        elif self.images:
+            why = f"it looks scanned: {_OCR}"
+        error = markdown_writer.no_text(name, why)
+        error.pages, error.images = len(self.all), self.drawn
+        return error
+
+    def note(self, pages: int) -> str:
+        """What to say of a document that has text on other pages; "" for nothing."""
+        if not self.drawn:
+            return ""
+        numbers = ", ".join(map(str, self.drawn[:20])) + (", …" if len(self.drawn) > 20 else "")
+        return (
+            f"{len(self.drawn)} of {pages} pages have no text that can be read: {numbers}; the "
+            "extra mcpvectordb[ocr] may read them"
+        )
 
 
 def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> list[str]:
@@ -119,41 +176,10 @@ def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int])
 def _body_size(pages: Iterable[Sequence[TextBlock]]) -> float:
     """The font size of most of the text."""
     sizes: Counter[float] = Counter()
-    for row in (row for blocks in pages for block in blocks for row in block.rows if not row.mono):
-        sizes[row.size] += len(row.text)
+    for row in (row for blocks in pages for block in blocks for row in block.rows):
+        if row.size and not row.mono:
+            sizes[row.size] += len(row.text)
     return sizes.most_common(1)[0][0] if sizes else 10.0
-
-
-def _without_running_titles(
-    pages: Sequence[tuple[float, list[TextBlock]]],
-) -> list[list[TextBlock]]:
-    """The pages without page numbers, and with running titles only where they first occur.
-
-    A running title is a margin row that three or more pages share, apart from its digits.
-    """
-    body = _body_size(blocks for _, blocks in pages)
-    keys = [[_margin(block, height, body) for block in blocks] for height, blocks in pages]
-    places = Counter(key for page in keys for key in set(page))
-    seen = {key for key in places if not key.strip("#ivxlcdm-–/ ")}
-    kept = []
-    for page, (_, blocks) in zip(keys, pages, strict=True):
-        kept.append(
-            [
-                block
-                for key, block in zip(page, blocks, strict=True)
-                if not key or places[key] < 3 or key not in seen
-            ]
-        )
-        seen.update(page)
-    return kept
-
-
-def _margin(block: TextBlock, height: float, body: float) -> str:
-    """The text of a margin row with its digits replaced; "" for a block outside of the margins."""
-    in_margin = block.box.y1 < MARGIN * height or block.box.y0 > (1 - MARGIN) * height
-    if not in_margin or len(block.rows) != 1 or block.rows[0].size > body * HEADING_SCALE:
-        return ""
-    return re.sub(r"\d+", "#", block.text.lower())
 
 
 class PdfStyle:
@@ -176,27 +202,26 @@ class PdfStyle:
         for block in blocks:
             last = joined[-1] if joined else None
             if last and self._continues(last, block):
-                joined[-1] = TextBlock(last.box.around(block.box), last.rows + block.rows)
+                joined[-1] = TextBlock(last.rows + block.rows)
             else:
                 joined.append(block)
         return joined
 
     def _continues(self, title: TextBlock, block: TextBlock) -> bool:
         rows = title.rows + block.rows
+        gap = block.rows[0].box.y0 - title.rows[-1].box.y1
         return (
-            bool(title.rows and block.rows)
-            and len(rows) <= LONGEST_TITLE_ROWS
+            len(rows) <= LONGEST_TITLE_ROWS
             and self._large(rows[0])
-            and (
-                {row.size for row in rows} == {rows[0].size}
-                and 0 <= block.box.y0 - title.box.y1 + rows[0].size / 2 <= 2 * rows[0].size
-            )
+            and {row.size for row in rows} == {rows[0].size}
+            and 0 <= gap + rows[0].size / 2 <= 2 * rows[0].size
         )
 
     def markdown(self, block: TextBlock) -> Iterable[str]:
         """Return the block's headings, code and paragraphs."""
-        if block.markdown:
-            yield block.markdown
+        if block.rows[0].table:
+            yield block.rows[0].table
+            return
         for rows in self._runs(block):
             text = _paragraph(rows)
             if level := self._level(rows, text, alone=len(rows) == len(block.rows)):
@@ -254,9 +279,24 @@ def _paragraph(rows: Sequence[TextRow]) -> str:
     """The rows on one line, with hyphenated words joined."""
     text = rows[0].text
     for row in rows[1:]:
-        broken = re.search(r"[^\W\d_]{2}-$", text) and row.text[:1].islower()
-        text = text[:-1] + row.text if broken else f"{text} {row.text}"
+        text = text[:-1] + row.text if _is_broken(text, row.text) else f"{text} {row.text}"
     return text.replace("\t", " ")
+
+
+def _is_broken(text: str, rest: str) -> bool:
+    """Whether a text ends in a hyphenated word that the rest continues."""
+    return text[-1:] == "-" and text[-3:-1].isalpha() and rest[:1].islower()
+
+
+def _with_whole_words(texts: list[str]) -> list[str]:
+    """The pages, with a word that is hyphenated at the end of one completed there."""
+    texts = list(texts)
+    for at in range(1, len(texts)):
+        rest = re.match(r"([^\W\d_]+\S*)\s?", texts[at])
+        if rest and _is_broken(texts[at - 1], rest[1]):
+            texts[at - 1] = texts[at - 1][:-1] + rest[1]
+            texts[at] = texts[at][rest.end() :]
+    return texts
 
 
 def _items(rows: Sequence[TextRow]) -> str:

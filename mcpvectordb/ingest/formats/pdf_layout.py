@@ -1,124 +1,262 @@
-"""Group the text of a page into blocks and put these into reading order.
+"""Put the rows of a page into reading order and group them into blocks.
 
-The idea is that of the recursive XY-cut (Nagy and Seth, 1984), restricted to two levels. First the
-page is cut into bands where white space runs across its whole width. Successive bands form a group
-as long as the same vertical white space (the gutter) runs through all of them: paragraphs of two
-columns rarely end at the same height, but their gutter continues. Each group is then read column by
-column, left to right, and each column from top to bottom.
+The idea is that of the recursive XY-cut (Nagy and Seth, 1984). The page is cut into bands where
+white space runs across its whole width. Successive bands form a group as long as the same vertical
+white space (the gutter) runs through all of them: paragraphs of two columns rarely end at the same
+height, but their gutter continues. Each group is read column by column, left to right, and each
+column is treated like a page of its own, because a column may have columns for a part of its
+height.
 
-A vertical gap is a gutter only if the text on both sides has lines of some length. Short lines are
-cells of a table without ruled lines, which is read row by row.
+A vertical gap is a gutter only if the text on both sides has lines of some length that fill their
+column. Short lines are cells of a table without ruled lines, which is read row by row.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-MONOSPACED, BOLD = 8, 16
-GUTTER = 8.0
-"""Least width in points of the white space between two columns."""
+from mcpvectordb.ingest.formats.pdf_text import TextBlock, TextRow
+
+GUTTER, NARROW_GUTTER = 8.0, 4.5
+"""Least width in points of the white space between two columns; a narrow one needs many rows."""
+MANY_ROWS = 6
+ALIGNED = 1.5
+"""Points by which the starts of a column's lines may differ."""
 COLUMN_CHARACTERS = 20
 """Least typical line length of a column; shorter lines are cells, which are read row by row."""
-MOST_BLOCKS = 1000
-"""Number of blocks on a page above which the order of the file is kept."""
+COLUMN_FILL = 0.5
+"""Least mean share of a column's width that its lines take up."""
+DEEPEST = 4
+
+Column = list[TextRow]
 
 
-class Box(NamedTuple):
-    """A rectangle in points; y grows downwards."""
+def reading_order(rows: Sequence[TextRow]) -> list[TextBlock]:
+    """Return the rows from top to bottom, column by column where there are columns, as blocks."""
+    return list(_blocks(_ordered(_without_bridges(rows), DEEPEST)))
 
-    x0: float
-    y0: float
-    x1: float
-    y1: float
 
-    def holds(self, other: Box) -> bool:
-        """Whether the centre of the other box is inside this one."""
-        x, y = (other.x0 + other.x1) / 2, (other.y0 + other.y1) / 2
-        return self.x0 <= x <= self.x1 and self.y0 <= y <= self.y1
+def file_order(rows: Iterable[TextRow]) -> list[TextBlock]:
+    """Return the rows in the order of the file, as its blocks."""
+    return list(_blocks(_lines(column) for column in _runs(rows)))
 
-    def around(self, other: Box) -> Box:
-        """Return the smallest box that contains both."""
-        return Box(
-            min(self.x0, other.x0),
-            min(self.y0, other.y0),
-            max(self.x1, other.x1),
-            max(self.y1, other.y1),
+
+def _runs(rows: Iterable[TextRow]) -> Iterable[Column]:
+    run: Column = []
+    for row in rows:
+        if run and row.block != run[-1].block:
+            yield run
+            run = []
+        run.append(row)
+    if run:
+        yield run
+
+
+# --- lines that run across a gutter
+
+
+def _without_bridges(rows: Sequence[TextRow]) -> list[TextRow]:
+    """The rows, with lines divided that were read across the narrow gutter between two columns.
+
+    Such a line has a gap where many successive lines have one, and after it a word that starts
+    where they start. Gaps between the words of justified text do not line up like that.
+    """
+    starts = [
+        _Start(word.box.x0, at, number)
+        for at, row in enumerate(rows)
+        for number, word in enumerate(row.words)
+        if not number
+        or (not row.mono and word.box.x0 - row.words[number - 1].box.x1 >= _wide_gap(row))
+    ]
+    cuts: dict[int, set[int]] = {}
+    for group in _aligned(starts):
+        for run in _successive(rows, group):
+            for start in run:
+                cuts.setdefault(start.row, set()).add(start.word)
+    return [part for at, row in enumerate(rows) for part in _divided(row, cuts.get(at, {0}))]
+
+
+def _wide_gap(row: TextRow) -> float:
+    """A gap that is wider than most spaces between words of this size."""
+    return max(NARROW_GUTTER, 0.4 * row.size)
+
+
+class _Start(NamedTuple):
+    """A word after a gap, or the first one of a row: its position and its numbers."""
+
+    x: float
+    row: int
+    word: int
+
+
+def _aligned(starts: Sequence[_Start]) -> Iterable[list[_Start]]:
+    """Groups of starts at nearly the same x position, if they have some gap before them."""
+    group: list[_Start] = []
+    for start in sorted(starts):
+        if group and start.x - group[0].x > ALIGNED:
+            if any(each.word for each in group):
+                yield group
+            group = []
+        group.append(start)
+    if any(each.word for each in group):
+        yield group
+
+
+def _successive(rows: Sequence[TextRow], starts: list[_Start]) -> Iterable[list[_Start]]:
+    """The parts of a group of starts that no other row crosses, if they have many rows."""
+    if len(starts) < MANY_ROWS:
+        return
+    x = starts[0].x - NARROW_GUTTER / 2
+    here = {start.row: start for start in starts}
+    across = [
+        (row.box.y0, at) for at, row in enumerate(rows) if at in here or row.box.x0 < x < row.box.x1
+    ]
+    run: list[_Start] = []
+    for _, at in [*sorted(across), (0, -1)]:
+        if at in here:
+            run.append(here[at])
+            continue
+        if len(run) >= MANY_ROWS:
+            yield run
+        run = []
+
+
+def _divided(row: TextRow, cuts: set[int]) -> Iterable[TextRow]:
+    if cuts <= {0}:
+        return [row]
+    bounds = sorted({0, *cuts, len(row.words)})
+    return (row.part(row.words[start:end]) for start, end in pairwise(bounds))
+
+
+# --- columns
+
+
+def _ordered(rows: Sequence[TextRow], deepest: int) -> Iterable[Column]:
+    """The columns of a page or column in reading order, as lines from top to bottom."""
+    group: Column = []
+    ink: list[tuple[float, float]] = []
+    for band in _bands(rows):
+        own = _merged((row.box.x0, row.box.x1) for row in band)
+        both = _merged([*ink, *own])
+        if group and len(both) < max(len(ink) > 1, len(own) > 1) + 1:
+            yield from _cut(group, ink, deepest)
+            group, both = [], own
+        group += band
+        ink = both
+    if group:
+        yield from _cut(group, ink, deepest)
+
+
+def _bands(rows: Sequence[TextRow]) -> Iterable[Column]:
+    """Groups of rows that are separated by white space across the whole width."""
+    band: Column = []
+    bottom = 0.0
+    for row in sorted(rows, key=lambda row: (row.box.y0, row.box.x0)):
+        if band and row.box.y0 >= bottom - 1:
+            yield band
+            band = []
+        bottom = max(bottom, row.box.y1) if band else row.box.y1
+        band.append(row)
+    if band:
+        yield band
+
+
+def _merged(extents: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The extents from left to right, those with less than a gutter between them as one."""
+    merged: list[tuple[float, float]] = []
+    for start, end in sorted(extents):
+        if merged and start - merged[-1][1] < NARROW_GUTTER:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _cut(group: Column, ink: list[tuple[float, float]], deepest: int) -> Iterable[Column]:
+    columns = _columns(group, ink) if deepest else [group]
+    if len(columns) == 1:
+        yield _lines(group)
+        return
+    for column in columns:
+        yield from _ordered(column, deepest - 1)
+
+
+def _columns(group: Column, ink: list[tuple[float, float]]) -> list[Column]:
+    """The columns of a group; one that is no column, such as bullets, belongs to its neighbour."""
+    columns = [
+        [row for row in group if start <= (row.box.x0 + row.box.x1) / 2 <= end]
+        for start, end in ink
+    ]
+    gaps = [right[0] - left[1] for left, right in pairwise(ink)]
+    while gaps:
+        at = next(
+            (at for at, gap in enumerate(gaps) if not _is_gutter(gap, *columns[at : at + 2])), None
         )
+        poor = next((at for at, each in enumerate(columns) if not _is_column(_lines(each))), None)
+        if poor is not None:
+            at = min({poor - 1, poor} & set(range(len(gaps))), key=lambda each: gaps[each])
+        if at is None:
+            break
+        columns[at : at + 2] = [columns[at] + columns[at + 1]]
+        del gaps[at]
+    return columns
 
 
-class TextRow(NamedTuple):
-    """One line of text with the style of most of its characters."""
-
-    box: Box
-    text: str
-    size: float
-    bold: bool
-    mono: bool
-
-
-@dataclass(slots=True)
-class TextBlock:
-    """Rows that belong together, or a table that is already Markdown."""
-
-    box: Box
-    rows: list[TextRow] = field(default_factory=list)
-    markdown: str = ""
-
-    @property
-    def text(self) -> str:
-        """All rows on one line."""
-        return " ".join(row.text for row in self.rows).replace("\t", " ")
-
-
-def text_blocks(page: Any) -> list[TextBlock]:
-    """Return the blocks of a pymupdf page in the order of the file, ligatures as letters."""
-    import pymupdf
-
-    flags = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
-    found = []
-    for block in page.get_text("dict", flags=flags)["blocks"]:
-        if rows := [row for line in block.get("lines", ()) if (row := _row(line))]:
-            found.append(TextBlock(Box(*block["bbox"]), _joined(rows)))
-    return found
-
-
-def _row(line: dict[str, Any]) -> TextRow | None:
-    text, size, longest, letters, mono, bold = "", 0.0, 0, 0, 0, 0
-    for span in line["spans"]:
-        text += span["text"]
-        length = len(span["text"].strip())
-        letters += length
-        mono += length if span["flags"] & MONOSPACED else 0
-        bold += length if span["flags"] & BOLD else 0
-        if length > longest:
-            longest, size = length, span["size"]
-    if not letters:
-        return None
-    fixed = mono > 0.8 * letters
-    return TextRow(
-        Box(*line["bbox"]),
-        text.rstrip() if fixed else text.strip(),
-        round(size * 2) / 2,
-        bold > 0.8 * letters,
-        fixed,
+def _is_gutter(gap: float, left: Column, right: Column) -> bool:
+    """Whether a gap is between columns: of some width, and with separate text on both sides."""
+    low = max(min(row.box.y0 for row in each) for each in (left, right))
+    high = min(max(row.box.y1 for row in each) for each in (left, right))
+    if low >= high:  # one above the other
+        return False
+    # A narrow gap, or one inside of blocks of the file, is a gutter only if it is a long one.
+    return min(len(left), len(right)) >= MANY_ROWS or (
+        gap >= GUTTER and not {row.block for row in left} & {row.block for row in right}
     )
 
 
-def _joined(rows: list[TextRow]) -> list[TextRow]:
-    """The rows, with separate pieces of one line joined, such as a section's number and title."""
-    joined = rows[:1]
-    for row in rows[1:]:
-        last = joined[-1]
-        if _same_line(last.box, row.box):
-            wider = last if len(last.text) >= len(row.text) else row
-            joined[-1] = wider._replace(
-                box=last.box.around(row.box), text=last.text + _gap(last, row) + row.text
-            )
+def _is_column(rows: Column) -> bool:
+    if any(row.table for row in rows):
+        return True
+    if all(row.mono for row in rows):  # the columns of a listing
+        return False
+    # The mean line length weighted by length: a few short last lines do not count for much.
+    lengths = [len(row.text) for row in rows]
+    widths = [row.box.x1 - row.box.x0 for row in rows]
+    width = max(row.box.x1 for row in rows) - min(row.box.x0 for row in rows)
+    return sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths) and (
+        sum(widths) >= COLUMN_FILL * width * len(widths)
+    )
+
+
+# --- lines and blocks
+
+
+def _lines(rows: Sequence[TextRow]) -> Column:
+    """The rows from top to bottom, with separate pieces of one line joined into one row."""
+    lines: list[list[TextRow]] = []
+    for row in sorted(rows, key=lambda row: (row.box.y0 + row.box.y1, row.box.x0)):
+        last = lines[-1] if lines else []
+        if last and not row.table and not last[0].table and last[0].box.beside(row.box):
+            last.append(row)
         else:
-            joined.append(row)
+            lines.append([row])
+    lines.sort(key=lambda line: line[0].box.y0)
+    return [_joined(line) for line in lines]
+
+
+def _joined(pieces: list[TextRow]) -> TextRow:
+    pieces.sort(key=lambda row: row.box.x0)
+    joined = pieces[0]
+    for row in pieces[1:]:
+        longer = joined if len(joined.text) >= len(row.text) else row
+        joined = longer._replace(
+            box=joined.box.around(row.box),
+            text=joined.text + _gap(joined, row) + row.text,
+            words=joined.words + row.words,
+        )
     return joined
 
 
@@ -128,11 +266,6 @@ def _gap(left: TextRow, right: TextRow) -> str:
     if left.mono and right.mono:
         return " " * max(1, round(gap / _width(left)))
     return "\t" if gap > 2 * left.size else " "
-
-
-def _same_line(left: Box, right: Box) -> bool:
-    shared = min(left.y1, right.y1) - max(left.y0, right.y0)
-    return right.x0 >= left.x1 - 1 and shared > 0.6 * min(left.y1 - left.y0, right.y1 - right.y0)
 
 
 def _width(row: TextRow) -> float:
@@ -145,66 +278,35 @@ def code_lines(rows: Sequence[TextRow]) -> str:
     return "\n".join(" " * round((row.box.x0 - left) / width) + row.text for row in rows)
 
 
-def reading_order(blocks: Sequence[TextBlock]) -> list[TextBlock]:
-    """Return the blocks from top to bottom, and column by column where there are columns."""
-    if len(blocks) > MOST_BLOCKS:
-        return list(blocks)
-    ordered: list[TextBlock] = []
-    group: list[TextBlock] = []
-    for band in _bands(blocks):
-        if group and not _gutters([*group, *band]):
-            ordered += _columns(group)
-            group = []
-        group += band
-    return ordered + _columns(group)
+def _blocks(columns: Iterable[Column]) -> Iterable[TextBlock]:
+    """Blocks of rows that belong together, also across the end of a column."""
+    block: list[TextRow] = []
+    full = False  # whether the last row reaches the end of its column
+    for column in columns:
+        right = max(row.box.x1 for row in column)
+        for row in column:
+            if block and not _belongs(block[-1], row, full):
+                yield TextBlock(block)
+                block = []
+            block.append(row)
+            full = right - row.box.x1 < 4 * row.size
+    if block:
+        yield TextBlock(block)
 
 
-def _bands(blocks: Sequence[TextBlock]) -> Iterable[list[TextBlock]]:
-    """Groups of blocks that are separated by white space across the whole page."""
-    band: list[TextBlock] = []
-    bottom = 0.0
-    for block in sorted(blocks, key=lambda block: (block.box.y0, block.box.x0)):
-        if band and block.box.y0 >= bottom - 1:
-            yield band
-            band = []
-        bottom = max(bottom, block.box.y1) if band else block.box.y1
-        band.append(block)
-    if band:
-        yield band
-
-
-def _gutters(blocks: Sequence[TextBlock]) -> list[float]:
-    """The x positions of white space from top to bottom between columns of text."""
-    # A sweep from left to right: `right` is the furthest right edge of the boxes so far.
-    edges: list[float] = []
-    right = float("inf")
-    for box in sorted(block.box for block in blocks):
-        if box.x0 - right >= GUTTER:
-            edges.append((box.x0 + right) / 2)
-        right = max(right, box.x1) if right != float("inf") else box.x1
-    return edges if edges and all(map(_is_column, _split(blocks, edges))) else []
-
-
-def _split(blocks: Sequence[TextBlock], edges: Sequence[float]) -> list[list[TextBlock]]:
-    bounds = [float("-inf"), *edges, float("inf")]
-    return [
-        [block for block in blocks if left <= block.box.x0 < right]
-        for left, right in pairwise(bounds)
-    ]
-
-
-def _is_column(blocks: Sequence[TextBlock]) -> bool:
-    # The mean line length weighted by length: a few short last lines do not count for much.
-    lengths = [len(row.text) for block in blocks for row in block.rows]
-    return any(block.markdown for block in blocks) or (
-        sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths)
+def _belongs(last: TextRow, row: TextRow, full: bool) -> bool:
+    """Whether a row is in one block with the row before it, or continues its sentence."""
+    if last.table or row.table:
+        return False
+    if last.block == row.block and row.box.y0 >= last.box.y0:
+        return True
+    if "\t" in last.text and "\t" in row.text:  # rows of cells, one below the other
+        return 0 <= row.box.y0 - last.box.y0 <= 3 * (last.box.y1 - last.box.y0)
+    return (
+        full
+        and (last.size, last.bold, last.mono) == (row.size, row.bold, False)
+        and len(last.text) >= COLUMN_CHARACTERS
+        and row.text[:1].islower()
+        and re.search(r"[\w,-]$", last.text) is not None
+        and "\t" not in last.text + row.text
     )
-
-
-def _columns(blocks: list[TextBlock]) -> list[TextBlock]:
-    columns = _split(blocks, _gutters(blocks))
-    return [
-        block
-        for column in columns
-        for block in sorted(column, key=lambda each: (each.box.y0, each.box.x0))
-    ]

@@ -9,12 +9,14 @@ Two kinds of tables are found ("lattice" detection, as in Camelot and Tabula):
   (booktabs). The rows are the lines of text, the columns are found by the white space between the
   words.
 
-Words are then put into cells by their centres. A table needs two rows and two columns with text;
-without vertical lines its cells must be short, or it is text between lines.
+Words are then put into cells by their centres. A table needs two rows and two columns with text,
+and text in a good part of its cells, or it is a drawing. Long cells are text in frames; without
+vertical lines all cells must be short, or they are text between lines.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -22,7 +24,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest.formats.markdown_writer import table
-from mcpvectordb.ingest.formats.pdf_layout import Box, TextBlock
+from mcpvectordb.ingest.formats.pdf_text import Box, PageText, PlacedWord, TextRow, Turn
 
 FEWEST_PATHS, MOST_PATHS = 3, 10_000
 MOST_LINES = 2000
@@ -31,6 +33,13 @@ NEAR = 3.0
 """Distance in points within which two positions count as equal."""
 CELL_CHARACTERS = 30
 """Greatest mean cell length of a table without vertical lines; longer cells are columns of text."""
+MOST_PARTS = 12
+"""Number of lines in a stack up to which all of its parts are tried."""
+LONGEST_CELL = 250
+FILLED_CELLS = 0.35
+"""Least share of cells with text; the lines of a drawing make many cells that have none."""
+LINE_FILL = 0.75
+"""Share of a column's width above which a line may be one that was wrapped."""
 
 _PATH = re.compile(rb"[\d\s](?:re|l)\s")
 _FORM = re.compile(rb"\sDo\s")
@@ -44,30 +53,42 @@ class RuledLine(NamedTuple):
     end: float
 
 
-def find_tables(page: Any) -> list[TextBlock]:
-    """Return the ruled tables of a pymupdf page as blocks of Markdown."""
-    across, down = _ruled_lines(page)
-    if not across:
-        return []
-    words = [(Box(*word[:4]), word[4]) for word in page.get_text("words")]
-    found: list[TextBlock] = []
-    for area, columns, rows in [*_grids(across, down), *_stacks(across, down)]:
-        inside = [word for word in words if area.holds(word[0])]
-        cells = _cells(inside, columns or _white_columns(inside, area), rows or _lines(inside))
-        if _tabular(cells, ruled=bool(columns)) and not any(
-            other.box.holds(area) for other in found
-        ):
-            found.append(TextBlock(area, markdown=table(cells)))
-    return found
+def with_tables(page: Any, text: PageText) -> PageText:
+    """Return the rows of a page with ruled tables as rows of Markdown instead of their words.
+
+    Each word of the page is either in a table or in a row, never in both and never in none.
+    """
+    across, down = _ruled_lines(page, text.turn)
+    rows, aside = list(text.rows), list(text.aside)
+    for area, xs, ys in [*_grids(across, down), *_stacks(across, down)]:
+        inside = [word for row in [*rows, *aside] for word in row.words if area.holds(word.box)]
+        if not inside:
+            continue
+        columns = xs or _white_columns(inside, area)
+        cells = _cells(inside, columns, _with_lines(inside, columns, ys) or _lines(inside))
+        if _tabular(cells, ruled=bool(xs)):
+            rows, aside = _outside(area, rows), _outside(area, aside)
+            rows.append(TextRow(area, "", table=table(cells)))
+    return text._replace(rows=rows, aside=aside)
 
 
-def _ruled_lines(page: Any) -> tuple[set[RuledLine], set[RuledLine]]:
+def _outside(area: Box, rows: Iterable[TextRow]) -> list[TextRow]:
+    """The rows without the words that are in an area."""
+    return [
+        row.part(words) if words else row
+        for row in rows
+        if (words := [word for word in row.words if not area.holds(word.box)]) or row.table
+    ]
+
+
+def _ruled_lines(page: Any, turn: Turn | None) -> tuple[set[RuledLine], set[RuledLine]]:
     """The horizontal and vertical lines of a page, including edges of boxes; none if too many."""
     across: set[RuledLine] = set()
     down: set[RuledLine] = set()
     if not _may_have_tables(page):
         return across, down
-    for x0, y0, x1, y1 in _boxes(page.get_cdrawings()):
+    boxes: Iterable[Box] = itertools.starmap(Box, _boxes(page.get_cdrawings()))
+    for x0, y0, x1, y1 in map(turn, boxes) if turn else boxes:
         if x1 - x0 > 2 * NEAR:
             across |= {RuledLine(y0, x0, x1), RuledLine(y1, x0, x1)}
         if y1 - y0 > 2 * NEAR:
@@ -142,28 +163,36 @@ def _distinct(values: Iterable[float]) -> list[float]:
     return distinct
 
 
-Words = Sequence[tuple[Box, str]]
+Words = Sequence[PlacedWord]
 
 
 def _stacks(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
-    """Areas between three or more horizontal lines of equal width, without vertical lines."""
+    """Areas between three or more horizontal lines of equal width, without vertical lines.
+
+    Several tables may have lines of the same width, with text between them: so parts of a stack
+    are areas as well, after the whole.
+    """
     widths: dict[tuple[int, int], list[RuledLine]] = {}
     for rule in sorted(across):
         if rule.end - rule.start > 60:
             widths.setdefault((round(rule.start / NEAR), round(rule.end / NEAR)), []).append(rule)
     for rules in widths.values():
         ys = _distinct(rule.at for rule in rules)
-        if len(ys) >= 3:
-            area = Box(rules[0].start - NEAR, ys[0], rules[0].end + NEAR, ys[-1])
-            if not any(area.holds(Box(each.at, each.start, each.at, each.end)) for each in down):
-                yield area, [], []
+        parts = range(len(ys), 2, -1) if len(ys) <= MOST_PARTS else [len(ys), 3]
+        for top, bottom in ((at, at + size - 1) for size in parts for at in range(len(ys))):
+            if bottom < len(ys):
+                area = Box(rules[0].start - NEAR, ys[top], rules[0].end + NEAR, ys[bottom])
+                if not any(
+                    area.holds(Box(each.at, each.start, each.at, each.end)) for each in down
+                ):
+                    yield area, [], []
 
 
 def _lines(words: Words) -> list[float]:
     """The y positions that separate the lines of words."""
     bounds: list[float] = []
     bottom = float("-inf")
-    for box, _ in sorted(words, key=lambda word: word[0].y0 + word[0].y1):
+    for box, _ in sorted(words, key=lambda word: word.box.y0 + word.box.y1):
         middle = (box.y0 + box.y1) / 2
         if middle > bottom:
             bounds.append(box.y0)
@@ -181,12 +210,51 @@ def _white_columns(words: Words, area: Box) -> list[float]:
     return [*edges, area.x1]
 
 
+def _with_lines(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[float]:
+    """The y positions of ruled rows, with those added that separate rows without rules.
+
+    Many tables have rules only around them and below their header. Lines of text are rows of their
+    own where nearly all of them have text in the first column and in another one; the lines of a
+    long cell have not, or they fill its width.
+    """
+    bounds = list(ys[:1])
+    for top, bottom in pairwise(ys):
+        here = [word for word in words if top <= (word.box.y0 + word.box.y1) / 2 < bottom]
+        between = _lines(here)[1:-1]
+        if len(between) >= 2 and _are_rows(here, xs, [top, *between, bottom]):
+            bounds += between
+        bounds.append(bottom)
+    return bounds
+
+
+def _are_rows(words: Words, xs: Sequence[float], ys: Sequence[float]) -> bool:
+    lines = _placed(words, xs, ys)
+    first = next((at for at in range(len(xs) - 1) if any(line[at] for line in lines)), 0)
+    filled = sum(bool(line[first]) and sum(map(bool, line)) > 1 for line in lines)
+    short = [
+        all(
+            sum(word.box.x1 - word.box.x0 for word in line[at]) < LINE_FILL * (end - start)
+            for line in lines
+        )
+        for at, (start, end) in enumerate(pairwise(xs))
+    ]
+    return filled >= 0.8 * len(lines) and all(short)
+
+
 def _cells(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[list[str]]:
-    cells: list[list[list[str]]] = [[[] for _ in pairwise(xs)] for _ in pairwise(ys)]
-    for box, word in words:
+    return [
+        [" ".join(word.text for word in cell) for cell in row] for row in _placed(words, xs, ys)
+    ]
+
+
+def _placed(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[list[list[PlacedWord]]]:
+    """The words of each row and column."""
+    cells: list[list[list[PlacedWord]]] = [[[] for _ in pairwise(xs)] for _ in pairwise(ys)]
+    for word in words:
+        box = word.box
         column, row = _interval(xs, (box.x0 + box.x1) / 2), _interval(ys, (box.y0 + box.y1) / 2)
         cells[row][column].append(word)
-    return [[" ".join(cell) for cell in row] for row in cells]
+    return cells
 
 
 def _interval(bounds: Sequence[float], value: float) -> int:
@@ -194,8 +262,14 @@ def _interval(bounds: Sequence[float], value: float) -> int:
 
 
 def _tabular(cells: Sequence[Sequence[str]], *, ruled: bool) -> bool:
-    """Whether two rows and columns have text, which must be short without vertical lines."""
-    rows = sum(any(row) for row in cells)
-    columns = sum(any(column) for column in zip(*cells, strict=True))
-    texts = [len(cell) for row in cells for cell in row if cell]
-    return rows > 1 and columns > 1 and (ruled or sum(texts) / len(texts) <= CELL_CHARACTERS)
+    """Whether this is a table, and not text in frames or between lines, or a drawing."""
+    rows = [row for row in cells if any(row)]
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    lengths = [len(cell) for row in rows for cell in row if cell]
+    return (
+        len(rows) > 1
+        and len(columns) > 1
+        and max(lengths) <= LONGEST_CELL
+        and len(lengths) >= FILLED_CELLS * len(rows) * len(columns)
+        and (ruled or sum(lengths) / len(lengths) <= CELL_CHARACTERS)
+    )

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
+from mcpvectordb.ingest.formats.omml import latex
 from mcpvectordb.ingest.formats.ooxml import (
     children,
     find,
+    links,
     local,
     main_part,
     properties,
+    relation_id,
     relations,
     value,
 )
+from mcpvectordb.ingest.formats.ooxml_chart import chart_markdown
 from mcpvectordb.records import Parsed, Source
 
 TITLES = ("title", "ctrTitle")
@@ -27,15 +32,12 @@ def parse(source: Source) -> Parsed:
     part = main_part(archive, "ppt/presentation.xml")
     targets = {key: target for key, (_, target) in relations(archive, part).items()}
     order = find(archive.xml(part), "sldIdLst")
-    slides = [
-        targets.get(_relation_id(slide), "") for slide in (order if order is not None else ())
-    ]
+    slides = [targets.get(relation_id(slide), "") for slide in (order if order is not None else ())]
     pages = [_slide(archive, slide) for slide in slides]
     metadata = properties(archive)
-    title = metadata.pop("title", "")
-    if title.lower() == "powerpoint presentation":  # the default title of some programs
-        title = ""
-    title = markdown_writer.title(source, title, *map(markdown_writer.first_heading, pages[:1]))
+    title = markdown_writer.title(
+        source, metadata.pop("title", ""), *map(markdown_writer.first_heading, pages[:1])
+    )
     return markdown_writer.finish(
         source,
         pages,
@@ -45,24 +47,39 @@ def parse(source: Source) -> Parsed:
     )
 
 
-def _relation_id(slide: Any) -> str:
-    """The id of the slide's relation (r:id); the attribute id without namespace is another one."""
-    return next((text for key, text in slide.items() if key.endswith("}id")), "")
-
-
 def _slide(archive: Archive, part: str) -> str:
     root = archive.xml(part)
     if root is None:
         return ""
-    linked = relations(archive, part).values()
-    shapes = [shape for shape in root.iter() if local(shape) in ("sp", "graphicFrame")]
+    linked, targets = relations(archive, part), links(archive, part)
+    shapes = [shape for shape in root.iter() if local(shape) in ("sp", "graphicFrame", "pic")]
     shapes.sort(key=lambda shape: _placeholder(shape) not in TITLES)
-    blocks = [_shape(shape) for shape in shapes]
-    blocks += [_bullets(archive.xml(target)) for kind, target in linked if kind == "diagramData"]
+    blocks = [_shape(shape, targets) for shape in shapes]
+    for shape in (each for each in root.iter() if local(each) == "chart"):
+        _, target = linked.get(relation_id(shape), ("", ""))
+        blocks.append(chart_markdown(archive.xml(target)))
+    for kind, target in linked.values():
+        if kind == "diagramData":
+            blocks.append(_bullets(archive.xml(target), targets))
+        elif kind == "comments":
+            blocks += _comments(archive.xml(target))
     notes = markdown_writer.blocks(
-        _notes(archive.xml(target)) for kind, target in linked if kind == "notesSlide"
+        _notes(archive.xml(target)) for kind, target in linked.values() if kind == "notesSlide"
     )
     return markdown_writer.blocks([*blocks, notes and f"Notes: {notes}"])
+
+
+def _comments(root: Any) -> list[str]:
+    """The comments of a slide, in the old form (p:text) or the new one (paragraphs)."""
+    found = []
+    for comment in root.iter() if root is not None else ():
+        if local(comment) in ("cm", "reply"):
+            own = [each.text or "" for each in children(comment, "text")]
+            own += [
+                text for body in children(comment, "txBody") for _, text in _paragraphs(body, {})
+            ]
+            found.append(markdown_writer.prose(markdown_writer.line("Comment: " + " ".join(own))))
+    return found
 
 
 def _placeholder(shape: Any) -> str:
@@ -71,30 +88,34 @@ def _placeholder(shape: Any) -> str:
     return (value(mark, "type") or "body") if mark is not None else ""
 
 
-def _shape(shape: Any) -> str:
+def _shape(shape: Any, targets: Mapping[str, str]) -> str:
     kind = _placeholder(shape)
+    if local(shape) == "pic":
+        return markdown_writer.image(value(find(shape, "nvPicPr", "cNvPr"), "descr"))
     if kind in DECORATION:
         return ""
     if kind in TITLES:
-        return markdown_writer.heading(1, " ".join(text for _, text in _paragraphs(shape)))
+        return markdown_writer.heading(1, " ".join(text for _, text in _paragraphs(shape, targets)))
     if local(shape) == "graphicFrame":
-        return markdown_writer.blocks(_table(each) for each in shape.iter() if local(each) == "tbl")
+        return markdown_writer.blocks(
+            _table(each, targets) for each in shape.iter() if local(each) == "tbl"
+        )
     return (
-        _bullets(shape)
+        _bullets(shape, targets)
         if kind
-        else markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape)))
+        else markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape, targets)))
     )
 
 
-def _table(table: Any) -> str:
+def _table(table: Any, targets: Mapping[str, str]) -> str:
     rows = (children(row, "tc") for row in children(table, "tr"))
     return markdown_writer.table(
-        [[" ".join(text for _, text in _paragraphs(cell)) for cell in row] for row in rows]
+        [[" ".join(text for _, text in _paragraphs(cell, targets)) for cell in row] for row in rows]
     )
 
 
-def _bullets(element: Any) -> str:
-    paragraphs = _paragraphs(element) if element is not None else []
+def _bullets(element: Any, targets: Mapping[str, str]) -> str:
+    paragraphs = _paragraphs(element, targets) if element is not None else []
     if len(paragraphs) == 1:
         return markdown_writer.prose(paragraphs[0][1])
     return "\n".join(f"{'  ' * level}- {text}" for level, text in paragraphs)
@@ -104,19 +125,31 @@ def _notes(root: Any) -> str:
     bodies = (
         shape for shape in root.iter() if local(shape) == "sp" and _placeholder(shape) == "body"
     )
-    return "\n\n".join(text for body in bodies for _, text in _paragraphs(body))
+    return "\n\n".join(text for body in bodies for _, text in _paragraphs(body, {}))
 
 
-def _paragraphs(element: Any) -> list[tuple[int, str]]:
+def _paragraphs(element: Any, targets: Mapping[str, str]) -> list[tuple[int, str]]:
     """The paragraphs with text in an element, each with its level."""
     found = []
     for paragraph in (each for each in element.iter() if local(each) == "p"):
-        words = (
-            each.text or "" if local(each) == "t" else " "
-            for each in paragraph.iter()
-            if local(each) in ("t", "br")
-        )
-        if text := markdown_writer.line("".join(words)):
+        if text := markdown_writer.line("".join(_inline(paragraph, targets))):
             level = value(find(paragraph, "pPr"), "lvl")
             found.append((min(int(level), 8) if level.isdigit() else 0, text))
     return found
+
+
+def _inline(element: Any, targets: Mapping[str, str]) -> Iterator[str]:
+    """The text of a paragraph: its runs, with their links, and its equations."""
+    for child in element:
+        name = local(child)
+        if name in ("r", "fld"):
+            click = find(child, "rPr", "hlinkClick")
+            target = targets.get(relation_id(click), "") if click is not None else ""
+            text = find(child, "t")
+            yield markdown_writer.link(text.text or "" if text is not None else "", target)
+        elif name == "br":
+            yield " "
+        elif name == "oMath":
+            yield f" ${latex(child)}$ "
+        elif name not in ("pPr", "endParaRPr", "Fallback"):
+            yield from _inline(child, targets)

@@ -1,4 +1,4 @@
-"""XLS workbooks; other binary Office files of 1997 to 2003 are refused with advice."""
+"""XLS workbooks; of other OLE containers, the error says what they are."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ from mcpvectordb.errors import ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest.formats.xlsx import workbook
 from mcpvectordb.records import Parsed, Source
 
-_OLD = {
-    "WordDocument": ("Word", "DOCX"),
-    "PowerPoint Document": ("PowerPoint", "PPTX"),
-    "__properties_version1.0": ("Outlook", "EML"),
-}
-
 
 def parse(source: Source) -> Parsed:
-    """Return the sheets of a workbook; UnsupportedFormat for other Office files."""
+    """Return the sheets of a workbook; UnsupportedFormat for a message of Outlook."""
     if _has(source, "EncryptedPackage"):
         raise ParseFailed(
             f"{source.name} is encrypted; save a copy without its password and add that"
         )
-    for stream, (program, better) in _OLD.items():
-        if _has(source, stream):
-            raise UnsupportedFormat(
-                f"Unsupported format of {source.name}: the old binary format of {program}; "
-                f"save it as {better} and add that"
-            )
+    if _has(source, "__properties_version1.0"):
+        raise UnsupportedFormat(
+            f"Unsupported format of {source.name}: a message of Outlook; save it as EML and add "
+            "that"
+        )
+    if not _has(source, "Book") and not _has(source, "Workbook"):
+        for stream in ("WordDocument", "PowerPoint Document"):  # it was not found in the container
+            if _has(source, stream):
+                raise ParseFailed(f"{source.name} is damaged: its {stream} cannot be found")
     return workbook(source)
 
 

@@ -1,36 +1,100 @@
-"""XLSX and XLSB workbooks: each sheet is a section with tables."""
+"""XLSX and XLSB workbooks: each sheet is a section with tables, comments and charts."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping
+from html import unescape
 from io import BytesIO
-from itertools import groupby
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.ooxml import properties
+from mcpvectordb.ingest.formats.ooxml import (
+    find,
+    links,
+    local,
+    main_part,
+    properties,
+    relation_id,
+    relations,
+    value,
+)
+from mcpvectordb.ingest.formats.ooxml_chart import chart_markdown
+from mcpvectordb.ingest.formats.sheet_tables import sheet_tables
 from mcpvectordb.records import Parsed, Source
+
+_HYPERLINK = re.compile(r"<(?:\w+:)?hyperlink\s[^>]*>")
+_ATTRIBUTE = re.compile(r"""([\w:]+)=["']([^"']*)["']""")
 
 
 def parse(source: Source) -> Parsed:
-    """Return the sheets of a workbook with their last calculated values."""
-    metadata = properties(Archive(source))
-    return workbook(source, metadata.pop("title", ""), metadata)
+    """Return the sheets of a workbook with their last calculated values, comments and charts."""
+    archive = Archive(source)
+    metadata = properties(archive)
+    return workbook(source, metadata.pop("title", ""), metadata, _extras(archive))
 
 
-def workbook(source: Source, title: str = "", metadata: dict[str, Any] | None = None) -> Parsed:
-    """Return the sheets of a workbook in any format that calamine reads."""
+def workbook(
+    source: Source,
+    title: str = "",
+    metadata: dict[str, Any] | None = None,
+    extras: Mapping[str, list[str]] | None = None,
+) -> Parsed:
+    """Return the sheets of a workbook in any format that calamine reads.
+
+    `extras` are blocks to add to a sheet, by its name.
+    """
+    extras = extras or {}
     sheets = [
-        markdown_writer.blocks([markdown_writer.heading(1, name), *tables])
+        markdown_writer.blocks([markdown_writer.heading(1, name), *tables, *extras.get(name, ())])
         for name, tables in _sheets(source)
-        if any(tables)
+        if any(tables) or extras.get(name)
     ]
     return markdown_writer.finish(
         source, sheets, title=markdown_writer.title(source, title), metadata=metadata, paged=False
     )
+
+
+def _extras(archive: Archive) -> dict[str, list[str]]:
+    """What the sheets of an XLSX have beside their cells: links, comments and charts."""
+    part = main_part(archive, "xl/workbook.xml")
+    if not part.endswith(".xml"):  # XLSB
+        return {}
+    parts = {key: target for key, (_, target) in relations(archive, part).items()}
+    sheets = find(archive.xml(part), "sheets")
+    return {
+        value(sheet, "name"): list(_sheet_extras(archive, parts.get(relation_id(sheet), "")))
+        for sheet in (sheets if sheets is not None else ())
+    }
+
+
+def _sheet_extras(archive: Archive, part: str) -> Iterator[str]:
+    if targets := links(archive, part):
+        # Found by their form, because parsing a large sheet once more would take seconds.
+        for tag in _HYPERLINK.findall(archive.read(part).decode("utf-8", "replace")):
+            place = {
+                key.rpartition(":")[2]: unescape(text) for key, text in _ATTRIBUTE.findall(tag)
+            }
+            shown = place.get("display") or place.get("ref", "")
+            yield markdown_writer.link(shown, targets.get(place.get("id", ""), ""))
+    for kind, target in relations(archive, part).values():
+        if kind in ("comments", "threadedComment"):
+            yield from _comments(archive.xml(target))
+        elif kind == "drawing":
+            for other, chart in relations(archive, target).values():
+                if other == "chart":
+                    yield chart_markdown(archive.xml(chart))
+
+
+def _comments(root: Any) -> Iterator[str]:
+    for comment in root.iter() if root is not None else ():
+        if local(comment) in ("comment", "threadedComment"):
+            texts = (each.text or "" for each in comment.iter() if local(each) in ("t", "text"))
+            if text := markdown_writer.line("".join(texts)):
+                yield markdown_writer.prose(f"Comment ({value(comment, 'ref')}): {text}")
 
 
 def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
@@ -40,46 +104,14 @@ def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
         book = CalamineWorkbook.from_object(BytesIO(source.raw))
         for name in book.sheet_names:
             sheet = book.get_sheet_by_name(name)
-            yield name, _tables(sheet.iter_rows() if sheet.height else ())
+            rows = sheet.iter_rows() if sheet.height else ()
+            yield name, sheet_tables([_text(cell) for cell in row] for row in rows)
     except BaseException as error:  # a panic of the Rust library is not an Exception
         if not isinstance(error, CalamineError) and type(error).__name__ != "PanicException":
             raise
         raise ParseFailed(
             f"{source.name} cannot be read as a workbook: {markdown_writer.line(str(error))}"
         ) from None
-
-
-def _tables(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """The tables of a sheet, which empty rows separate.
-
-    Rows of values without a header of their own have the last one above them, if their cells are in
-    its columns: people leave rows empty below a header, or between groups of rows.
-    """
-    tables: list[list[Sequence[Any]]] = []
-    header: Sequence[Any] = ()
-    for filled, group in groupby(rows, lambda row: any(map(_text, row))):
-        if not filled:
-            continue
-        table = list(group)
-        if _is_header(table[0]):
-            header = table[0]
-        elif len(_columns(table[0])) > 1 and _columns(table[0]) <= _columns(header):
-            if tables and tables[-1] == [header]:
-                tables.pop()
-            table.insert(0, header)
-        tables.append(table)
-    written = (markdown_writer.table([*map(_text, row)] for row in table) for table in tables)
-    return [table for table in written if table]
-
-
-def _is_header(row: Sequence[Any]) -> bool:
-    """Whether a row has names in two columns or more, and no numbers or dates."""
-    cells = [cell for cell in row if _text(cell)]
-    return len(cells) > 1 and all(isinstance(cell, str) for cell in cells)
-
-
-def _columns(row: Sequence[Any]) -> set[int]:
-    return {at for at, cell in enumerate(row) if _text(cell)}
 
 
 def _text(cell: Any) -> str:

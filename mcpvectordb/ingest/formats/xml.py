@@ -1,7 +1,8 @@
-"""XML: lines of "element: text" and headings; documents that declare entities are refused."""
+"""XML: lines of "element: text" and headings; of entities, only short texts are allowed."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -10,6 +11,8 @@ from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST = 1000
+LONGEST_ENTITY = 200
+_CHARACTER_REFERENCE = re.compile(r"&#(?:\d+|x[0-9a-fA-F]+);")
 TITLES = frozenset(["title", "name", "head", "heading", "headline", "subject"])
 
 
@@ -20,7 +23,7 @@ def parse(source: Source) -> Parsed:
     parser.buffer_text = True
     parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
     parser.CharacterDataHandler = reader.text
-    parser.EntityDeclHandler = reader.refuse
+    parser.EntityDeclHandler = reader.declare
     try:
         parser.Parse(source.raw, True)
     except expat.ExpatError as error:
@@ -54,11 +57,17 @@ class _XmlReader:
         self.open: list[_OpenElement] = []
         self.blocks: list[str] = []
 
-    def refuse(self, *_: object) -> None:
-        raise ParseFailed(
-            f"{self.name} declares XML entities, which can expand to gigabytes or read files; "
-            "save it without a document type definition"
-        )
+    def declare(self, _: str, parameter: bool, text: str | None, *__: object) -> None:
+        """Allow an entity that stands for a short text; expansion is bounded by `LONGEST_ENTITY`.
+
+        Expat expands it. One that refers to other entities, to a file or to markup is refused.
+        """
+        plain = _CHARACTER_REFERENCE.sub("", text or "")
+        if parameter or text is None or len(text) > LONGEST_ENTITY or set("&%<") & set(plain):
+            raise ParseFailed(
+                f"{self.name} declares XML entities, which can expand to gigabytes or read files; "
+                "save it without a document type definition"
+            )
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if len(self.open) >= DEEPEST:

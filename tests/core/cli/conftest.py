@@ -21,7 +21,7 @@ def filled(shell: Shell) -> Shell:
     (folder / "deep").mkdir(parents=True)
     (folder / "apple.md").write_text("---\nyear: 2024\n---\n# Apple\n\nApples are red.\n")
     (folder / "deep" / "pear.txt").write_text("Pears are green.\n")
-    (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    (folder / "program.bin").write_bytes(b"\x7fELF\2" + b"\0" * 20)
     (folder / ".hidden.md").write_text("hidden")
     shell.run("ingest", str(folder), "--library", "fruit", "-m", "kind=food", "-m", "n=3")
     return shell

@@ -16,10 +16,15 @@ from tests.support_cli import Shell
 
 def test_a_folder_is_ingested_with_a_summary(filled: Shell) -> None:
     files, skipped, embedded = filled.out.strip().split("; ")
-    assert (files, skipped) == ("2 indexed", "skipped: 1 hidden, 1 of no readable type")
+    assert (files, skipped) == (
+        "2 indexed",
+        "skipped: 1 hidden, 1 of no readable type (--verbose lists them)",
+    )
     assert re.fullmatch(r"2 chunks embedded \(\d+ tokens, [\d,]+/s\)", embedded)
     again = filled.run("ingest", str(filled.folder / "notes"), "--library", "fruit")
-    assert again.strip() == "2 unchanged; skipped: 1 hidden, 1 of no readable type"
+    assert again.strip() == (
+        "2 unchanged; skipped: 1 hidden, 1 of no readable type (--verbose lists them)"
+    )
 
 
 def test_a_folder_is_ingested_without_hidden_and_ignored_files_and_links_out_of_it(
@@ -32,8 +37,15 @@ def test_a_folder_is_ingested_without_hidden_and_ignored_files_and_links_out_of_
     (notes / ".gitignore").write_text("*.log\n")
     (notes / "out").symlink_to("/")
     assert shell.run("ingest", "notes", "--no-embed").strip() == (
-        "2 indexed; skipped: 1 hidden, 1 ignored, 1 link out of the root"
+        "2 indexed; skipped: 1 hidden, 1 ignored, 1 link out of the root (--verbose lists them)"
     )
+    listed = shell.run("ingest", "notes", "--no-embed", "--verbose").splitlines()
+    assert listed == [
+        f"skipped {notes / '.hidden'}: hidden",
+        f"skipped {notes / 'b.log'}: ignored",
+        f"skipped {notes / 'out'}: link out of the root",
+        "2 unchanged; skipped: 1 hidden, 1 ignored, 1 link out of the root",
+    ]
 
 
 def test_standard_input_is_ingested_under_a_given_name(shell: Shell) -> None:

@@ -97,16 +97,17 @@ def test_a_person_is_asked_before_a_folder_is_confirmed(
 
 def test_a_library_is_added_synced_and_found(program: Program) -> None:
     (program.notes / "apple.md").write_text("# Apple\n\nApples are red.")
-    (program.notes / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    (program.notes / "program.bin").write_bytes(b"\x7fELF\2\0")
     (program.notes / ".hidden").touch()
     assert program("library", "add", "fruit", "notes") == (
         f"fruit follows {program.notes}; bring its files in with: mcpvectordb sync fruit"
     )
     assert program("sync").startswith(
-        "fruit: 1 indexed; skipped: 1 hidden, 1 of no readable type; 1 chunks embedded ("
+        "fruit: 1 indexed; skipped: 1 hidden, 1 of no readable type (--verbose lists them); 1 chunks embedded ("
     )
     assert (
-        program("sync", "fruit") == "fruit: 1 unchanged; skipped: 1 hidden, 1 of no readable type"
+        program("sync", "fruit", "--verbose").splitlines()[-1]
+        == "fruit: 1 unchanged; skipped: 1 hidden, 1 of no readable type"
     )
     assert "apple.md" in program("search", "red", "apples") and "0 still waiting" in program(
         "embed"
@@ -130,7 +131,10 @@ def test_the_options_of_a_library_choose_its_files(program: Program) -> None:
         "--description",
         "All about fruit",
     )
-    assert program("sync", "--no-embed") == "fruit: 2 indexed; skipped: 1 ignored"
+    assert (
+        program("sync", "--no-embed")
+        == "fruit: 2 indexed; skipped: 1 ignored (--verbose lists them)"
+    )
     assert program("library", "list") == (
         f"fruit  2 documents  2 chunks  {program.notes}  **/*.{{md,txt}}  without d.* x/  All about fruit"
     )

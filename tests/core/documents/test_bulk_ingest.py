@@ -53,7 +53,7 @@ def at_work() -> list[str]:
 
 
 def test_a_folder_is_ingested_once_with_its_metadata(db: Database, folder: Path) -> None:
-    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    (folder / "program.bin").write_bytes(b"\x7fELF\2\0")
     done = db.documents.ingest_folder(folder, library="mine", metadata={"year": 2026})
     assert (done.library, done.indexed, done.skipped, done.failures) == (
         "mine",

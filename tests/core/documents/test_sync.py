@@ -29,7 +29,7 @@ from mcpvectordb.documents.bulk_ingest import FolderTuning
 from tests.support import ROOT, Letters, python
 from tests.support_files import KEYS, TOKENS
 
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+EXECUTABLE = b"\x7fELF\2" + b"\0" * 20
 BROKEN_PDF = b"%PDF-1.7\nnot really"
 
 
@@ -159,14 +159,20 @@ def test_a_file_of_another_size_is_read_whatever_its_time(folder: Folder) -> Non
 
 
 def test_a_file_that_is_no_document_is_skipped_counted_and_not_read_again(folder: Folder) -> None:
-    image, empty = folder.write("a.txt", PNG), folder.write("empty.md", " \n")
+    image, empty = folder.write("a.txt", EXECUTABLE), folder.write("empty.md", " \n")
     folder.write(".hidden.md")
     folder.write("x.log")
     folder.write(".gitignore", "*.log\n")
     expected = {"of no readable type": 1, "without text": 1, "hidden": 1, "ignored": 1}
-    for content in (PNG, b"a" * len(PNG)):
+    for content in (EXECUTABLE, b"a" * len(EXECUTABLE)):
         done = folder.sync()
         assert done.skipped == expected and not counts(done) and not done.failures
+        assert done.skipped_paths == (
+            (str(folder.root / ".hidden.md"), "hidden"),
+            (str(image), "of no readable type"),
+            (str(empty), "without text"),
+            (str(folder.root / "x.log"), "ignored"),
+        )
         with same_time(image):
             image.write_bytes(content)
     empty.write_text("not empty")
@@ -177,10 +183,10 @@ def test_a_file_that_is_no_document_is_skipped_counted_and_not_read_again(folder
 
 
 def test_a_file_that_another_version_of_the_program_skipped_is_read_again(folder: Folder) -> None:
-    image = folder.write("a.txt", PNG)
+    image = folder.write("a.txt", EXECUTABLE)
     folder.sync()
     with same_time(image):
-        image.write_bytes(b"a" * len(PNG))
+        image.write_bytes(b"a" * len(EXECUTABLE))
     other = apsw.Connection(str(folder.db.path))
     other.execute("UPDATE library_skipped SET version = 'older'")
     assert counts(folder.sync()) == {"indexed": 1}
@@ -206,7 +212,7 @@ def test_secrets_are_skipped_counted_and_ingested_only_by_name(folder: Folder) -
 
 
 def test_a_skipped_file_that_vanished_is_forgotten(folder: Folder) -> None:
-    folder.write("a.png", PNG).rename(folder.write("b.png", PNG))
+    folder.write("a.png", EXECUTABLE).rename(folder.write("b.png", EXECUTABLE))
     folder.sync()
     (folder.root / "b.png").unlink()
     assert folder.sync().skipped == {}
@@ -216,7 +222,7 @@ def test_a_skipped_file_that_vanished_is_forgotten(folder: Folder) -> None:
 
 
 def test_a_skipped_file_that_was_ingested_by_hand_stays(folder: Folder) -> None:
-    file = folder.write("a.txt", PNG)
+    file = folder.write("a.txt", EXECUTABLE)
     folder.sync()
     file.write_text("a text after all")
     folder.db.documents.ingest(file, library="notes")
@@ -241,7 +247,7 @@ def test_a_file_that_fails_is_reported_and_does_not_stop_the_others(folder: Fold
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (PNG, "PNG image"),
+        (EXECUTABLE, "a program"),
         (b" \n ", "No text"),
         (BROKEN_PDF, "PDF"),
         (b"x" * 2001, "2001 bytes"),
@@ -337,12 +343,12 @@ def test_a_copy_gets_an_id_of_its_own(folder: Folder) -> None:
     assert counts(folder.sync()) == {"removed": 1, "unchanged": 1}
 
 
-def test_a_file_that_is_renamed_to_an_unreadable_type_is_removed(folder: Folder) -> None:
+def test_a_text_that_is_renamed_to_an_unknown_type_stays(folder: Folder) -> None:
     folder.write("a.md", "apple").rename(folder.root / "b.md")
     folder.sync()
     (folder.root / "b.md").rename(folder.root / "b.unheard-of")
     done = folder.sync()
-    assert counts(done) == {"removed": 1} and done.skipped == {"of no readable type": 1}
+    assert counts(done) == {"moved": 1} and not done.skipped
 
 
 def test_a_file_is_removed_while_it_is_ignored(folder: Folder) -> None:
@@ -597,7 +603,7 @@ def test_a_sync_reads_stored_rows_in_pages(
     folder.db.documents.tuning = FolderTuning(rows_per_page=7)
     for number in range(40):
         folder.write(f"{number % 4}/{number}.md", str(number))
-        folder.write(f"{number % 4}/{number}.png", PNG + bytes([number]))
+        folder.write(f"{number % 4}/{number}.png", EXECUTABLE + bytes([number]))
     folder.sync()
     assert folder.sync() == Synced(
         library="notes",
@@ -607,6 +613,9 @@ def test_a_sync_reads_stored_rows_in_pages(
         removed=0,
         unchanged=40,
         skipped={"of no readable type": 40},
+        skipped_paths=tuple(
+            (str(path), "of no readable type") for path in sorted(folder.root.rglob("*.png"))
+        ),
         failures=(),
     )
     (folder.root / "0").rename(folder.root / "9")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import InvalidInput, Unreadable
-from mcpvectordb.ingest.folders import LARGEST_IGNORE_FILE, Walk
+from mcpvectordb.ingest.folders import LARGEST_IGNORE_FILE, Skipped, Walk
 
 LIMIT = 1_000_000
 
@@ -78,7 +78,7 @@ def test_skipped_entries_are_counted_by_reason(tmp_path: Path) -> None:
     os.mkfifo(root / "pipe")
     walk = Walk(root, limit=LIMIT, databases=[root / "my.db"])
     assert [path for path, _ in walk] == [str(root / "a.md")]
-    assert walk.skipped == {
+    assert walk.skipped.counts == {
         "hidden": 2,
         "ignored": 3,
         "too large": 1,
@@ -89,6 +89,33 @@ def test_skipped_entries_are_counted_by_reason(tmp_path: Path) -> None:
         "the database itself": 2,
     }
     assert walk.too_large == {str(root / "big.bin"): LIMIT + 1} and not walk.failures
+    assert sorted((Path(path).name, reason) for path, reason in walk.skipped.paths) == [
+        (".git", "hidden"),
+        (".hidden", "hidden"),
+        ("again.md", "link within the root"),
+        ("also.log", "ignored"),
+        ("big.bin", "too large"),
+        ("cache", "ignored"),
+        ("gone.log", "ignored"),
+        ("loop", "link within the root"),
+        ("my.db", "the database itself"),
+        ("my.db-wal", "the database itself"),
+        ("myself", "broken link"),
+        ("nowhere", "broken link"),
+        ("out", "link out of the root"),
+        ("out.md", "link out of the root"),
+        ("pipe", "not a file"),
+    ]
+    assert all(Path(path).is_relative_to(root) for path, _ in walk.skipped.paths)
+
+
+def test_more_skipped_paths_than_the_list_holds_are_counted() -> None:
+    skipped = Skipped(most=2)
+    for name in "abc":
+        skipped.add(name, "hidden")
+    assert skipped.counts == {"hidden": 3} and skipped.paths == [("a", "hidden"), ("b", "hidden")]
+    more = skipped + skipped
+    assert more.counts == {"hidden": 6} and len(more.paths) == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names are Unicode there")
@@ -99,7 +126,7 @@ def test_a_name_that_is_not_unicode_is_skipped(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this file system has Unicode names only")
     walk = Walk(tmp_path, limit=LIMIT)
-    assert not list(walk) and walk.skipped == {"name is not Unicode": 2}
+    assert not list(walk) and walk.skipped.counts == {"name is not Unicode": 2}
 
 
 def test_ignore_files_apply_to_their_folder_and_below(tmp_path: Path) -> None:

@@ -149,8 +149,9 @@ def test_plain_text_and_unknown_types_start_no_process() -> None:
     worker = Worker(CONFIG, command=["/nonexistent/program"])
     text = Source(source="/x/a.md", name="a.md", raw="# Überschrift".encode(), file_type="md")
     assert worker.parse(text).text == "# Überschrift"
+    assert worker.parse(replace(text, name="a.xyzzy")).text == "# Überschrift"
     with pytest.raises(UnsupportedFormat):
-        worker.parse(replace(text, name="a.xyzzy"))
+        worker.parse(replace(text, name="a.xyzzy", raw=b"\0\1\2"))
 
 
 def test_the_parent_detects_the_format_and_the_process_uses_its_decision(worker: Worker) -> None:

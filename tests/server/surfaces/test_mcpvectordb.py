@@ -219,7 +219,8 @@ def test_an_unreadable_path_is_reported_with_the_working_folder(
     [
         ("data.xyz", "text"),
         ("tune.mp3", b"ID3\x03\x00"),
-        ("picture.png", b"\x89PNG\r\n\x1a\n"),
+        ("program.dat", b"\x7fELF\2\0"),
+        ("program.txt", b"\x7fELF\2\0"),
         ("program.py", "print(1)"),
         ("PROGRAM.RS", "fn main() {}"),
     ],

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from io import BytesIO
 
 import docx
+import pymupdf
 import pytest
 from docx.document import Document
 from docx.oxml import parse_xml
@@ -12,6 +13,7 @@ from docx.table import Table
 from mcpvectordb.errors import NoText, ParseFailed
 from tests.support_formats import bomb, read, with_member, zipped
 
+PNG = pymupdf.Pixmap(pymupdf.csRGB, (0, 0, 4, 4), False).tobytes("png")
 PARTS = "http://schemas.openxmlformats.org/package/2006/relationships"
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
@@ -186,3 +188,110 @@ def test_an_archive_without_a_document_fails_clearly() -> None:
     )
     with pytest.raises(ParseFailed, match=r"a\.docx is damaged: its part etc/passwd is missing"):
         read(zipped({"_rels/.rels": relations, "word/document.xml": "<x/>"}), "a.docx")
+
+
+R = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+M = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+
+
+def test_a_hyperlink_keeps_its_target_unless_its_text_says_it() -> None:
+    document = docx.Document()
+    for text, target in (
+        ("the list", "https://fruit.example/list"),
+        ("https://fruit.example", "https://fruit.example/"),
+        ("ann@fruit.example", "mailto:ann@fruit.example"),
+    ):
+        id = document.part.relate_to(target, f"{R.split(chr(34))[1]}/hyperlink", is_external=True)
+        document.add_paragraph("see ")._p.append(
+            parse_xml(
+                f'<w:hyperlink {W} {R} r:id="{id}"><w:r><w:t>{text}</w:t></w:r></w:hyperlink>'
+            )
+        )
+    assert read(saved(document), "a.docx").text == (
+        "see [the list](https://fruit.example/list)\n\nsee https://fruit.example\n\n"
+        "see ann@fruit.example\n"
+    )
+
+
+def test_comments_are_kept_with_their_author() -> None:
+    document = docx.Document()
+    run = document.add_paragraph("Apples are cheap.").runs[0]
+    document.add_comment(run, text="too cheap", author="Ann Author")
+    assert read(saved(document), "a.docx").text == (
+        "Apples are cheap.\n\nComment (Ann Author): too cheap\n"
+    )
+
+
+def test_headers_and_footers_are_kept_once_without_page_numbers() -> None:
+    document = docx.Document()
+    document.add_paragraph("Apples are red.")
+    for section in (document.sections[0], document.add_section()):
+        section.header.is_linked_to_previous = section.footer.is_linked_to_previous = False
+        section.header.paragraphs[0].text = "The Fruit Office"
+        section.footer.paragraphs[0].text = "17"
+    assert read(saved(document), "a.docx").text == "Apples are red.\n\nThe Fruit Office\n"
+
+
+def test_code_keeps_its_lines_and_indentation() -> None:
+    document = docx.Document()
+    document.styles.add_style("Source Code", docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
+    document.add_paragraph("An example:")
+    for line in ("def f(x):", "    if x:", "", "        return 1"):
+        document.add_paragraph(line, style="Source Code")
+    document.add_paragraph("In another font:")
+    run = document.add_paragraph().add_run("  y = 2")
+    run.font.name = "Courier New"
+    assert read(saved(document), "a.docx").text == (
+        "An example:\n\n```\ndef f(x):\n    if x:\n\n        return 1\n```\n\n"
+        "In another font:\n\n```\n  y = 2\n```\n"
+    )
+
+
+def test_the_alternative_text_of_a_picture_is_kept() -> None:
+    document = docx.Document()
+    document.add_paragraph("Apples:")
+    document.add_picture(BytesIO(PNG))
+    document.inline_shapes[0]._inline.docPr.set("descr", "a basket of apples")
+    assert "[Image: a basket of apples]" in read(saved(document), "a.docx").text
+
+
+@pytest.mark.parametrize(("xml", "latex"), [
+    ("<m:f><m:num>{a}</m:num><m:den>{b}</m:den></m:f>", r"\frac{a}{b}"),
+    ("<m:sSup><m:e>{a}</m:e><m:sup>{b}</m:sup></m:sSup>", "a^{b}"),
+    ("<m:sSub><m:e>{a}</m:e><m:sub>{b}</m:sub></m:sSub>", "a_{b}"),
+    ("<m:rad><m:deg/><m:e>{a}</m:e></m:rad>", r"\sqrt{a}"),
+    ("<m:rad><m:deg>{b}</m:deg><m:e>{a}</m:e></m:rad>", r"\sqrt[b]{a}"),
+    ('<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr><m:sub>{a}</m:sub><m:sup>{b}</m:sup><m:e>{a}</m:e></m:nary>', r"\sum_{a}^{b} a"),
+    ('<m:d><m:dPr><m:begChr m:val="["/></m:dPr><m:e>{a}</m:e></m:d>', "[a)"),
+    ("<m:func><m:fName><m:r><m:t>sin</m:t></m:r></m:fName><m:e>{a}</m:e></m:func>", r"\sin a"),
+    ("<m:m><m:mr><m:e>{a}</m:e><m:e>{b}</m:e></m:mr><m:mr><m:e>{b}</m:e><m:e>{a}</m:e></m:mr></m:m>", r"\begin{matrix}a & b \\ b & a\end{matrix}"),
+])  # fmt: skip
+def test_an_equation_is_written_like_latex(xml: str, latex: str) -> None:
+    a, b = (f"<m:r><m:t>{letter}</m:t></m:r>" for letter in "ab")
+    body = xml.replace("{a}", a).replace("{b}", b)
+    document = docx.Document()
+    document.add_paragraph("It is ")._p.append(parse_xml(f"<m:oMath {M}>{body}</m:oMath>"))
+    assert read(saved(document), "a.docx").text == f"It is ${latex}$\n"
+
+
+def test_the_values_of_a_chart_become_a_table() -> None:
+    document = docx.Document()
+    c = "http://schemas.openxmlformats.org/drawingml/2006/chart"
+    points = "".join(f'<c:pt idx="{at}"><c:v>{v}</c:v></c:pt>' for at, v in enumerate((1.2, 3)))
+    names = "".join(f'<c:pt idx="{at}"><c:v>{v}</c:v></c:pt>' for at, v in enumerate("AB"))
+    chart = (
+        f'<c:chartSpace xmlns:c="{c}"><c:chart><c:plotArea><c:barChart><c:ser><c:tx><c:v>Price</c:v></c:tx>'
+        f"<c:cat><c:strRef><c:strCache>{names}</c:strCache></c:strRef></c:cat>"
+        f"<c:val><c:numRef><c:numCache>{points}</c:numCache></c:numRef></c:val>"
+        "</c:ser></c:barChart></c:plotArea></c:chart></c:chartSpace>"
+    )
+    part = docx.opc.part.Part(
+        docx.opc.packuri.PackURI("/word/charts/chart1.xml"), "application/xml", chart.encode(), None
+    )
+    id = document.part.relate_to(part, f"{R.split(chr(34))[1]}/chart")
+    document.add_paragraph("Prices:").runs[0]._r.append(
+        parse_xml(f'<w:drawing {W}><c:chart xmlns:c="{c}" {R} r:id="{id}"/></w:drawing>')
+    )
+    assert read(saved(document), "a.docx").text == (
+        "Prices:\n\nChart:\n\n|  | Price |\n| --- | --- |\n| A | 1.2 |\n| B | 3 |\n"
+    )

@@ -3,6 +3,7 @@ from __future__ import annotations
 from contextlib import suppress
 from email.message import EmailMessage
 
+import pymupdf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,3 +147,45 @@ def test_text_without_mail_headers_fails_clearly() -> None:
 def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
     with suppress(IngestError):
         parse(source(text, "a.eml"))
+
+
+def test_the_text_of_attachments_is_kept_and_others_are_noted() -> None:
+    mail = message()
+    mail.add_attachment(b"| a | b |\n", maintype="text", subtype="markdown", filename="list.md")
+    mail.add_attachment(b"\0\1\2\3", maintype="application", subtype="x-thing", filename="x.bin")
+    document = pymupdf.open()
+    document.new_page().insert_text((72, 72), "The order of the year")
+    mail.add_attachment(
+        document.tobytes(), maintype="application", subtype="pdf", filename="order.pdf"
+    )
+    parsed = read(mail.as_bytes(), "a.eml")
+    assert parsed.text.endswith(
+        "Attachments: list.md, x.bin, order.pdf\n\n## list.md\n\n| a | b |\n\n## order.pdf\n\n"
+        "The order of the year\n"
+    )
+    assert parsed.note == "1 attachments have no text that can be read: x.bin"
+
+
+def test_every_message_of_a_digest_is_read() -> None:
+    raw = (
+        b"From: list@example.org\nSubject: Digest\nMIME-Version: 1.0\n"
+        b'Content-Type: multipart/digest; boundary="b"\n\n'
+        b"--b\n\nFrom: ann@example.org\nSubject: Apples\n\nApples are red.\n"
+        b"--b\n\nFrom: bob@example.org\nSubject: Pears\n\nPears are green.\n--b--\n"
+    )
+    text = read(raw, "a.eml").text
+    assert "# Apples\n\nFrom: ann@example.org\n\nApples are red." in text
+    assert "# Pears\n\nFrom: bob@example.org\n\nPears are green." in text
+
+
+def test_messages_attached_to_each_other_are_read_to_a_depth() -> None:
+    mail = message("level 0", "text of level 0\n")
+    for level in range(1, 9):
+        outer = message(f"level {level}", f"text of level {level}\n")
+        outer.add_attachment(
+            mail.as_bytes(), maintype="application", subtype="octet-stream", filename=f"{level}.eml"
+        )
+        mail = outer
+    parsed = read(mail.as_bytes(), "a.eml")
+    assert all(f"text of level {level}" in parsed.text for level in range(3, 9))
+    assert "text of level 2" not in parsed.text and parsed.note.endswith("3.eml")

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import random
+import struct
 import zipfile
+import zlib
 from importlib import import_module
 from io import BytesIO
 
@@ -109,11 +112,53 @@ def test_an_unsupported_format_is_named_with_any_extension(raw: bytes, what: str
             detect(source(name, raw))
 
 
-def test_an_unknown_extension_is_refused_and_the_error_lists_every_format() -> None:
-    with pytest.raises(
-        UnsupportedFormat, match=r"^Unsupported format of a\.xyz: \.xyz is not known"
-    ) as caught:
-        detect(source("a.xyz"))
+CALENDAR = b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nSUMMARY:Apple day\r\nEND:VCALENDAR\r\n"
+
+
+@pytest.mark.parametrize(("name", "raw"), [
+    ("a.adoc", b"= Fruit\n\n== Apples\n\nApples are red.\n"), ("a.bib", b"@book{a, title = {Apples}}\n"),
+    ("a.diff", b"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-apple\n+pear\n"), ("a.ics", CALENDAR),
+    ("a.vcf", b"BEGIN:VCARD\r\nFN:Ann Apple\r\nEND:VCARD\r\n"), ("a.xyz", "Äpfel und Birnen".encode()),
+    ("a.xyz", "Äpfel und Birnen, Pflaumen".encode("latin-1")), ("a.doc", b"really only text"),
+    ("a.xyz", "яблоки и груши и сливы".encode("koi8-r")), ("a.xyz", "りんごと梨".encode()),
+])  # fmt: skip
+def test_any_text_is_read_whatever_its_extension(name: str, raw: bytes) -> None:
+    assert detect(source(name, raw)) == TEXT
+    assert parse(source(name, raw)).text.strip()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize(
+    "text", ["Apples, pears", "Äpfel\r\nund Birnen\r\n", "りんご、梨と\n桃の木 1"]
+)
+def test_utf_16_is_read_with_and_without_a_mark(text: str, encoding: str) -> None:
+    for name in ("a.txt", "a.xyz", "a.md"):
+        assert parse(source(name, text.encode(encoding))).text.removeprefix("\ufeff") == text
+
+
+def test_a_page_in_utf_16_without_a_mark_is_still_a_page() -> None:
+    assert detect(source("a.txt", "<!doctype html>".encode("utf-16-le"))).name == "HTML"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_binary_data_without_a_known_form_is_refused(seed: int) -> None:
+    rng = random.Random(seed)
+    for raw in (
+        rng.randbytes(3000),
+        bytes(rng.choice(range(1, 256)) for _ in range(3000)),  # without a byte 0
+        zlib.compress(rng.randbytes(500) + b"text " * 500),
+        struct.pack("<200d", *(rng.random() for _ in range(200))),
+        struct.pack("<500i", *(rng.randrange(100_000) for _ in range(500))),
+        struct.pack("<500H", *(rng.randrange(2000) for _ in range(500))),
+    ):
+        for name in ("a.xyz", "a"):
+            with pytest.raises(UnsupportedFormat, match="binary data"):
+                detect(source(name, raw))
+
+
+def test_the_error_for_an_unsupported_format_lists_every_format() -> None:
+    with pytest.raises(UnsupportedFormat) as caught:
+        detect(source("a.xyz", b"some\0thing"))
     assert all(each.name in str(caught.value) for each in FORMATS)
     assert "\n" not in str(caught.value)
 

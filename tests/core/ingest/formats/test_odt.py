@@ -109,3 +109,25 @@ def test_a_million_repeated_cells_are_not_written_out() -> None:
     row = f"<table:table-row>{cell}</table:table-row>"
     body = f"<office:text><table:table>{row}{row}</table:table></office:text>"
     assert len(read(odf("text", body), "a.odt").text) < 2000
+
+
+def test_links_comments_and_alternative_texts_are_kept() -> None:
+    body = (
+        '<office:text><text:p>see <text:a xmlns:xlink="x" xlink:href="https://fruit.example/list">the '
+        "list</text:a> of <office:annotation><dc:creator>Ann</dc:creator><text:p>too cheap</text:p>"
+        "</office:annotation>prices</text:p><text:p><draw:frame><svg:desc xmlns:svg='s'>a basket"
+        "</svg:desc></draw:frame></text:p></office:text>"
+    )
+    text = read(odf("text", body), "a.odt").text
+    assert "see [the list](https://fruit.example/list) of prices" in text
+    assert "Comment: too cheap" in text and "[Image: a basket]" in text
+
+
+def test_a_header_before_an_empty_row_is_the_header_of_what_follows() -> None:
+    cell = "<table:table-cell><text:p>{}</text:p></table:table-cell>"
+    rows = ["".join(map(cell.format, row)) for row in (("Sort", "Price"), (), ("x", "1.20"))]
+    sheet = "".join(f"<table:table-row>{row}</table:table-row>" for row in rows)
+    body = f'<office:spreadsheet><table:table table:name="A">{sheet}</table:table></office:spreadsheet>'
+    assert read(odf("spreadsheet", body), "a.ods").text == (
+        "# A\n\n| Sort | Price |\n| --- | --- |\n| x | 1.20 |\n"
+    )

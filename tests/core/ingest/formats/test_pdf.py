@@ -6,6 +6,7 @@ import pymupdf
 import pytest
 
 from mcpvectordb.errors import NoText, ParseFailed
+from tests.support import python
 from tests.support_formats import page, read
 
 A4 = (595, 842)
@@ -198,15 +199,83 @@ def test_a_file_that_only_restricts_printing_is_read() -> None:
     assert read(raw, "a.pdf").text == "open\n"
 
 
-def test_the_error_for_a_scan_recommends_ocr() -> None:
-    picture = pymupdf.Pixmap(pymupdf.csGRAY, (0, 0, 50, 50), False)
-    picture.clear_with(128)
+def picture() -> pymupdf.Pixmap:
+    found = pymupdf.Pixmap(pymupdf.csGRAY, (0, 0, 50, 50), False)
+    found.clear_with(128)
+    return found
+
+
+def scan() -> bytes:
     document = pymupdf.open()
-    document.new_page().insert_image((50, 50, 500, 700), pixmap=picture)
+    document.new_page().insert_image((50, 50, 500, 700), pixmap=picture())
+    return bytes(document.tobytes())
+
+
+def test_the_error_for_a_scan_recommends_ocr() -> None:
     with pytest.raises(
-        NoText, match=r"^No text found in scan\.pdf; it looks scanned: run OCR .*ocrmypdf"
+        NoText, match=r"^No text found in scan\.pdf; it looks scanned: .*run OCR .*ocrmypdf"
     ):
-        read(document.tobytes(), "scan.pdf")
+        read(scan(), "scan.pdf")
+
+
+def test_a_scan_with_a_broken_table_of_objects_is_still_a_scan() -> None:
+    raw = scan()
+    at = raw.index(b"startxref")
+    with pytest.raises(NoText, match="it looks scanned"):
+        read(raw[:at] + b"startxref\n99\n%%EOF", "scan.pdf")
+
+
+def test_pages_with_drawings_only_are_not_called_scanned() -> None:
+    document = pymupdf.open()
+    document.new_page().draw_circle((200, 200), 50)
+    with pytest.raises(NoText, match=r"^No text found in a\.pdf; there is no text on its pages"):
+        read(document.tobytes(), "a.pdf")
+
+
+def test_pages_without_text_among_others_are_noted_but_not_blank_ones() -> None:
+    document = pymupdf.open()
+    document.new_page().insert_text((72, 100), "first page")
+    document.new_page().insert_image((50, 50, 500, 700), pixmap=picture())
+    document.new_page()
+    document.new_page().draw_circle((200, 200), 50)
+    parsed = read(document.tobytes(), "a.pdf")
+    assert parsed.text == "first page\n" and len(parsed.pages) == 4
+    assert parsed.note.startswith("2 of 4 pages have no text that can be read: 2, 4")
+
+
+def with_unknown_glyphs(*pages: bool) -> bytes:
+    """A PDF in which the fonts of some pages do not map glyphs to characters."""
+    document = pymupdf.open()
+    for unknown in pages:
+        text = "\ufffd" * 60 if unknown else "text that can be read"
+        writer = pymupdf.TextWriter(document.new_page().rect)
+        writer.append((72, 100), text, font=pymupdf.Font("cjk"))
+        writer.write_text(document[-1])
+    return bytes(document.tobytes())
+
+
+def test_glyphs_without_characters_are_judged_page_by_page() -> None:
+    parsed = read(with_unknown_glyphs(True, False, True, True), "a.pdf")
+    assert parsed.text == "text that can be read\n"
+    assert parsed.note.startswith("3 of 4 pages have no text that can be read: 1, 3, 4")
+    with pytest.raises(NoText, match="do not map glyphs to characters"):
+        read(with_unknown_glyphs(True, True), "a.pdf")
+
+
+@pytest.mark.parametrize("useless", ["Front cover", "Corporate", "Layout 1", "Table of Contents"])
+def test_a_title_that_says_nothing_is_no_title(useless: str) -> None:
+    raw = pdf(f"<h1>{useless}</h1>", f"<h1>Apples and pears</h1><p>{LOREM}</p>", title=useless)
+    assert read(raw, "a.pdf").title == "Apples and pears"
+
+
+def test_reading_a_pdf_imports_no_models_and_no_arrays() -> None:
+    done = python(
+        "import sys; from mcpvectordb.ingest.formats import pdf; import pymupdf; "
+        "print(*sys.modules)"
+    )
+    loaded = set(done.stdout.split())
+    assert "pymupdf" in loaded, done.stderr
+    assert not loaded & {"onnxruntime", "numpy", "networkx", "pymupdf4llm"}
 
 
 @pytest.mark.parametrize("kept", [20, 200, 900])

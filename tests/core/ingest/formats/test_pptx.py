@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import zipfile
 from io import BytesIO
 
 import pptx
+import pymupdf
 import pytest
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
 from pptx.presentation import Presentation
 from pptx.util import Inches
 
 from mcpvectordb.errors import NoText, ParseFailed
-from tests.support_formats import bomb, page, read
+from tests.support_formats import bomb, page, read, with_member
+
+PNG = pymupdf.Pixmap(pymupdf.csRGB, (0, 0, 4, 4), False).tobytes("png")
 
 
 def saved(presentation: Presentation) -> bytes:
@@ -98,3 +104,39 @@ def test_a_presentation_is_recognised_under_any_name() -> None:
 def test_a_decompression_bomb_is_refused() -> None:
     with pytest.raises(ParseFailed, match=r"a\.pptx would unpack to more than 256 MB"):
         read(bomb(), "a.pptx")
+
+
+def test_charts_alternative_texts_links_and_comments_are_kept() -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[5])
+    slide.shapes.title.text = "Prices"
+    data = CategoryChartData()
+    data.categories = ["Boskoop", "Conference"]
+    data.add_series("2024", (1.2, 3))
+    data.add_series("2025", (1.4, 2.5))
+    slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, 5_000_000, 3_000_000, data)
+    picture = slide.shapes.add_picture(BytesIO(PNG), 0, 0)
+    picture._element.nvPicPr.cNvPr.set("descr", "a basket of apples")
+    paragraph = slide.shapes.add_textbox(0, 0, 900_000, 900_000).text_frame.paragraphs[0]
+    paragraph.add_run().text = "see "
+    run = paragraph.add_run()
+    run.text, run.hyperlink.address = "the list", "https://fruit.example/list"
+    out = BytesIO()
+    presentation.save(out)
+    rels = "ppt/slides/_rels/slide1.xml.rels"
+    with zipfile.ZipFile(out) as archive:
+        old = archive.read(rels)
+    comment = (
+        b'<p:cmLst xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main">'
+        b"<p:cm authorId='0'><p:text>too cheap</p:text></p:cm></p:cmLst>"
+    )
+    relation = (
+        b'<Relationship Id="rId99" Target="../comments/comment1.xml" Type="http://schemas.'
+        b'openxmlformats.org/officeDocument/2006/relationships/comments"/></Relationships>'
+    )
+    raw = with_member(out.getvalue(), rels, old.replace(b"</Relationships>", relation))
+    text = read(with_member(raw, "ppt/comments/comment1.xml", comment), "a.pptx").text
+    assert "|  | 2024 | 2025 |\n| --- | --- | --- |\n| Boskoop | 1.2 | 1.4 |" in text
+    assert "[Image: a basket of apples]" in text
+    assert "see [the list](https://fruit.example/list)" in text
+    assert "Comment: too cheap" in text

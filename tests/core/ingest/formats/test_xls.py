@@ -32,22 +32,18 @@ def test_an_old_workbook_is_read() -> None:
     assert parsed.title == "old.xls"
 
 
-@pytest.mark.parametrize(
-    ("stream", "name", "message"),
-    [
-        ("WordDocument", "a.doc", "the old binary format of Word; save it as DOCX and add that"),
-        (
-            "PowerPoint Document",
-            "a.ppt",
-            "the old binary format of PowerPoint; save it as PPTX and add that",
-        ),
-    ],
-)
-def test_other_binary_office_formats_are_named_with_the_format_to_save_as(
-    stream: str, name: str, message: str
-) -> None:
-    with pytest.raises(UnsupportedFormat, match=rf"^Unsupported format of {name}: {message}$"):
-        read(container(stream), name)
+def test_a_message_of_outlook_is_named_with_the_format_to_save_as() -> None:
+    with pytest.raises(
+        UnsupportedFormat,
+        match=r"^Unsupported format of a\.msg: a message of Outlook; save it as EML",
+    ):
+        read(container("__properties_version1.0"), "a.msg")
+
+
+@pytest.mark.parametrize("stream", ["WordDocument", "PowerPoint Document"])
+def test_a_container_whose_directory_is_damaged_is_reported_as_such(stream: str) -> None:
+    with pytest.raises(ParseFailed, match=rf"^a\.doc is damaged: its {stream} cannot be found"):
+        read(container(stream), "a.doc")
 
 
 def test_an_encrypted_office_file_is_reported_as_such() -> None:

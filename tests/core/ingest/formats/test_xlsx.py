@@ -5,6 +5,8 @@ from io import BytesIO
 
 import openpyxl
 import pytest
+from openpyxl.chart import BarChart, Reference
+from openpyxl.comments import Comment
 
 from mcpvectordb.errors import NoText, ParseFailed
 from tests.support_formats import bomb, read, zipped
@@ -105,7 +107,7 @@ def test_a_truncated_workbook_fails_clearly() -> None:
 
 
 def test_a_workbook_with_a_broken_sheet_fails_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.xlsx cannot be read as a workbook"):
+    with pytest.raises(ParseFailed, match=r"^a\.xlsx (cannot be read as a workbook|is damaged)"):
         read(zipped({"xl/workbook.xml": "<nonsense"}), "a.xlsx")
 
 
@@ -116,3 +118,51 @@ def test_a_workbook_is_recognised_under_any_name() -> None:
 def test_a_decompression_bomb_is_refused() -> None:
     with pytest.raises(ParseFailed, match=r"a\.xlsx would unpack to more than 256 MB"):
         read(bomb(), "a.xlsx")
+
+
+def test_charts_comments_and_links_of_a_sheet_are_kept() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in (["Sort", "Price"], ["Boskoop", 1.2], ["Conference", 3]):
+        sheet.append(row)
+    sheet["B2"].comment = Comment("too cheap", "Ann Author")
+    sheet["A2"].hyperlink = "https://fruit.example/boskoop"
+    chart = BarChart()
+    chart.title = "Prices of the year"
+    chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=3), titles_from_data=True)
+    chart.set_categories(Reference(sheet, min_col=1, min_row=2, max_row=3))
+    sheet.add_chart(chart, "E5")
+    text = read(saved(book), "a.xlsx").text
+    assert "Comment (B2): too cheap" in text
+    assert "(https://fruit.example/boskoop)" in text
+    assert "Chart: Prices of the year" in text
+
+
+def sheet_of(*rows: list[object]) -> str:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    return read(saved(book), "a.xlsx").text.removeprefix("# Sheet\n\n")
+
+
+def test_a_header_before_an_empty_row_is_the_header_of_what_follows() -> None:
+    assert sheet_of(["Sort", "Price"], [], ["Boskoop", 1.2], ["Pear", 3]) == (
+        "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n| Pear | 3 |\n"
+    )
+
+
+def test_a_title_above_the_header_is_a_line_of_text() -> None:
+    assert sheet_of(["Stock of the year"], ["Sort", "Price"], ["Boskoop", 1.2]) == (
+        "Stock of the year\n\n| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n"
+    )
+
+
+def test_rows_after_an_empty_row_repeat_the_header_and_another_table_has_its_own() -> None:
+    text = sheet_of(
+        ["Sort", "Price"], ["Boskoop", 1.2], [], ["Pear", 3], [], ["City", "Shop"], ["Rome", 7]
+    )
+    assert text == (
+        "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n\n"
+        "| Sort | Price |\n| --- | --- |\n| Pear | 3 |\n\n"
+        "| City | Shop |\n| --- | --- |\n| Rome | 7 |\n"
+    )

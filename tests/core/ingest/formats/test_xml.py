@@ -86,11 +86,21 @@ BILLION_LAUGHS = (
         '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]><x>&e;</x>',
         '<!DOCTYPE x [<!ENTITY % p SYSTEM "http://127.0.0.1/x.dtd"> %p;]><x>a</x>',
         f'<!DOCTYPE x [<!ENTITY big "{"a" * 50_000}">]><x>{"&big;" * 5000}</x>',
+        '<!DOCTYPE x [<!ENTITY e "<y>markup</y>">]><x>&e;</x>',
+        '<!DOCTYPE x [<!ENTITY % p "text"> ]><x>a</x>',
     ],
 )
 def test_entities_are_refused(hostile: str) -> None:
     with pytest.raises(ParseFailed, match=r"^a\.xml declares XML entities"):
         read(HEAD + hostile, "a.xml")
+
+
+def test_short_internal_entities_are_expanded() -> None:
+    raw = (
+        '<!DOCTYPE x [<!ENTITY name "The Fruit Office"><!ENTITY lt "&#38;#60;">'
+        '<!ENTITY nbsp "&#160;">]><x a="&name;">by &name;,&nbsp;1 &lt; 2</x>'
+    )
+    assert read(HEAD + raw, "a.xml").text == "x (a: The Fruit Office): by The Fruit Office, 1 < 2\n"
 
 
 def test_an_external_document_type_is_not_fetched() -> None:

