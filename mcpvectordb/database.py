@@ -22,7 +22,7 @@ from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.records import ProgressCallback, Stats
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.rerank import CachedReranker
-from mcpvectordb.storage.cache import Cache, StoredCache
+from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class Database:
         self._indexes = (documents, contexts)
         self._unpublished = UnpublishedDocuments(self._file, documents, self._tuning)
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
-        cache = Cache()
-        self._reranker = CachedReranker(self.config, cache)
+        self._cache = Cache()
+        self._reranker = CachedReranker(self.config, self._cache)
         search = DocumentSearch(
-            self._file, documents, QueryExpander(documents, cache), self._reranker
+            self._file, documents, QueryExpander(documents, self._cache), self._reranker
         )
         self.documents = Documents(
             self._file, self.config, self._encoder, documents, self._unpublished, search
@@ -137,7 +137,7 @@ class Database:
             self._vector_store,
             self._fulltext,
             self._metadata_index,
-            StoredCache(self._file),
+            self._cache,
         )
 
     def __repr__(self) -> str:

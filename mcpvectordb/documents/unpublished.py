@@ -83,8 +83,6 @@ class UnpublishedDocuments:
         Readers see nothing of them from this transaction on. If there are many chunks, `clean`
         must remove them afterwards.
         """
-        if keys:
-            sql.execute("DELETE FROM cache")  # of pages that may be theirs
         keys = list(dict.fromkeys(keys))
         chunks = sum(self._index.count(sql, key) for key in keys)
         if chunks <= self._tuning.slice_chunks:

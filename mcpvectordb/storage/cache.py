@@ -1,8 +1,7 @@
-"""Caches of results that are slow to compute, under a digest of all their inputs.
+"""A cache of results that are slow to compute, under a digest of all their inputs.
 
-What searches compute is kept in memory, per process: a search changes nothing in the file, so that
-a tool that searches is read-only in fact. What an ingest computes page by page (OCR) is kept in the
-table `cache` of the file, so that a killed ingest continues; whatever deletes documents empties it.
+It is in memory, per process: a search changes nothing in the file, so that a tool that searches is
+read-only in fact. Earlier versions kept entries in the table `cache`, which is only emptied now.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apsw
-
-from mcpvectordb.storage.file import File
 
 MOST = 20_000  # entries of some hundred bytes; the oldest are dropped first
 
@@ -48,42 +45,14 @@ class Cache:
             while len(self._entries) > self._most:
                 self._entries.popitem(last=False)
 
-
-class StoredCache:
-    """The table `cache` of a file, for what an ingest computes before it can write a document."""
-
-    def __init__(self, file: File, most: int = MOST) -> None:
-        self._file, self._most = file, most
-
-    def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        """The entries with these keys, as far as there are any."""
-        with self._file.reading(limited=False) as sql:
-            rows = (
-                row
-                for key in keys
-                for row in sql.execute("SELECT key, value FROM cache WHERE key = ?", (key,))
-            )
-            return {key: json.loads(value) for key, value in rows}
-
-    def write(self, answers: Mapping[bytes, Any]) -> None:
-        """Add entries; never call it inside of a transaction."""
-        with self._file.writing() as sql:
-            sql.executemany(
-                "INSERT OR REPLACE INTO cache (key, value) VALUES (?, ?)",
-                ((key, json.dumps(value)) for key, value in answers.items()),
-            )
-            sql.execute(
-                "DELETE FROM cache WHERE seq <= (SELECT max(seq) FROM cache) - ?", (self._most,)
-            )
-
     # The interface for `compact`, `rebuild` and `check`, as every index has it.
 
     def optimize(self, sql: apsw.Connection) -> None:
-        """Delete all entries: they may contain words of deleted documents."""
+        """Delete what earlier versions kept: it may contain words of deleted documents."""
         sql.execute("DELETE FROM cache")
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Delete all entries."""
+        """Delete what earlier versions kept."""
         sql.execute("DELETE FROM cache")
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
