@@ -395,10 +395,8 @@ class Synced(Record):
     updated        files whose content is unchanged and whose documents got other metadata
     skipped        files that are not ingested, by reason
     failures       (path, message) of files that could not be read; what is stored of them stays
-    skipped_paths  (path, reason) of the first 10,000 that were skipped; a hidden or ignored folder
-                   is one of them
-    partial        (path, note) of files that were ingested, but of which something could not be
-                   read
+    skipped_paths  (path, reason) of the first 10,000 of these; a hidden or ignored folder is one
+    partial        (path, note) of ingested files of which something could not be read
     note           why new chunks have no embedding yet, unless this was requested
     embedded       what was embedded meanwhile; the last library of a sync includes what was left
     """
@@ -526,24 +524,3 @@ class Parsed(Record):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     images: tuple[int, ...] = ()
-
-
-class Span(Record):
-    """The place of a chunk in a text.
-
-    The text of the chunk is `text[start:end]`; its tile is `text[tile_start:tile_end]`. Tiles
-    follow each other without gap or overlap, and together are the whole text. `start` may be in the
-    previous tile (overlap), after white space or after front matter; `end` is before trailing white
-    space. A part of a table or code block is read between `header` and `footer`.
-    """
-
-    start: int
-    end: int
-    tile_start: int
-    tile_end: int
-    first_line: int
-    last_line: int
-    page: int | None
-    headings: tuple[str, ...]
-    header: str = ""
-    footer: str = ""

@@ -16,7 +16,8 @@ from mcpvectordb.errors import ModelMissing, NotFound
 from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
-from mcpvectordb.records import Span, counted_passages
+from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.records import counted_passages
 
 
 class PreparedContexts(NamedTuple):

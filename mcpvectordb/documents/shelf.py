@@ -52,7 +52,6 @@ from mcpvectordb.records import (
 from mcpvectordb.search import relevance, snippets
 from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.recency import Recency
-from mcpvectordb.storage.cache import StoredCache
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
@@ -78,7 +77,7 @@ class Documents(StoredDocuments):
         self._config, self._encoder, self._index = config, encoder, index
         self._unpublished, self._search = unpublished, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
-        self._worker = Worker(config, cache=StoredCache(file))
+        self._worker = Worker(config)
         self._folders = ConfirmedFolders(file)
 
     def ingest(

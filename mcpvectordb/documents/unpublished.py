@@ -20,7 +20,7 @@ import apsw
 from mcpvectordb.errors import Busy, Unwritable
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.tuning import DEFAULT, Tuning
-from mcpvectordb.records import Span
+from mcpvectordb.ingest.chunking import Span
 from mcpvectordb.storage.file import File
 
 

@@ -23,7 +23,8 @@ from mcpvectordb.errors import DatabaseError, NotFound, TooLarge
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
-from mcpvectordb.records import Parsed, Source, Span, Status
+from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.records import Parsed, Source, Status
 from mcpvectordb.storage.file import File
 
 

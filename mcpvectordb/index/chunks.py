@@ -25,9 +25,9 @@ from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
+from mcpvectordb.ingest.chunking import Span
 from mcpvectordb.ingest.structure import front_matter
 from mcpvectordb.metadata import decode_list
-from mcpvectordb.records import Span
 from mcpvectordb.storage import fts5
 from mcpvectordb.text.tokens import index_text
 

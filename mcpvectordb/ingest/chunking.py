@@ -36,7 +36,7 @@ from mcpvectordb.ingest.structure import (
     body_start,
     outline,
 )
-from mcpvectordb.records import Span
+from mcpvectordb.records import Record
 
 STANDARD_SIZE = 200
 """Tokens of a chunk unless another size was chosen: with title and headings it fits every model."""
@@ -51,6 +51,27 @@ LONGEST_TOKEN = 32
 _SENTENCE = re.compile(r"(?<!\b\w)[.!?…]['\"’”)\]]*+\s++|[。！？][’”」』）]*+\s*+")
 _VISIBLE = re.compile(r"\S")
 _WORD = re.compile(r"(?<=\s)\S")
+
+
+class Span(Record):
+    """The place of a chunk in a text.
+
+    The text of the chunk is `text[start:end]`; its tile is `text[tile_start:tile_end]`. Tiles
+    follow each other without gap or overlap, and together are the whole text. `start` may be in the
+    previous tile (overlap), after white space or after front matter; `end` is before trailing white
+    space. A part of a table or code block is read between `header` and `footer`.
+    """
+
+    start: int
+    end: int
+    tile_start: int
+    tile_end: int
+    first_line: int
+    last_line: int
+    page: int | None
+    headings: tuple[str, ...]
+    header: str = ""
+    footer: str = ""
 
 
 def split(

@@ -2,8 +2,8 @@
 
 The parser process draws a page; what Tesseract gets are plain pixels, on its standard input, in a
 process of its own without files. Each page has a time limit of its own, several are read at the
-same time, and each result is kept in the file's cache: a long scan is not lost to a limit or a
-kill, the next call goes on with the pages that are missing.
+same time, and each result is kept in the cache folder until the last one is read: a long scan is
+not lost to a limit or a kill, the next call goes on with the pages that are missing.
 """
 
 from __future__ import annotations
@@ -15,27 +15,50 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.records import Parsed, Source
-from mcpvectordb.storage.cache import key
 
 Draw = Callable[[int], bytes]
 """Draws a page, counted from 1, as a portable graymap; raises ParseFailed."""
 
 
-class PageCache(Protocol):
-    """Where the text of pages is kept between calls (`storage.cache.Cache`)."""
+class KeptPages:
+    """The pages of a scan that are read so far, as files of a folder, until all of them are."""
 
-    def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        """The entries with these keys, as far as there are any."""
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
-    def write(self, answers: Mapping[bytes, Any]) -> None:
-        """Add entries."""
+    def read(self, names: Iterable[str]) -> dict[str, str]:
+        """The texts that are kept, by name."""
+        kept = {}
+        for name in names:
+            with suppress(OSError, UnicodeDecodeError):
+                kept[name] = (self._folder / name).read_text("utf-8")
+        return kept
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        """Keep texts, for their owner only, where the folder can be written."""
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name, text in texts.items():
+                part = self._folder / f"{name}.{os.getpid()}"
+                with open(
+                    os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb"
+                ) as file:  # noqa: PTH123 - with a mode
+                    file.write(text.encode())
+                part.replace(self._folder / name)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Remove texts."""
+        for name in names:
+            with suppress(OSError):
+                (self._folder / name).unlink()
 
 
 DPI = 300
@@ -97,7 +120,7 @@ class PageReader(NamedTuple):
 
     engine: Tesseract
     seconds: float
-    cache: PageCache | None = None
+    kept: KeptPages
     workers: int = max(1, os.cpu_count() or 1)
 
     def read_picture(self, source: Source, draw: Draw) -> Parsed:
@@ -136,21 +159,21 @@ class PageReader(NamedTuple):
         from concurrent.futures import ThreadPoolExecutor  # most processes read no scans
 
         digest = hashlib.sha256(source.raw).hexdigest()
-        keys = {page: key("ocr", self.engine.languages, digest, str(page)) for page in pages}
-        known = self.cache.read(keys.values()) if self.cache else {}
-        yield from ((page, known[keys[page]]) for page in pages if keys[page] in known)
-        missing = [page for page in pages if keys[page] not in known]
+        names = {page: f"{digest}-{self.engine.languages}-{page}" for page in pages}
+        known = self.kept.read(names.values())
+        yield from ((page, known[names[page]]) for page in pages if names[page] in known)
+        missing = [page for page in pages if names[page] not in known]
         with ThreadPoolExecutor(self.workers) as pool:
             # In batches, so that few pictures are in memory and each batch is kept when it is read.
             for at in range(0, len(missing), self.workers):
                 batch = missing[at : at + self.workers]
                 texts = pool.map(lambda page: self._text(draw, page), batch)
                 found = list(zip(batch, texts, strict=True))
-                if self.cache:
-                    self.cache.write(
-                        {keys[page]: text for page, text in found if isinstance(text, str)}
-                    )
+                self.kept.write(
+                    {names[page]: text for page, text in found if isinstance(text, str)}
+                )
                 yield from found
+        self.kept.forget(names.values())
 
     def _text(self, draw: Draw, page: int) -> str | IngestError:
         try:

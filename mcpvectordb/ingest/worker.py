@@ -52,8 +52,9 @@ from typing import IO, Any, TypeVar
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest import formats
+from mcpvectordb.ingest.answers import parsed_of, picture_of
 from mcpvectordb.ingest.formats import Format
-from mcpvectordb.ingest.ocr import PageCache, PageReader, Tesseract
+from mcpvectordb.ingest.ocr import KeptPages, PageReader, Tesseract
 from mcpvectordb.records import Parsed, Source
 
 T = TypeVar("T")
@@ -63,7 +64,6 @@ HEAD_BYTES = 8_000_000
 """Size limit of what accompanies a text: its title, pages and metadata."""
 PICTURE_BYTES = 30_000_000
 """Size limit of a page that is drawn for OCR."""
-LONGEST_MESSAGE = 2_000
 SMALL_OUTPUT = 1_000_000
 """Bytes of text that a file of any size may turn into; beyond them, parse_output_ratio applies."""
 PRINTED_BYTES = 8192
@@ -84,7 +84,6 @@ _SINGLE_THREADED = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_N
 # A parser may use ONNX Runtime, which otherwise reports to Microsoft.
 _NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
 _SOURCE_FIELDS = [each.name for each in fields(Source) if each.name != "raw"]
-_ERROR_BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
 
 ParseFunction = Callable[[Source, Format | None], Parsed]
 """Parses a source of the given format; detects the format where it is None."""
@@ -139,7 +138,6 @@ class Worker:
         *,
         command: Sequence[str] = (),
         timer: TimerFactory = threading.Timer,
-        cache: PageCache | None = None,
     ) -> None:
         self._config = config
         self._command = command or (sys.executable, "-P", "-c", _START, *_arguments(config))
@@ -147,7 +145,8 @@ class Worker:
         self._lock = threading.Lock()
         self._process: _ParserProcess | None = None
         engine = Tesseract.found(config.ocr_languages)
-        self._pages = PageReader(engine, config.parse_timeout, cache) if engine else None
+        kept = KeptPages(config.cache_folder() / "ocr")
+        self._pages = PageReader(engine, config.parse_timeout, kept) if engine else None
 
     def __enter__(self) -> Worker:
         return self
@@ -256,12 +255,12 @@ class _ParserProcess:
         """Return the parser's result or its error; raise ParseFailed without a valid answer."""
         request = {"format": found.name if found else None}
         output = ProcessLimits.of(config).output_of(len(source.raw))
-        return self._asked(source, request, output, _answer_of, config)
+        return self._asked(source, request, output, parsed_of, config)
 
     def draw(self, source: Source, kind: str, page: int, config: Config) -> bytes:
         """Return a page as a picture; raise an IngestError if it cannot be drawn."""
         asked = {"draw": [kind, page]}
-        answer = self._asked(source, asked, PICTURE_BYTES, _picture_of, config)
+        answer = self._asked(source, asked, PICTURE_BYTES, picture_of, config)
         if isinstance(answer, IngestError):
             raise answer
         return answer
@@ -393,52 +392,6 @@ def _environment() -> dict[str, str]:
         | _NO_TELEMETRY
         | {"PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
     )
-
-
-def _error_of(head: dict[str, Any]) -> IngestError:
-    error = _ERROR_BY_CODE.get(str(head["error"]), ParseFailed)(
-        str(head.get("message"))[:LONGEST_MESSAGE]
-    )
-    if isinstance(error, NoText):
-        error.pages = int(head.get("pages", 0))
-        error.images = _numbers(head.get("images", ()), error.pages)
-    return error
-
-
-def _numbers(pages: Sequence[int], most: int) -> tuple[int, ...]:
-    """Page numbers, each between 1 and `most`; raises ValueError for others."""
-    if not all(type(page) is int and 1 <= page <= most for page in pages):
-        raise ValueError("page numbers are out of range")
-    return tuple(pages)
-
-
-def _picture_of(head: dict[str, Any], picture: bytes) -> bytes | IngestError:
-    return _error_of(head) if "error" in head else picture
-
-
-def _answer_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
-    """The answer as a record or an error; raises ValueError and the like for invalid content."""
-    if "error" in head:
-        return _error_of(head)
-    parsed = Parsed(
-        text=text.decode(),
-        title=head["title"],
-        kind=head["kind"],
-        pages=tuple(head["pages"]),
-        metadata=head["metadata"],
-        note=head.get("note", ""),
-        images=_numbers(head.get("images", ()), len(head["pages"])),
-    )
-    if not (
-        isinstance(parsed.title, str)
-        and isinstance(parsed.note, str)
-        and parsed.kind in ("markdown", "text", "code")
-        and all(type(page) is int and 0 <= page <= len(parsed.text) for page in parsed.pages)
-        and list(parsed.pages) == sorted(parsed.pages)
-        and isinstance(parsed.metadata, dict)
-    ):
-        raise ValueError("title, kind, pages, metadata or note have the wrong type or range")
-    return parsed
 
 
 # --- both ends of the pipe

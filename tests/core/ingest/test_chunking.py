@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpvectordb.errors import InvalidInput
-from mcpvectordb.ingest.chunking import LONGEST_TOKEN, STANDARD_SIZE, WHOLE_TEXT, split
-from mcpvectordb.records import Span
+from mcpvectordb.ingest.chunking import LONGEST_TOKEN, STANDARD_SIZE, WHOLE_TEXT, Span, split
 
 KINDS = st.sampled_from(["markdown", "text", "code"])
 FRAGMENTS = st.sampled_from([

@@ -2,16 +2,14 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pymupdf
 import pytest
 
 from mcpvectordb import Config, Database, NoText, UnsupportedFormat
 from mcpvectordb.errors import IngestError, ParseFailed
-from mcpvectordb.ingest.ocr import PageReader, Tesseract, ranges
+from mcpvectordb.ingest.ocr import KeptPages, PageReader, Tesseract, ranges
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.records import Chunk, Document, Parsed
 from tests.support_formats import page, source
@@ -42,19 +40,6 @@ def scan(*texts: str | None) -> bytes:
     return bytes(document.tobytes())
 
 
-class Memory:
-    """A cache that is a dictionary."""
-
-    def __init__(self) -> None:
-        self.kept: dict[bytes, Any] = {}
-
-    def read(self, keys: Iterable[bytes]) -> dict[bytes, Any]:
-        return {key: self.kept[key] for key in keys if key in self.kept}
-
-    def write(self, answers: Mapping[bytes, Any]) -> None:
-        self.kept |= answers
-
-
 class Engine(Tesseract):
     """Reads a picture of bytes as these bytes; "bad" fails."""
 
@@ -64,8 +49,9 @@ class Engine(Tesseract):
         return picture.decode()
 
 
-def reader(cache: Memory | None = None) -> PageReader:
-    return PageReader(Engine("", "", "eng"), 30, cache, workers=2)
+@pytest.fixture
+def reader(tmp_path: Path) -> PageReader:
+    return PageReader(Engine("", "", "eng"), 30, KeptPages(tmp_path / "ocr"), workers=2)
 
 
 def scanned(*pages: int, text: str = "", offsets: tuple[int, ...]) -> Parsed:
@@ -126,9 +112,9 @@ def test_without_languages_nothing_is_read_by_ocr() -> None:
             worker.parse(source(drawn(TEXT).tobytes("png"), "a.png"))
 
 
-def test_texts_are_put_on_their_pages() -> None:
+def test_texts_are_put_on_their_pages(reader: PageReader) -> None:
     parsed = scanned(1, 3, 4, text="two\n\nfive\n", offsets=(0, 0, 5, 5, 5))
-    done = reader().complete(source(b"x", "a.pdf"), parsed, lambda page: b"read %d" % page)
+    done = reader.complete(source(b"x", "a.pdf"), parsed, lambda page: b"read %d" % page)
     assert isinstance(done, Parsed)
     assert done.text == "read 1\n\ntwo\n\nread 3\n\nread 4\n\nfive\n"
     assert [page(done, number) for number in range(1, 6)] == [
@@ -141,19 +127,21 @@ def test_texts_are_put_on_their_pages() -> None:
     assert done.metadata == {"ocr_pages": [1, 3, 4]}
 
 
-def test_a_page_that_fails_is_noted_and_the_others_are_kept() -> None:
+def test_a_page_that_fails_is_noted_and_the_others_are_kept(reader: PageReader) -> None:
     def draw(number: int) -> bytes:
         if number == 2:
             raise ParseFailed("a.pdf cannot be parsed: it took longer than 30 seconds")
         return b"bad" if number == 3 else b"read"
 
-    done = reader().complete(source(b"x", "a.pdf"), scanned(1, 2, 3, offsets=(0, 0, 0)), draw)
+    done = reader.complete(source(b"x", "a.pdf"), scanned(1, 2, 3, offsets=(0, 0, 0)), draw)
     assert isinstance(done, Parsed) and done.text == "read\n"
     assert done.note.startswith("OCR of page 2-3 failed: a.pdf cannot be parsed: it took longer")
 
 
-def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing() -> None:
-    memory, asked = Memory(), list[int]()
+def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing(
+    reader: PageReader, tmp_path: Path
+) -> None:
+    asked = list[int]()
 
     def draw(number: int) -> bytes:
         asked.append(number)
@@ -163,22 +151,23 @@ def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing() -> None:
 
     parsed = scanned(*range(1, 7), offsets=(0,) * 6)
     with pytest.raises(KeyboardInterrupt):
-        reader(memory).complete(source(b"x", "a.pdf"), parsed, draw)
-    assert len(memory.kept) == 4
+        reader.complete(source(b"x", "a.pdf"), parsed, draw)
+    assert len(list((tmp_path / "ocr").iterdir())) == 4
     asked[:] = [0] * 7
-    done = reader(memory).complete(source(b"x", "a.pdf"), parsed, draw)
+    done = reader.complete(source(b"x", "a.pdf"), parsed, draw)
     assert isinstance(done, Parsed) and done.text.count("read") == 6
     assert sorted(asked[7:]) == [5, 6]
-    reader(memory).complete(source(b"other", "a.pdf"), parsed, draw)
+    assert not list((tmp_path / "ocr").iterdir())  # nothing of a document stays beside the file
+    reader.complete(source(b"other", "a.pdf"), parsed, draw)
     assert sorted(asked[9:]) == [1, 2, 3, 4, 5, 6]
 
 
-def test_other_answers_are_not_changed() -> None:
+def test_other_answers_are_not_changed(reader: PageReader) -> None:
     def draw(number: int) -> bytes:
         raise AssertionError
 
     for answer in (Parsed(text="text", title="a"), NoText("nothing"), IngestError("no")):
-        assert reader().complete(source(b"x", "a.pdf"), answer, draw) is answer
+        assert reader.complete(source(b"x", "a.pdf"), answer, draw) is answer
 
 
 @pytest.mark.parametrize(
