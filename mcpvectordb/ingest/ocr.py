@@ -48,9 +48,8 @@ class KeptPages:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name, text in texts.items():
                 part = self._folder / f"{name}.{os.getpid()}"
-                with open(
-                    os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb"
-                ) as file:  # noqa: PTH123 - with a mode
+                handle = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+                with os.fdopen(handle, "wb") as file:
                     file.write(text.encode())
                 part.replace(self._folder / name)
 
