@@ -115,6 +115,13 @@ class Program(click.Group):
                 context.fail(f"No such command {name!r}. Did you mean {' or '.join(near)}?")
         return super().resolve_command(context, arguments)
 
+    def invoke(self, context: click.Context) -> Any:
+        """Run a command; that the reader of its output is gone is no error, as it is for click."""
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            raise click.exceptions.Exit(0) from None
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the lines of the table."""
         with formatter.section("Commands"):

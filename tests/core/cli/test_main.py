@@ -189,3 +189,10 @@ def test_commands_are_completed(shell: Shell) -> None:
     }
     out, _ = shell.start().communicate(timeout=60)
     assert out.split() == ["plain,status"]
+
+
+def test_a_reader_that_leaves_early_is_no_error(filled: Shell) -> None:
+    with filled.start("--db", str(filled.db), "get", "apple.md") as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(timeout=60)) == ("", 0)
