@@ -399,6 +399,7 @@ class Synced(Record):
     partial        (path, note) of ingested files of which something could not be read
     note           why new chunks have no embedding yet, unless this was requested
     embedded       what was embedded meanwhile; the last library of a sync includes what was left
+    planned        after a dry run: (what would be done, path), such as ("index", "/notes/tea.md")
     """
 
     library: str
@@ -414,6 +415,7 @@ class Synced(Record):
     note: str = ""
     embedded: Embedded = Embedded()
     updated: int = 0
+    planned: tuple[tuple[str, str], ...] = ()
 
 
 class Stats(Record):

@@ -18,7 +18,15 @@ from mcpvectordb.cli.options import (
     no_embed_option,
     where_option,
 )
-from mcpvectordb.cli.output import complain, fail, print_json, print_text, show, visible_line
+from mcpvectordb.cli.output import (
+    complain,
+    fail,
+    print_json,
+    print_text,
+    quantity,
+    show,
+    visible_line,
+)
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.records import Condition
 from mcpvectordb.text import fuzzy
@@ -61,7 +69,7 @@ def list_(
     for each in documents:
         modified = each.modified[:16] or "-"
         show(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
-    show(f"{len(documents)} of {total} documents", err=True)
+    show(f"{len(documents):,} of {quantity(total, 'document')}", err=True)
     for remark in filter(None, (note, backlog.note)):
         complain(remark)
 
@@ -176,7 +184,7 @@ def delete(context: click.Context, names: tuple[str, ...]) -> None:
     with opened(context) as db:
         for each in _only(db, names):
             chunks = db.documents.delete(each.id)
-            show(f"deleted {each.path} ({each.id}) with {chunks} chunks")
+            show(f"deleted {each.path} ({each.id}) with {quantity(chunks, 'chunk')}")
 
 
 def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:

@@ -6,7 +6,7 @@ import click
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "ingest": (
-        "mcpvectordb ingest ~/notes",
+        "mcpvectordb ingest ~/notes --pattern '**/*.md' --dry-run",
         "mcpvectordb ingest report.md keys.md --library work -m year=2026",
         "echo 'Call the plumber.' | mcpvectordb ingest -",
     ),
@@ -42,7 +42,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb library remove notes --keep-documents",
         "mcpvectordb library remove notes --yes",
     ),
-    "sync": ("mcpvectordb sync", "mcpvectordb sync notes"),
+    "sync": ("mcpvectordb sync", "mcpvectordb sync notes --dry-run"),
     "watch": ("mcpvectordb watch", "mcpvectordb watch notes"),
     "status": ("mcpvectordb status", "mcpvectordb status --json"),
     "check": ("mcpvectordb check", "mcpvectordb check --db work.db"),

@@ -14,23 +14,33 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import metadata_option, metadata_pair, no_embed_option, verbose_option
+from mcpvectordb.cli.options import (
+    dry_run_option,
+    json_option,
+    metadata_option,
+    metadata_pair,
+    no_embed_option,
+    verbose_option,
+)
 from mcpvectordb.cli.output import (
     bar,
     complain,
     complain_partial,
     counted,
     embedded_in,
+    print_json,
+    quantity,
     show,
     show_skipped,
     skipped_in,
 )
 from mcpvectordb.errors import IngestError
+from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats.charset import decode
 from mcpvectordb.records import Embedded, Progress, counted_passages
 
 if TYPE_CHECKING:
-    from mcpvectordb import Database
+    from mcpvectordb import Database, Synced
 
 
 @click.command()
@@ -44,8 +54,23 @@ if TYPE_CHECKING:
     help="The library to ingest into.",
 )
 @metadata_option
+@click.option(
+    "--pattern",
+    metavar="GLOB",
+    default=EVERYTHING,
+    show_default=True,
+    help="Which files of folders: * matches within one, **/ any folders, {md,txt} either.",
+)
+@click.option(
+    "--ignore",
+    metavar="GLOB",
+    multiple=True,
+    help="Files of folders to leave out, as in a .gitignore. Repeatable.",
+)
 @no_embed_option
 @verbose_option
+@dry_run_option
+@json_option
 @click.option(
     "--source",
     "name",
@@ -58,25 +83,35 @@ def ingest(
     sources: tuple[str, ...],
     library: str,
     metadata: tuple[str, ...],
+    pattern: str,
+    ignore: tuple[str, ...],
     no_embed: bool,
     verbose: bool,
+    dry_run: bool,
+    as_json: bool,
     name: str | None,
 ) -> None:
     """Put files, folders, web pages or standard input into the database.
 
     The metadata of what is known already is updated.
     """
-    kept = dict(metadata_pair(each) for each in metadata)
-    done = _Outcomes(verbose)
-    with opened(context, make=True) as db, resumable(db):
+    given: dict[str, Any] = {
+        "library": library,
+        "metadata": dict(metadata_pair(each) for each in metadata),
+    }
+    chosen = {"pattern": pattern, "ignore": ignore, "dry_run": dry_run, "embed": not no_embed}
+    done = _Outcomes(verbose, as_json)
+    with opened(context, make=True, dry_run=dry_run) as db, resumable(db):
         for source in sources:
             if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
-                _ingest_folder(db, source, done, library=library, metadata=kept, embed=not no_embed)
+                _ingest_folder(db, source, done, **given, **chosen)
+            elif dry_run:
+                done.planned.append(("read", source))
             else:
-                _ingest_source(db, source, done, library=library, metadata=kept, name=name)
-        if not no_embed:
+                _ingest_source(db, source, done, **given, name=name)
+        if not no_embed and not dry_run:
             done.embedded += embed_pending(db)
-    show(done.summary())
+    done.show(dry_run)
     if done.counts["failed"]:
         raise SystemExit(1)
 
@@ -128,50 +163,66 @@ _OUTCOMES = {"skipped": "unchanged", "updated": "metadata updated"}
 class _Outcomes:
     """The outcomes of an ingest of several sources."""
 
-    def __init__(self, verbose: bool) -> None:
-        self.verbose = verbose
+    def __init__(self, verbose: bool, as_json: bool) -> None:
+        self.verbose, self.as_json = verbose, as_json
         self.counts = dict.fromkeys(
             ("indexed", "replaced", "metadata updated", "unchanged", "failed"), 0
         )
         self.skipped: Counter[str] = Counter()
+        self.skipped_paths: list[tuple[str, str]] = []
+        self.failures: list[str] = []
+        self.planned: list[tuple[str, str]] = []
         self.embedded = Embedded()
 
-    def summary(self) -> str:
+    def show(self, dry_run: bool) -> None:
+        """Print the outcomes: in one line, after those of a dry run, or as JSON."""
+        if self.as_json:
+            names = ("counts", "skipped", "skipped_paths", "failures", "planned", "embedded")
+            print_json({name: getattr(self, name) for name in names})
+            return
+        for what, path in self.planned:
+            show(f"{what}  {path}")
+        show(self.summary(dry_run))
+
+    def summary(self, dry_run: bool = False) -> str:
         """The outcomes in one line."""
         skipped = skipped_in(self.skipped, hint=not self.verbose)
-        return (
-            "; ".join(filter(None, [counted(self.counts), skipped, embedded_in(self.embedded)]))
-            or "nothing to do"
+        files = (
+            f"{quantity(len(self.planned), 'file')} to read" if dry_run else counted(self.counts)
+        )
+        return "; ".join(filter(None, [files, skipped, embedded_in(self.embedded)])) or (
+            "nothing to do"
         )
 
     def failed(self, message: object) -> None:
         """Count a failure and print it."""
         self.counts["failed"] += 1
+        self.failures.append(str(message))
         complain(message)
 
+    def add(self, synced: Synced) -> None:
+        """Count what was done with a folder, and print what is wrong with its files."""
+        for what in ("indexed", "replaced", "unchanged"):
+            self.counts[what] += getattr(synced, what)
+        self.counts["metadata updated"] += synced.updated
+        for path, message in synced.failures:
+            self.failed(message if path in message else f"{path}: {message}")
+        if self.verbose and not self.as_json:
+            show_skipped(synced)
+        complain_partial(synced)
+        self.skipped.update(synced.skipped)
+        self.skipped_paths += synced.skipped_paths
+        self.planned += synced.planned
+        self.embedded += synced.embedded
 
-def _ingest_folder(
-    db: Database, folder: str, done: _Outcomes, library: str, metadata: dict[str, Any], embed: bool
-) -> None:
+
+def _ingest_folder(db: Database, folder: str, done: _Outcomes, **options: Any) -> None:
     """Ingest the files of a folder; a failure is printed and does not stop the others."""
     try:
         with bar(f"reading {folder}", "files") as move:
-            synced = db.documents.ingest_folder(
-                folder, library=library, metadata=metadata, embed=embed, progress=move
-            )
+            done.add(db.documents.ingest_folder(folder, progress=move, **options))
     except IngestError as error:
         done.failed(error)
-        return
-    for what in ("indexed", "replaced", "unchanged"):
-        done.counts[what] += getattr(synced, what)
-    done.counts["metadata updated"] += synced.updated
-    for path, message in synced.failures:
-        done.failed(message if path in message else f"{path}: {message}")
-    if done.verbose:
-        show_skipped(synced)
-    complain_partial(synced)
-    done.skipped.update(synced.skipped)
-    done.embedded += synced.embedded
 
 
 def _ingest_source(

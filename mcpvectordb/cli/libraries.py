@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,14 @@ import click
 
 from mcpvectordb.cli.ingest import embed_pending, resumable
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import ask, json_option, no_embed_option, verbose_option, yes_option
+from mcpvectordb.cli.options import (
+    ask,
+    dry_run_option,
+    json_option,
+    no_embed_option,
+    verbose_option,
+    yes_option,
+)
 from mcpvectordb.cli.output import (
     bar,
     complain,
@@ -22,7 +30,9 @@ from mcpvectordb.cli.output import (
     fail,
     library_line,
     print_json,
+    quantity,
     show,
+    show_planned,
     show_skipped,
     skipped_in,
 )
@@ -158,13 +168,14 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
         found = _library(db, name)
         if found and found.documents and not keep_documents:
             ask(
-                f"{name} and its {found.documents} documents ({found.chunks} chunks) will be "
+                f"{name} and its {quantity(found.documents, 'document')} "
+                f"({quantity(found.chunks, 'chunk')}) will be "
                 "removed from the database.",
                 yes,
             )
         removed = db.documents.remove_library(name, keep_documents=keep_documents)
     show(
-        f"removed {name} with {removed} documents"
+        f"removed {name} with {quantity(removed, 'document')}"
         if not keep_documents
         else f"{name} no longer follows a folder"
     )
@@ -174,18 +185,27 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
 @click.argument("name", required=False)
 @no_embed_option
 @verbose_option
+@dry_run_option
+@json_option
 @click.pass_context
-def sync(context: click.Context, name: str | None, no_embed: bool, verbose: bool) -> None:
+def sync(
+    context: click.Context,
+    name: str | None,
+    no_embed: bool,
+    verbose: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Update one library, or all that follow a folder, from its folder; safe to interrupt."""
+    report = _Report(verbose=verbose, as_json=as_json)
     with opened(context) as db, resumable(db):
-        failed = [
-            each
-            for each in _followed(db, name)
-            if not _sync(db, each, embed=not no_embed, verbose=verbose)
-        ]
-        if not no_embed:
+        for each in _followed(db, name):
+            _sync(db, each, report, embed=not no_embed, dry_run=dry_run)
+        if not no_embed and not dry_run:
             embed_pending(db)
-    if failed:
+    if as_json:
+        print_json({"libraries": report.done, "failed": report.failed})
+    if report.failed:
         raise SystemExit(1)
 
 
@@ -206,7 +226,7 @@ def watch(context: click.Context, name: str | None) -> None:
         for changed in _changes(roots, db.path):
             try:
                 for library in changed:
-                    _sync(db, library, embed=True)
+                    _sync(db, library, _Report(), embed=True)
                 embed_pending(db)
             except MCPVectorDBError as error:
                 complain(f"{error}; the watch continues")
@@ -238,8 +258,9 @@ def _dropped_by(
     shown = ", ".join(each.path for each in dropped[:10])
     more = f" and {len(dropped) - 10} more" if len(dropped) > 10 else ""
     return (
-        f"{name} has {found.documents} documents. The next sync drops {len(dropped) or 'none'} of "
-        f"them, whose files are in this folder and not taken in{':' if shown else ''} {shown}"
+        f"{name} has {quantity(found.documents, 'document')}. The next sync drops "
+        f"{len(dropped) or 'none'} of them, whose files are in this folder and not taken in"
+        f"{':' if shown else ''} {shown}"
         f"{more}; those from elsewhere stay."
     ).replace(" ;", ";")
 
@@ -257,24 +278,46 @@ def _followed(db: Database, name: str | None) -> dict[str, Library]:
     return found if name is None else {name: found[name]}
 
 
-def _sync(db: Database, name: str, *, embed: bool, verbose: bool | None = None) -> bool:
-    """Sync a library, print one line and one per failure; False if anything failed.
+@dataclass(slots=True)
+class _Report:
+    """What syncs have done, printed library by library, or as JSON at the end.
 
     `verbose` prints one line per skipped file, too; with False the summary says how to get them.
     """
+
+    verbose: bool | None = None
+    as_json: bool = False
+    done: list[Synced] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def add(self, done: Synced, dry_run: bool) -> None:
+        """Print one line for a library, and one per failure."""
+        self.done.append(done)
+        for path, message in done.failures:
+            self.fail(path, message if path in message else f"{path}: {message}")
+        if self.as_json:
+            return
+        if self.verbose:
+            show_skipped(done)
+        show_planned(done)
+        show(f"{'would be ' if dry_run else ''}{_summary(done, hint=self.verbose is False)}")
+        complain_partial(done)
+
+    def fail(self, name: str, message: object) -> None:
+        """Print a failure of a library or file."""
+        self.failed[name] = str(message)
+        complain(message)
+
+
+def _sync(db: Database, name: str, report: _Report, *, embed: bool, dry_run: bool = False) -> None:
+    """Sync a library and report it."""
     try:
         with bar(f"syncing {name}", "files") as move:
-            [done] = db.documents.sync(name, embed=embed, progress=move)
+            [done] = db.documents.sync(name, embed=embed, dry_run=dry_run, progress=move)
     except (Refused, Unreadable) as error:
-        complain(error)
-        return False
-    if verbose:
-        show_skipped(done)
-    show(_summary(done, hint=verbose is False))
-    complain_partial(done)
-    for path, message in done.failures:
-        complain(message if path in message else f"{path}: {message}")
-    return not done.failures
+        report.fail(name, error)
+    else:
+        report.add(done, dry_run)
 
 
 def _summary(done: Synced, *, hint: bool) -> str:

@@ -169,18 +169,23 @@ def _database_first(arguments: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def opened(
-    context: click.Context, *, make: bool = False, read_only: bool = False
+    context: click.Context, *, make: bool = False, read_only: bool = False, dry_run: bool = False
 ) -> Iterator[Database]:
-    """Open the database that the options name; it is created only with `make`."""
+    """Open the database that the options name; it is created only with `make`.
+
+    With `dry_run` one that does not exist is an empty one without a file.
+    """
     from mcpvectordb import Database
 
     path = database_path(context)
     if _is_empty(path.expanduser()) and str(path) != ":memory:":
-        if not make:
+        if dry_run:
+            path = Path(":memory:")
+        elif not make:
             fail(
                 f"there is no database {path}: create it with `mcpvectordb --db {path} ingest PATH`"
             )
-        if context.find_root().obj is None:
+        elif context.find_root().obj is None:
             path.parent.mkdir(parents=True, exist_ok=True)
     with Database(path, config=configured(read_only=read_only)) as db:
         yield db

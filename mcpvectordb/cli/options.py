@@ -46,6 +46,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 verbose_option = click.option(
     "--verbose", "-v", is_flag=True, help="List every file that is skipped, with the reason."
 )
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would be done, and do nothing."
+)
 no_embed_option = click.option(
     "--no-embed", is_flag=True, help="Store without embeddings; run `embed` later."
 )

@@ -13,7 +13,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -102,6 +103,12 @@ class StyledText:
         self._console.print(Text.assemble(*((visible(text), style) for text, style in parts)))
 
 
+def show_planned(done: Synced) -> None:
+    """Print what a dry run would do, a line per file."""
+    for what, path in done.planned:
+        show(f"{what}  {path}")
+
+
 def complain(message: object) -> None:
     """Print a message as one line on stderr."""
     show(f"mcpvectordb: {' '.join(str(message).split())}", err=True)
@@ -158,34 +165,46 @@ def plain(value: object) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+LINE_SECONDS = 3.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
 @contextlib.contextmanager
-def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
-    """A progress bar on stderr with rate and time left; yields the callback that moves it.
+def bar(
+    label: str, unit: str, *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[ProgressCallback]:
+    """Progress on stderr, with rate and time left; yields the callback that moves it.
 
-    Without a label it shows the name of the step. While only the model is still working, it counts
-    chunks.
+    On a terminal it is a bar, elsewhere a line every few seconds. Without a label it shows the name
+    of the step. While only the model is still working, it counts chunks.
     """
+    label = visible_line(label)
+    if not sys.stderr.isatty():
+        yield _lines(label, unit, clock)
+        return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
+    from rich.table import Column
 
+    console = Console(stderr=True)
+    # What is counted comes first: the rest is cut where the terminal is narrow.
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TextColumn("{task.fields[pace]}"),
-        TimeElapsedColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[unit]}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=12 if console.width < 100 else 40),
+        TextColumn("{task.fields[pace]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
     )
-    with Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
-        task = bars.add_task(visible_line(label), total=None, unit=unit, pace="")
+    with Bar(*columns, console=console, expand=True) as bars:
+        task = bars.add_task(label, total=None, unit=unit, pace="")
 
         def move(progress: Progress) -> None:
-            name, counts = (
-                ("embedding", "chunks")
-                if progress.step == "embed"
-                else (visible_line(label) or progress.step, unit)
-            )
+            name, counts = _step(progress, label, unit)
             bars.update(
                 task, completed=progress.done, total=progress.total, description=name, unit=counts
             )
@@ -200,10 +219,40 @@ def bar(label: str, unit: str) -> Iterator[ProgressCallback]:
         yield move
 
 
+def _step(progress: Progress, label: str, unit: str) -> tuple[str, str]:
+    """What is going on, and what is counted meanwhile."""
+    return ("embedding", "chunks") if progress.step == "embed" else (label or progress.step, unit)
+
+
+def _lines(label: str, unit: str, clock: Callable[[], float]) -> ProgressCallback:
+    """A callback that prints a line every few seconds, the first one only after as long."""
+    last = clock()
+
+    def move(progress: Progress) -> None:
+        nonlocal last
+        if clock() - last < LINE_SECONDS:
+            return
+        last = clock()
+        name, counts = _step(progress, label, unit)
+        total = "" if progress.total is None else f"/{progress.total:,}"
+        pace = f", {progress.pace}" if progress.pace else ""
+        show(f"{name}: {progress.done:,}{total} {counts}{pace}", err=True)
+
+    return move
+
+
+def quantity(count: int, noun: str) -> str:
+    """A number with its noun: "1 document", "1,200 documents", "2 libraries"."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
 def embedded_in(done: Embedded) -> str:
     """How much was embedded, as text; "" for nothing."""
     return (
-        f"{done.chunks:,} chunks embedded ({done.tokens:,} tokens, {done.tokens_per_second:,.0f}/s)"
+        f"{quantity(done.chunks, 'chunk')} embedded ({quantity(done.tokens, 'token')}, "
+        f"{done.tokens_per_second:,.0f}/s)"
         if done.chunks
         else ""
     )
@@ -213,9 +262,9 @@ def library_line(library: Library, waiting: int = 0) -> str:
     """A library with its counts and, where it follows a folder, what it takes in from there."""
     facts = [
         library.name,
-        f"{library.documents} documents",
-        f"{library.chunks} chunks",
-        f"{waiting} documents not yet embedded" if waiting else "",
+        quantity(library.documents, "document"),
+        quantity(library.chunks, "chunk"),
+        f"{quantity(waiting, 'document')} not yet embedded" if waiting else "",
         library.root,
         "(not confirmed on this machine)" if library.root and not library.confirmed else "",
         library.pattern,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import click
 
@@ -11,9 +11,6 @@ from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import conditions_from, json_option, library_option, where_option
 from mcpvectordb.cli.output import complain, print_json, show_block
 from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
@@ -69,15 +66,10 @@ if TYPE_CHECKING:
     help="Prefer newer documents: with every 12h, 30d, 6m or 1y of age a score is halved.",
 )
 @json_option
-@click.option(
-    "--files",
-    "form",
-    flag_value="files",
-    help="Print docid, score, path and context of each document.",
-)
-@click.option("--md", "form", flag_value="md", help="Print Markdown.")
-@click.option("--csv", "form", flag_value="csv", help="Print CSV.")
-@click.option("--xml", "form", flag_value="xml", help="Print XML.")
+@click.option("--files", is_flag=True, help="Print docid, score, path and context of documents.")
+@click.option("--md", is_flag=True, help="Print Markdown.")
+@click.option("--csv", is_flag=True, help="Print CSV.")
+@click.option("--xml", is_flag=True, help="Print XML.")
 @click.option("--explain", is_flag=True, help="Show the score and those of each leg.")
 @click.pass_context
 def search(
@@ -86,7 +78,6 @@ def search(
     words: tuple[str, ...],
     conditions: tuple[str, ...],
     as_json: bool,
-    form: Literal["files", "md", "csv", "xml"] | None,
     explain: bool,
     **options: Any,
 ) -> None:
@@ -95,14 +86,18 @@ def search(
     "Quoted phrases" must occur, -words must not. Write -- before a query that begins with one.
     """
     query = " ".join(words)
+    wanted = [form for form in FORMATS if options.pop(form)]
+    if len(wanted) + as_json > 1:
+        named = " and ".join(f"--{form}" for form in ([*["json"] * as_json, *wanted]))
+        raise click.UsageError(f"{named} contradict each other: choose one")
     with opened(context) as db:
         check_library(db, options["library"])
         results = db.documents.search(query, where=conditions_from(conditions), **options)
         if as_json:
             fields = ("hits", "legs", "reasons", "verdict", "note", "uncalibrated", "backlog")
             print_json({name: getattr(results, name) for name in fields})
-        elif form:
-            show_block(FORMATS[form](rows_of(db, results)))
+        elif wanted:
+            show_block(FORMATS[wanted[0]](rows_of(db, results)))
             for remark in filter(None, (results.verdict, *omissions(results))):
                 complain(remark)
         else:

@@ -19,7 +19,7 @@ from mcpvectordb.documents.given import DocumentChange, checked_change, update
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
 from mcpvectordb.documents.stored import StoredDocuments
-from mcpvectordb.documents.sync import ingest_folder, sync, vanished
+from mcpvectordb.documents.sync import ingest_folder, preview, sync, vanished
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import ModelError, NoText, TooLarge, quoted
@@ -214,17 +214,23 @@ class Documents(StoredDocuments):
         *,
         library: str = "default",
         metadata: Mapping[str, Any] | None = None,
+        pattern: str = EVERYTHING,
+        ignore: Sequence[str] = (),
         embed: bool = True,
+        dry_run: bool = False,
         progress: ProgressCallback | None = None,
     ) -> Synced:
         """Ingest the files of a folder and its subfolders once; the folder is not followed.
 
         Nothing is removed. A file whose size and time are unchanged is not opened again; one that
         cannot be read is reported in `failures`; secrets are skipped, as by `guard` of `ingest`.
-        After a kill, the next call continues.
+        `pattern` and `ignore` select files as in `add_library`; `dry_run` only says what would be
+        done (`planned`), judged by sizes and times. After a kill, the next call continues.
         """
         _check(library, metadata)
-        once = libraries.one_time(library, folder, EVERYTHING)
+        once = libraries.one_time(library, folder, pattern, ignore)
+        if dry_run:
+            return preview(self._file, self._config, once, self.tuning, removes=False)
         with self._bulk_ingest(library, embed, metadata) as intake:
             done = ingest_folder(self._file, self._config, once, intake, self.tuning, progress)
         return self._embed_rest(replace(done, embedded=intake.embedded), embed, progress)
@@ -329,6 +335,7 @@ class Documents(StoredDocuments):
         name: str | None = None,
         *,
         embed: bool = True,
+        dry_run: bool = False,
         progress: ProgressCallback | None = None,
     ) -> list[Synced]:
         """Update the library with this name, or all that follow a folder, from their folders.
@@ -338,11 +345,17 @@ class Documents(StoredDocuments):
         Secrets are skipped, as by `guard` of `ingest`: those are ingested one by one.
         A missing folder is an error, and nothing is removed. A folder that was not confirmed on
         this machine is Refused before anything of it is read; see `confirm_library`. After a kill,
-        the next call continues; several calls at once are safe.
+        the next call continues; several calls at once are safe. `dry_run` only says what would be
+        done, as in `ingest_folder`.
         """
         followed = libraries.followed(self._file, name)
         for library in followed:
             self._folders.check(library)
+        if dry_run:
+            return [
+                preview(self._file, self._config, library, self.tuning, removes=True)
+                for library in followed
+            ]
         done = []
         for library in followed:
             with self._bulk_ingest(library.name, embed) as intake:

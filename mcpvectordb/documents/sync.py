@@ -94,6 +94,35 @@ def vanished(
     return [stored.key for stored, found in differences if stored and stored.key and not found]
 
 
+def preview(
+    file: File, config: Config, library: FollowedLibrary, tuning: FolderTuning, *, removes: bool
+) -> Synced:
+    """What a sync of a library (`removes`) or an ingest of its folder would do, as far as sizes and
+    times tell: no file is opened and nothing is written.
+    """
+    planned: list[tuple[str, str]] = []
+    differences = _compared(file, config, library, tuning, lambda key: None)
+    for stored, found in differences:
+        if found:
+            planned.append(("replace" if stored and stored.key else "index", found[0]))
+        elif removes and stored and stored.key is not None:
+            planned.append(("remove", stored.path))
+    counts = Counter(what for what, _ in planned)
+    skipped = differences.skipped + differences.walk.skipped
+    return Synced(
+        library=library.name,
+        indexed=counts["index"],
+        replaced=counts["replace"],
+        moved=0,
+        removed=counts["remove"],
+        unchanged=differences.unchanged,
+        skipped=dict(sorted(skipped.counts.items())),
+        skipped_paths=tuple(skipped.paths),
+        failures=(*differences.walk.failures.items(), *differences.failures),
+        planned=tuple(planned),
+    )
+
+
 class _Sync:
     """One sync of one library; without `unpublished`, documents of vanished files stay."""
 

@@ -78,7 +78,7 @@ def test_what_was_ingested_without_embeddings_is_embedded_later(shell: Shell) ->
     shell.run("ingest", "-", "--no-embed", stdin="apple")
     assert json.loads(shell.run("status", "--json"))["pending"] == 1
     assert re.fullmatch(
-        r"1 chunks embedded \(\d+ tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip()
+        r"1 chunk embedded \(\d+ tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip()
     )
     assert shell.run("embed").strip() == "0 chunks embedded, 0 still waiting"
 
@@ -123,3 +123,34 @@ def test_an_interrupt_says_how_much_waits_and_what_continues(
         "mcpvectordb: 1 passage still to be embedded: `mcpvectordb embed` continues, and so does "
         "the next server\n"
     )
+
+
+def test_a_dry_run_says_what_would_be_read_and_makes_no_file(shell: Shell) -> None:
+    folder = shell.folder / "notes"
+    folder.mkdir()
+    for name in ("a.md", "b.txt", ".hidden.md"):
+        (folder / name).write_text(name)
+    planned = shell.run("ingest", str(folder), "https://a.example/", "--dry-run")
+    assert planned.splitlines() == [
+        f"index  {folder / 'a.md'}",
+        f"index  {folder / 'b.txt'}",
+        "read  https://a.example/",
+        "3 files to read; skipped: 1 hidden (--verbose lists them)",
+    ]
+    assert not shell.db.exists()
+
+
+def test_patterns_choose_files_of_a_folder_and_json_says_what_was_done(shell: Shell) -> None:
+    folder = shell.folder / "notes"
+    (folder / "drafts").mkdir(parents=True)
+    for name in ("a.md", "b.txt", "drafts/c.md"):
+        (folder / name).write_text(name)
+    options = ("--pattern", "**/*.md", "--ignore", "drafts/", "--no-embed", "--json")
+    done = json.loads(shell.run("ingest", str(folder), "missing.md", *options, code=1))
+    assert done["counts"]["indexed"] == done["counts"]["failed"] == 1
+    assert "missing.md" in done["failures"][0]
+    assert "mcpvectordb: " in shell.err
+    (folder / "a.md").write_text("other")
+    planned = shell.run("ingest", str(folder), "--pattern", "*.md", "--dry-run")
+    assert planned.splitlines()[0] == f"replace  {folder / 'a.md'}"
+    assert json.loads(shell.run("list", "--json"))["total"] == 1

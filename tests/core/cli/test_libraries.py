@@ -20,6 +20,7 @@ import pytest
 from mcpvectordb import Database
 from mcpvectordb.cli.main import main
 from tests.support import ROOT
+from tests.support_cli import Commands
 
 
 class Program:
@@ -103,7 +104,7 @@ def test_a_library_is_added_synced_and_found(program: Program) -> None:
         f"fruit follows {program.notes}; bring its files in with: mcpvectordb sync fruit"
     )
     assert program("sync").startswith(
-        "fruit: 1 indexed; skipped: 1 hidden, 1 of no readable type (--verbose lists them); 1 chunks embedded ("
+        "fruit: 1 indexed; skipped: 1 hidden, 1 of no readable type (--verbose lists them); 1 chunk embedded ("
     )
     assert (
         program("sync", "fruit", "--verbose").splitlines()[-1]
@@ -153,8 +154,8 @@ def test_all_libraries_are_listed_with_their_counts(program: Program) -> None:
     program("library", "add", "fruit", "notes")
     program("sync", "--no-embed")
     assert program("library", "list").splitlines() == [
-        "default  1 documents  1 chunks",
-        f"fruit  1 documents  1 chunks  {program.notes}  **/*",
+        "default  1 document  1 chunk",
+        f"fruit  1 document  1 chunk  {program.notes}  **/*",
     ]
 
 
@@ -177,7 +178,7 @@ def test_a_library_is_removed_with_or_without_its_documents(program: Program) ->
         program("library", "remove", "fruit", "--keep-documents")
         == "fruit no longer follows a folder"
     )
-    assert program("library", "remove", "fruit", "--yes") == "removed fruit with 1 documents"
+    assert program("library", "remove", "fruit", "--yes") == "removed fruit with 1 document"
     program("library", "remove", "fruit", code=1)
     assert "there is no library 'fruit'; there is none yet" in program.err
 
@@ -187,12 +188,12 @@ def test_a_library_with_documents_is_not_removed_unasked(program: Program) -> No
     program("ingest", "notes", "--library", "fruit", "--no-embed")
     program("library", "remove", "fruit", code=1)
     assert program.err == (
-        "mcpvectordb: fruit and its 1 documents (1 chunks) will be removed from the database. "
+        "mcpvectordb: fruit and its 1 document (1 chunk) will be removed from the database. "
         "Nothing was done: say --yes to go on\n"
     )
     program("library", "remove", "fruti", "--yes", code=1)
     assert "there is no library 'fruti'; did you mean 'fruit'?" in program.err
-    assert program("library", "list") == "fruit  1 documents  1 chunks"
+    assert program("library", "list") == "fruit  1 document  1 chunk"
 
 
 def test_a_library_with_documents_does_not_follow_a_folder_unasked(program: Program) -> None:
@@ -232,7 +233,7 @@ def test_a_person_on_a_terminal_is_asked(
     program("library", "remove", "fruit", code=code)
     assert "will be removed from the database. Go on? [y/N]" in program.err
     assert ("nothing was done" in program.err) == bool(code)
-    assert program("library", "list") == ("fruit  1 documents  1 chunks" if code else "")
+    assert program("library", "list") == ("fruit  1 document  1 chunk" if code else "")
 
 
 def test_each_file_that_fails_is_one_line_and_the_exit_code_is_1(program: Program) -> None:
@@ -299,11 +300,11 @@ def test_watch_syncs_every_change_until_it_is_killed(program: Program) -> None:
     (program.notes / "a.md").write_text("apple")
     program("library", "add", "fruit", "notes")
     with watching(program) as (_, out, err):
-        assert out.readline().startswith("fruit: 1 indexed; 1 chunks embedded (")
+        assert out.readline().startswith("fruit: 1 indexed; 1 chunk embedded (")
         (program.notes / ".hidden").write_text("of no interest")
         (program.notes / "b.md").write_text("bear")
         assert out.readline().startswith(
-            "fruit: 1 indexed, 1 unchanged; skipped: 1 hidden; 1 chunks embedded ("
+            "fruit: 1 indexed, 1 unchanged; skipped: 1 hidden; 1 chunk embedded ("
         )
         (program.notes / ".gitignore").write_text("a.md\n")
         assert out.readline() == "fruit: 1 removed, 1 unchanged; skipped: 1 hidden, 1 ignored\n"
@@ -328,3 +329,20 @@ def test_watch_ignores_a_database_in_its_folder_and_ends_by_ctrl_c(
         process.send_signal(signal.SIGINT)
         rest, err = process.communicate(timeout=20)
         assert rest == "" and process.returncode == 130 and "Traceback" not in err
+
+
+def test_a_dry_sync_says_what_would_be_done_and_does_nothing(notes: Commands) -> None:
+    (notes.folder / "notes" / "tea.md").unlink()
+    (notes.folder / "notes" / "new.md").write_text("new")
+    shown = notes.invoke("sync", "--dry-run").output
+    assert f"index  {notes.folder / 'notes' / 'new.md'}" in shown
+    assert f"remove  {notes.folder / 'notes' / 'tea.md'}" in shown
+    assert "would be notes: 1 indexed, 1 removed, 2 unchanged" in shown
+    assert json.loads(notes.invoke("list", "--json").stdout)["total"] == 3
+
+
+def test_a_sync_can_print_json(notes: Commands) -> None:
+    (notes.folder / "notes" / "new.md").write_text("new")
+    done = json.loads(notes.invoke("sync", "--json", "--no-embed").stdout)
+    assert done["failed"] == {}
+    assert (done["libraries"][0]["library"], done["libraries"][0]["indexed"]) == ("notes", 1)

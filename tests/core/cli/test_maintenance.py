@@ -24,7 +24,7 @@ def test_status_shows_counts_the_model_and_what_is_not_embedded(notes: Commands)
     chunks = json.loads(notes.run("list", "big.md", "--json"))["documents"][0]["chunks"] + 2
     folder = notes.folder / "notes"
     assert f"  notes  3 documents  {chunks} chunks  {folder}  **/*  my notes\n" in out
-    assert "  other  1 documents  1 chunks  1 documents not yet embedded\n" in out
+    assert "  other  1 document  1 chunk  1 document not yet embedded\n" in out
 
 
 def test_status_in_json_has_everything_per_library(notes: Commands) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Database
+from mcpvectordb import Database, Progress
 from mcpvectordb.cli import output
+from mcpvectordb.cli.output import LINE_SECONDS, bar, quantity
 from tests.support import ROOT, Letters
 from tests.support_cli import Commands, Shell
 
@@ -221,3 +222,40 @@ def test_every_command_prints_through_the_output_module() -> None:
 def test_visible_keeps_tabs_and_line_ends() -> None:
     assert output.visible("a\tb\nc\r\nd") == "a\tb\nc\r\nd"
     assert output.visible("a\x1b[1m\rb\x9b") == "a\ufffd[1m\ufffdb\ufffd"
+
+
+def test_without_a_terminal_progress_is_a_line_every_few_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    with bar("reading notes", "files", clock=lambda: now[0]) as move:
+        for second in range(8):
+            now[0] = float(second)
+            move(Progress(step="ingest", done=second * 100, total=1_200))
+        move(Progress(step="embed", done=5, total=None, tokens_per_second=70.0))
+    assert capsys.readouterr().err.splitlines() == [
+        "reading notes: 300/1,200 files",
+        "reading notes: 600/1,200 files",
+    ]
+
+
+def test_progress_says_how_fast_the_model_is(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    with bar("reading", "files", clock=lambda: now[0]) as move:
+        now[0] = LINE_SECONDS
+        move(Progress(step="embed", done=5, total=9, tokens_per_second=70.0, seconds_left=4))
+    assert capsys.readouterr().err == "embedding: 5/9 chunks, 70 tokens/s, 0:00:04 left\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (0, "document", "0 documents"),
+        (1, "document", "1 document"),
+        (1200, "chunk", "1,200 chunks"),
+        (2, "library", "2 libraries"),
+        (1, "library", "1 library"),
+    ],
+)
+def test_numbers_have_the_right_form_of_their_noun(count: int, noun: str, text: str) -> None:
+    assert quantity(count, noun) == text

@@ -236,3 +236,10 @@ def test_search_list_and_status_say_what_is_not_embedded_yet(shell: Shell) -> No
     assert partly in shell.err
     assert "embedded         1\npartly           0\nwaiting          1\n" in shell.run("status")
     assert f"documents: {partly}" in shell.err
+
+
+def test_two_output_formats_contradict_each_other(notes: Commands) -> None:
+    for arguments in (["--json", "--md"], ["--csv", "--xml"]):
+        result = notes.invoke("search", "tea", *arguments)
+        assert result.exit_code == 2
+        assert f"{' and '.join(arguments)} contradict each other" in result.output
