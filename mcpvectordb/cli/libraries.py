@@ -197,7 +197,7 @@ def sync(
     as_json: bool,
 ) -> None:
     """Update one library, or all that follow a folder, from its folder; safe to interrupt."""
-    report = _Report(verbose=verbose, as_json=as_json)
+    report = _SyncReport(verbose=verbose, as_json=as_json)
     with opened(context) as db, resumable(db):
         for each in _followed(db, name):
             _sync(db, each, report, embed=not no_embed, dry_run=dry_run)
@@ -226,7 +226,7 @@ def watch(context: click.Context, name: str | None) -> None:
         for changed in _changes(roots, db.path):
             try:
                 for library in changed:
-                    _sync(db, library, _Report(), embed=True)
+                    _sync(db, library, _SyncReport(), embed=True)
                 embed_pending(db)
             except MCPVectorDBError as error:
                 complain(f"{error}; the watch continues")
@@ -279,7 +279,7 @@ def _followed(db: Database, name: str | None) -> dict[str, Library]:
 
 
 @dataclass(slots=True)
-class _Report:
+class _SyncReport:
     """What syncs have done, printed library by library, or as JSON at the end.
 
     `verbose` prints one line per skipped file, too; with False the summary says how to get them.
@@ -309,7 +309,9 @@ class _Report:
         complain(message)
 
 
-def _sync(db: Database, name: str, report: _Report, *, embed: bool, dry_run: bool = False) -> None:
+def _sync(
+    db: Database, name: str, report: _SyncReport, *, embed: bool, dry_run: bool = False
+) -> None:
     """Sync a library and report it."""
     try:
         with bar(f"syncing {name}", "files") as move:
