@@ -33,5 +33,5 @@ def test_only_what_happens_while_a_walk_is_traced_is_counted() -> None:
             db.documents.count()
         seen = dict(walk.modules)
         db.documents.count()
-    assert dict(walk.modules) == seen and "mcpvectordb.documents.shelf" in seen
+    assert dict(walk.modules) == seen and "mcpvectordb.documents.stored" in seen
     assert not any(name.startswith("tests") for name in seen)
