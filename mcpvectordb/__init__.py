@@ -49,12 +49,14 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         Unwritable,
     )
+    from mcpvectordb.joint.records import LineMatch, LineMatches, Quotation
     from mcpvectordb.records import (
         Backlog,
         Chunk,
         Condition,
         Coverage,
         Document,
+        DocumentHeading,
         Embedded,
         Explained,
         Hit,
@@ -89,6 +91,7 @@ __all__ = [
     "Database",
     "DatabaseError",
     "Document",
+    "DocumentHeading",
     "Embedded",
     "Embedder",
     "EmbeddingFailed",
@@ -102,6 +105,8 @@ __all__ = [
     "InvalidFilter",
     "InvalidInput",
     "Library",
+    "LineMatch",
+    "LineMatches",
     "MCPVectorDBError",
     "ModelDamaged",
     "ModelError",
@@ -116,6 +121,7 @@ __all__ = [
     "ParseFailed",
     "Place",
     "Progress",
+    "Quotation",
     "ReadOnly",
     "ReadTimeout",
     "Refused",
@@ -145,6 +151,7 @@ _HOMES = (
     "records",
     "contexts.context",
     "vectors.vector",
+    "joint.records",
     "embedding.embedder",
     "database",
 )

@@ -19,6 +19,7 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.records import ProgressCallback, Stats
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.rerank import CachedReranker
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mcpvectordb.vectors.store import VectorStore
 
 
-class Database:
+class Database(JointShelves):
     """One SQLite file with everything in it, created if it does not exist.
 
     `":memory:"` is a database without a file. Any number of threads and processes may use a file at

@@ -33,6 +33,7 @@ LAYERS = (
     "documents",
     "vectors",
     "contexts",
+    "joint",
     "maintenance",
     "database",
     "recovery",

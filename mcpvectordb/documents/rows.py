@@ -45,6 +45,7 @@ PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
 FIELDS = {
     **{name: f"d.{name}" for name in COLUMNS},
     "modified": "nullif(d.modified, '')",
+    "date": "coalesce(nullif(d.modified, ''), d.created_at)",
     "pending": PENDING,
 }
 CHUNK_FIELDS = {
@@ -56,8 +57,7 @@ CHUNK_FIELDS = {
 KINDS: filters.Kinds = {
     **dict.fromkeys(("id", "library", "source", "title", "hash", "file_type", "text"), "text"),
     **dict.fromkeys(("size", "pending", "page", "position"), "number"),
-    "modified": "time",
-    "created_at": "time",
+    **dict.fromkeys(("modified", "created_at", "date"), "time"),
 }
 # Without source, path and time of modification, whose changes are not logged.
 FILTERED = ColumnSource(

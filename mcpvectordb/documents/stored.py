@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from mcpvectordb.documents import rows
 from mcpvectordb.documents.paths import NamedDocuments
+from mcpvectordb.errors import NotFound
 from mcpvectordb.filters import Where
-from mcpvectordb.records import Document
+from mcpvectordb.ingest import formats, structure
+from mcpvectordb.records import Document, DocumentHeading
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import why_empty
 
@@ -28,6 +32,40 @@ class StoredDocuments(NamedDocuments):
                     "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)
                 )
             )
+
+    def outline(self, id: str) -> list[DocumentHeading]:
+        """The headings of a document, in their order; none for code and plain text.
+
+        Raises NotFound.
+        """
+        known = formats.by_name(PurePosixPath(self.get(id).source).name)
+        if known is not None and known.module in ("code", "text"):
+            return []
+        text = self.text(id)
+        sections, line, counted = [], 1, 0
+        for heading in structure.outline(text, "markdown").headings:
+            line += text.count("\n", counted, heading.start)
+            counted = heading.start
+            sections.append(DocumentHeading(line=line, level=heading.level, title=heading.path[-1]))
+        return sections
+
+    def page_lines(self, id: str, page: int) -> tuple[int, int]:
+        """The first and last line of a page of a document; raises NotFound."""
+        with self._file.reading() as sql:
+            key = rows.row(sql, id)[0]
+            first, last = sql.execute(
+                "SELECT min(first_line), max(last_line) FROM document_chunks "
+                "WHERE owner = ? AND page = ?",
+                (key, page),
+            ).get
+            if first is not None:
+                return first, last
+            pages = sql.execute("SELECT max(page) FROM document_chunks WHERE owner = ?", (key,)).get
+        raise NotFound(
+            f"there is no text on page {page}: the last page with text is {pages}"
+            if pages
+            else f"there is no page {page}: this document has no pages, so read it by lines"
+        )
 
     def browse(
         self,

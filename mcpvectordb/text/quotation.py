@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _HYPHENS = "\u002d\u00ad\u2010\u2011"
@@ -39,24 +40,30 @@ class QuotationPlace(NamedTuple):
     exact: bool
 
 
-def find_exact(text: str, quotation: str) -> QuotationPlace | None:
-    """The first place of a quotation in a text as it is."""
-    start = text.find(quotation)
-    return QuotationPlace(start, start + len(quotation), True) if start >= 0 else None
-
-
 def find(text: str, quotation: str) -> QuotationPlace | None:
     """The first place of a quotation in a text, exact or with other spacing; None without one."""
-    if exact := find_exact(text, quotation):
-        return exact
+    return next(places(text, quotation), None)
+
+
+def places(text: str, quotation: str) -> Iterator[QuotationPlace]:
+    """All places of a quotation in a text: the exact ones, or else those with other spacing."""
+    found = False
+    for start in _starts(text, quotation):
+        found = True
+        yield QuotationPlace(start, start + len(quotation), True)
     wanted = fold(quotation)[0].strip()
-    if not wanted:
-        return None
+    if found or not wanted or letters(quotation) not in letters(text):
+        return
     folded, offsets = fold(text)
-    start = folded.find(wanted)
-    if start < 0:
-        return None
-    return QuotationPlace(offsets[start], offsets[start + len(wanted) - 1] + 1, False)
+    for start in _starts(folded, wanted):
+        yield QuotationPlace(offsets[start], offsets[start + len(wanted) - 1] + 1, False)
+
+
+def _starts(text: str, part: str) -> Iterator[int]:
+    start = text.find(part)
+    while start >= 0:
+        yield start
+        start = text.find(part, start + 1)
 
 
 def fold(text: str) -> tuple[str, list[int]]:
@@ -79,3 +86,25 @@ def fold(text: str) -> tuple[str, list[int]]:
     parts.append(text[place:])
     offsets += range(place, len(text))
     return "".join(parts), offsets
+
+
+class _Letters(dict[int, str | None]):
+    """For `str.translate`: what is left of each character without spacing, hyphens and dashes."""
+
+    def __missing__(self, code: int) -> str | None:
+        character = chr(code)
+        same = unicodedata.normalize("NFKC", character.translate(_SAME))
+        self[code] = re.sub(r"[\s-]+", "", same) or None
+        return self[code]
+
+
+_LETTERS = _Letters()
+
+
+def letters(text: str) -> str:
+    """A text without spacing, hyphens and dashes, its marks made the same, fast.
+
+    If a quotation stands in a text with other spacing, its letters stand in those of the text; the
+    reverse need not hold.
+    """
+    return text.translate(_LETTERS)

@@ -1,0 +1,74 @@
+"""What is found in documents and contexts together: frozen and keyword-only, as in `records`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, overload
+
+from mcpvectordb.contexts.context import Context
+from mcpvectordb.records import Document, Record
+
+
+class LineMatch(Record):
+    """A line that matches a pattern: its number and text, and the document or context it is of."""
+
+    item: Document | Context
+    line: int
+    text: str
+
+
+class LineMatches(Record, Sequence[LineMatch]):
+    """The first lines that match a pattern.
+
+    total     how many lines match in all
+    searched  how many texts were read
+    note      a sentence if not all texts could be read in time, otherwise ""
+    """
+
+    items: tuple[LineMatch, ...]
+    total: int
+    searched: int
+    note: str = ""
+
+    @overload
+    def __getitem__(self, index: int) -> LineMatch: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[LineMatch]: ...
+    def __getitem__(self, index: int | slice) -> LineMatch | Sequence[LineMatch]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[LineMatch]:
+        return iter(self.items)
+
+
+class Quotation(Record):
+    """Where a quotation stands, and the proof of it.
+
+    status        exact: character by character, where it is said to stand or, if nothing is said,
+                  anywhere; spacing: there, with other spacing, hyphens or quotation marks;
+                  elsewhere: not there, but in this text or at these lines; absent: nowhere
+    exact         whether it stands character by character at the place that is given
+    item          the document or context that has it; the one that was named if it is absent
+    start, end    its offsets in that text, in characters
+    text          what stands there
+    text_sha256   the SHA-256 of that whole text in UTF-8, as it was read for this; `Document.hash`
+                  is that of the file or page it came from
+    searched      how many texts were read
+    note          a sentence if not all texts could be read in time, otherwise ""
+    """
+
+    status: Literal["exact", "spacing", "elsewhere", "absent"]
+    exact: bool = False
+    item: Document | Context | None = None
+    start: int = 0
+    end: int = 0
+    first_line: int = 0
+    last_line: int = 0
+    page: int | None = None
+    text: str = ""
+    text_sha256: str = ""
+    searched: int = 0
+    note: str = ""

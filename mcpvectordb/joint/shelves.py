@@ -1,0 +1,201 @@
+"""Documents and contexts asked together: methods of `Database`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mcpvectordb.errors import InvalidInput
+from mcpvectordb.search.hybrid import checked_window
+
+if TYPE_CHECKING:
+    import apsw
+
+    from mcpvectordb.contexts.context import Context
+    from mcpvectordb.contexts.shelf import Contexts
+    from mcpvectordb.documents.shelf import Documents
+    from mcpvectordb.filters import Where
+    from mcpvectordb.index.chunks import ChunkIndex
+    from mcpvectordb.index.encoder import Encoder
+    from mcpvectordb.joint.quotations import StatedPlace
+    from mcpvectordb.joint.records import LineMatches, Quotation
+    from mcpvectordb.joint.search import Kind, Query
+    from mcpvectordb.joint.texts import Texts
+    from mcpvectordb.records import Chunk, Place, Results
+    from mcpvectordb.storage.file import File
+
+
+class JointShelves(ABC):
+    """The methods of a database that search its documents and contexts together.
+
+    Their modules are loaded on first use: many processes need neither.
+    """
+
+    documents: Documents
+    _file: File
+    _encoder: Encoder
+    _indexes: tuple[ChunkIndex, ChunkIndex]
+
+    @property
+    @abstractmethod
+    def contexts(self) -> Contexts:
+        """The contexts shelf."""
+
+    def search(
+        self,
+        query: Query,
+        *,
+        kind: Kind | None = None,
+        library: str | None = None,
+        thread: str | None = None,
+        tags: Sequence[str] | None = None,
+        where: Where | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 5,
+        offset: int = 0,
+        min_relevance: float = 0.0,
+    ) -> Results[Chunk | Context]:
+        """The passages of documents and the contexts that answer a query best, in one ranking.
+
+        `query` is a text, or a list of searches by `words`, by `meaning` or by both (`text`), whose
+        rankings are fused by reciprocal ranks, the first counting double: [{"words": "E-4021"},
+        {"meaning": "the pump does not start"}].
+
+        `kind` ("documents" or "contexts") asks for one kind. A `library` has documents only, a
+        `thread` and `tags` contexts only, and so does a `where` that names a field of one kind.
+        `since` and `until` are dates (2025-11-29) or ages (7d): of a context the time at which it
+        was stored, of a document that of its file or else of its ingest.
+
+        Both kinds are ranked together by `relevance`, each in its own order. Where that is not
+        known of every hit (`Hit.relevance`), they alternate.
+        """
+        from mcpvectordb.joint.search import JointFilter, JointQuery, JointSearch
+
+        question = JointQuery.checked(query, limit, offset, min_relevance)
+        which = JointFilter.checked(
+            kind,
+            library=library,
+            thread=thread,
+            tags=tags,
+            where=where,
+            since=since,
+            until=until,
+        )
+        return JointSearch(self._file, self.documents, lambda: self.contexts).search(
+            question, which
+        )
+
+    def grep(
+        self,
+        pattern: str,
+        *,
+        literal: bool = False,
+        case_sensitive: bool = True,
+        kind: Kind | None = None,
+        library: str | None = None,
+        thread: str | None = None,
+        limit: int = 50,
+    ) -> LineMatches:
+        """The lines of documents and contexts that match a regular expression, or have a literal.
+
+        The expression is one of RE2, which takes time linear in the text: no look-around and no
+        back-references. What cannot be read within `Config.read_timeout` is left out, and `note`
+        says so.
+        """
+        from mcpvectordb.joint.grep import compiled, grep
+        from mcpvectordb.joint.search import JointFilter
+
+        checked_window(limit, 0)
+        expression = compiled(pattern, literal=literal, case_sensitive=case_sensitive)
+        which = JointFilter.checked(kind, library=library, thread=thread)
+        return grep(self._file, self._texts(), expression, which, limit)
+
+    def verify(
+        self,
+        quotation: str,
+        *,
+        document: str | None = None,
+        context: int | None = None,
+        line: int | None = None,
+        page: int | None = None,
+    ) -> Quotation:
+        """Whether a quotation stands in a stored text, and where: in all that is stored.
+
+        `document` (a name as for `documents.lookup`, also with a line) or `context` says where it
+        should stand, `line` or `page` at which place of it. Spacing, hyphens and the forms of
+        quotation marks may differ, words may not; see `Quotation.status`.
+        """
+        from mcpvectordb.joint.quotations import QuotationSearch, checked
+
+        text = checked(quotation)
+        with self._file.reading() as sql:
+            stated = self._stated(sql, document, context, line, page)
+            return QuotationSearch(sql, self._texts(), text).verify(stated)
+
+    def similar(
+        self,
+        *,
+        document: str | None = None,
+        context: int | None = None,
+        kind: Kind | None = None,
+        limit: int = 5,
+    ) -> Results[Chunk | Context]:
+        """The documents and contexts most similar to a stored one, by their embeddings.
+
+        `document` is a name as for `documents.lookup`. The score is the cosine between the best
+        passage of each and the mean of the passages of the one that is given.
+        """
+        from mcpvectordb.joint.search import JointFilter
+        from mcpvectordb.joint.similar import SimilarTexts
+
+        checked_window(limit, 0)
+        wanted = JointFilter.checked(kind).kinds
+        with self._file.reading() as sql:
+            place = self._named(document, context)
+            given = self._texts().one(sql, place, context)
+            model = self._encoder.active(sql)
+            if model is None:
+                raise AssertionError  # a stored text has chunks, and these a model
+            return SimilarTexts(sql, model, *self._indexes).similar(
+                "documents" if given.is_document else "contexts", given.key, wanted, limit
+            )
+
+    def _texts(self) -> Texts:
+        from mcpvectordb.joint.texts import Texts
+
+        return Texts(*self._indexes)
+
+    def _named(self, document: str | None, context: int | None) -> Place | None:
+        """The place of a document by its name; None for a context. One of both must be given."""
+        if (document is None) == (context is None):
+            raise InvalidInput("say which one: either a document or a context")
+        return None if document is None else self.documents.lookup(document)
+
+    def _stated(
+        self,
+        sql: apsw.Connection,
+        document: str | None,
+        context: int | None,
+        line: int | None,
+        page: int | None,
+    ) -> StatedPlace | None:
+        """Where a quotation is said to stand, as offsets of a text; None if nothing is said."""
+        from mcpvectordb.joint.quotations import StatedPlace, line_offsets
+
+        if document is None and context is None:
+            if line is not None or page is not None:
+                raise InvalidInput("a line or a page needs the document that it is of")
+            return None
+        place = self._named(document, context)
+        text = self._texts().one(sql, place, context)
+        first, count = line, 1
+        if place is not None and place.line is not None and line is None:
+            first, count = place.line, place.lines or 1
+        if place is not None and page is not None:
+            begin, end = self.documents.page_lines(place.document.id, page)
+            first, count = begin, end - begin + 1
+        if first is None:
+            return StatedPlace(text, 0, len(text.text))
+        return StatedPlace(text, *line_offsets(text.text, first, count))

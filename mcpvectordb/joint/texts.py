@@ -1,0 +1,90 @@
+"""The whole texts of documents and contexts, one after the other: one at a time is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import apsw
+
+from mcpvectordb.contexts import rows as context_rows
+from mcpvectordb.contexts.context import Context
+from mcpvectordb.documents import rows as document_rows
+from mcpvectordb.errors import NotFound
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.joint.search import JointFilter
+from mcpvectordb.records import Document, Place
+
+
+class StoredText(NamedTuple):
+    """A text, and the key of its document or the id of its context."""
+
+    is_document: bool
+    key: int
+    text: str
+
+
+class Texts:
+    """The texts of both shelves."""
+
+    def __init__(self, documents: ChunkIndex, contexts: ChunkIndex) -> None:
+        self._documents, self._contexts = documents, contexts
+
+    def all(self, sql: apsw.Connection, which: JointFilter) -> Iterator[StoredText]:
+        """All texts that match the filters: documents in the order of their ingest, contexts."""
+        if "documents" in which.kinds:
+            chosen = document_rows.document_filter(which.library, which.of_documents)
+            keys = [
+                key
+                for (key,) in sql.execute(
+                    f"SELECT d.key FROM published_documents d WHERE {chosen.condition}",
+                    chosen.bindings,
+                )
+            ]
+            for key, text in self._documents.texts(sql, keys):
+                yield StoredText(True, key, text)
+        if "contexts" in which.kinds:
+            allowed = context_rows.compile_filter(
+                thread=which.thread,
+                tags=which.tags,
+                where=which.where,
+                start=which.start,
+                end=which.end,
+            )
+            ids = [
+                id
+                for (id,) in sql.execute(
+                    f"SELECT x.id FROM contexts x WHERE {allowed.condition}", allowed.bindings
+                )
+            ]
+            for id, text in self._contexts.texts(sql, ids):
+                yield StoredText(False, id, text)
+
+    def one(self, sql: apsw.Connection, place: Place | None, context: int | None) -> StoredText:
+        """The text of a document, or else of a context; raises NotFound."""
+        if place is not None:
+            key = document_rows.row(sql, place.document.id)[0]
+            return StoredText(
+                True, key, "".join(text for _, text in self._documents.texts(sql, [key]))
+            )
+        if context is None or not (found := list(self._contexts.texts(sql, [context]))):
+            raise NotFound(f"no context has the id {context}")
+        return StoredText(False, *found[0])
+
+    def item(self, sql: apsw.Connection, found: StoredText) -> Document | Context:
+        """The document or context that has a text."""
+        if found.is_document:
+            return document_rows.by_key(sql, found.key)
+        [context] = context_rows.by_ids(sql, self._contexts, [found.key], images=False).values()
+        return context
+
+    def page(self, sql: apsw.Connection, found: StoredText, offset: int) -> int | None:
+        """The page on which a character of a document stands; None where there are no pages."""
+        if not found.is_document:
+            return None
+        page: int | None = sql.execute(
+            "SELECT (SELECT page FROM document_chunks WHERE owner = ? AND tile_start <= ? "
+            "ORDER BY position DESC LIMIT 1)",
+            (found.key, offset),
+        ).get
+        return page
