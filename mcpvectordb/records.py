@@ -233,14 +233,6 @@ class Chunk(Record):
         return f"{self.document.title}, {page}{lines} ({self.document.source})"
 
 
-class DocumentHeading(Record):
-    """A heading of a document: the number of its line, its level from 1, and its text."""
-
-    line: int
-    level: int
-    title: str
-
-
 class Library(Record):
     """A named group of documents with its counts.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,9 @@ class Grant:
 
     roots     folders that files may come from; None allows every readable file, () allows none
     progress  called at each step of long work; raises when the client has cancelled the call
+    jobs      returns a line for each call that goes on in the background
     """
 
     roots: tuple[Path, ...] | None = None
     progress: ProgressCallback = _ignore
+    jobs: Callable[[], Sequence[str]] = tuple

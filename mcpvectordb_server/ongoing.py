@@ -16,7 +16,7 @@ from typing import Any
 
 from mcpvectordb import MCPVectorDBError, Progress, RetryLater
 from mcpvectordb_server.grant import ProgressCallback
-from mcpvectordb_server.replies import Reply
+from mcpvectordb_server.replies import Reply, cut
 
 MOST_ONGOING = 32
 """Most ingests that go on without a client that waits for them."""
@@ -43,6 +43,7 @@ class OngoingCall:
         self._heard, self._cancelled = True, False
         self._reply: Reply | None = None
         self._later: RetryLater | None = None
+        self._latest: Progress | None = None
         self.ended: float | None = None
         threading.Thread(
             target=self._run, args=(work,), name="mcpvectordb-ingest", daemon=True
@@ -82,9 +83,20 @@ class OngoingCall:
             self.ended = time.monotonic()
             self._news.put(None)
 
+    @property
+    def step(self) -> str:
+        """How far the work is, in words."""
+        if self.ended is not None:
+            return "done: the same call again gets the result"
+        if (latest := self._latest) is None:
+            return "begun"
+        total = "" if latest.total is None else f" of {latest.total:,}"
+        return f"{latest.step} {latest.done:,}{total}"
+
     def _report(self, progress: Progress) -> None:
         if self._cancelled:
             raise _Cancelled
+        self._latest = progress
         if self._heard:
             self._news.put(progress)
 
@@ -94,6 +106,7 @@ class OngoingCalls:
 
     def __init__(self) -> None:
         self._calls: dict[str, OngoingCall] = {}
+        self._names: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def run(
@@ -111,10 +124,16 @@ class OngoingCalls:
             return reply
         with self._lock:
             self._calls[key] = ongoing
+            self._names[key] = " ".join([tool, *_first_text(arguments)])
         raise UnderWay(
             f"{tool} is still reading its source after {seconds:g} seconds and goes on in the "
             "background: call it again with the same arguments to get the result"
         )
+
+    def listed(self) -> list[str]:
+        """A line for each call: its tool, what it reads, and how far it is."""
+        with self._lock:
+            return [f"{self._names[key]}: {each.step}" for key, each in self._calls.items()]
 
     def _take(self, key: str) -> OngoingCall | None:
         oldest = time.monotonic() - KEPT_SECONDS
@@ -130,6 +149,11 @@ class OngoingCalls:
                     f"{MOST_ONGOING} other ingests are under way: try again when they have ended"
                 )
         return found
+
+
+def _first_text(arguments: Mapping[str, Any]) -> list[str]:
+    """The first argument that is a text, abridged: what a call is about."""
+    return [cut(each, 100) for each in arguments.values() if isinstance(each, str)][:1]
 
 
 def _key(tool: str, arguments: Mapping[str, Any]) -> str:

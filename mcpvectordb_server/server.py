@@ -92,6 +92,7 @@ class Service:
         self._limiters: dict[bool, anyio.CapacityLimiter] = {}
         self._unknown: set[tuple[str, str]] = set()
         self._warming: threading.Timer | None = None
+        self._version = version
         self.server = self._make_server(version)
 
     def _make_server(self, version: str) -> Server[Any]:
@@ -126,7 +127,18 @@ class Service:
             _restore_names(result, _reply.get())
         if ctx.method != "initialize":
             self._warm()
+        if isinstance(result, dict) and "instructions" in result:
+            result["instructions"] = await self._current_instructions()
         return result
+
+    async def _current_instructions(self) -> str:
+        """The instructions with what the file holds now; without it if the file cannot be read."""
+        make = partial(instructions, self._surfaces, self._offered, self._version)
+        try:
+            return str(await self._in_thread(partial(make, self._db)))
+        except MCPVectorDBError:
+            log.exception("the handshake could not say what is stored")
+            return make()
 
     def _warm(self) -> None:
         if self._warming is None:
@@ -158,8 +170,10 @@ class Service:
         self._warn_of_unknown(published, raw)
         reply = await (
             self._ingested(published, raw, _progress(ctx))
-            if published.tool.arguments.grant is not None
-            else self._in_thread(partial(call, published, self._db, raw))
+            if _ingests(published)
+            else self._in_thread(
+                partial(call, published, self._db, raw, Grant(jobs=self._ongoing.listed))
+            )
         )
         _reply.set(reply)
         return types.CallToolResult(
@@ -272,10 +286,21 @@ class Service:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {cut(params.name, MAX_ECHO)}")
 
 
+def _ingests(published: PublishedTool) -> bool:
+    """Whether a tool reads sources: one that changes the file and takes a Grant."""
+    return published.tool.arguments.grant is not None and not published.tool.hints.read_only
+
+
 def instructions(
-    surfaces: Iterable[Surface], offered: Mapping[str, PublishedTool], version: str
+    surfaces: Iterable[Surface],
+    offered: Mapping[str, PublishedTool],
+    version: str,
+    db: Any = None,
 ) -> str:
-    """The server's instructions for agents: each surface's own, with published tool names."""
+    """The server's instructions for agents: each surface's own, with published tool names.
+
+    With `db` they say what the file holds.
+    """
     parts = [
         f"mcpvectordb {version}: documents, notes and memories in one file, found again by words "
         f"and by meaning."
@@ -286,6 +311,8 @@ def instructions(
             f"{surface.instructions.format_map(published_names(surface, offered)).strip()}\n"
             f"Tools of the surface {surface.name} {surface.version}: {', '.join(names) or 'none'}."
         )
+        if db is not None and surface.about is not None:
+            parts.append(surface.about(db))
     return "\n\n".join(parts)
 
 

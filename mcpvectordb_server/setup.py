@@ -44,11 +44,13 @@ class SettingsChange:
 def command_line(db: Path, arguments: Sequence[str] = (), roots: Sequence[Path] = ()) -> list[str]:
     """The command by which a host starts the server; it ingests files from `roots` only.
 
-    Paths are absolute, because hosts run servers in another folder and with few variables. Options
-    that the server would not take raise InvalidInput.
+    It offers the surface desk unless the arguments name another. Paths are absolute, because hosts
+    run servers in another folder and with few variables. Options that the server would not take
+    raise InvalidInput.
     """
     allowed = [part for root in roots for part in ("--root", str(root.expanduser().absolute()))]
-    arguments = [*allowed, *arguments]
+    named = any(each.partition("=")[0] == "--surface" for each in arguments)
+    arguments = [*allowed, *([] if named else ["--surface", "desk"]), *arguments]
     options.parse(arguments, {})
     if str(db) != ":memory:":
         db = db.expanduser().absolute()

@@ -102,6 +102,7 @@ class Surface:
 
     instructions  what an agent should know first; `{tool}` is replaced by the published name
     failure       (name of the tool, error) -> the reply that reports the error
+    about         db -> what the file holds, for the instructions; called at each handshake
     """
 
     name: str
@@ -111,6 +112,7 @@ class Surface:
     failure: Callable[[str, MCPVectorDBError], Any]
     template: ResourceTemplate | None = None
     prompt: Prompt | None = None
+    about: Callable[[Any], str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

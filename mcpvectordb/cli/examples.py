@@ -15,6 +15,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb search '\"signing key\" -draft' --library work --limit 3",
         "mcpvectordb search keys --where 'metadata.year>=2025' --where 'created_at>7d' --json",
     ),
+    "grep": ("mcpvectordb grep 'keys? of'", "mcpvectordb grep -F -i signing --library work"),
+    "verify": (
+        "mcpvectordb verify 'The signing key' keys.md",
+        "mcpvectordb verify 'is  rotated' --json",
+    ),
     "list": ("mcpvectordb list", "mcpvectordb list work --json"),
     "get": ("mcpvectordb get keys.md", "mcpvectordb get keys.md:3 --lines 20"),
     "multi-get": ("mcpvectordb multi-get '**/*.md'", "mcpvectordb multi-get keys.md,report.md"),

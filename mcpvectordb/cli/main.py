@@ -26,6 +26,11 @@ DB_VARIABLE = "MCPVECTORDB_DB"
 COMMANDS = {
     "ingest": ("ingest", "Put files, folders, web pages or standard input into the database"),
     "search": ("search", "Find passages or documents"),
+    "grep": ("texts", "Find lines that match a regular expression (RE2)"),
+    "verify": (
+        "texts",
+        "Check whether a quotation stands in DOCUMENT (also path:line), or anywhere",
+    ),
     "list": ("documents", "List documents, newest first"),
     "get": ("documents", "Print a document's text"),
     "multi-get": ("documents", "Print several documents"),

@@ -219,15 +219,19 @@ class Documents(StoredDocuments):
         embed: bool = True,
         dry_run: bool = False,
         progress: ProgressCallback | None = None,
+        guard: bool = False,
+        roots: Sequence[str | os.PathLike[str]] = (),
     ) -> Synced:
         """Ingest the files of a folder and its subfolders once; the folder is not followed.
 
         Nothing is removed. A file whose size and time are unchanged is not opened again; one that
         cannot be read is reported in `failures`; secrets are skipped, as by `guard` of `ingest`.
         `pattern` and `ignore` select files as in `add_library`; `dry_run` only says what would be
-        done (`planned`), judged by sizes and times. After a kill, the next call continues.
+        done (`planned`), judged by sizes and times. `guard` and `roots` refuse the folder itself,
+        as `ingest` refuses a file. After a kill, the next call continues.
         """
         _check(library, metadata)
+        sources.check_folder(folder, roots=[Path(root) for root in roots], guard=guard)
         once = libraries.one_time(library, folder, pattern, ignore)
         if dry_run:
             return preview(self._file, self._config, once, self.tuning, removes=False)

@@ -106,6 +106,13 @@ def read_path(
     )
 
 
+def check_folder(
+    folder: str | os.PathLike[str], *, roots: Collection[Path] = (), guard: bool = False
+) -> None:
+    """Refuse a folder outside of `roots` or, with `guard`, one where secrets are kept."""
+    _check_path(*_resolve(folder), roots, guard)
+
+
 def _resolve(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """The absolute path as it was given, and the path with links resolved."""
     try:

@@ -1,7 +1,7 @@
 """Lines that match a pattern, in the texts of documents and contexts; see `Database.grep`.
 
 RE2 takes time linear in the text whatever the pattern, and refuses patterns that it cannot promise
-this for. Texts are read one after the other, so memory is bounded by the longest.
+this for. StoredTexts are read one after the other, so memory is bounded by the longest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re2
 from mcpvectordb.errors import InvalidInput, ReadTimeout, quoted
 from mcpvectordb.joint.records import LineMatch, LineMatches
 from mcpvectordb.joint.search import JointFilter
-from mcpvectordb.joint.texts import Texts
+from mcpvectordb.joint.texts import StoredTexts
 from mcpvectordb.metadata import storable
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.file import File
@@ -57,7 +57,9 @@ def lines(pattern: Any, text: str) -> Iterator[tuple[int, str]]:
         yield number, data[start:end].removesuffix(b"\r").decode(errors="replace")
 
 
-def grep(file: File, texts: Texts, pattern: Any, which: JointFilter, limit: int) -> LineMatches:
+def grep(
+    file: File, texts: StoredTexts, pattern: Any, which: JointFilter, limit: int
+) -> LineMatches:
     """The first `limit` lines that match, and how many there are."""
     found: list[LineMatch] = []
     total = searched = 0

@@ -14,7 +14,7 @@ import apsw
 from mcpvectordb.errors import InvalidInput, ReadTimeout
 from mcpvectordb.joint.records import Quotation
 from mcpvectordb.joint.search import EVERYTHING
-from mcpvectordb.joint.texts import StoredText, Texts
+from mcpvectordb.joint.texts import StoredText, StoredTexts
 from mcpvectordb.metadata import storable
 from mcpvectordb.storage import deadline
 from mcpvectordb.text import quotation
@@ -59,7 +59,7 @@ def line_offsets(text: str, first: int, count: int) -> tuple[int, int]:
 class QuotationSearch:
     """Looks for one quotation in the texts of a file."""
 
-    def __init__(self, sql: apsw.Connection, texts: Texts, text: str) -> None:
+    def __init__(self, sql: apsw.Connection, texts: StoredTexts, text: str) -> None:
         self._sql, self._texts, self._text = sql, texts, text
         self._searched = 0
 

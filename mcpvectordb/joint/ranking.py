@@ -41,8 +41,14 @@ def merge(first: Sequence[Found], second: Sequence[Found]) -> list[Found]:
 
 
 def _worth(ranking: Sequence[Found]) -> list[float]:
-    """The relevance of each hit, or of the best one below it: so a merge by it keeps the order."""
-    relevances = [hit.relevance or 0.0 for hit in reversed(ranking)]
+    """The relevance of each hit, or of the best one below it: so a merge by it keeps the order.
+
+    Where newer hits are preferred, it loses with age as the score does.
+    """
+    relevances = [
+        (hit.relevance or 0.0) * (1.0 if hit.scores.recency is None else hit.scores.recency)
+        for hit in reversed(ranking)
+    ]
     return list(accumulate(relevances, max))[::-1]
 
 
@@ -68,3 +74,13 @@ def fuse(rankings: Sequence[Sequence[Found]]) -> list[Found]:
     fused = fusion.rrf([[key(hit) for hit in each] for each in rankings], RRF_K, weights)
     highest = sum(weights) / (RRF_K + 1)
     return [replace(hits[each], score=min(1.0, rrf / highest)) for each, rrf in fused]
+
+
+def grouped(hits: Sequence[Found]) -> list[Found]:
+    """The hits with the best passage of each document, and all contexts, before the others."""
+    first: dict[object, Found] = {}
+    for hit in hits:
+        owner = hit.item.document.id if isinstance(hit.item, Chunk) else key(hit)
+        first.setdefault(owner, hit)
+    best = set(map(key, first.values()))
+    return [*first.values(), *(hit for hit in hits if key(hit) not in best)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mcpvectordb import dates, filters
@@ -41,12 +40,18 @@ class JointQuery(NamedTuple):
     limit: int
     offset: int
     min_relevance: float
+    group: bool
+    newer: str | None
 
     @staticmethod
-    def checked(query: Query, limit: int, offset: int, min_relevance: float) -> JointQuery:
+    def checked(
+        query: Query, limit: int, offset: int, min_relevance: float, group: bool, newer: str | None
+    ) -> JointQuery:
         """The question as it is asked; raises InvalidInput."""
         checked_window(limit, offset)
-        return JointQuery(_searches(query), limit, offset, relevance.checked(min_relevance))
+        return JointQuery(
+            _searches(query), limit, offset, relevance.checked(min_relevance), group, newer
+        )
 
     @property
     def end(self) -> int:
@@ -70,8 +75,8 @@ class JointFilter(NamedTuple):
     thread: str | None
     tags: Sequence[str] | None
     where: tuple[Condition, ...]
-    start: str | None
-    end: str | None
+    since: str | None
+    until: str | None
 
     @staticmethod
     def checked(
@@ -93,17 +98,22 @@ class JointFilter(NamedTuple):
                 f"{', '.join(why)} is no {each}" for each, why in left_out.items()
             )
             raise InvalidInput(f"nothing can match these filters: {reasons}")
-        start, end = _period(since, until)
-        return JointFilter(kinds, library, thread, tags, tuple(conditions), start, end)
+        _check_period(since, until)
+        return JointFilter(kinds, library, thread, tags, tuple(conditions), since, until)
 
     @property
     def of_documents(self) -> tuple[Condition, ...]:
-        """The conditions on documents; their date is that of the file, or of its ingest."""
-        bounds = (("gte", self.start), ("lte", self.end))
-        return (
-            *self.where,
-            *(Condition("date", sign, bound) for sign, bound in bounds if bound is not None),
-        )
+        """The conditions on documents."""
+        return (*self.where, *self._period("date"))
+
+    @property
+    def of_contexts(self) -> tuple[Condition, ...]:
+        """The conditions on contexts."""
+        return (*self.where, *self._period("created_at"))
+
+    def _period(self, field: str) -> list[Condition]:
+        bounds = (("gte", self.since), ("lte", self.until))
+        return [Condition(field, sign, bound) for sign, bound in bounds if bound is not None]
 
 
 EVERYTHING = JointFilter(KINDS, None, None, None, (), None, None)
@@ -124,6 +134,8 @@ class JointSearch:
                 for found in answers
             ]
         )
+        if question.group and len(answers) > 1:
+            fused = ranking.grouped(fused)
         kept = [
             hit for hit in fused if hit.relevance is None or hit.relevance >= question.min_relevance
         ]
@@ -142,17 +154,18 @@ class JointSearch:
                 library=which.library,
                 where=which.of_documents,
                 limit=question.depth,
+                group=question.group,
+                newer=question.newer,
             )
         if which.kinds == ("contexts",) or ("contexts" in which.kinds and self._has_contexts()):
             found["contexts"] = self._contexts().search(
                 text,
                 mode=mode,
                 limit=question.depth,
+                newer=question.newer,
                 thread=which.thread,
                 tags=which.tags,
-                where=which.where,
-                start=which.start,
-                end=which.end,
+                where=which.of_contexts,
             )
         return found
 
@@ -201,25 +214,11 @@ def _left_out(
     return {"documents": documents, "contexts": contexts}
 
 
-def _period(since: str | None, until: str | None) -> tuple[str | None, str | None]:
-    """The first and last time of a period of dates or ages (7d), None where it is open."""
-    first = None if since is None else _moment(since, "since")
-    last = None if until is None else _moment(until, "until", end=True)
+def _check_period(since: str | None, until: str | None) -> None:
+    first = None if since is None else dates.named_period(since, "since").start
+    last = None if until is None else dates.named_period(until, "until").end
     if first is not None and last is not None and first > last:
         raise InvalidInput(f"since ({since}) lies after until ({until})")
-    return first, last
-
-
-def _moment(text: str, name: str, *, end: bool = False) -> str:
-    try:
-        return dates.parse(text, name, end=end)
-    except InvalidInput as error:
-        try:
-            return dates.stored(datetime.now(UTC) - dates.duration(text, name))
-        except OverflowError:
-            return ""  # sorts before every time
-        except InvalidInput:
-            raise InvalidInput(f"{error}; or an age such as 12h, 7d, 2w or 1y") from None
 
 
 def _results(
@@ -235,6 +234,7 @@ def _results(
         legs=tuple(dict.fromkeys(leg for each in found for leg in each.legs)),
         reasons={leg: why for each in reversed(found) for leg, why in each.reasons.items()},
         verdict=_verdict(ranked, found, least),
+        uncalibrated=next((each.uncalibrated for each in found if each.uncalibrated), ""),
         note="; ".join(dict.fromkeys(each.note for each in found if each.note)),
         backlog=_backlog(answers),
     )

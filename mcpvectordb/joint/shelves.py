@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcpvectordb.joint.quotations import StatedPlace
     from mcpvectordb.joint.records import LineMatches, Quotation
     from mcpvectordb.joint.search import Kind, Query
-    from mcpvectordb.joint.texts import Texts
+    from mcpvectordb.joint.texts import StoredTexts
     from mcpvectordb.records import Chunk, Place, Results
     from mcpvectordb.storage.file import File
 
@@ -56,6 +56,8 @@ class JointShelves(ABC):
         limit: int = 5,
         offset: int = 0,
         min_relevance: float = 0.0,
+        group: bool = False,
+        newer: str | None = None,
     ) -> Results[Chunk | Context]:
         """The passages of documents and the contexts that answer a query best, in one ranking.
 
@@ -65,15 +67,18 @@ class JointShelves(ABC):
 
         `kind` ("documents" or "contexts") asks for one kind. A `library` has documents only, a
         `thread` and `tags` contexts only, and so does a `where` that names a field of one kind.
-        `since` and `until` are dates (2025-11-29) or ages (7d): of a context the time at which it
-        was stored, of a document that of its file or else of its ingest.
+        `since` and `until` are dates (2025-11-29, 2025-11), ages (7d), today or yesterday: for a
+        context the time at which it was stored, for a document that of its file or else of its
+        ingest (the field `date`).
 
         Both kinds are ranked together by `relevance`, each in its own order. Where that is not
-        known of every hit (`Hit.relevance`), they alternate.
+        known of every hit (`Results.uncalibrated`), they alternate. `group` brings the best passage
+        of each document before others, and `newer`, a half-life such as 30d, prefers what is newer;
+        see `documents.search`.
         """
         from mcpvectordb.joint.search import JointFilter, JointQuery, JointSearch
 
-        question = JointQuery.checked(query, limit, offset, min_relevance)
+        question = JointQuery.checked(query, limit, offset, min_relevance, group, newer)
         which = JointFilter.checked(
             kind,
             library=library,
@@ -162,10 +167,10 @@ class JointShelves(ABC):
                 "documents" if given.is_document else "contexts", given.key, wanted, limit
             )
 
-    def _texts(self) -> Texts:
-        from mcpvectordb.joint.texts import Texts
+    def _texts(self) -> StoredTexts:
+        from mcpvectordb.joint.texts import StoredTexts
 
-        return Texts(*self._indexes)
+        return StoredTexts(*self._indexes)
 
     def _named(self, document: str | None, context: int | None) -> Place | None:
         """The place of a document by its name; None for a context. One of both must be given."""

@@ -24,7 +24,7 @@ class StoredText(NamedTuple):
     text: str
 
 
-class Texts:
+class StoredTexts:
     """The texts of both shelves."""
 
     def __init__(self, documents: ChunkIndex, contexts: ChunkIndex) -> None:
@@ -47,9 +47,7 @@ class Texts:
             allowed = context_rows.compile_filter(
                 thread=which.thread,
                 tags=which.tags,
-                where=which.where,
-                start=which.start,
-                end=which.end,
+                where=which.of_contexts,
             )
             ids = [
                 id

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcpvectordb_server.surface import Surface
 
-NAMES = ("mcpvectordb", "vector_store", "openrag", "context_server", "qmd")
+NAMES = ("mcpvectordb", "vector_store", "openrag", "context_server", "qmd", "desk")
 
 
 def load(name: str) -> Surface:

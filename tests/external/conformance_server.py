@@ -72,14 +72,14 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
     return Reply(content=(Text(text=str(error)),), failed=True)
 
 
-READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
+HINTS = Hints(read_only=False, destructive=False, idempotent=True, open_world=False)
 SURFACE = Surface(
     name="conformance",
     version="1",
     instructions="For the conformance suite.",
     failure=failure,
     tools=tuple(
-        Tool(function=each, title=each.__name__, hints=READS)
+        Tool(function=each, title=each.__name__, hints=HINTS)
         for each in (
             test_simple_text,
             test_error_handling,

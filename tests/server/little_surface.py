@@ -149,6 +149,7 @@ def flag_dialect(tool: str, error: MCPVectorDBError) -> Reply:
 
 READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
 WRITES = Hints(read_only=False, destructive=True, idempotent=False, open_world=True)
+INGESTS = Hints(read_only=False, destructive=False, idempotent=True, open_world=True)
 
 LITTLE = Surface(
     name="little",
@@ -158,7 +159,11 @@ LITTLE = Surface(
         Tool(function=add, title="Add a note", hints=WRITES),
         *(
             Tool(function=each, title=each.__name__.title(), hints=READS, more="ask for fewer")
-            for each in (find, everything, bounded, read, slow, fetch, roots, broken)
+            for each in (find, everything, bounded, read, broken)
+        ),
+        *(
+            Tool(function=each, title=each.__name__.title(), hints=INGESTS)
+            for each in (slow, fetch, roots)
         ),
     ),
     failure=dict_dialect,

@@ -12,7 +12,7 @@ from mcpvectordb_server.ongoing import OngoingCall, OngoingCalls, UnderWay
 from mcpvectordb_server.replies import Reply, Text
 from mcpvectordb_server.surface import Surface, Tool
 from tests.server.clients import ask, service
-from tests.server.little_surface import READS, dict_dialect
+from tests.server.little_surface import INGESTS, dict_dialect
 
 LONG = 60.0
 
@@ -42,7 +42,7 @@ SLOW = Surface(
     name="slow",
     version="1",
     instructions="{ingest}",
-    tools=(Tool(function=ingest, title="Ingest", hints=READS),),
+    tools=(Tool(function=ingest, title="Ingest", hints=INGESTS),),
     failure=dict_dialect,
 )
 
@@ -116,3 +116,23 @@ def test_too_many_calls_under_way_are_refused() -> None:
         calls.run("ingest", {"path": "more"}, wait, ignore, LONG)
     end.set()
     assert calls.run("ingest", {"path": 0}, wait, ignore, LONG) == reply("")
+
+
+def test_calls_that_go_on_are_listed_with_how_far_they_are() -> None:
+    calls, db = OngoingCalls(), Slow()
+    assert calls.listed() == []
+
+    def work(report: Any) -> Reply:
+        report(Progress(step="ingest", done=3, total=7))
+        db.begun.set()
+        assert db.end.wait(LONG)
+        return reply("done")
+
+    with pytest.raises(UnderWay):
+        calls.run("ingest", {"number": 1, "source": "notes"}, work, lambda _: None, 0)
+    assert db.begun.wait(LONG)
+    assert calls.listed() == ["ingest notes: ingest 3 of 7"]
+    db.end.set()
+    arguments = {"number": 1, "source": "notes"}
+    assert calls.run("ingest", arguments, work, lambda _: None, LONG) == reply("done")
+    assert calls.listed() == []

@@ -60,7 +60,13 @@ def test_the_command_line_has_absolute_paths_and_further_options(home: Path) -> 
         "--surface",
         "all",
     ]
-    assert command_line(Path(":memory:"))[-1] == ":memory:"
+    assert command_line(Path(":memory:"))[-3:] == [":memory:", "--surface", "desk"]
+
+
+@pytest.mark.parametrize("named", [["--surface", "qmd"], ["--surface=qmd"]])
+def test_the_surface_desk_is_entered_unless_another_is_named(named: list[str]) -> None:
+    assert command_line(Path("a.db"), ["--read-only"])[-3:] == ["--surface", "desk", "--read-only"]
+    assert "desk" not in command_line(Path("a.db"), named)
 
 
 @pytest.mark.parametrize("arguments", [["--surfase", "all"], ["--surface", "none"], ["stray"]])
@@ -155,7 +161,8 @@ def test_the_command_asks_for_a_root_on_a_terminal(
         monkeypatch.setattr(sys, "stdin", typed)
         program.main(["--db", "x.db", "setup", "cursor", *options], standalone_mode=False)
         arguments = json.loads(path.read_text())["mcpServers"]["mcpvectordb"]["args"]
-        assert arguments[4:] == [each.replace("HOME", str(home)) for each in expected]
+        rest = [each for each in arguments[4:] if each not in ("--surface", "desk")]
+        assert rest == [each.replace("HOME", str(home)) for each in expected]
         said = "any file that you can read, except secrets; --root" in capsys.readouterr().err
         assert said is not bool(expected)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Context, Database, Document, InvalidInput, NotFound, ReadTimeout
 from mcpvectordb.joint.quotations import QuotationSearch, line_offsets
-from mcpvectordb.joint.texts import StoredText, Texts
+from mcpvectordb.joint.texts import StoredText, StoredTexts
 from tests.support import Letters
 
 TEXT = (
@@ -141,8 +141,8 @@ def test_an_unknown_place_is_an_error(filled: Database) -> None:
         filled.verify("tea", line=3)
 
 
-class Late(Texts):
-    """Texts that cannot be read in time."""
+class Late(StoredTexts):
+    """StoredTexts that cannot be read in time."""
 
     def all(self, *_: object) -> Iterator[StoredText]:
         raise ReadTimeout("stopped")

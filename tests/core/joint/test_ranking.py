@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Chunk, Context, Document, Hit, Scores
-from mcpvectordb.joint.ranking import Found, fuse, key, merge
+from mcpvectordb.joint.ranking import Found, fuse, grouped, key, merge
 
 DOCUMENT = Document(
     id="d",
@@ -98,3 +100,14 @@ def test_a_fused_hit_has_its_highest_relevance_and_a_score_up_to_one() -> None:
 def test_one_search_is_left_as_it_is() -> None:
     ranking = [passage(2, 0.1), passage(1, None)]
     assert fuse([ranking]) == ranking
+
+
+def test_the_best_passage_of_each_document_and_all_memories_come_first() -> None:
+    hits = [passage(1, 0.9), passage(2, 0.8), memory(1, 0.7), memory(2, 0.6)]
+    assert [key(hit) for hit in grouped(hits)] == [2, 3, 5, 4]
+
+
+def test_age_counts_in_a_merge() -> None:
+    old = replace(passage(1, 0.9), scores=Scores(recency=0.1))
+    new = replace(memory(1, 0.5), scores=Scores(recency=1.0))
+    assert [key(hit) for hit in merge([old], [new])] == [3, 2]

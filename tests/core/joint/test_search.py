@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -133,3 +134,20 @@ def test_the_date_of_a_document_is_that_of_its_file(db: Database, tmp_path: Any)
 def test_a_context_is_a_context(filled: Database) -> None:
     found = filled.search("green tea", kind="contexts", limit=1)
     assert isinstance(found[0].item, Context)
+
+
+def test_newer_memories_and_documents_come_first(db: Database) -> None:
+    db.contexts._clock = lambda: datetime(2001, 1, 1, tzinfo=UTC)
+    db.contexts.add("old", "user", "tea time")
+    db.contexts._clock = lambda: datetime.now(UTC)
+    db.contexts.add("new", "user", "tea time of another kind")
+    assert shown(db.search("tea time")) == ["old", "new"]
+    assert shown(db.search("tea time", newer="30d")) == ["new", "old"]
+
+
+def test_one_passage_of_each_document_comes_first(db: Database) -> None:
+    long = "\n\n".join(f"# Tea {number}\n\n" + "green tea " * 200 for number in range(3))
+    db.documents.ingest_text(long, source="long.md")
+    db.documents.ingest_text("tea and coffee", source="short.md")
+    for query in ("green tea", [{"words": "green tea"}, {"words": "tea"}]):
+        assert set(shown(db.search(query, group=True, limit=2))) == {"long.md", "short.md"}

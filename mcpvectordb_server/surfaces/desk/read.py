@@ -1,0 +1,178 @@
+"""The tools read and status."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict
+
+from mcpvectordb import Context, Database, Document, DocumentHeading, InvalidInput
+from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.replies import Reply, Text
+from mcpvectordb_server.surfaces.desk import places
+from mcpvectordb_server.surfaces.desk.optional import OptionalNumber
+from mcpvectordb_server.surfaces.desk.passages import room_of
+
+# Share of the budget that the outline of a long document may take.
+_OUTLINE_SHARE = 0.3
+# Characters that are kept for the first line and for how to go on.
+_REMARKS = 400
+MOST_LIBRARIES = 50
+
+
+class DeskPart(TypedDict, total=False):
+    """What was read; the words are in the text. `next` is where to go on."""
+
+    place: str
+    next: str
+
+
+class DeskStatus(TypedDict, total=False):
+    """What is stored, in numbers."""
+
+    documents: int
+    memories: int
+    pending: int
+
+
+def read(
+    db: Database,
+    *,
+    place: Annotated[str, "path, path:line:count, path:first-last, id or memory:N"],
+    page: OptionalNumber = 0,
+    around: Annotated[OptionalNumber, "Also so many lines before and after"] = 0,
+    budget: int = 2000,
+) -> Annotated[Reply, DeskPart]:
+    """Read a document, lines or a page of it, or a memory. What is too long comes in part, with an
+    outline (lines of headings) and how to go on.
+    """
+    room = room_of(budget)
+    if around < 0:
+        raise InvalidInput(f"around must be 0 or more, not {around}")
+    given = places.locate(db, place)
+    document = given.item
+    if isinstance(document, Context):
+        return _memory(document, room)
+    text = db.documents.text(document.id)
+    lines = text.removesuffix("\n").split("\n")
+    first, count = given.line or 1, given.lines
+    if page:
+        first, last = db.documents.page_lines(document.id, page)
+        count = last - first + 1
+    elif given.line is not None and count is None and around:
+        count = 1
+    if first > len(lines):
+        raise InvalidInput(
+            f"{document.path} has {len(lines):,} lines; line {first:,} is behind its end"
+        )
+    last = len(lines) if count is None else min(len(lines), first + count - 1)
+    first, last = max(1, first - around), min(len(lines), last + around)
+    return _part(db, document, lines, first, last, room)
+
+
+def _part(
+    db: Database, document: Document, lines: list[str], first: int, last: int, room: int
+) -> Reply:
+    """As many of the lines as fit; what is left out is said, with an outline of it."""
+    room -= _REMARKS
+    chosen = lines[first - 1 : last]
+    outline = ""
+    if sum(map(len, chosen)) + len(chosen) > room:
+        outline = _outline(db.documents.outline(document.id), int(room * _OUTLINE_SHARE))
+        room -= len(outline)
+    kept: list[str] = []
+    for line in chosen:
+        if kept and len(line) + 1 > room:
+            break
+        kept.append(line if len(line) <= room else f"{line[: max(40, room)]} […]")
+        room -= len(kept[-1]) + 1
+    end = first + len(kept) - 1
+    place = places.of(document, first, end)
+    structure: dict[str, Any] = {"place": place, "id": document.id, "lines": len(lines)}
+    if document.metadata:
+        structure["metadata"] = dict(document.metadata)
+    head = f"{place} (of {len(lines):,} lines) · {document.title}"
+    if document.modified:
+        head += f" · {document.modified[:10]}"
+    parts = [head, "\n".join(kept)]
+    if end < last:
+        structure["next"] = f"{document.path}:{end + 1}"
+        parts.append(f"[lines {end + 1}-{last} are left out; go on: read {structure['next']}]")
+        if outline:
+            parts.append(f"Outline (line, heading):\n{outline}")
+    return Reply(content=(Text(text="\n\n".join(parts)),), structured=structure)
+
+
+def _outline(headings: list[DocumentHeading], room: int) -> str:
+    """Headings with their lines, of the deepest levels that fit into `room` characters."""
+    for deepest in range(6, 0, -1):
+        shown = [
+            f"{each.line} {'#' * each.level} {each.title}"
+            for each in headings
+            if each.level <= deepest
+        ]
+        if sum(map(len, shown)) + len(shown) <= room:
+            return "\n".join(shown)
+    return "\n".join(shown)[:room].rpartition("\n")[0]
+
+
+def _memory(memory: Context, room: int) -> Reply:
+    place = places.of(memory)
+    told = [place, memory.thread, memory.created_at[:10]]
+    if memory.tags:
+        told.append(f"tags {', '.join(memory.tags)}")
+    text = memory.text
+    structure: dict[str, Any] = {"place": place, "lines": text.count("\n") + 1}
+    if memory.metadata:
+        structure["metadata"] = dict(memory.metadata)
+    if len(text) > room - _REMARKS:
+        text = f"{text[: max(40, room - _REMARKS)]} […]\n\n[ask with a larger budget for the rest]"
+    return Reply(content=(Text(text=f"{' · '.join(told)}\n\n{text}"),), structured=structure)
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """The number with its noun: 1 document, 2,722 documents."""
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def status(
+    db: Database,
+    *,
+    grant: Grant = Grant(),  # noqa: B008 - immutable
+) -> Annotated[Reply, DeskStatus]:
+    """Show libraries, threads, running jobs, what waits for embedding, model and size."""
+    stats = db.stats()
+    libraries = db.documents.libraries()
+    jobs = list(grant.jobs())
+    lines = [
+        f"Documents: {stats.documents:,} ({stats.chunks:,} passages). "
+        f"Memories: {stats.contexts:,}. {stats.bytes / 1e6:,.1f} MB. Model: {stats.model}."
+    ]
+    lines += [f"Job: {each}" for each in jobs]
+    waiting = [each for each in (db.documents.backlog().note, db.contexts.backlog().note) if each]
+    lines += [f"Embedding: {each}" for each in waiting]
+    named = [
+        f"{each.name}: {counted(each.documents, 'document', 'documents')}"
+        + (f" · {each.description}" if each.description else "")
+        + (f" · follows {each.root}" if each.root else "")
+        for each in libraries[:MOST_LIBRARIES]
+    ]
+    lines += [f"Library {each}" for each in named]
+    if more := len(libraries) - len(named):
+        lines.append(f"[{more} more libraries]")
+    threads = db.contexts.threads()[:10] if stats.contexts else []
+    if threads:
+        lines.append(
+            "Threads: " + ", ".join(f"{each.name} ({each.contexts:,})" for each in threads)
+        )
+    structure = {
+        "documents": stats.documents,
+        "memories": stats.contexts,
+        "passages": stats.chunks,
+        "pending": stats.pending,
+        "bytes": stats.bytes,
+        "model": stats.model,
+        "libraries": [each.name for each in libraries[:MOST_LIBRARIES]],
+        "jobs": jobs,
+    }
+    return Reply(content=(Text(text="\n".join(lines)),), structured=structure)

@@ -1,0 +1,271 @@
+"""Tools that change what is stored: remember, ingest, update and forget."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict
+
+from mcpvectordb import Context, Database, Hit, Ingested, InvalidInput, Refused, Synced
+from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.replies import Reply, Text, cut
+from mcpvectordb_server.surfaces.desk import places
+from mcpvectordb_server.surfaces.desk.optional import (
+    NO_TEXTS,
+    NOTHING,
+    OptionalObject,
+    OptionalText,
+    OptionalTexts,
+)
+from mcpvectordb_server.surfaces.desk.places import Located
+
+THREAD = "general"
+# From this cosine on two memories say nearly the same, by a model whose cosines are known; by
+# their words, from this share of them in common on.
+NEAR_COSINE, NEAR_WORDS = 0.9, 0.6
+_COMPARED = 2_000  # characters of a text that others are compared with
+_FAILURES = 5  # files that could not be read which a reply names
+
+
+class DeskChange(TypedDict, total=False):
+    """What was stored, changed or deleted."""
+
+    status: str
+    place: str
+
+
+def remember(
+    db: Database,
+    *,
+    text: str,
+    thread: Annotated[str, "Its topic or project"] = THREAD,
+    tags: OptionalTexts = NO_TEXTS,
+    metadata: OptionalObject = NOTHING,
+    replace: Annotated[OptionalText, "memory:N that this corrects"] = "",
+) -> Annotated[Reply, DeskChange]:
+    """Keep a fact, decision or preference for later. Says if nearly the same is remembered."""
+    if replace.strip():
+        old = _memory(db, replace)
+        done = db.contexts.update(
+            old.id, text=text, tags=tags or None, metadata_patch=metadata or None
+        )
+        return _changed("replaced", done.context, done.note, f"It was: {cut(old.text, 200)}")
+    near = _near(db, text)
+    for each in near:
+        if _plain(each.text) == _plain(text):
+            return _changed(
+                "known", each, "", f"It is remembered already, since {each.created_at[:10]}."
+            )
+    stored = db.contexts.add(thread, "agent", text, tags=tags or None, metadata=metadata or None)
+    remark = ""
+    if near:
+        remark = (
+            "Nearly the same is remembered: "
+            + "; ".join(f"{places.of(each)} ({cut(each.text, 120)})" for each in near)
+            + ". If this corrects it, forget the old one."
+        )
+    return _changed("remembered", stored.context, stored.note, remark, near)
+
+
+def ingest(
+    db: Database,
+    *,
+    source: Annotated[str, "File, folder or URL; with text, a name for it: notes/tea.md"],
+    text: OptionalText = "",
+    library: str = "default",
+    title: OptionalText = "",
+    metadata: OptionalObject = NOTHING,
+    grant: Grant = Grant(),  # noqa: B008 - immutable
+) -> Annotated[Reply, DeskChange]:
+    """Store a text, file, folder or web page for `search`: found by words at once, by meaning as
+    embedding goes on. Unchanged sources are skipped, changed ones replaced. What takes over ten
+    seconds goes on as a job, shown by `status`.
+    """
+    source = source.strip()
+    if not source:
+        raise InvalidInput("source must not be blank: give a file, a folder, a URL, or a name")
+    if text.strip():
+        return _ingested(
+            db.documents.ingest_text(
+                text,
+                source=source,
+                title=title.strip() or None,
+                library=library,
+                metadata=metadata,
+                progress=grant.progress,
+            )
+        )
+    is_url = re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source) is not None
+    if not is_url and grant.roots == ():
+        raise Refused(
+            "files can be ingested over HTTP only from folders the server was started with (--root "
+            "DIR); give the text itself, or a URL"
+        )
+    if not is_url and Path(source).expanduser().is_dir():
+        done = db.documents.ingest_folder(
+            source,
+            library=library,
+            metadata=metadata,
+            embed=False,
+            progress=grant.progress,
+            roots=grant.roots or (),
+            guard=True,
+        )
+        db.embed_in_background()
+        return _synced(db, done)
+    return _ingested(
+        db.documents.ingest(
+            source,
+            library=library,
+            metadata=metadata,
+            guard=True,
+            roots=grant.roots or (),
+            progress=grant.progress,
+            wait=False,
+        )
+    )
+
+
+def update(
+    db: Database,
+    *,
+    place: str,
+    metadata: Annotated[OptionalObject, "Merged; null removes a key"] = NOTHING,
+    tags: Annotated[list[str] | None, "Replace the old ones"] = None,
+    title: OptionalText = "",
+    library: Annotated[OptionalText, "Move it there"] = "",
+) -> Annotated[Reply, DeskChange]:
+    """Change metadata or tags, of a document also title or library. Texts are corrected by
+    `remember` and `ingest`.
+    """
+    if not metadata and tags is None and not title and not library:
+        raise InvalidInput("nothing to change: give metadata, tags, title or library")
+    given = _only_one(db, place)
+    if isinstance(given.item, Context):
+        if title or library:
+            raise InvalidInput("a memory has no title and no library: give metadata or tags")
+        done = db.contexts.update(given.item.id, metadata_patch=metadata or None, tags=tags)
+        return _changed("updated", done.context, "", f"Written: {', '.join(done.fields)}.")
+    patch = metadata if tags is None else {**metadata, "tags": tags}
+    changed = db.documents.update(
+        given.item.id,
+        metadata_patch=patch or None,
+        title=title or None,
+        library=library or None,
+    )
+    return _ingested(changed)
+
+
+def forget(db: Database, *, place: str) -> Annotated[Reply, DeskChange]:
+    """Delete a document or memory for good: it cannot be undone, so ask the user first. Its file
+    stays.
+    """
+    given = _only_one(db, place)
+    if isinstance(given.item, Context):
+        db.contexts.delete([given.item.id])
+        what = cut(given.item.text, 120)
+    else:
+        db.documents.delete(given.item.id)
+        what = given.item.title
+    return Reply(
+        content=(Text(text=f"{given.place} was deleted for good: {what}"),),
+        structured={"status": "forgotten", "place": given.place},
+    )
+
+
+def _only_one(db: Database, place: str) -> Located:
+    """What a place names, if it can mean only one thing: it is to be changed."""
+    given = places.locate(db, place)
+    if isinstance(given.item, Context):
+        return given
+    [meant] = db.documents.candidates([place.strip()])
+    if len(meant) > 1:
+        raise InvalidInput(
+            f"{cut(place, 200)} may mean {len(meant)} documents, so nothing was changed; name one: "
+            + ", ".join(f"{each.document.path} ({each.document.id})" for each in meant[:5])
+        )
+    if given.line is not None:
+        raise InvalidInput("lines cannot be changed: name the whole document, without lines")
+    return given
+
+
+def _memory(db: Database, place: str) -> Context:
+    given = places.locate(db, place)
+    if isinstance(given.item, Context):
+        return given.item
+    raise InvalidInput(f"{given.place} is a document; replace takes a memory such as memory:7")
+
+
+def _near(db: Database, text: str) -> list[Context]:
+    """Memories that say nearly the same as a text, best first."""
+    if not text.strip():
+        raise InvalidInput("text must not be blank: say what to remember")
+    found = db.contexts.search(text[:_COMPARED], limit=5)
+    return [hit.item for hit in found if _is_near(hit, text)]
+
+
+def _is_near(hit: Hit[Context], text: str) -> bool:
+    by_meaning = hit.relevance is not None and (hit.scores.vector or 0.0) >= NEAR_COSINE
+    ours, theirs = (set(_plain(each).split()) for each in (text, hit.item.text))
+    return by_meaning or len(ours & theirs) >= NEAR_WORDS * len(ours | theirs)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\W+", " ", text.casefold()).strip()
+
+
+def _changed(
+    status: str, context: Context, note: str, remark: str, near: list[Context] | None = None
+) -> Reply:
+    place = places.of(context)
+    structure: dict[str, Any] = {"status": status, "place": place}
+    if near:
+        structure["similar"] = [places.of(each) for each in near]
+    if note:
+        structure["note"] = note
+    text = " ".join(filter(None, [f"{status}: {place} in {context.thread}.", remark, note]))
+    return Reply(content=(Text(text=text),), structured=structure)
+
+
+def _ingested(done: Ingested) -> Reply:
+    document = done.document
+    place = places.of(document)
+    structure = {"status": done.status, "place": place, "id": document.id, "pending": done.pending}
+    if done.note:
+        structure["note"] = done.note
+    text = f"{done.status}: {place} · {document.title} · passages: {document.chunks:,}"
+    return Reply(
+        content=(Text(text="\n".join(filter(None, [text, done.note]))),),
+        structured=structure,
+    )
+
+
+def _synced(db: Database, done: Synced) -> Reply:
+    counts = {
+        "indexed": done.indexed,
+        "replaced": done.replaced,
+        "updated": done.updated,
+        "unchanged": done.unchanged,
+        "skipped": sum(done.skipped.values()),
+        "failed": len(done.failures),
+    }
+    backlog = db.documents.backlog()
+    lines = [
+        f"ingested into {done.library}: "
+        + ", ".join(
+            f"{count:,} {name}" for name, count in counts.items() if count or name == "indexed"
+        )
+    ]
+    if done.skipped:
+        lines.append(
+            "Skipped: " + ", ".join(f"{count:,} {why}" for why, count in done.skipped.items())
+        )
+    lines += [f"Failed: {Path(path).name}: {why}" for path, why in done.failures[:_FAILURES]]
+    if (more := len(done.failures) - _FAILURES) > 0:
+        lines.append(f"[{more} more failed]")
+    if backlog.note:
+        lines.append(f"{backlog.note}.")
+    structure = {"status": "ingested", "counts": counts, "pending": backlog.pending}
+    return Reply(content=(Text(text="\n".join(lines)),), structured=structure)

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpvectordb import Config, Database
+from mcpvectordb_server.replies import Reply
+from mcpvectordb_server.surface import PublishedTool, Tool, call, publish
+from mcpvectordb_server.surfaces import NAMES, load
+from mcpvectordb_server.surfaces.desk import SURFACE
+from tests.server.clients import VERSIONS, ask, exchange, service
+from tests.server.surfaces.desk.agent import Agent
+from tests.support import Gated, Letters
+
+GOLDEN = Path(__file__).with_name("tools_desk.json")
+
+
+def handshake(db: Database, version: str = VERSIONS[-1]) -> tuple[str, list[dict[str, Any]]]:
+    hello, listed = exchange(service(db, SURFACE), version, ("tools/list", {}))
+    return hello["instructions"], listed["tools"]
+
+
+def test_the_tools_are_those_on_record(db: Database) -> None:
+    shown = json.dumps(handshake(db)[1], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    assert shown == GOLDEN.read_text(), f"if this change is meant, write it to {GOLDEN.name}"
+
+
+def test_tools_and_instructions_take_few_tokens(db: Database) -> None:
+    for number in range(60):
+        db.documents.ingest_text("text", source="a.md", library=f"library {number} " + "x" * 40)
+        db.contexts.add(f"thread {number} " + "y" * 60, "user", "text")
+    instructions, tools = handshake(db)
+    compact = json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
+    assert (len(compact) + len(instructions)) / 4 <= 2_500
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_handshake_says_what_is_stored_now(db: Database, tmp_path: Path, version: str) -> None:
+    made = service(db, SURFACE)
+    [hello] = exchange(made, version)
+    assert "Nothing is stored yet." in hello["instructions"]
+    (tmp_path / "tea.md").write_text("# Tea\n")
+    db.documents.add_library("notes", tmp_path, pattern="*.md", description="what I\nwrote")
+    db.documents.sync()
+    db.contexts.add("kitchen", "user", "I like tea")
+    [hello] = exchange(made, version)
+    assert "- notes: 1 document, what I wrote" in hello["instructions"]
+    assert "- 1 memory, newest threads: kitchen" in hello["instructions"]
+    assert "never instructions" in hello["instructions"]
+
+
+def test_other_surfaces_keep_their_names_beside_it() -> None:
+    offered = publish([load(name) for name in NAMES])
+    assert {"desk_search", "read", "grep", "remember", "ingest", "verify", "desk_status"} <= set(
+        offered
+    )
+    assert offered["search"].surface.name == "mcpvectordb"
+    assert NAMES[-1] == "desk"
+
+
+def test_a_file_open_for_reading_offers_what_only_reads() -> None:
+    assert set(publish([SURFACE], read_only=True)) == {
+        "search",
+        "read",
+        "grep",
+        "verify",
+        "similar",
+        "status",
+    }
+
+
+# Search
+
+
+def test_most_of_a_search_reply_is_passage(agent: Agent, firm: Database) -> None:
+    for query in ("valve checked once a year", "move of the servers", "how are passwords kept"):
+        result = ask(agent.made, "search", {"query": query, "limit": 5, "library": "firm"})
+        text = result.content[0].text
+        hits = firm.documents.search(query, library="firm", limit=5)
+        quoted = sum(len(hit.item.passage) for hit in hits if hit.item.passage in text)
+        if quoted > 2_000:  # five real passages, not five lines
+            assert quoted / len(text) >= 0.75
+    long = agent("search", query="chapter about a valve", limit=5, library="firm")
+    structure = json.dumps(long.data)
+    cited = sum(len(line) for line in long.text.splitlines() if line.startswith("["))
+    assert 1 - (cited + len(structure)) / (len(long.text) + len(structure)) >= 0.75
+
+
+@pytest.mark.parametrize("budget", [100, 300, 800, 2000, 10_000])
+def test_a_reply_keeps_to_its_budget(agent: Agent, budget: int) -> None:
+    found = agent("search", query="valve chapter pump", limit=20, budget=budget)
+    assert len(found.text) + len(json.dumps(found.data)) <= 4 * budget
+    assert found.places
+
+
+def test_what_is_left_out_is_said_and_can_be_had(agent: Agent) -> None:
+    whole = agent("search", query="valve chapter pump", limit=12, budget=20_000)
+    assert len(whole.places) == 12 and "left out" not in whole.text
+    first = agent("search", query="valve chapter pump", limit=12, budget=800)
+    left = 12 - len(first.places)
+    assert first.data["left_out"] == left > 0
+    assert f"{left} more hits are left out" in first.text
+    assert f"offset={len(first.places)}" in first.text
+    rest = agent(
+        "search", query="valve chapter pump", limit=left, offset=len(first.places), budget=20_000
+    )
+    assert first.places + rest.places == whole.places
+
+
+def test_the_order_is_that_of_the_library(agent: Agent, firm: Database) -> None:
+    for query in ("daily allowance", "valve V7", "offer"):
+        found = agent("search", query=query, kind="documents", limit=6, budget=20_000)
+        assert [hit["id"] for hit in found.data["hits"]] == [
+            hit.item.document.id for hit in firm.documents.search(query, limit=6)
+        ]
+
+
+def test_typed_searches_may_come_as_json_text(agent: Agent) -> None:
+    listed = agent("search", query=[{"words": "E17"}], limit=2)
+    assert agent("search", query='[{"words": "E17"}]', limit=2).places == listed.places
+
+
+def test_an_unknown_library_is_named(agent: Agent) -> None:
+    assert "there is no library 'frim'" in agent("search", query="tea", library="frim").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"query": " "}, "must not be blank"),
+        ({"query": []}, "must not be blank"),
+        ({"query": [{"regex": "a"}]}, "words, meaning and text"),
+        ({"query": "a", "limit": 0}, "limit must be"),
+        ({"query": "a", "limit": 101}, "limit must be"),
+        ({"query": "a", "budget": 5}, "budget must be"),
+        ({"query": "a", "kind": "files"}, "kind"),
+        ({"query": "a", "library": "l", "thread": "t"}, "nothing can match"),
+        ({"query": "a", "where": {"colour": "red"}}, "colour"),
+        ({"query": "a", "since": "soon"}, "since must be"),
+        ({"query": "a", "newer": "soon"}, "newer must be"),
+        ({"query": "a", "min_relevance": 7}, "min_relevance"),
+    ],
+)
+def test_what_cannot_be_searched_is_an_error_that_says_why(
+    agent: Agent, arguments: dict[str, Any], said: str
+) -> None:
+    assert said in agent.refused("search", **arguments)
+
+
+# Read
+
+
+def test_a_place_has_many_names(agent: Agent, firm: Database) -> None:
+    document = firm.documents.lookup("travel.md").document
+    for name in ("travel.md", "firm/handbook/travel.md", document.id, f"#{document.hash[:8]}"):
+        assert "28 euros" in agent("read", place=name).text
+    for name in ("travel.md:5", "travel.md:5:2", "travel.md:5-6", "travel.md:5–6"):
+        part = agent("read", place=name).text
+        assert "28 euros" in part and "# Travel\n" not in part
+
+
+def test_an_unknown_place_is_answered_with_similar_ones(agent: Agent) -> None:
+    assert "firm/handbook/travel.md" in agent.refused("read", place="travl.md")
+    assert "memory:999" in agent.refused("read", place="memory:999")
+    assert "behind its end" in agent.refused("read", place="travel.md:500")
+    assert "no pages" in agent.refused("read", place="travel.md", page=1)
+    assert "say which place" in agent.refused("read", place=" ")
+    assert "around" in agent.refused("read", place="travel.md:1", around=-1)
+
+
+def test_a_line_longer_than_the_budget_is_cut(db: Database) -> None:
+    agent = Agent(db)
+    agent("ingest", source="long.md", text="word " * 5_000)
+    part = agent("read", place="long.md", budget=200)
+    assert len(part.text) <= 800 and "[…]" in part.text
+
+
+def test_a_long_memory_is_cut(db: Database) -> None:
+    agent = Agent(db)
+    place = agent("remember", text="word " * 5_000).data["place"]
+    part = agent("read", place=place, budget=200)
+    assert len(part.text) <= 1_000 and "larger budget" in part.text
+
+
+# Write
+
+
+def test_an_ambiguous_name_changes_nothing(db: Database) -> None:
+    agent = Agent(db)
+    for library in ("a", "b"):
+        agent("ingest", source="x/tea.md", text=f"tea of {library}", library=library)
+    assert "may mean 2 documents" in agent.refused("forget", place="tea.md")
+    assert "may mean 2 documents" in agent.refused("update", place="tea.md", title="T")
+    assert "whole document" in agent.refused("forget", place="a/x/tea.md:1")
+    assert db.documents.count() == 2
+    agent("forget", place="a/x/tea.md")
+    assert [each.library for each in db.documents.browse()] == ["b"]
+
+
+def test_updates_that_cannot_be_are_refused(db: Database) -> None:
+    agent = Agent(db)
+    agent("remember", text="tea")
+    assert "nothing to change" in agent.refused("update", place="memory:1")
+    assert "no title" in agent.refused("update", place="memory:1", title="x")
+    assert "blank" in agent.refused("remember", text=" ")
+    agent("ingest", source="tea.md", text="tea")
+    assert "is a document" in agent.refused("remember", text="x", replace="tea.md")
+    assert agent("update", place="memory:1", tags=["a"], metadata={"b": 1}).data["status"]
+    [memory] = db.contexts.get([1])
+    assert (memory.tags, memory.metadata) == (("a",), {"b": 1})
+
+
+def test_files_come_from_the_allowed_folders_only(db: Database, tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "tea.md").write_text("tea")
+    (inside / "link").symlink_to(outside)
+    agent = Agent(db, roots=(inside,))
+    assert agent("ingest", source=str(inside / "tea.md")).data["status"] == "indexed"
+    assert agent("ingest", source=str(inside), library="all").data["counts"]["indexed"] == 1
+    for source in (outside, outside / "tea.md", inside / "link", inside / ".." / "outside"):
+        said = agent.refused("ingest", source=str(source))
+        assert "outside of the folders" in said and "Ask the user" in said
+    remote = Agent(db, roots=())
+    for source in (inside, inside / "tea.md"):
+        assert "--root" in remote.refused("ingest", source=str(source))
+    assert remote("ingest", source="mine.md", text="tea").data["status"] == "indexed"
+
+
+def test_secrets_are_refused(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "id_rsa").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n")
+    agent = Agent(db)
+    assert "only a person may ingest it" in agent.refused("ingest", source=str(tmp_path / "id_rsa"))
+
+
+def test_a_long_ingest_becomes_a_job_that_status_shows(path: Path, tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    class Slow(Letters):
+        def embed(self, texts: Any, *, query: bool = False) -> Any:
+            if not query:
+                assert gate.wait(60)
+            return super().embed(texts, query=query)
+
+    (tmp_path / "tea.md").write_text("tea")
+    with Database(path, embedder=Slow()) as db:
+        agent = Agent(db, reply_seconds=0.05)
+        asked = {"source": str(tmp_path / "tea.md")}
+        begun = agent("ingest", **asked)
+        assert begun.data == {"status": "under way"}
+        assert f"Job: ingest {asked['source']}:" in agent("status").text
+        gate.set()
+        while (done := agent("ingest", **asked)).data["status"] == "under way":
+            pass
+        assert done.data["status"] == "indexed"
+        assert agent("status").data["jobs"] == []
+
+
+def test_what_waits_for_its_embedding_is_said(path: Path) -> None:
+    embedder = Gated()
+    with Database(path, embedder=embedder) as db:
+        db.embed_in_background(wait=0)
+        agent = Agent(db)
+        done = agent("ingest", source="tea.md", text="green tea")
+        assert done.data["pending"] == 1 and "by words now" in done.text
+        assert "Not searched by meaning" in agent("search", query="tea").text
+        assert "Embedding: no passage is embedded yet" in agent("status").text
+        embedder.gate.set()
+
+
+# Whatever is sent
+
+
+odd = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 10**6)
+    | st.floats()
+    | st.text(max_size=10)
+    | st.sampled_from(["tea.md", "memory:1", "memory:1:1", "tea.md:1-2", "7d", "(", "2025", "all"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=4,
+)
+PARAMETERS = sorted(
+    {name for tool in SURFACE.tools for name in tool.arguments.schema["properties"]}
+)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    folder = tmp_path_factory.mktemp("shared")
+    config = Config(models_dir=str(folder))
+    with Database(folder / "x.db", embedder=Letters(), config=config) as db:
+        db.documents.ingest_text("# Tea\n\nGreen tea.\n", source="tea.md")
+        db.contexts.add("kitchen", "user", "I like tea")
+        yield db
+
+
+@given(
+    tool=st.sampled_from([each for each in SURFACE.tools if each.name != "ingest"]),
+    raw=st.dictionaries(st.sampled_from(PARAMETERS), odd),
+)
+def test_any_arguments_get_a_result_or_an_error_message(
+    shared: Database, tool: Tool, raw: dict[str, Any]
+) -> None:
+    reply: Reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), shared, raw)
+    assert "inside the server" not in reply.content[0].text, raw
+    if reply.failed:
+        assert len(reply.content) == 1 and reply.structured is None
+    else:
+        jsonschema.validate(reply.structured, tool.arguments.output or {})
