@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         Updated,
     )
     from mcpvectordb.database import Database
-    from mcpvectordb.documents.heading import DocumentHeading
     from mcpvectordb.embedding.embedder import Embedder
     from mcpvectordb.errors import (
         Busy,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         Condition,
         Coverage,
         Document,
+        DocumentHeading,
         Embedded,
         Explained,
         Hit,
@@ -151,7 +151,6 @@ _HOMES = (
     "records",
     "contexts.context",
     "vectors.vector",
-    "documents.heading",
     "joint.records",
     "embedding.embedder",
     "database",

@@ -133,12 +133,14 @@ class Document(Record):
 class Place(Record):
     """A document and the lines of it that a name such as notes/tea.md:120:20 asks for.
 
-    `line` is the first one, `lines` their number; None means all.
+    `line` is the first one, `lines` their number; None means all. `former` says that the name is
+    the id of an earlier version of the document, which was replaced by this one.
     """
 
     document: Document
     line: int | None = None
     lines: int | None = None
+    former: bool = False
 
 
 class Coverage(Record):
@@ -231,6 +233,14 @@ class Chunk(Record):
             else (f"lines {self.first_line}–{self.last_line}")
         )
         return f"{self.document.title}, {page}{lines} ({self.document.source})"
+
+
+class DocumentHeading(Record):
+    """A heading of a document: the number of its line, its level from 1, and its text."""
+
+    line: int
+    level: int
+    title: str
 
 
 class Library(Record):

@@ -40,7 +40,8 @@ class NamedDocuments:
 
         A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
         may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20. A document
-        whose own name ends like that is found first.
+        whose own name ends like that is found first. The id of an earlier version finds the present
+        one (`Place.former`).
         """
         [place] = self.lookup_all([name])
         if place is None:
@@ -50,7 +51,10 @@ class NamedDocuments:
     def lookup_all(self, names: Sequence[str]) -> list[Place | None]:
         """What `lookup` finds for each name, None for an unknown one; many cost hardly more."""
         with self._file.reading() as sql:
-            return [next(iter(places), None) for places in _places(sql, names, _first)]
+            return [
+                next(iter(places), None) or _replacement(sql, name)
+                for name, places in zip(names, _places(sql, names, _first), strict=True)
+            ]
 
     def candidates(self, names: Sequence[str]) -> list[list[Place]]:
         """For each name all documents that it may mean; the first is the one that `lookup` finds.
@@ -130,6 +134,19 @@ def _places(
             Place(document=by_key(sql, key), line=each.line, lines=each.lines) for key in keys
         ]
     return [places[name] for name in names]
+
+
+def _replacement(sql: apsw.Connection, name: str) -> Place | None:
+    """The document that replaced one with this id, if any did."""
+    for each in _readings(name):
+        for key in _column(
+            sql,
+            "SELECT f.document FROM former_ids f "
+            "JOIN published_documents d ON d.key = f.document WHERE f.id = ?",
+            each.name,
+        ):
+            return Place(document=by_key(sql, key), line=each.line, lines=each.lines, former=True)
+    return None
 
 
 def _first(steps: Iterator[list[int]]) -> list[int]:

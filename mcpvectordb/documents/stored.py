@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from mcpvectordb.documents import rows
-from mcpvectordb.documents.heading import DocumentHeading
 from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.errors import NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.ingest import formats, structure
-from mcpvectordb.records import Document
+from mcpvectordb.records import Document, DocumentHeading
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import why_empty
 

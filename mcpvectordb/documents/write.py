@@ -27,6 +27,8 @@ from mcpvectordb.ingest.chunking import Span
 from mcpvectordb.records import Parsed, Source, Status
 from mcpvectordb.storage.file import File
 
+FORMER_IDS = 20  # of a document that are kept
+
 
 class PreparedDocument(NamedTuple):
     """A document that is ready to be written.
@@ -193,6 +195,7 @@ class DocumentWriter:
         document = _with_given(sql, document, old)
         key = _insert(sql, document)
         self._index.put(sql, key, document.title, document.text, document.spans)
+        _keep_ids(sql, old, key)
         replaced += [*old, *self._take_over(sql, key, document.moved, duplicate)]
         return "replaced" if old else "indexed", key
 
@@ -229,6 +232,7 @@ class DocumentWriter:
             return "skipped", known
         old = [] if duplicate else self._with_source_of(sql, document)
         self._unpublished.publish(sql, key)
+        _keep_ids(sql, old, key)
         taken_over = self._take_over(sql, key, document.moved, duplicate)
         if taken_over:
             self._index.record_everything(sql)  # what is in memory has its own metadata
@@ -275,6 +279,7 @@ class DocumentWriter:
             "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ? WHERE key = ?",
             (*identity, key),
         )
+        sql.execute("UPDATE former_ids SET document = ? WHERE document = ?", (key, moved))
         return [moved] if moved is not None else []
 
 
@@ -317,6 +322,23 @@ def _spans(sql: apsw.Connection, key: int) -> tuple[str, list[Span]]:
             )
         )
     return "".join(tiles), spans
+
+
+def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
+    """Let the ids of documents that are replaced lead to the one that takes their place."""
+    for each in replaced:
+        sql.execute("UPDATE former_ids SET document = ? WHERE document = ?", (key, each))
+        sql.execute(
+            "INSERT INTO former_ids (id, document) "
+            "SELECT id, ? FROM published_documents WHERE key = ?",
+            (key, each),
+        )
+    if replaced:
+        sql.execute(
+            "DELETE FROM former_ids WHERE document = ?1 AND number NOT IN "
+            "(SELECT number FROM former_ids WHERE document = ?1 ORDER BY number DESC LIMIT ?2)",
+            (key, FORMER_IDS),
+        )
 
 
 def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:

@@ -19,11 +19,15 @@ _RANGE = re.compile(r"(.+):(\d{1,9})[-–](\d{1,9})", re.DOTALL)
 
 
 class Located(NamedTuple):
-    """What a place names: a memory, or a document and perhaps some lines of it."""
+    """What a place names: a memory, or a document and perhaps some lines of it.
+
+    `former` says that it was named by the id of an earlier version.
+    """
 
     item: Document | Context
     line: int | None = None
     lines: int | None = None
+    former: bool = False
 
     @property
     def place(self) -> str:
@@ -65,7 +69,7 @@ def locate(db: Database, place: str) -> Located:
     for name in (place, *(f"{m[1]}:{m[2]}:{_count(m)}" for m in [_RANGE.fullmatch(place)] if m)):
         [found] = db.documents.lookup_all([name])
         if found is not None:
-            return Located(found.document, found.line, found.lines)
+            return Located(found.document, found.line, found.lines, found.former)
     similar = db.documents.similar(place)
     raise NotFound(
         f"there is no {cut(place, MAX_ECHO)}"

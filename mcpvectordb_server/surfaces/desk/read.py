@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from typing_extensions import TypedDict
@@ -18,6 +19,7 @@ _OUTLINE_SHARE = 0.3
 # Characters that are kept for the first line and for how to go on.
 _REMARKS = 400
 MOST_LIBRARIES = 50
+_REPLACED = "This id is of an earlier version, which was replaced by this one:"
 
 
 class DeskPart(TypedDict, total=False):
@@ -67,7 +69,15 @@ def read(
         )
     last = len(lines) if count is None else min(len(lines), first + count - 1)
     first, last = max(1, first - around), min(len(lines), last + around)
-    return _part(db, document, lines, first, last, room)
+    reply = _part(db, document, lines, first, last, room - len(_REPLACED))
+    if not given.former:
+        return reply
+    [block] = reply.content
+    return replace(
+        reply,
+        content=(Text(text=f"{_REPLACED}\n{block.text}"),),
+        structured={**(reply.structured or {}), "note": _REPLACED},
+    )
 
 
 def _part(

@@ -180,6 +180,11 @@ def _only_one(db: Database, place: str) -> Located:
     given = places.locate(db, place)
     if isinstance(given.item, Context):
         return given
+    if given.former:
+        raise InvalidInput(
+            f"{cut(place, 200)} was replaced by {given.item.id} ({given.place}): name that one, if "
+            "it is meant"
+        )
     [meant] = db.documents.candidates([place.strip()])
     if len(meant) > 1:
         raise InvalidInput(

@@ -190,6 +190,17 @@ def test_a_long_memory_is_cut(db: Database) -> None:
     assert len(part.text) <= 1_000 and "larger budget" in part.text
 
 
+def test_a_replaced_document_is_found_under_its_old_id_and_says_so(db: Database) -> None:
+    agent = Agent(db)
+    old = agent("ingest", source="tea.md", text="first version").data["id"]
+    new = agent("ingest", source="tea.md", text="second version").data["id"]
+    part = agent("read", place=old)
+    assert "earlier version" in part.text and "second version" in part.text
+    assert part.data["id"] == new and "earlier version" in part.data["note"]
+    assert f"was replaced by {new}" in agent.refused("forget", place=old)
+    assert "earlier version" not in agent("read", place=new).text
+
+
 # Write
 
 
