@@ -18,7 +18,8 @@ BENCHMARKS = {
     "hybrid": "how fast passages are found by words and meaning together, beside other engines",
     "ingest": "how fast files come in, beside what the model alone could do",
     "start": "what it costs to begin: import, help, server, first answer",
-    "memory": "how much memory a server, searches and ingest take",
+    "memory": "how much memory a server, searches and ingest take; with --data FILE, how well "
+    "agents remember long conversations",
     "filesize": "how large a file is, fresh and after much rewriting",
     "growth": "what adding and searching cost as the rows grow, with a plot",
     "contexts": "what a memory of agents costs as it grows: browsing it, and searching it beside "

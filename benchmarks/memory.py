@@ -1,7 +1,8 @@
 """How much memory is taken: `python -m benchmarks memory --rival chroma`.
 
 A server that has listed its tools, the same one after it has answered with its model, a process
-that searches many vectors, and one that brings files in. Linux only.
+that searches many vectors, and one that brings files in. Linux only. With `--data FILE` it is the
+memory of agents that is measured: see `benchmarks.conversations`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks import embeddings, ingest, report, rivals, vectors
+from benchmarks import conversations, embeddings, ingest, report, rivals, vectors
 from benchmarks.processes import Server, figures
 from benchmarks.rivals import OURS
 from benchmarks.store import say
@@ -27,6 +28,9 @@ SEARCH = {"name": "search", "arguments": {"query": "hot drink"}}
 def main(arguments: list[str]) -> None:
     """Read the options, measure, print."""
     options = _options(arguments)
+    if options.data:
+        conversations.run(options.data, as_json=options.json)
+        return
     names = [OURS, *rivals.chosen(options.rival, "nearest", "search vectors")]
     with tempfile.TemporaryDirectory(prefix="memory-") as temporary:
         folder, cache = Path(temporary), options.cache or Path(temporary) / "cache"
@@ -85,6 +89,12 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         default=100_000,
         metavar="N",
         help="about how much text comes in [100000]",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="conversations in the layout of LoCoMo: measure how well their turns are found again",
     )
     rivals.add_options(parser)
     return parser.parse_args(arguments)

@@ -2,9 +2,10 @@
 
 Each entry of a collection is ingested as a document. A query ranks documents by their best chunk.
 Modes: text, vector and hybrid; grouped and folded are hybrid with these options, varied with both;
-rerank is hybrid with the cross-encoder's second look, query is a hybrid search for documents with
-expansion and the cross-encoder. Beside what is found stand how many different documents the first
-ten results have, and the share of queries of which it is said that nothing relevant was found.
+desk is hybrid through the tool of that surface; rerank is hybrid with the cross-encoder's second
+look, query is a hybrid search for documents with expansion and the cross-encoder. Beside what is
+found stand how many different documents the first ten results have, and the share of queries of
+which it is said that nothing relevant was found.
 Questions for versions, codes and headings are in tests/benchmarks/codes.
 """
 
@@ -22,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from benchmarks import metrics
+from benchmarks import desk, metrics
 from benchmarks.collection import Collection, load
 from benchmarks.store import Filled, filled, say
 from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
@@ -141,6 +142,8 @@ def sample(queries: dict[str, str], wanted: int | None) -> dict[str, str]:
 
 def searches(db: Database, mode: str) -> Callable[..., Results[Chunk]]:
     """The search that a mode means."""
+    if mode == "desk":
+        return desk.documents(db)
     if mode == "query":
         return partial(db.documents.search, unit="document", expand=True, rerank=True)
     if mode in VARIED:
@@ -217,7 +220,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--mode",
         action="append",
-        choices=(*QUICK, *VARIED, *SLOW),
+        choices=(*QUICK, *VARIED, "desk", *SLOW),
         help=f"how to search [{', '.join(QUICK)}]",
     )
     parser.add_argument("--queries", type=int, metavar="N", help="ask a sample of N queries [all]")

@@ -160,3 +160,12 @@ def test_a_folder_in_another_layout_is_an_error_that_names_the_missing_file(tmp_
 def test_an_unknown_benchmark_names_those_there_are() -> None:
     with pytest.raises(SystemExit, match=r"(?s)quality .*\n  chunking "):
         main(["speed"])
+
+
+def test_the_surface_desk_finds_what_the_library_finds(
+    cache: Path, outcomes: dict[str, quality.Outcome]
+) -> None:
+    (outcome,) = quality.measure([LITTLE], [MODEL], ["desk"], cache)
+    alike = ("ndcg_10", "recall_10", "recall_100", "mrr_10", "documents_10", "false_verdicts")
+    for name in alike:
+        assert getattr(outcome, name) == getattr(outcomes["hybrid"], name), name

@@ -456,6 +456,7 @@ DIALECTS: Mapping[str, Callable[[dict[str, Any], Any, bool], str]] = {
     "vector_store": _vector_store,
     "openrag": _openrag,
     "qmd": _error_of_mcp,
+    "desk": _error_of_mcp,
     "context_server": _context_server,
 }
 
