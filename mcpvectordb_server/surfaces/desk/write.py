@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,7 +104,8 @@ def ingest(
             "files can be ingested over HTTP only from folders the server was started with (--root "
             "DIR); give the text itself, or a URL"
         )
-    if not is_url and Path(source).expanduser().is_dir():
+    # os.path answers False for names that cannot be, where Path raises.
+    if not is_url and os.path.isdir(os.path.expanduser(source)):  # noqa: PTH111, PTH112
         done = db.documents.ingest_folder(
             source,
             library=library,

@@ -247,6 +247,11 @@ def test_files_come_from_the_allowed_folders_only(db: Database, tmp_path: Path) 
     assert remote("ingest", source="mine.md", text="tea").data["status"] == "indexed"
 
 
+@pytest.mark.parametrize("source", ["x" * 5_000, "a\0b", "~nobody/x", "nowhere.md", "file:///etc"])
+def test_a_source_that_cannot_be_is_refused(db: Database, source: str) -> None:
+    assert "inside the server" not in Agent(db).refused("ingest", source=source)
+
+
 def test_secrets_are_refused(db: Database, tmp_path: Path) -> None:
     (tmp_path / "id_rsa").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n")
     agent = Agent(db)
