@@ -163,7 +163,8 @@ def call(
     RetryLater is raised: nothing has happened yet, and the same call is made again later.
     """
     tool, surface = published.tool, published.surface
-    ignored = tool.arguments.ignored(raw)
+    # A name may have half of a surrogate pair, which cannot be sent back.
+    ignored = tool.arguments.ignored(raw).encode("utf-8", "replace").decode()
     try:
         arguments = tool.arguments.read(raw, max_text=tool.max_text)
         if tool.arguments.grant is not None and grant is not None:

@@ -6,6 +6,7 @@ from mcpvectordb import Database, IngestError, MCPVectorDBError, ModelError, Ref
 from mcpvectordb_server.ongoing import UnderWay
 from mcpvectordb_server.replies import Reply, Text, cut
 from mcpvectordb_server.surface import Hints, InternalError, Surface, Tool
+from mcpvectordb_server.surfaces.desk.places import in_line
 from mcpvectordb_server.surfaces.desk.read import counted, read, status
 from mcpvectordb_server.surfaces.desk.search import grep, search, similar, verify
 from mcpvectordb_server.surfaces.desk.write import forget, ingest, remember, update
@@ -40,7 +41,7 @@ def about(db: Database) -> str:
         kept.append(lines[len(kept)])
     if left := len(lines) - len(kept):
         kept.append(f"- and {left:,} more libraries")
-    return "\n".join(["Stored now:", *kept])
+    return "\n".join(["Stored now:", *map(in_line, kept)])
 
 
 def failure(tool: str, error: MCPVectorDBError) -> Reply:

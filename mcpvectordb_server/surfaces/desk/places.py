@@ -15,6 +15,7 @@ from mcpvectordb import Chunk, Context, Database, Document, InvalidInput, NotFou
 from mcpvectordb_server.replies import MAX_ECHO, cut
 
 _MEMORY = re.compile(r"memory:(\d{1,18})(?::\d{1,9})?", re.IGNORECASE)  # also with a line
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _RANGE = re.compile(r"(.+):(\d{1,9})[-–](\d{1,9})", re.DOTALL)
 
 
@@ -56,6 +57,11 @@ def of(item: Chunk | Document | Context, first: int = 0, last: int = 0) -> str:
     if isinstance(item, Context):
         return f"memory:{item.id}"
     return item.path + (f":{first}-{last}" if last > first else f":{first}" if first else "")
+
+
+def in_line(text: str) -> str:
+    """A text in one line: names from outside must not look like further lines of a reply."""
+    return _BREAKS.sub("\ufffd", text)
 
 
 def locate(db: Database, place: str) -> Located:

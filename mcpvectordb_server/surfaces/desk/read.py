@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import Context, Database, Document, DocumentHeading, InvalidInput
 from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import Reply, Text
+from mcpvectordb_server.replies import Reply, Text, cut
 from mcpvectordb_server.surfaces.desk import places
 from mcpvectordb_server.surfaces.desk.optional import OptionalNumber
 from mcpvectordb_server.surfaces.desk.passages import room_of
@@ -104,10 +104,11 @@ def _part(
     head = f"{place} (of {len(lines):,} lines) · {document.title}"
     if document.modified:
         head += f" · {document.modified[:10]}"
-    parts = [head, "\n".join(kept)]
+    parts = [places.in_line(head), "\n".join(kept)]
     if end < last:
         structure["next"] = f"{document.path}:{end + 1}"
-        parts.append(f"[lines {end + 1}-{last} are left out; go on: read {structure['next']}]")
+        go_on = places.in_line(structure["next"])
+        parts.append(f"[lines {end + 1}-{last} are left out; go on: read {go_on}]")
         if outline:
             parts.append(f"Outline (line, heading):\n{outline}")
     return Reply(content=(Text(text="\n\n".join(parts)),), structured=structure)
@@ -137,7 +138,9 @@ def _memory(memory: Context, room: int) -> Reply:
         structure["metadata"] = dict(memory.metadata)
     if len(text) > room - _REMARKS:
         text = f"{text[: max(40, room - _REMARKS)]} […]\n\n[ask with a larger budget for the rest]"
-    return Reply(content=(Text(text=f"{' · '.join(told)}\n\n{text}"),), structured=structure)
+    return Reply(
+        content=(Text(text=f"{places.in_line(' · '.join(told))}\n\n{text}"),), structured=structure
+    )
 
 
 def counted(count: int, one: str, several: str) -> str:
@@ -158,7 +161,7 @@ def status(
         f"Documents: {stats.documents:,} ({stats.chunks:,} passages). "
         f"Memories: {stats.contexts:,}. {stats.bytes / 1e6:,.1f} MB. Model: {stats.model}."
     ]
-    lines += [f"Job: {each}" for each in jobs]
+    lines += [places.in_line(f"Job: {each}") for each in jobs]
     waiting = [each for each in (db.documents.backlog().note, db.contexts.backlog().note) if each]
     lines += [f"Embedding: {each}" for each in waiting]
     named = [
@@ -167,13 +170,16 @@ def status(
         + (f" · follows {each.root}" if each.root else "")
         for each in libraries[:MOST_LIBRARIES]
     ]
-    lines += [f"Library {each}" for each in named]
+    lines += [places.in_line(f"Library {each}") for each in named]
     if more := len(libraries) - len(named):
         lines.append(f"[{more} more libraries]")
     threads = db.contexts.threads()[:10] if stats.contexts else []
     if threads:
         lines.append(
-            "Threads: " + ", ".join(f"{each.name} ({each.contexts:,})" for each in threads)
+            places.in_line(
+                "Threads: "
+                + ", ".join(f"{cut(each.name, 60)} ({each.contexts:,})" for each in threads)
+            )
         )
     structure = {
         "documents": stats.documents,

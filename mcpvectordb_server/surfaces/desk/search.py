@@ -160,7 +160,7 @@ def grep(
     )
     named = [f"{places.of(each.item)}:{each.line}" for each in found]
     lines = [
-        f"{place}: {cut(each.text.strip(), LONGEST_LINE)}"
+        places.in_line(f"{place}: {cut(each.text.strip(), LONGEST_LINE)}")
         for place, each in zip(named, found, strict=True)
     ]
     if not found.total:
@@ -214,11 +214,14 @@ def verify(
     structure |= {"place": where, "start": found.start, "end": found.end}
     if found.page is not None:
         structure["page"] = found.page
-    as_it_is = "" if found.exact else ", with other spacing or marks"
-    page_told = "" if found.page is None else f", p. {found.page}"
-    lines = [f"{found.status}: {where}{page_told}{as_it_is} (SHA-256 {found.text_sha256[:16]}…)"]
+    told = places.in_line(where)
     if found.status == "elsewhere":
-        lines[0] = f"elsewhere: not at {place.strip() or 'the place'}, but at " + lines[0][11:]
+        told = f"not there, but at {told}"
+    if found.page is not None:
+        told += f", p. {found.page}"
+    if not found.exact:
+        told += ", with other spacing or marks"
+    lines = [f"{found.status}: {told} (SHA-256 {found.text_sha256[:16]}…)"]
     if not found.exact:
         lines.append(f"It stands there as: {cut(found.text, 1000)}")
     return Reply(content=(Text(text="\n".join(lines)),), structured=structure)
@@ -295,11 +298,11 @@ def _passage(hit: Hit[Chunk | Context], number: int) -> CitedPassage:
         if hit.more:
             told.append(f"{hit.more} more passages")
     else:
-        told.append(f"{item.thread}, {item.created_at[:10]}")
+        told.append(f"{cut(item.thread, 60)}, {item.created_at[:10]}")
         if item.tags:
-            told.append(f"tags {', '.join(item.tags)}")
+            told.append(f"tags {cut(', '.join(item.tags), 60)}")
         text = item.text if len(item.text) <= 1000 else hit.passage or item.text
     if hit.relevance is not None:
         structure["relevance"] = round(hit.relevance, 2)
         told.append(f"{round(100 * hit.relevance)} %")
-    return CitedPassage(f"[{number}] {' · '.join(told)}", text, structure)
+    return CitedPassage(f"[{number}] {places.in_line(' · '.join(told))}", text, structure)

@@ -172,7 +172,7 @@ def forget(db: Database, *, place: str) -> Annotated[Reply, DeskChange]:
         db.documents.delete(given.item.id)
         what = given.item.title
     return Reply(
-        content=(Text(text=f"{given.place} was deleted for good: {what}"),),
+        content=(Text(text=places.in_line(f"{given.place} was deleted for good: {what}")),),
         structured={"status": "forgotten", "place": given.place},
     )
 
@@ -232,7 +232,8 @@ def _changed(
         structure["similar"] = [places.of(each) for each in near]
     if note:
         structure["note"] = note
-    text = " ".join(filter(None, [f"{status}: {place} in {context.thread}.", remark, note]))
+    thread = places.in_line(cut(context.thread, 60))
+    text = " ".join(filter(None, [f"{status}: {place} in {thread}.", remark, note]))
     return Reply(content=(Text(text=text),), structured=structure)
 
 
@@ -242,7 +243,9 @@ def _ingested(done: Ingested) -> Reply:
     structure = {"status": done.status, "place": place, "id": document.id, "pending": done.pending}
     if done.note:
         structure["note"] = done.note
-    text = f"{done.status}: {place} · {document.title} · passages: {document.chunks:,}"
+    text = places.in_line(
+        f"{done.status}: {place} · {document.title} · passages: {document.chunks:,}"
+    )
     return Reply(
         content=(Text(text="\n".join(filter(None, [text, done.note]))),),
         structured=structure,

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb_server.surfaces import context_server, mcpvectordb, openrag, qmd, vector_store
+from mcpvectordb_server.surface import PublishedTool, call
+from mcpvectordb_server.surfaces import (
+    context_server,
+    desk,
+    mcpvectordb,
+    openrag,
+    qmd,
+    vector_store,
+)
 from tests.server.clients import ask, service
 
 ENTRY = {"thread_id": "t", "source": "user", "text": "x"}
@@ -76,3 +84,12 @@ def test_qmd_names_it_in_a_text_block_of_its_own(db: Database) -> None:
     reply = ask(service(db, qmd.SURFACE), "search", {"query": "x", "colection": "notes"})
     assert len(reply.content) == 2
     assert "did you mean collection?" in reply.content[1].text
+
+
+@pytest.mark.parametrize("surface", [qmd.SURFACE, desk.SURFACE])
+def test_a_name_that_cannot_be_sent_back_does_no_harm(db: Database, surface: Any) -> None:
+    [tool] = [each for each in surface.tools if each.name == "search"]
+    published = PublishedTool(name="search", surface=surface, tool=tool)
+    reply = call(published, db, {"query": "x", "half\ud800": 1})
+    assert "half?" in reply.content[-1].text
+    reply.content[-1].text.encode()
