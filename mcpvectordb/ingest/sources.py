@@ -110,7 +110,11 @@ def check_folder(
     folder: str | os.PathLike[str], *, roots: Collection[Path] = (), guard: bool = False
 ) -> None:
     """Refuse a folder outside of `roots` or, with `guard`, one where secrets are kept."""
-    _check_path(*_resolve(folder), roots, guard)
+    named, resolved = _resolve(folder)
+    _check_path(named, resolved, roots, guard)
+    # Places are known by the folders that a file lies in, so a file of this folder is asked about.
+    if guard and any(is_secret_place(each / "file", roots) for each in (named, resolved)):
+        raise _secret_file(named, "is where secrets are kept")
 
 
 def _resolve(path: str | os.PathLike[str]) -> tuple[Path, Path]:

@@ -31,7 +31,9 @@ def about(db: Database) -> str:
         for each in libraries
     ]
     if memories := db.contexts.count():
-        threads = ", ".join(cut(each.name, 40) for each in db.contexts.threads()[:8])
+        # Counting all threads would take too long for a handshake.
+        newest = dict.fromkeys(each.thread for each in db.contexts.browse(limit=50))
+        threads = ", ".join(cut(each, 40) for each in list(newest)[:8])
         told = counted(memories, "memory", "memories")
         lines.insert(0, f"- {told}, newest threads: {threads}")
     if not lines:

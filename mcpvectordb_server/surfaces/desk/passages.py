@@ -15,7 +15,7 @@ from mcpvectordb_server.replies import to_json
 
 CHARACTERS_PER_TOKEN = 4
 MIN_BUDGET, MAX_BUDGET = 100, 40_000
-CUT = " […]"
+CUT, LEAD = " […]", "[…] "
 # Characters that are kept for what a reply says about itself.
 REMARKS = 240
 # Lengths to which long passages are cut before any is dropped.
@@ -25,11 +25,15 @@ _BORDER = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+|\n+")
 
 
 class CitedPassage(NamedTuple):
-    """A passage with the line that cites it, and what a program gets of it."""
+    """A passage with the line that cites it, and what a program gets of it.
+
+    `focus` is the offset of what answers the query best.
+    """
 
     citation: str
     text: str
     structure: dict[str, Any]
+    focus: int = 0
 
 
 class FittedPassages(NamedTuple):
@@ -50,14 +54,18 @@ def room_of(budget: int) -> int:
     return budget * CHARACTERS_PER_TOKEN
 
 
-def excerpt(text: str, most: int) -> str:
+def excerpt(text: str, most: int, focus: int = 0) -> str:
     """The beginning of a text: at most `most` characters, up to the end of a sentence or line.
 
-    Where the first sentence is too long, up to the end of a word.
+    Where the first sentence is too long, up to the end of a word. If the focus would not be in it,
+    the excerpt begins with the sentence or line of the focus.
     """
     text = text.strip()
     if len(text) <= most:
         return text
+    if most // 2 < focus < len(text):
+        begin = max((each.end() for each in _BORDER.finditer(text, 0, focus)), default=focus)
+        return LEAD + excerpt(text[begin:], most - len(LEAD))
     room = max(1, most - len(CUT))
     ends = [each.start() for each in _BORDER.finditer(text, room // 3, room + 1)]
     if not ends:
@@ -75,7 +83,7 @@ def fitted(passages: Sequence[CitedPassage], room: int) -> FittedPassages:
     room -= REMARKS
     longest = max(len(each.text) for each in passages)
     for length in (longest, *(each for each in _LENGTHS if each < longest)):
-        cut = [each._replace(text=excerpt(each.text, length)) for each in passages]
+        cut = [each._replace(text=excerpt(each.text, length, each.focus)) for each in passages]
         if sum(map(_size, cut)) <= room:
             break
     kept = total = 0
@@ -86,10 +94,9 @@ def fitted(passages: Sequence[CitedPassage], room: int) -> FittedPassages:
     if not shown:
         first = passages[0]
         left = room - _size(first._replace(text=""))
-        shown = [first._replace(text=excerpt(first.text, max(_SHORTEST, left)))]
+        shown = [first._replace(text=excerpt(first.text, max(_SHORTEST, left), first.focus))]
     shortened = sum(
-        len(each.text) < len(whole.text.strip())
-        for each, whole in zip(shown, passages, strict=False)
+        each.text != whole.text.strip() for each, whole in zip(shown, passages, strict=False)
     )
     text = "\n\n".join(f"{each.citation}\n{each.text}" for each in shown)
     return FittedPassages(text, len(shown), shortened, REMARKS + sum(map(_size, passages)))

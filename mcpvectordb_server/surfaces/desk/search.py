@@ -305,4 +305,14 @@ def _passage(hit: Hit[Chunk | Context], number: int) -> CitedPassage:
     if hit.relevance is not None:
         structure["relevance"] = round(hit.relevance, 2)
         told.append(f"{round(100 * hit.relevance)} %")
-    return CitedPassage(f"[{number}] {places.in_line(' · '.join(told))}", text, structure)
+    citation = f"[{number}] {places.in_line(' · '.join(told))}"
+    return CitedPassage(citation, text, structure, _focus(hit))
+
+
+def _focus(hit: Hit[Chunk | Context]) -> int:
+    """The offset in a passage of the line that has most words of the query."""
+    if not isinstance(hit.item, Chunk) or hit.line <= hit.item.first_line:
+        return 0
+    before = hit.item.text.split("\n")[: hit.line - hit.item.first_line]
+    header = len(hit.item.header) + 1 if hit.item.header else 0
+    return header + sum(len(line) + 1 for line in before)

@@ -410,3 +410,16 @@ def test_read_applies_all_rules_to_a_path(tmp_path: Path) -> None:
     for rule in ({"guard": True}, {"roots": [tmp_path / "x"]}, {"forbidden": [path]}):
         with pytest.raises(Refused):
             read(path, config=CONFIG, **rule)
+
+
+def test_a_folder_outside_of_the_roots_or_of_secrets_is_refused(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    (inside / ".ssh").mkdir(parents=True)
+    sources.check_folder(inside, roots=[inside], guard=True)
+    sources.check_folder(tmp_path)
+    with pytest.raises(Refused, match="outside"):
+        sources.check_folder(tmp_path, roots=[inside])
+    with pytest.raises(Refused, match="outside"):
+        sources.check_folder(inside / "..", roots=[inside])
+    with pytest.raises(Refused):
+        sources.check_folder(inside / ".ssh", guard=True)

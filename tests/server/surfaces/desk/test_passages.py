@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.surfaces.desk.passages import (
     CUT,
+    LEAD,
     REMARKS,
     CitedPassage,
     excerpt,
@@ -38,6 +39,24 @@ def test_an_excerpt_of_sentences_ends_with_one(text: str, most: int) -> None:
 def test_a_long_sentence_is_cut_between_words() -> None:
     assert excerpt("one two three four five", 18) == f"one two three{CUT}"
     assert excerpt("x" * 50, 20) == "x" * 16 + CUT
+
+
+@given(prose, st.integers(60, 200), st.integers(0, 600))
+def test_an_excerpt_has_its_focus(text: str, most: int, focus: int) -> None:
+    part = excerpt(text, most, focus)
+    assert len(part) <= most
+    shown = part.removeprefix(LEAD).removesuffix(CUT)
+    assert shown in text
+    if focus < len(text) and part.startswith(LEAD):
+        begin = text.rindex(shown) if text.count(shown) == 1 else text.index(shown)
+        assert text.count(shown) > 1 or begin <= focus
+
+
+def test_an_excerpt_begins_with_the_sentence_that_matters() -> None:
+    text = "First things first. " * 20 + "The answer is 42. And so on. " + "Last. " * 20
+    assert excerpt(text, 60, text.index("answer")) == (
+        f"{LEAD}The answer is 42. And so on. Last. Last. Last. Last.{CUT}"
+    )
 
 
 def passages(*texts: str) -> list[CitedPassage]:

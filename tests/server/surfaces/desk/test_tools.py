@@ -115,6 +115,13 @@ def test_what_is_left_out_is_said_and_can_be_had(agent: Agent) -> None:
     assert first.places + rest.places == whole.places
 
 
+def test_a_cut_passage_shows_what_was_asked_for(db: Database) -> None:
+    text = "\n".join(f"Line {number} says nothing." for number in range(40))
+    db.documents.ingest_text(f"{text}\nThe password is swordfish.\n{text}", source="long.txt")
+    found = Agent(db)("search", query="swordfish password", limit=1, budget=200)
+    assert "The password is swordfish." in found.text
+
+
 def test_the_order_is_that_of_the_library(agent: Agent, firm: Database) -> None:
     for query in ("daily allowance", "valve V7", "offer"):
         found = agent("search", query=query, kind="documents", limit=6, budget=20_000)
