@@ -34,7 +34,6 @@ from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
     Backlog,
     Chunk,
-    Coverage,
     Document,
     Embedded,
     Ingested,
@@ -472,11 +471,6 @@ class Documents(StoredDocuments):
         with self._file.reading() as sql:
             text, begins = rows.surroundings(sql, chunk)
         return snippets.snippet(text, query, begins)
-
-    def coverage(self) -> Coverage:
-        """How many documents are found by meaning: completely, partly or not yet."""
-        with self._file.reading() as sql:
-            return rows.coverage(sql)
 
     def close(self) -> None:
         """End the process of the parser."""

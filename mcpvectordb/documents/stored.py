@@ -9,7 +9,7 @@ from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.errors import NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.ingest import formats, structure
-from mcpvectordb.records import Document, DocumentHeading
+from mcpvectordb.records import Coverage, Document, DocumentHeading
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import why_empty
 
@@ -123,3 +123,8 @@ class StoredDocuments(NamedDocuments):
                     (rows.row(sql, id)[0],),
                 ).get
             )
+
+    def coverage(self) -> Coverage:
+        """How many documents are found by meaning: completely, partly or not yet."""
+        with self._file.reading() as sql:
+            return rows.coverage(sql)
