@@ -194,12 +194,13 @@ class Database(JointShelves):
         """
         return self._file.deadline()
 
-    def copy_to(self, path: str | os.PathLike[str]) -> Path:
-        """Write a complete copy into a new file, also while others write to this one.
+    def copy_to(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write a complete copy into a file, also while others write to this one.
 
-        An existing file is not overwritten.
+        An existing file is an error or, with `overwrite`, replaced when the copy is complete; a
+        database that is open in some process is never replaced.
         """
-        return maintenance.copy(self._file, Path(path), self._unpublished)
+        return maintenance.copy(self._file, Path(path), self._unpublished, overwrite=overwrite)
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""

@@ -78,13 +78,18 @@ class MaintainedIndex(Protocol):
         """What is wrong with the index, one sentence for each problem."""
 
 
-def copy(file: File, target: Path, unpublished: UnpublishedDocuments) -> Path:
-    """Write a copy of the database into a new file; nothing is at `target` until it is complete.
+def copy(
+    file: File, target: Path, unpublished: UnpublishedDocuments, *, overwrite: bool = False
+) -> Path:
+    """Write a copy of the database; nothing is at `target`, or the old file, until it is complete.
 
     Deleted text and unpublished documents are not in it.
     """
     target = target.expanduser().absolute()
-    if target.exists():
+    if overwrite:
+        target = target.resolve()  # a link stays one
+        _check_replaceable(file, target)
+    elif target.exists():
         raise _exists(target)
     if not target.parent.is_dir():
         raise errors.Unwritable(f"the folder {target.parent} does not exist: make it first")
@@ -97,7 +102,11 @@ def copy(file: File, target: Path, unpublished: UnpublishedDocuments) -> Path:
             sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
             _forget_deleted(part, unpublished)
         _verify(part)
-        _put_in_place(part, target)
+        if overwrite:
+            _check_replaceable(file, target)
+            part.replace(target)
+        else:
+            _put_in_place(part, target)
         _sync_folder(target.parent)
     except FileExistsError:
         raise _exists(target) from None
@@ -210,8 +219,28 @@ def _bytes(file: File) -> int:
 
 def _exists(target: Path) -> errors.InvalidInput:
     return errors.InvalidInput(
-        f"{target} exists already; name a new file, or remove that one first"
+        f"{target} exists already; name a new file, remove that one first, or ask for it to be "
+        "overwritten (overwrite=True, --overwrite)"
     )
+
+
+def _check_replaceable(file: File, target: Path) -> None:
+    """Refuse to overwrite the database itself, what is no file, and a database that is in use.
+
+    SQLite would take the log of the old file for a part of the new one.
+    """
+    if not target.exists():
+        return
+    if not file.memory and target.samefile(file.path):
+        raise errors.InvalidInput(f"{target} is the database itself: name another file")
+    if not target.is_file():
+        raise errors.InvalidInput(f"{target} is not a file: name a file to overwrite")
+    beside = [name for suffix in _SUFFIXES[1:] if os.path.lexists(name := f"{target}{suffix}")]
+    if beside:
+        raise errors.Unwritable(
+            f"{target} is open in a process, or was not closed by one ({Path(beside[0]).name}): it "
+            "is not overwritten"
+        )
 
 
 def _remove_stale_parts(target: Path) -> None:

@@ -53,7 +53,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "check": ("mcpvectordb check", "mcpvectordb check --db work.db"),
     "rebuild": ("mcpvectordb rebuild", "mcpvectordb rebuild --db work.db"),
     "compact": ("mcpvectordb compact", "mcpvectordb compact --db work.db"),
-    "copy": ("mcpvectordb copy for-the-laptop.db", "mcpvectordb copy --db work.db backup.db"),
+    "copy": (
+        "mcpvectordb copy for-the-laptop.db",
+        "mcpvectordb copy --db work.db backup.db --overwrite",
+    ),
     "salvage": (
         "mcpvectordb salvage damaged.db saved.db",
         "mcpvectordb salvage damaged.db saved.db --json",

@@ -95,14 +95,15 @@ def compact(context: click.Context) -> None:
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
+@click.option("--overwrite", is_flag=True, help="Replace an existing file by the complete copy.")
 @click.pass_context
-def copy(context: click.Context, target: Path) -> None:
+def copy(context: click.Context, target: Path, overwrite: bool) -> None:
     """Write a complete copy as one file.
 
     Safe while other processes use the database; cp is not.
     """
     with opened(context) as db, busy("copying"):
-        written = db.copy_to(target)
+        written = db.copy_to(target, overwrite=overwrite)
     show(f"copied to {written}")
 
 

@@ -110,6 +110,53 @@ def found(content: bytes) -> list[bytes]:
     return [word for word in WORDS if word in content.lower()]
 
 
+def test_a_copy_replaces_a_file_only_when_asked_and_only_when_it_is_complete(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, link = tmp_path / "copy.db", tmp_path / "link.db"
+    with filled(path, 1) as db:
+        first = db.copy_to(target, overwrite=True).read_bytes()
+        db.documents.ingest_text("pear", source="pear")
+        link.symlink_to(target)
+
+        def broken(_: Path) -> None:
+            assert target.read_bytes() == first
+            raise OSError(errno.ENOSPC, "no space left")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(maintenance, "_verify", broken)
+            with pytest.raises(Unwritable, match="no space left"):
+                db.copy_to(target, overwrite=True)
+        assert target.read_bytes() == first
+        assert db.copy_to(link, overwrite=True) == target and link.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    with Database(target, embedder=Letters()) as copy:
+        assert copy.documents.count() == 2 and copy.check() == []
+    assert {each.name for each in tmp_path.iterdir()} == {"test.db", "copy.db", "link.db"}
+
+
+def test_a_copy_never_replaces_its_own_database_nor_one_that_is_in_use_nor_a_folder(
+    path: Path, tmp_path: Path
+) -> None:
+    same, used, left = (tmp_path / name for name in ("same.db", "used.db", "left.db"))
+    with filled(path, 1) as db, filled(used, 2) as other:
+        same.hardlink_to(path)
+        for each in (path, same):
+            with pytest.raises(InvalidInput, match="the database itself"):
+                db.copy_to(each, overwrite=True)
+        with pytest.raises(InvalidInput, match="not a file"):
+            db.copy_to(tmp_path, overwrite=True)
+        # SQLite would apply the log of the old file to the new one.
+        for name in ("used.db", "used.db-wal"):
+            shutil.copy(tmp_path / name, tmp_path / name.replace("used", "left"))
+        for each in (used, left):
+            with pytest.raises(Unwritable, match="open in a process, or was not closed"):
+                db.copy_to(each, overwrite=True)
+        assert other.documents.count() == 2 and other.check() == []
+    with Database(left, embedder=Letters()) as recovered:
+        assert recovered.documents.count() == 2
+
+
 @pytest.mark.parametrize("others", [0, 30])
 def test_a_copy_has_nothing_of_deleted_text(path: Path, tmp_path: Path, others: int) -> None:
     with with_deleted_text(path, others) as db:

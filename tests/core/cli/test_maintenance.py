@@ -56,7 +56,8 @@ def test_the_file_is_copied_compacted_and_rebuilt(filled: Shell) -> None:
     assert filled.run("rebuild").strip() == "rebuilt"
     assert filled.run("check").strip() == "sound"
     filled.run("copy", "copy.db", code=1)
-    assert "exists already" in filled.err
+    assert "exists already" in filled.err and "--overwrite" in filled.err
+    assert "copied to" in filled.run("copy", "copy.db", "--overwrite")
 
 
 def test_check_exits_with_1_when_something_is_wrong(filled: Shell) -> None:
