@@ -191,7 +191,9 @@ def test_a_copy_and_a_closed_file_open_on_read_only_media(
 
 def test_a_file_can_be_moved_as_the_documentation_says(tmp_path: Path) -> None:
     advice = re.search(
-        r"\*\*Moving a file:\*\*.*?(?=\n- )", (ROOT / "README.md").read_text(), re.DOTALL
+        r"\*\*Moving a file:\*\*.*?(?=\n- )",
+        (ROOT / ".github/docs/files.md").read_text(),
+        re.DOTALL,
     )
     assert advice is not None
     said = " ".join(advice[0].split())
