@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, rows
+from mcpvectordb.documents import texts as given_texts
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
 from mcpvectordb.documents.given import DocumentChange, checked_change, update
@@ -20,15 +21,15 @@ from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
 from mcpvectordb.documents.stored import StoredDocuments
 from mcpvectordb.documents.sync import ingest_folder, preview, sync, vanished
+from mcpvectordb.documents.texts import GivenText
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
-from mcpvectordb.errors import ModelError, NoText, TooLarge, quoted
+from mcpvectordb.errors import ModelError
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import formats, sources
 from mcpvectordb.ingest.folders import EVERYTHING
-from mcpvectordb.ingest.formats import code, markdown
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
@@ -39,7 +40,6 @@ from mcpvectordb.records import (
     Ingested,
     Library,
     Mode,
-    Parsed,
     Progress,
     ProgressCallback,
     Results,
@@ -71,10 +71,9 @@ class Documents(StoredDocuments):
         search: DocumentSearch,
         tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
-        super().__init__(file)
-        self.tuning = tuning
+        super().__init__(file, unpublished, tuning)
         self._config, self._encoder, self._index = config, encoder, index
-        self._unpublished, self._search = unpublished, search
+        self._search = search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self._worker = Worker(config)
         self._folders = ConfirmedFolders(file)
@@ -138,13 +137,13 @@ class Documents(StoredDocuments):
             known = None if duplicate else self._writer.known(read.source, library, hash)
         said = DocumentChange(keys=(metadata or None) if update_metadata else None)
         if known is not None:
-            return self._finish(*self._say(known, said), embed, progress, deadline)
+            return self._finish(self._stored(self._say(known, said)), embed, progress, deadline)
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         if not any_text:
             formats.check_extension(read)
         report = progress or _silent
         report(Progress(step="parse", done=0, total=1))
-        parsed = _parsed(read, reader) if reader else self._worker.parse(read)
+        parsed = given_texts.read_by(reader, read) if reader else self._worker.parse(read)
         prepared = self._writer.prepare(
             read,
             parsed,
@@ -158,7 +157,7 @@ class Documents(StoredDocuments):
         status, key = self._writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
             status, key = self._say(key, said)
-        done = self._finish(status, key, embed, progress, deadline)
+        done = self._finish(self._stored((status, key)), embed, progress, deadline)
         return replace(done, note="; ".join(filter(None, [parsed.note, done.note])))
 
     def ingest_text(
@@ -173,39 +172,38 @@ class Documents(StoredDocuments):
         progress: ProgressCallback | None = None,
     ) -> Ingested:
         """Ingest a text under a source name of your own, as Markdown or code; see `ingest`."""
-        storable(text, "text")
-        storable(source, "source", blank=False)
-        if not text.strip():
-            raise NoText(f"the text of {quoted(source)} is blank: there is nothing to search in it")
-        raw = text.encode()
-        if len(raw) > self._config.max_source_bytes:
-            raise TooLarge(
-                f"the text of {quoted(source)} is {len(raw):,} bytes; at most "
-                f"{self._config.max_source_bytes:,} are ingested"
-            )
-        _check(library, metadata)
+        given = given_texts.checked_text(
+            text, source, title, metadata, self._config.max_source_bytes
+        )
+        checked_name(library)
         deadline = self._encoder.deadline()
-        hash = hashlib.sha256(raw).hexdigest()
-        named = None if title is None else storable(title, "title", blank=False)
-        said = DocumentChange(keys=metadata or None, title=named)
-        if (known := self._writer.known(source, library, hash)) is not None:
-            return self._finish(*self._say(known, said), embed, progress, deadline)
-        name = PurePosixPath(source).name or source
-        given = Source(
-            source=source,
-            name=name,
-            raw=raw,
-            file_type=PurePosixPath(source).suffix[1:].lower() or "unknown",
+        [stored] = self._store([given], library)
+        return self._finish(stored, embed, progress, deadline)
+
+    def ingest_many(
+        self,
+        texts: Iterable[str],
+        *,
+        sources: Iterable[str],
+        titles: Sequence[str | None] | None = None,
+        metadata: Sequence[Mapping[str, Any] | None] | None = None,
+        library: str = "default",
+        embed: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> list[Ingested]:
+        """Ingest texts as `ingest_text` does, in few transactions; one result for each text.
+
+        Every text has a source of its own and, if they are given, a title and metadata. All of them
+        are checked before the first is stored. They are embedded together at the end, with what
+        waited before. After a kill, the same call continues.
+        """
+        given = given_texts.checked_texts(
+            texts, sources, titles, metadata, self._config.max_source_bytes
         )
-        written_in = formats.by_name(name)
-        parsed = (code if written_in and written_in.module == "code" else markdown).parse(given)
-        prepared = self._writer.prepare(
-            given, parsed, hash=hash, library=library, given=metadata, title=title
-        )
-        status, key = self._writer.write(prepared)
-        if status == "skipped":
-            status, key = self._say(key, said)
-        return self._finish(status, key, embed, progress, deadline)
+        checked_name(library)
+        stored = self._store(given, library, progress)
+        error = self._embed_all(progress)[1] if embed and given else ""
+        return self._results(stored, embed, error)
 
     def ingest_folder(
         self,
@@ -260,7 +258,7 @@ class Documents(StoredDocuments):
         deadline = self._encoder.deadline()
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-        return self._finish(*self._say(key, change), embed, progress, deadline)
+        return self._finish(self._stored(self._say(key, change)), embed, progress, deadline)
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
@@ -318,7 +316,7 @@ class Documents(StoredDocuments):
         """
         libraries.unfollow(self._file, self._folders, name)
         removed = 0
-        while not keep_documents and (some := self._remove_some(name)):
+        while not keep_documents and (some := self.delete_where(library=name)):
             removed += some
         return removed
 
@@ -374,16 +372,6 @@ class Documents(StoredDocuments):
                 )
             done.append(replace(synced, embedded=intake.embedded))
         return [*done[:-1], self._embed_rest(done[-1], embed, progress)] if done else []
-
-    def delete(self, id: str) -> int:
-        """Remove a document; the number of its chunks, 0 for an unknown id."""
-        with self._file.writing() as sql:
-            rows = sql.execute(
-                "SELECT key FROM published_documents WHERE id = ?", (storable(id, "id"),)
-            )
-            removed = self._unpublished.withdraw(sql, [key for (key,) in rows])
-        self._unpublished.clean()
-        return removed
 
     def search(
         self,
@@ -516,52 +504,73 @@ class Documents(StoredDocuments):
             return "updated", self._writer.retitle(key, title)
         return "updated" if changed else "skipped", key
 
+    def _store(
+        self,
+        given: Sequence[GivenText],
+        library: str,
+        progress: ProgressCallback | None = None,
+    ) -> list[_StoredDocument]:
+        """Store texts in short transactions."""
+        stored: list[_StoredDocument] = []
+        for places in given_texts.store(given, library, self._writer, self._say, self.tuning):
+            stored += map(self._stored, places)
+            if progress:
+                progress(Progress(step="ingest", done=len(stored), total=len(given)))
+        return stored
+
+    def _stored(self, place: tuple[Status, int]) -> _StoredDocument:
+        """The document of a status and key, read before others may replace it."""
+        with self._file.reading(limited=False) as sql:
+            return _StoredDocument(*place, rows.by_key(sql, place[1]))
+
     def _finish(
         self,
-        status: Status,
-        key: int,
+        stored: _StoredDocument,
         embed: bool,
         progress: ProgressCallback | None,
         deadline: float | None,
     ) -> Ingested:
         """Embed a stored document, also a known one: its first ingest may have been interrupted."""
-        with self._file.reading(limited=False) as sql:
-            document = rows.by_key(sql, key)
         embedded, error = (
-            self._encoder.embed_owner(self._index, key, deadline, progress)
+            self._encoder.embed_owner(self._index, stored.key, deadline, progress)
             if embed
             else (Embedded(), "")
         )
+        [done] = self._results([stored], embed, error)
+        return replace(done, embedded=embedded)
+
+    def _results(
+        self, stored: Sequence[_StoredDocument], embed: bool, error: str
+    ) -> list[Ingested]:
+        """The results for stored documents, with what is still pending and why."""
+        done = []
         with self._file.reading(limited=False) as sql:
-            pending = self._encoder.count_pending(sql, self._index, [key])
-        note = _not_embedded(status, document, pending, error) if embed and pending else ""
-        return Ingested(
-            status=status, document=document, pending=pending, note=note, embedded=embedded
-        )
+            for status, key, document in stored:
+                pending = self._encoder.count_pending(sql, self._index, [key])
+                note = _not_embedded(status, document, pending, error) if embed and pending else ""
+                done.append(Ingested(status=status, document=document, pending=pending, note=note))
+        return done
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
         if not embed:
             return done
-        try:
-            embedded = self._encoder.embed(index=self._index, progress=progress)
-        except ModelError as error:
-            return replace(done, note=f"{_ONLY_BY_WORDS}: {error}")
-        return replace(done, embedded=done.embedded + embedded)
+        embedded, error = self._embed_all(progress)
+        note = f"{_ONLY_BY_WORDS}: {error}" if error else done.note
+        return replace(done, note=note, embedded=done.embedded + embedded)
 
-    def _remove_some(self, library: str) -> int:
-        """Remove some documents of a library in short transactions; how many."""
-        with self._file.writing() as sql:
-            keys = [
-                key
-                for (key,) in sql.execute(
-                    "SELECT key FROM published_documents WHERE library = ? LIMIT ?",
-                    (library, self.tuning.removals_per_write),
-                )
-            ]
-            self._unpublished.withdraw(sql, keys)
-        self._unpublished.clean()
-        return len(keys)
+    def _embed_all(self, progress: ProgressCallback | None) -> tuple[Embedded, str]:
+        """Embed the pending chunks of all documents; the error, or ""."""
+        try:
+            return self._encoder.embed(index=self._index, progress=progress), ""
+        except ModelError as error:
+            return Embedded(), str(error)
+
+
+class _StoredDocument(NamedTuple):
+    status: Status
+    key: int
+    document: Document
 
 
 _ONLY_BY_WORDS = "stored and found by words, but not yet by meaning"
@@ -583,13 +592,6 @@ def _not_embedded(status: Status, document: Document, pending: int, error: str) 
 
 def _silent(_: Progress) -> None:
     """Report to nobody."""
-
-
-def _parsed(source: Source, reader: Callable[[Source], str]) -> Parsed:
-    text = storable(reader(source), "text")
-    if not text.lstrip("\ufeff").strip():
-        raise NoText(f"No text found in {source.name}")
-    return Parsed(text=text, title=source.name)
 
 
 def _check(library: str, given: Mapping[str, Any] | None) -> None:

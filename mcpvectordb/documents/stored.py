@@ -1,21 +1,30 @@
-"""Read stored documents: one by its id or name, or those that match conditions."""
+"""Read and delete stored documents: one by its id or name, or those that match conditions."""
 
 from __future__ import annotations
 
+import json
 from pathlib import PurePosixPath
 
 from mcpvectordb.documents import rows
+from mcpvectordb.documents.bulk_ingest import FolderTuning
 from mcpvectordb.documents.paths import NamedDocuments
-from mcpvectordb.errors import NotFound
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.ingest import formats, structure
+from mcpvectordb.metadata import storable
 from mcpvectordb.records import Coverage, Document, DocumentHeading
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import why_empty
+from mcpvectordb.storage.file import File
 
 
 class StoredDocuments(NamedDocuments):
-    """The methods of the documents shelf that read and list documents."""
+    """The methods of the documents shelf that read, list and delete documents."""
+
+    def __init__(self, file: File, unpublished: UnpublishedDocuments, tuning: FolderTuning) -> None:
+        super().__init__(file)
+        self._unpublished, self.tuning = unpublished, tuning
 
     def get(self, id: str) -> Document:
         """The document with this id; raises NotFound."""
@@ -103,6 +112,11 @@ class StoredDocuments(NamedDocuments):
                 ).get
             )
 
+    def coverage(self) -> Coverage:
+        """How many documents are found by meaning: completely, partly or not yet."""
+        with self._file.reading() as sql:
+            return rows.coverage(sql)
+
     def why_empty(self, *, library: str | None = None, where: Where | None = None) -> str:
         """Why no document matches, as far as the conditions by themselves explain it, or "".
 
@@ -124,7 +138,41 @@ class StoredDocuments(NamedDocuments):
                 ).get
             )
 
-    def coverage(self) -> Coverage:
-        """How many documents are found by meaning: completely, partly or not yet."""
-        with self._file.reading() as sql:
-            return rows.coverage(sql)
+    def delete(self, id: str) -> int:
+        """Remove a document; the number of its chunks, 0 for an unknown id."""
+        with self._file.writing() as sql:
+            rows = sql.execute(
+                "SELECT key FROM published_documents WHERE id = ?", (storable(id, "id"),)
+            )
+            removed = self._unpublished.withdraw(sql, [key for (key,) in rows])
+        self._unpublished.clean()
+        return removed
+
+    def delete_where(self, *, where: Where | None = None, library: str | None = None) -> int:
+        """Remove the documents that match all conditions; returns their number.
+
+        At least one condition or a library is needed, and an empty `where` is an error, so that a
+        filter that came out empty removes nothing. It takes short transactions: documents that stop
+        matching meanwhile stay, and after a kill the same call continues.
+        """
+        if (where is None and library is None) or (where is not None and not where):
+            raise InvalidInput(
+                "delete_where needs a condition, such as where={'source': 'a.md'}, or a library "
+                "alone; `remove_library` removes all of a library"
+            )
+        chosen = rows.document_filter(library, where)
+        matching = f"SELECT d.key FROM published_documents d WHERE {chosen.condition}"
+        with self._file.reading(limited=False) as sql:
+            keys = [key for (key,) in sql.execute(matching, chosen.bindings)]
+        removed, most = 0, self.tuning.removals_per_write
+        for start in range(0, len(keys), most):
+            with self._file.writing() as sql:
+                still = sql.execute(
+                    f"{matching} AND d.key IN (SELECT value FROM json_each(?))",
+                    (*chosen.bindings, json.dumps(keys[start : start + most])),
+                )
+                some = [key for (key,) in still]
+                self._unpublished.withdraw(sql, some)
+            removed += len(some)
+            self._unpublished.clean()
+        return removed

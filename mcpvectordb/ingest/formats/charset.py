@@ -81,10 +81,11 @@ def charset(media_type: str) -> str:
 def decode(raw: bytes, *, declared: str = "") -> str:
     """Return the text: by byte order mark, as UTF-8, by the declared charset, else detected.
 
+    UTF-16 without a mark is recognised only where no charset is declared.
     Encoding the text again gives the same bytes: line ends stay, and a byte order mark stays as
     U+FEFF. Raises ParseFailed if no encoding fits.
     """
-    marked = unicode_encoding(raw)
+    marked = bom(raw)[1] if declared else unicode_encoding(raw)
     for encoding in (marked or "utf-8", "" if marked else declared):
         text = _decoded(raw, encoding)
         if text is not None:

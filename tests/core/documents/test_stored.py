@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mcpvectordb import Database, DocumentHeading, NotFound
+from mcpvectordb import Database, DocumentHeading, InvalidFilter, InvalidInput, NotFound
 from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 
@@ -76,3 +77,67 @@ def test_a_long_document_that_was_replaced_is_found_by_its_former_id(path: Path)
         new = db.documents.ingest_text("other " * 3000, source="long.md").document.id
         assert db.documents.lookup(old).document.id == new
         assert db.check() == []
+
+
+def filled(path: Path, count: int = 130) -> Database:
+    db = Database(path, embedder=Letters())
+    db.documents.ingest_many(
+        [f"note {number} on {'tea' if number % 2 else 'pie'}" for number in range(count)],
+        sources=[f"{number}.md" for number in range(count)],
+        metadata=[{"number": number} for number in range(count)],
+        library="notes",
+    )
+    db.documents.ingest_text("the other one on tea", source="other.md", library="other")
+    return db
+
+
+def test_documents_are_deleted_by_conditions(path: Path) -> None:
+    with filled(path) as db:
+        assert db.documents.delete_where(where={"metadata.number": {"gte": 10}}) == 120
+        assert db.documents.delete_where(where={"metadata.number": {"gte": 10}}) == 0
+        assert db.documents.delete_where(where={"source": "other.md"}, library="notes") == 0
+        assert db.documents.count(library="notes") == 10 and db.documents.count() == 11
+        found = db.documents.search("note tea", mode="text", limit=100)
+        assert {hit.item.document.source for hit in found} == {
+            *(f"{number}.md" for number in range(10)),
+            "other.md",
+        }
+        assert db.documents.delete_where(library="notes") == 10
+        assert [each.source for each in db.documents.browse()] == ["other.md"]
+        assert db.check() == []
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"where": {}}, {"where": {}, "library": "notes"}, {"where": []}]
+)
+def test_an_empty_condition_deletes_nothing(given: dict[str, Any], path: Path) -> None:
+    with filled(path, 3) as db:
+        with pytest.raises(InvalidInput, match="delete_where needs a condition"):
+            db.documents.delete_where(**given)
+        assert db.documents.count() == 4
+
+
+def test_a_wrong_condition_deletes_nothing(path: Path) -> None:
+    with filled(path, 3) as db:
+        for where in ({"color": "red"}, {"size": {"gt": "abc"}}, {"page": 1}):
+            with pytest.raises(InvalidFilter):
+                db.documents.delete_where(where=where)
+        with pytest.raises(InvalidInput):
+            db.documents.delete_where(library="")
+        assert db.documents.count() == 4
+
+
+def test_a_document_that_stops_matching_meanwhile_stays(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(path, 60) as db, Database(path, embedder=Letters()) as other:
+        [last] = db.documents.browse(where={"source": "59.md"})
+        clean = db._unpublished.clean
+
+        def between_transactions() -> None:
+            clean()
+            other.documents.update(last.id, metadata={"number": -1})
+
+        monkeypatch.setattr(db._unpublished, "clean", between_transactions)
+        assert db.documents.delete_where(where={"metadata.number": {"gte": 0}}) == 59
+        assert db.documents.get(last.id).metadata == {"number": -1}
