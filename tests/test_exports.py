@@ -3,10 +3,16 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import json
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 import mcpvectordb
+from mcpvectordb.contexts.context import ContentType, ContextSource
+from mcpvectordb.contexts.rows import FilterArguments
+from mcpvectordb.contexts.search import PARSERS
+from mcpvectordb.contexts.validation import CONTENT_TYPES, SOURCES
+from mcpvectordb.index.metrics import METRICS
 from tests.support import python
 
 
@@ -119,3 +125,34 @@ def test_every_error_has_a_code_of_its_own() -> None:
     ]
     codes = [each.code for each in classes]
     assert len(codes) == len(set(codes)) > 20
+
+
+CHOICES = {
+    ("documents", "search", "mode"): {"hybrid", "text", "vector"},
+    ("documents", "search", "unit"): {"passage", "document"},
+    ("contexts", "search", "mode"): {"hybrid", "text", "vector"},
+    ("contexts", "search", "words"): set(PARSERS),
+    ("contexts", "add", "source"): set(SOURCES),
+    ("contexts", "delete", "source"): set(SOURCES),
+    ("vectors", "add", "metric"): set(METRICS),
+    ("vectors", "add_many", "metric"): set(METRICS),
+}
+
+
+@pytest.mark.parametrize("place", CHOICES, ids=".".join)
+def test_a_type_checker_knows_the_values_of_a_choice(place: tuple[str, str, str]) -> None:
+    shelf, method, name = place
+    with mcpvectordb.Database(":memory:") as db:
+        function = getattr(type(getattr(db, shelf)), method)
+    # The other hints may need what is imported for type checkers only.
+    hint = eval(function.__annotations__[name], function.__globals__)
+    kinds = get_args(hint) if type(None) in get_args(hint) else (hint,)
+    literal = next(each for each in kinds if get_origin(each) is Literal)
+    assert set(get_args(literal)) == CHOICES[place]
+
+
+def test_a_type_checker_knows_the_values_of_the_filters_of_contexts() -> None:
+    hints = get_type_hints(FilterArguments)
+    assert hints["source"] == ContextSource | None
+    assert hints["content_type"] == ContentType | None
+    assert set(get_args(ContentType)) == set(CONTENT_TYPES)

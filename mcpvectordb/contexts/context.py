@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 ContextSource = Literal["user", "agent"]
 ContentType = Literal["text", "multimodal"]
+Words = Literal["match", "prefix", "phrase", "boolean"]
 
 
 class Image(Record):
@@ -27,7 +28,7 @@ class Entry(Record):
     """A context to add; a field that is None was not given."""
 
     thread: str
-    source: str
+    source: ContextSource
     text: str
     metadata: Mapping[str, Any] | None = None
     tags: Sequence[str] | None = None

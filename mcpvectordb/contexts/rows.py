@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import apsw
 
 from mcpvectordb import dates, filters, metadata
-from mcpvectordb.contexts.context import Context, Image
+from mcpvectordb.contexts.context import ContentType, Context, ContextSource, Image
 from mcpvectordb.contexts.metadata_index import index_condition
 from mcpvectordb.contexts.validation import (
     CONTENT_TYPES,
@@ -56,9 +56,9 @@ class FilterArguments(TypedDict, total=False):
     """The filters that `Contexts.browse`, `count` and `search` take; see `Contexts.browse`."""
 
     thread: str | None
-    source: str | None
+    source: ContextSource | None
     tags: Sequence[str] | None
-    content_type: str | None
+    content_type: ContentType | None
     where: Where | None
     start: str | None
     end: str | None

@@ -15,6 +15,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.contexts.context import (
     Change,
     Context,
+    ContextSource,
     ContextStats,
     Entry,
     Image,
@@ -23,6 +24,7 @@ from mcpvectordb.contexts.context import (
     Stored,
     Thread,
     Updated,
+    Words,
 )
 from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.metadata_index import MetadataIndex
@@ -97,7 +99,7 @@ class Contexts:
     def add(
         self,
         thread: str,
-        source: str,
+        source: ContextSource,
         text: str,
         *,
         metadata: Mapping[str, Any] | None = None,
@@ -179,7 +181,7 @@ class Contexts:
         ids: Iterable[int] | None = None,
         *,
         threads: Iterable[str] | None = None,
-        source: str | None = None,
+        source: ContextSource | None = None,
         older_than_days: int | None = None,
     ) -> int:
         """Delete the contexts that match all of the given criteria; the number of deleted ones.
@@ -254,7 +256,7 @@ class Contexts:
         query: str,
         *,
         mode: Mode = "hybrid",
-        words: str = "match",
+        words: Words = "match",
         limit: int = 5,
         offset: int = 0,
         rrf_k: int = 60,

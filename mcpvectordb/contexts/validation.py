@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config, how_to_allow
-from mcpvectordb.contexts.context import Change, Entry, Image
+from mcpvectordb.contexts.context import Change, ContentType, ContextSource, Entry, Image
 from mcpvectordb.errors import InvalidInput, TooLarge, quoted
 from mcpvectordb.metadata import storable
 
-SOURCES = ("user", "agent")
-CONTENT_TYPES = ("text", "multimodal")
+SOURCES: tuple[ContextSource, ...] = ("user", "agent")
+CONTENT_TYPES: tuple[ContentType, ...] = ("text", "multimodal")
+Choice = TypeVar("Choice", bound=str)
 MAX_NAME_CHARACTERS = 1_000
 MAX_TAGS = 1_000
 MAX_THREADS = 10_000
@@ -94,11 +96,12 @@ def whole_number(value: object, name: str, least: int = 0) -> int:
     return value
 
 
-def one_of(value: object, known: Sequence[str], name: str) -> str:
+def one_of(value: object, known: Sequence[Choice], name: str) -> Choice:
     """`value` if it is one of `known`."""
-    if not isinstance(value, str) or value not in known:
-        raise InvalidInput(f"{name} must be {' or '.join(known)}, not {quoted(value)}")
-    return value
+    for each in known:
+        if value == each:
+            return each
+    raise InvalidInput(f"{name} must be {' or '.join(known)}, not {quoted(value)}")
 
 
 def normalized_tags(tags: Iterable[str]) -> tuple[str, ...]:

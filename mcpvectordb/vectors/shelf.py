@@ -18,6 +18,7 @@ from mcpvectordb.metadata import decode, encode, storable
 from mcpvectordb.records import (
     Condition,
     Hit,
+    Metric,
     Results,
     Scores,
 )
@@ -72,7 +73,7 @@ class Vectors:
         store: str = "default",
         namespace: str = "",
         metadata: Mapping[str, Any] | None = None,
-        metric: str | None = None,
+        metric: Metric | None = None,
     ) -> Added:
         """Store an embedding; one with the same id is replaced together with its metadata.
 
@@ -99,7 +100,7 @@ class Vectors:
         store: str = "default",
         namespace: str = "",
         metadata: Sequence[Mapping[str, Any] | None] | None = None,
-        metric: str | None = None,
+        metric: Metric | None = None,
     ) -> AddedMany:
         """Store many embeddings (a matrix or a list), one for each id: all of them or none.
 
