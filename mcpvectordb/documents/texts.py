@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -87,9 +88,11 @@ def checked_texts(
         checked_text(*each, max_bytes)
         for each in zip(bodies, names, titles or nothing, metadatas or nothing, strict=True)
     ]
-    if len(set(names)) < len(names):
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
-        raise InvalidInput(f"the source {quoted(twice)} is given twice: each text needs its own")
+    [(most, count)] = Counter(names).most_common(1) or [("", 0)]
+    if count > 1:
+        raise InvalidInput(
+            f"the source {quoted(most)} is given {count} times: each text needs its own"
+        )
     return given
 
 

@@ -142,7 +142,7 @@ def test_a_missing_model_is_said_of_each_text(path: Path) -> None:
         ({"sources": ["a", "b"]}, InvalidInput, "there are 3 texts, but 2 sources"),
         ({"titles": ["a"]}, InvalidInput, "but 1 titles"),
         ({"metadata": []}, InvalidInput, "but 0 metadata"),
-        ({"sources": ["a", "b", "a"]}, InvalidInput, "'a' is given twice"),
+        ({"sources": ["a", "b", "a"]}, InvalidInput, "'a' is given 2 times"),
         ({"sources": "abc"}, InvalidInput, "not one string"),
         ({"texts": "abc"}, InvalidInput, "not one string"),
         ({"texts": ["x", "y", " \n"]}, NoText, "the text of 'c' is blank"),
