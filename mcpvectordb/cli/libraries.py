@@ -15,6 +15,7 @@ from mcpvectordb.cli.ingest import embed_pending, resumable
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import (
     ask,
+    check_library,
     dry_run_option,
     json_option,
     no_embed_option,
@@ -36,7 +37,7 @@ from mcpvectordb.cli.output import (
     show_skipped,
     skipped_in,
 )
-from mcpvectordb.errors import MCPVectorDBError, NotFound, Refused, Unreadable
+from mcpvectordb.errors import MCPVectorDBError, Refused, Unreadable
 from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
 
 if TYPE_CHECKING:
@@ -230,12 +231,6 @@ def watch(context: click.Context, name: str | None) -> None:
                 embed_pending(db)
             except MCPVectorDBError as error:
                 complain(f"{error}; the watch continues")
-
-
-def check_library(db: Database, name: str | None) -> None:
-    """Raise NotFound for a library that does not exist, with similar names."""
-    if name is not None and (reason := db.documents.why_empty(library=name)):
-        raise NotFound(reason)
 
 
 def _library(db: Database, name: str) -> Library | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcpvectordb.cli.output import fail, visible
-from mcpvectordb.errors import InvalidInput
+from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.records import Condition
+
+if TYPE_CHECKING:
+    from mcpvectordb import Database
 
 # Longest first: ">=" must not be read as ">".
 _SIGNS = {
@@ -62,6 +65,12 @@ def ask(question: str, yes: bool) -> None:
         fail(f"{question} Nothing was done: say --yes to go on")
     if not click.confirm(visible(f"{question} Go on?"), err=True):
         fail("nothing was done")
+
+
+def check_library(db: Database, name: str | None) -> None:
+    """Raise NotFound for a library that does not exist, with similar names."""
+    if name is not None and (reason := db.documents.why_empty(library=name)):
+        raise NotFound(reason)
 
 
 def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:

@@ -6,9 +6,14 @@ from typing import Any
 
 import click
 
-from mcpvectordb.cli.libraries import check_library
 from mcpvectordb.cli.main import opened
-from mcpvectordb.cli.options import conditions_from, json_option, library_option, where_option
+from mcpvectordb.cli.options import (
+    check_library,
+    conditions_from,
+    json_option,
+    library_option,
+    where_option,
+)
 from mcpvectordb.cli.output import complain, print_json, show_block
 from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -39,13 +41,13 @@ def load(connection: apsw.Connection) -> None:
 def _library() -> str:
     """The path of the extension's shared library.
 
-    Importing its package instead would import numpy.
+    Importing its package instead would import numpy, and the list of its files takes as long as
+    opening a database.
     """
-    from importlib.metadata import files
-
-    for file in files("sqlite-vec") or ():
-        if file.stem == "vec0":
-            return str(file.locate())
+    package = find_spec("sqlite_vec")
+    for folder in (package and package.submodule_search_locations) or ():
+        for file in Path(folder).glob("vec0.*"):
+            return str(file)
     raise DatabaseError("the package sqlite-vec is not installed properly: reinstall it with pip")
 
 
