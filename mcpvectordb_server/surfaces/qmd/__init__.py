@@ -27,7 +27,7 @@ from mcpvectordb import (
 )
 from mcpvectordb_server.replies import MAX_ECHO, MAX_REPLY, Reply, Resource, Text, cut
 from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool
-from mcpvectordb_server.surfaces.qmd.guide import GUIDE, INSTRUCTIONS
+from mcpvectordb_server.surfaces.qmd.guide import EMBED_HERE, GUIDE, INSTRUCTIONS, NO_VECTORS
 
 VERSION = "1.0.0"
 SCHEME = "qmd://"
@@ -131,7 +131,7 @@ def vsearch(
         raise ModelMissing(
             f"Meaning cannot be searched: {reason}"
             if _has_vectors(db.documents.coverage())
-            else "Vector index not found. Run 'qmd embed' first to create embeddings."
+            else NO_VECTORS
         )
     hits = [hit for hit in found if hit.score >= minScore]
     reply = _search_reply(query, [_result(db, hit, query) for hit in hits], found)
@@ -158,7 +158,7 @@ def query(
     reply = _search_reply(query, items, found)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
     reply = Reply(
-        content=(*reply.content, Text(text=_steps(found))),
+        content=(reply.content[0], Text(text=_steps(found)), *reply.content[1:]),
         structured={**(reply.structured or {}), **extra},
     )
     return _with_note(reply, found.backlog.note if "vector" in found.legs else "")
@@ -270,8 +270,12 @@ def read(db: Database, path: str) -> str:
 
 
 def failure(tool: str, error: MCPVectorDBError) -> Reply:
-    """An error as this surface reports it: MCP's error flag and one text."""
-    return Reply(content=(Text(text=str(error)),), failed=True)
+    """An error as this surface reports it: MCP's error flag and one text.
+
+    A second one has our command where the specified sentence names another program's.
+    """
+    texts = [str(error), *([EMBED_HERE] if str(error) == NO_VECTORS else [])]
+    return Reply(content=tuple(Text(text=each) for each in texts), failed=True)
 
 
 # Search
@@ -310,8 +314,8 @@ def _with_note(reply: Reply, note: str) -> Reply:
     if not note:
         return reply
     known = reply.structured or {}
-    notes = "; ".join(filter(None, [known.get("note", ""), note]))
-    return Reply(content=(*reply.content, Text(text=note)), structured={**known, "note": notes})
+    joined = "; ".join(filter(None, [known.get("note", ""), note]))
+    return Reply(content=(*reply.content, Text(text=note)), structured={**known, "note": joined})
 
 
 def _result(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> QmdResult:
@@ -343,7 +347,9 @@ def _search_reply(query: str, items: list[QmdResult], found: Results[Chunk]) -> 
     ]
     if found.verdict:
         lines += ["", found.verdict]
-    return Reply(content=(Text(text="\n".join([head, "", *lines])),), structured={"results": items})
+    quoted = "\n\n".join(f"{each['docid']} {each['file']}\n{each['snippet']}" for each in items)
+    texts = (Text(text="\n".join([head, "", *lines])), Text(text=quoted))
+    return Reply(content=texts, structured={"results": items})
 
 
 _STEPS = {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+NO_VECTORS = "Vector index not found. Run 'qmd embed' first to create embeddings."
+EMBED_HERE = "Here the command is `mcpvectordb embed`; a server also embeds in the background."
+
 INSTRUCTIONS = (
     "The user's notes and documents, in collections. {search} finds documents that have all given "
     "words, {vsearch} finds by meaning, {query} does both, thoroughly and slowly. Results quote "

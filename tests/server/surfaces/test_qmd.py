@@ -196,7 +196,8 @@ def test_a_search_answers_as_specified(calls: Calls, root: Path) -> None:
     assert [block.text for block in result.content] == [
         f'Found 1 result for "budget":\n\n{docid} {round(100 * score)}% notes/2025/meeting '
         f"one.md - "
-        f"Meeting (one)"
+        f"Meeting (one)",
+        f"{docid} notes/2025/meeting one.md\n{found['snippet']}",
     ]
 
 
@@ -413,10 +414,15 @@ def test_titles_weigh_more_than_paths_and_paths_more_than_texts(
 def test_without_a_vector_index_there_is_the_specified_error(path: Path, root: Path) -> None:
     text = "Vector index not found. Run 'qmd embed' first to create embeddings."
     with Database(path, embedder=Letters()) as db:
-        assert Calls(db).error("vsearch", query="tea") == text
+        result = Calls(db).raw("vsearch", query="tea")
+        assert result.is_error
+        assert [block.text for block in result.content] == [
+            text,
+            "Here the command is `mcpvectordb embed`; a server also embeds in the background.",
+        ]
         db.documents.add_library("notes", root)
         db.documents.sync(embed=False)
-        assert Calls(db).error("vsearch", query="tea") == text
+        assert Calls(db).raw("vsearch", query="tea").content[0].text == text
         db.embed_pending()
         assert Calls(db).results("vsearch", query="tea")
     with Database(path) as db:  # whose model this machine does not have
@@ -442,7 +448,8 @@ def test_a_query_takes_all_steps_and_reports_them(calls: Calls, notes: Database)
     assert result.structured_content["steps"] == ["text", "vector", "expansion", "rerank"]
     assert result.structured_content["skipped"] == {}
     assert result.structured_content["results"][0]["file"] == "notes/2025/meeting one.md"
-    head, steps = [block.text for block in result.content]
+    head, steps, quoted = [block.text for block in result.content]
+    assert "\n3: We spoke about the budget" in quoted
     assert head.startswith("Found 5 results") and steps == (
         "Searched by words, by meaning, for what the first results have in common, by reading the "
         "best passages again."
