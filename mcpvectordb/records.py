@@ -161,6 +161,11 @@ class Coverage(Record):
     copies: int
     contents_waiting: int
 
+    @property
+    def any(self) -> bool:
+        """Whether any document is found by meaning, at least in part."""
+        return self.embedded + self.partly > 0
+
 
 class Backlog(Record):
     """How many of a shelf's passages there are, and how many of them wait for their embedding.

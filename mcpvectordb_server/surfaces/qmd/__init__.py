@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
@@ -13,7 +14,6 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import (
     Chunk,
-    Coverage,
     Database,
     Document,
     Hit,
@@ -110,7 +110,8 @@ def search(
     """
     found = _search(db, query, limit, collection, "text")
     hits = [hit for hit in found if hit.score >= minScore]
-    return _search_reply(query, [_result(db, hit, query, whole=True) for hit in hits], found)
+    items = [_result(db, hit, query, whole=True) for hit in hits]
+    return _quoting(_search_reply(query, items, found))
 
 
 def vsearch(
@@ -129,13 +130,11 @@ def vsearch(
     found = _search(db, query, limit, collection, "vector")
     if reason := found.reasons.get("vector"):
         raise ModelMissing(
-            f"Meaning cannot be searched: {reason}"
-            if _has_vectors(db.documents.coverage())
-            else NO_VECTORS
+            f"Meaning cannot be searched: {reason}" if db.documents.coverage().any else NO_VECTORS
         )
     hits = [hit for hit in found if hit.score >= minScore]
     reply = _search_reply(query, [_result(db, hit, query) for hit in hits], found)
-    return _with_note(reply, found.backlog.note)
+    return _quoting(_with_note(reply, found.backlog.note))
 
 
 def query(
@@ -158,10 +157,10 @@ def query(
     reply = _search_reply(query, items, found)
     extra = {"steps": list(found.legs), "skipped": dict(found.reasons)}
     reply = Reply(
-        content=(reply.content[0], Text(text=_steps(found)), *reply.content[1:]),
+        content=(*reply.content, Text(text=_steps(found))),
         structured={**(reply.structured or {}), **extra},
     )
-    return _with_note(reply, found.backlog.note if "vector" in found.legs else "")
+    return _quoting(_with_note(reply, found.backlog.note if "vector" in found.legs else ""))
 
 
 def get(
@@ -238,7 +237,7 @@ def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
         "QMD Index Status:",
         f"  Total documents: {total}",
         f"  Needs embedding: {coverage.contents_waiting}",
-        f"  Vector index: {'yes' if _has_vectors(coverage) else 'no'}",
+        f"  Vector index: {'yes' if coverage.any else 'no'}",
         f"  Collections: {len(collections)}",
     ]
     lines += [
@@ -249,7 +248,7 @@ def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
         structured={
             "totalDocuments": total,
             "needsEmbedding": coverage.contents_waiting,
-            "hasVectorIndex": _has_vectors(coverage),
+            "hasVectorIndex": coverage.any,
             "collections": collections,
         },
     )
@@ -270,10 +269,7 @@ def read(db: Database, path: str) -> str:
 
 
 def failure(tool: str, error: MCPVectorDBError) -> Reply:
-    """An error as this surface reports it: MCP's error flag and one text.
-
-    A second one has our command where the specified sentence names another program's.
-    """
+    """An error: MCP's flag and its text; a second text has our command beside qmd's own."""
     texts = [str(error), *([EMBED_HERE] if str(error) == NO_VECTORS else [])]
     return Reply(content=tuple(Text(text=each) for each in texts), failed=True)
 
@@ -303,10 +299,6 @@ def _search(
         expand=True,
         rerank=True,
     )
-
-
-def _has_vectors(coverage: Coverage) -> bool:
-    return coverage.embedded + coverage.partly > 0
 
 
 def _with_note(reply: Reply, note: str) -> Reply:
@@ -347,9 +339,14 @@ def _search_reply(query: str, items: list[QmdResult], found: Results[Chunk]) -> 
     ]
     if found.verdict:
         lines += ["", found.verdict]
+    return Reply(content=(Text(text="\n".join([head, "", *lines])),), structured={"results": items})
+
+
+def _quoting(reply: Reply) -> Reply:
+    """The reply with the lines of its results in a last text, for clients that show only texts."""
+    items = (reply.structured or {})["results"]
     quoted = "\n\n".join(f"{each['docid']} {each['file']}\n{each['snippet']}" for each in items)
-    texts = (Text(text="\n".join([head, "", *lines])), Text(text=quoted))
-    return Reply(content=texts, structured={"results": items})
+    return replace(reply, content=(*reply.content, Text(text=quoted))) if items else reply
 
 
 _STEPS = {
