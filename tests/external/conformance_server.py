@@ -7,6 +7,7 @@ The suite sends no token, so one is added to its requests in front of the access
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 import anyio
@@ -27,6 +28,10 @@ class Nothing:
 
     def warm(self) -> None:
         """There is nothing to warm."""
+
+    def deadline(self) -> AbstractContextManager[None]:
+        """There is nothing to read."""
+        return nullcontext()
 
 
 def test_simple_text(db: Nothing) -> Reply:

@@ -67,9 +67,9 @@ def test_unknown_relevance_is_null_and_filters_nothing(air: Database, db: Databa
     db.documents.ingest_text(
         "A kettle.", source="kettle"
     )  # with an embedder that is not in the catalogue
-    assert search(db, query="kettle") == {
-        "results": [search(db, query="kettle")["results"][0] | {"relevance": None}]
-    }
+    reply = search(db, query="kettle")
+    assert [each["relevance"] for each in reply["results"]] == [None]
+    assert reply["note"].startswith("relevance is not known: ")
 
 
 # The others have no key for it, but room for a sentence.
