@@ -17,7 +17,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettingsFormat:
-    """How a value is put at a path of a settings text, dropped from it, and printed alone."""
+    """How a value is put at a path of a settings text, and dropped from it."""
 
     put: Callable[[str, Sequence[str], Entry], str]
     drop: Callable[[str, Sequence[str]], str]

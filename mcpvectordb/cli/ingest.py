@@ -31,6 +31,7 @@ from mcpvectordb.cli.output import (
     print_json,
     quantity,
     show,
+    show_planned,
     show_skipped,
     skipped_in,
 )
@@ -180,8 +181,7 @@ class _Outcomes:
             names = ("counts", "skipped", "skipped_paths", "failures", "planned", "embedded")
             print_json({name: getattr(self, name) for name in names})
             return
-        for what, path in self.planned:
-            show(f"{what}  {path}")
+        show_planned(self.planned)
         show(self.summary(dry_run))
 
     def summary(self, dry_run: bool = False) -> str:

@@ -202,10 +202,10 @@ def sync(
     with opened(context) as db, resumable(db):
         for each in _followed(db, name):
             _sync(db, each, report, embed=not no_embed, dry_run=dry_run)
+        if as_json:  # before the model is needed, which may be missing
+            print_json({"libraries": report.done, "failed": report.failed})
         if not no_embed and not dry_run:
             embed_pending(db)
-    if as_json:
-        print_json({"libraries": report.done, "failed": report.failed})
     if report.failed:
         raise SystemExit(1)
 
@@ -294,7 +294,7 @@ class _SyncReport:
             return
         if self.verbose:
             show_skipped(done)
-        show_planned(done)
+        show_planned(done.planned)
         show(f"{'would be ' if dry_run else ''}{_summary(done, hint=self.verbose is False)}")
         complain_partial(done)
 

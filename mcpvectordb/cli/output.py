@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -103,9 +103,9 @@ class StyledText:
         self._console.print(Text.assemble(*((visible(text), style) for text, style in parts)))
 
 
-def show_planned(done: Synced) -> None:
+def show_planned(planned: Iterable[tuple[str, str]]) -> None:
     """Print what a dry run would do, a line per file."""
-    for what, path in done.planned:
+    for what, path in planned:
         show(f"{what}  {path}")
 
 
