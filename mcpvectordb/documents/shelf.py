@@ -141,7 +141,7 @@ class Documents(StoredDocuments):
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         if not any_text:
             formats.check_extension(read)
-        report = progress or _silent
+        report = progress or (lambda _: None)
         report(Progress(step="parse", done=0, total=1))
         parsed = given_texts.read_by(reader, read) if reader else self._worker.parse(read)
         prepared = self._writer.prepare(
@@ -513,7 +513,8 @@ class Documents(StoredDocuments):
         """Store texts in short transactions."""
         stored: list[_StoredDocument] = []
         for places in given_texts.store(given, library, self._writer, self._say, self.tuning):
-            stored += map(self._stored, places)
+            with self._file.reading(limited=False):  # one transaction for all of them
+                stored += map(self._stored, places)
             if progress:
                 progress(Progress(step="ingest", done=len(stored), total=len(given)))
         return stored
@@ -588,10 +589,6 @@ def _not_embedded(status: Status, document: Document, pending: int, error: str) 
     return (
         f"found by words now; by meaning as embedding proceeds, {counted_passages(pending)} waiting"
     )
-
-
-def _silent(_: Progress) -> None:
-    """Report to nobody."""
 
 
 def _check(library: str, given: Mapping[str, Any] | None) -> None:

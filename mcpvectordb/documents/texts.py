@@ -97,7 +97,7 @@ def checked_texts(
 
 
 def store(
-    given: Iterable[GivenText],
+    given: Sequence[GivenText],
     library: str,
     writer: DocumentWriter,
     say: Callable[[int, DocumentChange], tuple[Status, int]],
@@ -107,7 +107,7 @@ def store(
 
     Of those that are known, only what people say of them is stored, by `say`.
     """
-    for batch in _batches(_prepared(given, library, writer), tuning):
+    for batch in _batches(_prepared(given, library, writer, tuning), tuning):
         new = [each for _, each in batch if not isinstance(each, int)]
         written = iter(writer.write_all(new) if new else ())
         stored: list[tuple[Status, int]] = []
@@ -119,23 +119,25 @@ def store(
 
 
 def _prepared(
-    given: Iterable[GivenText], library: str, writer: DocumentWriter
+    given: Sequence[GivenText], library: str, writer: DocumentWriter, tuning: FolderTuning
 ) -> Iterator[tuple[DocumentChange, PreparedDocument | int]]:
     """What is said of each text, and the document to write or the key of the one that there is."""
-    for text in given:
-        known = writer.known(text.source.source, library, text.hash)
-        yield (
-            text.said,
-            known
-            or writer.prepare(
-                text.source,
-                text.parse(),
-                hash=text.hash,
-                library=library,
-                given=text.said.keys,
-                title=text.said.title,
-            ),
-        )
+    for start in range(0, len(given), tuning.documents_per_write):
+        texts = given[start : start + tuning.documents_per_write]
+        known = writer.known_all(library, [(text.source.source, text.hash) for text in texts])
+        for text, key in zip(texts, known, strict=True):
+            yield text.said, key or _document(text, library, writer)
+
+
+def _document(text: GivenText, library: str, writer: DocumentWriter) -> PreparedDocument:
+    return writer.prepare(
+        text.source,
+        text.parse(),
+        hash=text.hash,
+        library=library,
+        given=text.said.keys,
+        title=text.said.title,
+    )
 
 
 def _batches(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -244,13 +244,19 @@ class DocumentWriter:
 
     def known(self, source: str, library: str, hash: str) -> int | None:
         """The key of the document with this source and content in a library; None without one."""
+        return self.known_all(library, [(source, hash)])[0]
+
+    def known_all(self, library: str, contents: Iterable[tuple[str, str]]) -> list[int | None]:
+        """As `known`, for each pair of a source and the hash of its content."""
         with self._file.reading(limited=False) as sql:
-            row = sql.execute(
-                "SELECT key FROM published_documents WHERE library = ? AND source = ? AND hash = ? "
-                "ORDER BY key LIMIT 1",
-                (library, source, hash),
-            ).fetchone()
-        return row[0] if row else None
+            return [
+                sql.execute(
+                    "SELECT key FROM published_documents "
+                    "WHERE library = ? AND source = ? AND hash = ? ORDER BY key LIMIT 1",
+                    (library, *each),
+                ).get
+                for each in contents
+            ]
 
     def _with_source_of(self, sql: apsw.Connection, document: PreparedDocument) -> list[int]:
         rows = sql.execute(
