@@ -25,6 +25,7 @@ LAYERS = (
     "metadata",
     "text",
     "filters",
+    "network",
     "storage",
     "embedding",
     "ingest",
