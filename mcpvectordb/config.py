@@ -69,6 +69,7 @@ class Config:
                         filters
     max_image_bytes     largest image of a context
     max_image_bytes_total  largest sum of all images of a context
+    reranker            the model that reranks; "" is the cross-encoder of the extra quality
     rerank_contexts     False keeps the MCP tools that search contexts from using the
                         cross-encoder, where it is installed
     models_dir          folder of pulled and added models; "" is one in the platform's data folder
@@ -104,6 +105,7 @@ class Config:
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"
     max_image_bytes: int = 10 * 2**20
     max_image_bytes_total: int = 100 * 2**20
+    reranker: str = ""
     rerank_contexts: bool = True
     models_dir: str = ""
     cache_dir: str = ""

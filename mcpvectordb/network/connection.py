@@ -7,6 +7,7 @@ taken from the environment, neither proxies nor .netrc, and redirects are not fo
 from __future__ import annotations
 
 import base64
+import math
 import re
 import socket
 import ssl
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from urllib.parse import unquote, urlsplit
 
@@ -36,6 +38,10 @@ class Deadline:
     def passed(self) -> bool:
         """Whether the deadline is over."""
         return time.monotonic() >= self._end
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether so many seconds from now it is over."""
+        return time.monotonic() + seconds >= self._end
 
     def left(self) -> float:
         """Return the seconds that are left; raises TimeoutError if there are none."""
@@ -97,15 +103,22 @@ def request(
     body: bytes | None = None,
     proxy: str = "",
     deadline: Deadline,
+    connect_timeout: float = math.inf,
 ) -> Iterator[HTTPResponse]:
-    """Send a request to one of these addresses, or to the proxy; no name is resolved again."""
+    """Send a request to one of these addresses, or to the proxy; no name is resolved again.
+
+    Connecting to an address may take `connect_timeout` seconds, all together until the deadline.
+    """
     secure, relay = url.scheme == "https", urlsplit(proxy)
     credentials = _proxy_credentials(relay.username, relay.password)
     if proxy:
         addresses, port = [str(relay.hostname)], relay.port or 3128
     else:
         port = url.port
-    with closing(_connect(addresses, port, deadline)) as plain, deadline.shuts_down(plain):
+    with (
+        closing(_connect(addresses, port, deadline, connect_timeout)) as plain,
+        deadline.shuts_down(plain),
+    ):
         if proxy and secure:
             _tunnel(plain, url, credentials)
         with closing(_http_connection(url, plain, secure)) as connection:
@@ -124,19 +137,18 @@ def _http_connection(url: ParsedUrl, plain: socket.socket, secure: bool) -> HTTP
         connection = HTTPConnection(url.host, url.port)
         connection.sock = plain
         return connection
-    context = _tls()
+    context = _tls(ssl.get_default_verify_paths())
     connection = HTTPSConnection(url.host, url.port, context=context)
     connection.sock = context.wrap_socket(plain, server_hostname=url.host)
     return connection
 
 
-def _connect(addresses: list[str], port: int, deadline: Deadline) -> socket.socket:
+def _connect(addresses: list[str], port: int, deadline: Deadline, longest: float) -> socket.socket:
     """Connect to the first address that answers; each gets its share of the remaining time."""
     for tried, address in enumerate(addresses):
         try:
-            connection = socket.create_connection(
-                (address, port), timeout=deadline.left() / (len(addresses) - tried)
-            )
+            share = deadline.left() / (len(addresses) - tried)
+            connection = socket.create_connection((address, port), timeout=min(share, longest))
         except OSError:
             if tried == len(addresses) - 1:
                 raise
@@ -152,8 +164,12 @@ def _shut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _tls() -> ssl.SSLContext:
-    """A TLS context that trusts the system's authorities and certifi's: some systems have none."""
+@lru_cache(maxsize=2)
+def _tls(_: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
+    """A TLS context that trusts the system's authorities and certifi's: some systems have none.
+
+    Reading them takes 50 ms of CPU, so they are kept for as long as they lie where they lay.
+    """
     import certifi
 
     context = ssl.create_default_context()
