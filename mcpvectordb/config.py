@@ -1,4 +1,7 @@
-"""The configuration; the library reads the environment only where `Config.from_env` is called."""
+"""The configuration; the library reads the environment only where `Config.from_env` is called.
+
+The one exception is the key of an endpoint, which is kept in no object (`embedding/endpoint.py`).
+"""
 
 from __future__ import annotations
 

@@ -126,6 +126,7 @@ def add_endpoint(name: str, kind: ModelKind, **options: Any) -> None:
     """
     from mcpvectordb.embedding.add_endpoint import add_endpoint as add
 
+    show(f"asking {options['url']}; it may have to load the model first", err=True)
     given = {option: value for option, value in options.items() if value is not None}
     added = add(name, kind=kind, config=configured(), **given)
     if kind == "reranker":

@@ -57,6 +57,14 @@ class Endpoint:
     passages: Literal["documents", "texts"] = "documents"
     logits: bool = False
 
+    def __post_init__(self) -> None:
+        texts = (self.url, self.model, self.key_variable, self.fingerprint)
+        numbers = (self.dimensions or 1, self.batch_size, self.timeout, self.query_timeout)
+        if not all(isinstance(text, str) for text in texts) or not all(
+            isinstance(number, int | float) and number > 0 for number in numbers
+        ):
+            raise TypeError("the endpoint's values have the wrong types")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:

@@ -23,7 +23,7 @@ from typing import Any
 
 from mcpvectordb import __version__
 from mcpvectordb.embedding.catalogue import Endpoint, Model
-from mcpvectordb.errors import EndpointFailed, quoted
+from mcpvectordb.errors import EndpointFailed, Refused, quoted
 from mcpvectordb.network.addresses import ParsedUrl, blocked, parse_url
 from mcpvectordb.network.connection import Deadline, request, resolved, system_resolver
 
@@ -90,7 +90,10 @@ class EndpointClient:
         """
         if query and self._resting > time.monotonic():
             raise EndpointFailed(f"{self._rest_reason}; it is asked again in a few seconds")
-        url = parse_url(f"{self.endpoint.url}/{route}")
+        try:
+            url = parse_url(f"{self.endpoint.url}/{route}")
+        except Refused as error:  # the description was edited
+            raise self.failed(f"has no URL: {error}") from None
         content = json.dumps(body).encode()
         pause = PAUSE_SECONDS
         while True:

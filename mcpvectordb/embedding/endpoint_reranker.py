@@ -44,7 +44,7 @@ class EndpointReranker:
         if self._endpoint.passages == "texts":
             body["truncate"] = True
         else:
-            body |= {"model": self._endpoint.model, "top_n": len(passages)}
+            body["model"] = self._endpoint.model
         most = ENVELOPE_BYTES + ECHO * sum(map(len, passages))
         answer = self._client.post("rerank", body, deadline, most=most, query=True)
         scores = _scores(answer, len(passages))

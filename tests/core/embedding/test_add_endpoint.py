@@ -177,7 +177,8 @@ def test_a_damaged_description_is_an_error_that_names_it(
     added(server, tmp_path)
     path = tmp_path / "mine" / weights.DESCRIPTION
     content = json.loads(path.read_text())
-    for damaged in ({**content, "endpoint": {"url": 1}}, {**content, "endpoint": [1]}):
-        path.write_text(json.dumps(damaged))
+    good = content["endpoint"]
+    for damaged in ([1], {"url": 1}, {**good, "url": 1}, {**good, "timeout": "5"}, good | {"x": 1}):
+        path.write_text(json.dumps({**content, "endpoint": damaged}))
         with pytest.raises(ModelDamaged, match="add the model again"):
             weights.find("mine", tmp_path)

@@ -33,7 +33,6 @@ def test_the_dialect_of_cohere_and_jina(server: EndpointServer, tmp_path: Path) 
         "model": "letters-1",
         "query": QUERY,
         "documents": PASSAGES,
-        "top_n": 2,
     }
 
 
