@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from hypothesis import strategies as st
 
 from mcpvectordb import Config, add_endpoint
 from mcpvectordb.embedding.catalogue import Model
@@ -119,12 +122,30 @@ def says(status: int, content: Any = b"", **headers: str) -> Answer:
     return lambda handler, _: handler.send(status, content, **headers)
 
 
+def json_values(names: list[str]) -> st.SearchStrategy[Any]:
+    """Any JSON, most of it objects with these names."""
+    leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+    return st.recursive(
+        leaves | st.integers(0, 2),
+        lambda inner: (
+            st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(names), inner, max_size=3)
+        ),
+        max_leaves=30,
+    )
+
+
 @contextmanager
-def serving(state: EndpointServer, port: int = 0) -> Iterator[EndpointServer]:
+def serving(
+    state: EndpointServer, port: int = 0, *, context: ssl.SSLContext | None = None
+) -> Iterator[EndpointServer]:
     handler = type("BoundHandler", (EndpointHandler,), {"server_state": state})
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
-    state.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    state.url = f"http{'s' if context else ''}://127.0.0.1:{server.server_address[1]}/v1"
+    if context:
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     thread = threading.Thread(target=server.serve_forever, args=[0.02])
     thread.start()
     try:

@@ -126,9 +126,9 @@ def add_endpoint(name: str, kind: ModelKind, **options: Any) -> None:
     """
     from mcpvectordb.embedding.add_endpoint import add_endpoint as add
 
-    show(f"asking {options['url']}; it may have to load the model first", err=True)
     given = {option: value for option, value in options.items() if value is not None}
-    added = add(name, kind=kind, config=configured(), **given)
+    with bar("asking the server, which may have to load the model first", "answers"):
+        added = add(name, kind=kind, config=configured(), **given)
     if kind == "reranker":
         show(f"{name} is ready; use it with: MCPVECTORDB_RERANKER={name}")
         return

@@ -34,6 +34,7 @@ REST_SECONDS = 15.0
 """For how long queries are not sent to a server that did not answer one in time."""
 
 CONNECT_SECONDS = 10.0
+RESTART_SECONDS = 10.0
 PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 20.0  # before the second attempt, doubled before each more
 PIECE = 1 << 16
 
@@ -49,18 +50,18 @@ class InputRefused(EndpointFailed):
 class _PassingFailure(EndpointFailed):
     """The server may answer later; `pause` is for how long it wants to be left alone."""
 
-    def __init__(self, message: str, pause: float | None = None) -> None:
+    def __init__(self, message: str, *, answered: bool, pause: float | None = None) -> None:
         super().__init__(message)
-        self.pause = pause
+        self.answered, self.pause = answered, pause
 
 
 class EndpointClient:
     """Sends requests for one model to its endpoint; threads may share it.
 
     A failed request is sent again after a pause, which grows exponentially with a random part or
-    is the server's Retry-After, until the deadline. What cannot change in a moment is not tried
-    again: a refused key, an unknown model, or a server that has not answered yet and refuses
-    connections.
+    is the server's Retry-After, until the deadline; if the server is gone, for a few seconds, in
+    which it may be restarted. What cannot change in a moment is not tried again: a refused key, an
+    unknown model, or a server of which it is known that it is gone.
     """
 
     def __init__(self, model: Model, *, proxy: str = "") -> None:
@@ -95,14 +96,18 @@ class EndpointClient:
         except Refused as error:  # the description was edited
             raise self.failed(f"has no URL: {error}") from None
         content = json.dumps(body).encode()
-        pause = PAUSE_SECONDS
+        known, restart, pause = self._answered, Deadline(RESTART_SECONDS), PAUSE_SECONDS
         while True:
             try:
                 return self._attempt(url, content, deadline, most, query)
             except _PassingFailure as failure:
-                wait = pause * random.uniform(0.5, 1.5) if failure.pause is None else failure.pause  # noqa: S311
-                if query or deadline.ends_within(wait) or self.pause(wait):
-                    self._answered = self._answered and query
+                self._answered = failure.answered
+                hopeless = query or not (failure.answered or known)
+                end = deadline if failure.answered else restart
+                wait = failure.pause
+                if wait is None:
+                    wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+                if hopeless or end.ends_within(wait) or self.pause(wait):
                     raise
                 pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -188,13 +193,10 @@ class EndpointClient:
         if isinstance(error, ssl.SSLError):
             return self.failed(f"cannot be reached over TLS: {_told(error)}")
         if isinstance(error, ConnectionRefusedError):
-            reason = "refuses connections; is the server running?"
-            return self._passing(reason) if self._answered else self.failed(reason)
-        reason = f"gave no answer: {_told(error)}"
-        return self._passing(reason) if self._answered else self.failed(reason)
-
-    def _passing(self, reason: str, pause: float | None = None) -> EndpointFailed:
-        return _PassingFailure(f"{self._title} {reason}", pause)
+            reason = "refuses connections; perhaps the server is not running"
+        else:
+            reason = f"gave no answer: {_told(error)}"
+        return _PassingFailure(f"{self._title} {reason}", answered=False)
 
     def _rejected(self, response: HTTPResponse, answer: bytes | None, key: str) -> EndpointFailed:
         """The error for an answer with another status than 200."""
@@ -213,7 +215,9 @@ class EndpointClient:
                 f"/v1): it answered {said}"
             )
         if status in _PASSING:
-            return self._passing(f"answered {said}", _retry_after(response))
+            return _PassingFailure(
+                f"{self._title} answered {said}", answered=True, pause=_retry_after(response)
+            )
         if status in _REFUSED:
             return InputRefused(f"{self._title} answered {said}")
         return self.failed(f"answered {said}")

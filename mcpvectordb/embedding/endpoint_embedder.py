@@ -159,27 +159,32 @@ class EndpointEmbedder:
             body["dimensions"] = self._endpoint.dimensions
         most = ENVELOPE_BYTES + len(inputs) * MOST_DIMENSIONS * BYTES_PER_VALUE
         answer = self._client.post("embeddings", body, deadline, most=most, query=query)
-        rows = answer.get("data") if isinstance(answer, dict) else None
         try:
-            return _unit([_values(row) for row in _ordered(rows, len(inputs))])
-        except _UnusableReply as error:
+            return unit_vectors(answer, len(inputs))
+        except UnusableReply as error:
             raise self._client.failed(f"gave an unusable answer: {error}") from None
 
 
-class _UnusableReply(ValueError):
-    """A reply that is JSON, but not the embeddings that were asked for."""
+class UnusableReply(ValueError):
+    """A reply that is JSON, but not what was asked for."""
+
+
+def unit_vectors(answer: Any, count: int) -> NDArray[np.float64]:
+    """Return the unit vectors of a reply, one for each of `count` texts; raises UnusableReply."""
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    return _unit([_values(row) for row in _ordered(rows, count)])
 
 
 def _ordered(rows: Any, count: int) -> list[Any]:
     """The rows in the order of the inputs: by their `index`, where they have one."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise _UnusableReply("it has no list `data` of objects")
+        raise UnusableReply("it has no list `data` of objects")
     if len(rows) != count:
-        raise _UnusableReply(f"it has {len(rows)} embeddings for {count} texts")
+        raise UnusableReply(f"it has {len(rows)} embeddings for {count} texts")
     places = [row.get("index", place) for place, row in enumerate(rows)]
     by_place = {place: row for place, row in zip(places, rows, strict=True) if type(place) is int}
     if by_place.keys() != set(range(count)):
-        raise _UnusableReply(f"the values of `index` are not 0 to {count - 1}")
+        raise UnusableReply(f"the values of `index` are not 0 to {count - 1}")
     return [by_place[place] for place in range(count)]
 
 
@@ -193,9 +198,9 @@ def _values(row: dict[str, Any]) -> NDArray[Any]:
             return np.frombuffer(base64.b64decode(given, validate=True), "<f4")
         values = np.asarray(given, np.float64)
     except (binascii.Error, TypeError, ValueError, OverflowError):
-        raise _UnusableReply("an `embedding` is neither a list of numbers nor base64") from None
+        raise UnusableReply("an `embedding` is neither a list of numbers nor base64") from None
     if values.ndim != 1 or not values.size:
-        raise _UnusableReply(f"an `embedding` has the shape {values.shape}, not one row of numbers")
+        raise UnusableReply(f"an `embedding` has the shape {values.shape}, not one row of numbers")
     return values
 
 
@@ -205,12 +210,12 @@ def _unit(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     sizes = {row.size for row in rows}
     if len(sizes) > 1 or max(sizes) > MOST_DIMENSIONS:
         found = " and ".join(f"{size:,}" for size in sorted(sizes))
-        raise _UnusableReply(f"its embeddings have {found} values")
+        raise UnusableReply(f"its embeddings have {found} values")
     vectors = np.array(rows, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not ((norms >= SMALLEST_NORM) & (norms <= LARGEST_NORM)).all():  # NaN is neither
-        raise _UnusableReply("an `embedding` is zero, infinite or not a number")
+        raise UnusableReply("an `embedding` is zero, infinite or not a number")
     units: NDArray[np.float64] = vectors / norms
     return units
 

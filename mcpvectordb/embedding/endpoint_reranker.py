@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from mcpvectordb.embedding.catalogue import Model
 from mcpvectordb.embedding.endpoint import EndpointClient
+from mcpvectordb.embedding.endpoint_embedder import UnusableReply
 from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.network.connection import Deadline
 
 ENVELOPE_BYTES = 1 << 20
+LARGEST = 1e6  # score; NaN and infinity are not below it
 ECHO = 8  # times as many bytes as a passage has characters: a server may repeat it, escaped
 
 
@@ -47,26 +48,30 @@ class EndpointReranker:
             body["model"] = self._endpoint.model
         most = ENVELOPE_BYTES + ECHO * sum(map(len, passages))
         answer = self._client.post("rerank", body, deadline, most=most, query=True)
-        scores = _scores(answer, len(passages))
-        if isinstance(scores, str):
-            raise self._client.failed(f"gave an unusable answer: {scores}")
-        return scores
+        try:
+            return scores_by_index(answer, len(passages))
+        except UnusableReply as error:
+            raise self._client.failed(f"gave an unusable answer: {error}") from None
 
     def close(self) -> None:
         """End the pauses between attempts of other threads."""
         self._client.close()
 
 
-def _scores(answer: Any, count: int) -> list[float] | str:
-    """The scores by index, or what is wrong with the answer."""
+def scores_by_index(answer: Any, count: int) -> list[float]:
+    """Return the scores of a reply in the order of `count` passages; raises UnusableReply."""
     if isinstance(answer, dict):
         answer = answer.get("results", answer.get("data"))
     if not isinstance(answer, list) or not all(isinstance(row, dict) for row in answer):
-        return "it has no list of results"
-    found = {row.get("index"): row.get("relevance_score", row.get("score")) for row in answer}
+        raise UnusableReply("it has no list of results")
+    found = {
+        row["index"]: row.get("relevance_score", row.get("score"))
+        for row in answer
+        if type(row.get("index")) is int
+    }
     if len(answer) != count or found.keys() != set(range(count)):
-        return f"its results are not one for each of {count} passages"
+        raise UnusableReply(f"its results are not one for each of {count} passages")
     scores = [found[place] for place in range(count)]
-    if not all(type(score) in (int, float) and math.isfinite(score) for score in scores):
-        return "a score is not a finite number"
+    if not all(type(score) in (int, float) and abs(score) <= LARGEST for score in scores):
+        raise UnusableReply("a score is not a finite number")
     return [float(score) for score in scores]

@@ -60,7 +60,7 @@ def test_a_file_is_embedded_and_searched_by_the_server_that_was_added(filled: Sh
         (filled.folder / "new.md").write_text("# Plums\n\nPlums are blue.\n")
     assert "1 indexed" in filled.run("ingest", "new.md", code=1)
     assert "1 passage still to be embedded: `mcpvectordb embed` continues" in filled.err
-    assert "refuses connections; is the server running?" in filled.err
+    assert "refuses connections; perhaps the server is not running" in filled.err
     assert "new.md" in filled.run("search", "blue plums")
     assert "refuses connections" in filled.out + filled.err
     filled.run("embed", code=1)

@@ -19,6 +19,7 @@ from mcpvectordb.embedding import endpoint
 from mcpvectordb.embedding.catalogue import Model
 from mcpvectordb.embedding.endpoint import EndpointClient
 from mcpvectordb.embedding.endpoint_embedder import EndpointEmbedder
+from tests.core.ingest.test_urls import self_signed
 from tests.support import Letters
 from tests.support_endpoint import (
     EndpointHandler,
@@ -73,7 +74,7 @@ def free_port() -> int:
 
 def test_a_server_that_does_not_run_is_said_at_once(model: Model, pauses: list[float]) -> None:
     nowhere = changed(model, url=f"http://127.0.0.1:{free_port()}/v1")
-    assert "refuses connections; is the server running?" in error_of(nowhere)
+    assert "refuses connections; perhaps the server is not running" in error_of(nowhere)
     assert not pauses
 
 
@@ -148,6 +149,25 @@ def test_a_server_that_restarts_is_asked_again(
     server.faults = [lambda handler, _: None]  # the connection ends without an answer
     assert embedder.embed(["two"]).shape == (1, 32)
     assert len(pauses) == 1 and 0.2 < pauses[0] < 0.8
+
+
+def test_a_server_that_is_known_to_be_gone_is_asked_once(
+    server: EndpointServer, model: Model, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "RESTART_SECONDS", 1.0)
+    embedder = EndpointEmbedder(model, model.digest)
+    embedder.embed(["one"])
+    server.fault = lambda handler, _: None
+    with pytest.raises(EndpointFailed):
+        embedder.embed(["two"])
+    server.asked.clear()
+    pauses.clear()
+    for _ in range(3):
+        with pytest.raises(EndpointFailed):
+            embedder.embed(["three"])
+    assert len(server.asked) == 3 and not pauses
+    server.fault = None
+    assert embedder.embed(["four"]).shape == (1, 32)
 
 
 # --- answers with another status
@@ -384,16 +404,16 @@ def test_only_public_servers_are_asked_through_the_proxy(
 
 
 def test_certificates_are_checked(
-    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.core.ingest.test_urls import self_signed
-    from tests.support_web import Site
-
+    certificate = self_signed(tmp_path, "name.test")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(self_signed(tmp_path, "127.0.0.1"))
-    site = Site(context)
-    try:
-        reason = error_of(changed(model, url=site.url("/v1", scheme="https")))
-    finally:
-        site.close()
-    assert "TLS" in reason and "certificate verify failed" in reason
+    context.load_cert_chain(certificate)
+    monkeypatch.setattr(endpoint, "system_resolver", lambda host, port: ["127.0.0.1"])
+    model = added(server, tmp_path / "models")
+    with serving(EndpointServer(), context=context) as secure:
+        safe = changed(model, url=secure.url.replace("127.0.0.1", "name.test"))
+        reason = error_of(safe)
+        assert "TLS" in reason and "certificate verify failed" in reason and not secure.asked
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert EndpointEmbedder(safe, safe.digest).embed(["one"]).shape == (1, 32)

@@ -8,12 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from mcpvectordb import EndpointFailed
 from mcpvectordb.embedding import fingerprint
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import checked
-from mcpvectordb.embedding.endpoint_embedder import EndpointEmbedder
+from mcpvectordb.embedding.endpoint_embedder import (
+    EndpointEmbedder,
+    UnusableReply,
+    unit_vectors,
+)
 from mcpvectordb.embedding.onnx import OnnxEmbedder
 from mcpvectordb.embedding.weights import locate
 from tests.support import Letters
@@ -23,6 +28,7 @@ from tests.support_endpoint import (
     Mirrored,
     added,
     item,
+    json_values,
     says,
     serving,
 )
@@ -196,6 +202,15 @@ def test_the_request_is_openais(model: Model, server: EndpointServer) -> None:
     path, headers, body = server.asked[0]
     assert path == "/v1/embeddings" and headers["content-type"] == "application/json"
     assert body == {"model": "letters-1", "input": [fingerprint.TEXT, "tea"]}
+
+
+@given(json_values(["data", "index", "embedding"]))
+def test_any_json_is_unit_vectors_or_one_error(answer: Any) -> None:
+    try:
+        vectors = unit_vectors(answer, 2)
+        assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1])
+    except UnusableReply as error:
+        assert len(str(error)) < 200
 
 
 def test_no_text_is_no_request(model: Model, server: EndpointServer) -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from mcpvectordb import Config, EndpointFailed
-from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
+from mcpvectordb.embedding.endpoint_embedder import UnusableReply
+from mcpvectordb.embedding.endpoint_reranker import EndpointReranker, scores_by_index
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
-from tests.support_endpoint import EndpointServer, added, says, serving
+from tests.support_endpoint import EndpointServer, added, json_values, says, serving
 
 QUERY = "who steeps tea"
 PASSAGES = ["the budget was approved in the end", "the one who steeps green tea"]
@@ -77,6 +80,9 @@ GOOD = {"index": 0, "relevance_score": 0.5}
         (result(GOOD), "not one for each of 2 passages"),
         (result(GOOD, GOOD), "not one for each of 2 passages"),
         (result(GOOD, {"index": 2, "relevance_score": 0.1}), "not one for each"),
+        (result(GOOD, {"index": [1], "relevance_score": 0.1}), "not one for each"),
+        (result(GOOD, {"index": True, "relevance_score": 0.1}), "not one for each"),
+        (result(GOOD, {"index": 1, "relevance_score": 10**400}), "not a finite number"),
         (result(GOOD, {"index": 1}), "not a finite number"),
         (result(GOOD, {"index": 1, "relevance_score": float("nan")}), "not a finite number"),
         (result(GOOD, {"index": 1, "relevance_score": "0.1"}), "not a finite number"),
@@ -94,6 +100,14 @@ def test_an_unusable_answer_is_an_error(
     with pytest.raises(EndpointFailed, match=message):
         reranker.scores(QUERY, PASSAGES)
     assert len(server.asked) == 1
+
+
+@given(json_values(["results", "data", "index", "score", "relevance_score"]))
+def test_any_json_is_scores_or_one_error(answer: Any) -> None:
+    try:
+        assert all(math.isfinite(score) for score in scores_by_index(answer, 2))
+    except UnusableReply as error:
+        assert len(str(error)) < 100
 
 
 def test_the_configured_reranker_is_asked_once_for_the_same_passages(
