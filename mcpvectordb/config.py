@@ -57,7 +57,8 @@ class Config:
     allow_private_urls  True allows URLs of this machine and of private networks
     fetch_timeout       seconds for a whole download, redirects included
     host_interval       seconds between two downloads from one host; 0 does not wait
-    proxy               http://[user:password@]host:port for downloads; "" connects directly
+    proxy               http://[user:password@]host:port for downloads and endpoints that are not
+                        in a private network; "" connects directly
     parse_timeout       seconds that parsing a file may take
     parse_memory        bytes of address space of the parser, where the system can limit it
     parse_output_bytes  largest text, in bytes, that a file may be parsed into

@@ -140,7 +140,7 @@ class EndpointClient:
             raise self._rejected(response, answer, key)
         if answer is None:
             raise self.failed(f"answered with more than {most:,} bytes")
-        return self._parsed(answer, response)
+        return self._parsed(answer, response, key)
 
     def _route(self, url: ParsedUrl, deadline: Deadline) -> tuple[list[str], str]:
         """The addresses to connect to, and the proxy for public ones."""
@@ -208,7 +208,7 @@ class EndpointClient:
             # What it says is not repeated: it may quote parts of the key.
             wanted = f"refuses the key in {variable}" if key else "wants a key (--key-variable)"
             return self.failed(f"{wanted}: it answered {status}")
-        said = f"{status} {responses.get(status, '')}".rstrip() + _message(answer, key)
+        said = f"{status} {responses.get(status, '')}".rstrip() + _message(_json(answer), key)
         if status == 404:
             return self.failed(
                 f"has no model {quoted(self.endpoint.model)}, or its URL is wrong (most end with "
@@ -222,12 +222,15 @@ class EndpointClient:
             return InputRefused(f"{self._title} answered {said}")
         return self.failed(f"answered {said}")
 
-    def _parsed(self, answer: bytes, response: HTTPResponse) -> Any:
+    def _parsed(self, answer: bytes, response: HTTPResponse, key: str) -> Any:
         try:
-            return json.loads(answer)
+            content = json.loads(answer)
         except (ValueError, RecursionError):
             kind = quoted(response.getheader("Content-Type", ""))
             raise self.failed(f"answered what is not JSON (its type is {kind})") from None
+        if isinstance(content, dict) and content.get("error"):  # LM Studio, for an unknown path
+            raise self.failed(f"answered with an error:{_message(content, key)}")
+        return content
 
 
 def _received(response: HTTPResponse, most: int) -> bytes | None:
@@ -254,12 +257,16 @@ def _retry_after(response: HTTPResponse) -> float | None:
         return None
 
 
-def _message(answer: bytes | None, key: str) -> str:
-    """What an error's body says, without the key; "" if it says nothing that is known."""
+def _json(answer: bytes | None) -> Any:
+    """An error's body; None if it is not JSON."""
     try:
-        content = json.loads(answer or b"")
+        return json.loads(answer or b"")
     except (ValueError, RecursionError):
-        return ""
+        return None
+
+
+def _message(content: Any, key: str) -> str:
+    """What an error's body says, without the key; "" if it says nothing that is known."""
     for name in ("error", "message", "detail"):
         if isinstance(content, dict):
             content = content.get(name, content)

@@ -276,6 +276,8 @@ def with_embedding(value: Any) -> Any:
         (says(200, b""), "not JSON"),
         (says(200, b"[" * 100_000), "not JSON"),
         (says(200, {"result": "ok"}), "no list `data` of objects"),
+        (says(200, {"error": "Unexpected endpoint"}), "an error: 'Unexpected endpoint'"),
+        (says(200, {"error": {"code": 5}}), "answered with an error:"),
         (says(200, [1, 2]), "no list `data` of objects"),
         (says(200, {"data": [1, 2, 3]}), "no list `data` of objects"),
         (reply(lambda rows: {"data": rows[:-1]}), "2 embeddings for 3 texts"),
