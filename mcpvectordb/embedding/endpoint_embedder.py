@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 MOST_DIMENSIONS = 8192  # that sqlite-vec stores
 BYTES_PER_VALUE = 32  # of a float in JSON, with room for white space
 ENVELOPE_BYTES = 1 << 20
+REQUEST_SECONDS = 1.5  # that a request should take; a query may have to wait for it
 HALVINGS = 3
 """How often a text that the server rejects is halved; its vector is the mean of the parts'."""
 
@@ -41,7 +43,7 @@ class EndpointEmbedder:
         self._client = EndpointClient(model, proxy=proxy)
         self._endpoint = self._client.endpoint
         self.batch = self._endpoint.batch_size - 1
-        """How many texts fit into a request."""
+        """How many texts the next request should have, beside the one of the fingerprint."""
         self._counter: TokenPipeline | None = None
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
@@ -86,9 +88,18 @@ class EndpointEmbedder:
         return [text[a:b] for a, b in zip([0, *cuts], [*cuts, end], strict=True)]
 
     def _batches(self, inputs: Sequence[str], deadline: Deadline | None) -> list[NDArray[Any]]:
+        """The vectors of all inputs; a slow server gets fewer texts at a time.
+
+        Many servers work on one request after the other, and a query would wait for a long one.
+        """
         vectors: list[NDArray[Any]] = []
-        for start in range(0, len(inputs), self.batch):
-            vectors += self._vectors(inputs[start : start + self.batch], deadline)
+        while len(vectors) < len(inputs):
+            began, texts = time.monotonic(), inputs[len(vectors) : len(vectors) + self.batch]
+            try:
+                vectors += self._vectors(texts, deadline)
+            finally:  # also when it took too long
+                fitting = len(texts) * REQUEST_SECONDS / max(1e-3, time.monotonic() - began)
+                self.batch = min(self._endpoint.batch_size - 1, max(1, int(fitting)))
         return vectors
 
     def _vectors(self, inputs: Sequence[str], deadline: Deadline | None) -> list[NDArray[Any]]:

@@ -322,9 +322,8 @@ class Encoder:
         if model is None or total == 0:
             return done
         embedder = self._embedder(model)
-        most = getattr(embedder, "batch", BATCH)
         for each in indexes:
-            while (leased := self._lease(each, model, owners, most)) is not None:
+            while leased := self._lease(each, model, owners, getattr(embedder, "batch", BATCH)):
                 batch, copied = leased
                 done += Embedded(chunks=copied)
                 if batch:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from mcpvectordb import EndpointFailed
-from mcpvectordb.embedding import fingerprint
+from mcpvectordb.embedding import endpoint_embedder, fingerprint
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.endpoint_embedder import (
@@ -114,6 +114,19 @@ def test_many_texts_are_sent_in_batches(server: EndpointServer, tmp_path: Path) 
     texts = [f"text {n}" for n in range(8)]
     assert embedder(model).embed(texts) == pytest.approx(unit(texts), abs=1e-6)
     assert [len(each) for each in server.texts()] == [3, 3, 2]
+
+
+def test_a_slow_server_gets_fewer_texts_at_a_time(
+    server: EndpointServer, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"text {n}" for n in range(40)]
+    using = embedder(model)
+    monkeypatch.setattr(endpoint_embedder, "REQUEST_SECONDS", 0.0)
+    assert using.embed(texts) == pytest.approx(unit(texts), abs=1e-6)
+    assert [len(each) for each in server.texts()] == [31] + [1] * 9 and using.batch == 1
+    monkeypatch.setattr(endpoint_embedder, "REQUEST_SECONDS", 1e6)
+    using.embed(texts)
+    assert using.batch == 31
 
 
 @pytest.mark.parametrize("most", [2, 3, 8])
