@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Config, Database, ModelMissing
-from mcpvectordb.index.background import BackgroundEmbedder
 from tests.support import Letters, embed_in_the_background
 from tests.support_endpoint import EndpointServer, Mirrored, added, says, serving
 
@@ -106,7 +105,6 @@ def test_the_background_waits_between_its_attempts_and_goes_on(
         assert len(server.asked) == asked
         server.fault = None
         assert embed_in_the_background(db) == "" and db.stats().pending == 0
-        assert isinstance(db._encoder.background, BackgroundEmbedder)
 
 
 def test_another_model_behind_the_endpoint_is_noticed_and_can_be_taken(

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import base64
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -44,16 +48,11 @@ def test_a_damaged_fingerprint_is_like_no_other(text: str) -> None:
 
 @given(st.binary(min_size=768, max_size=768))
 def test_any_values_give_a_cosine(values: bytes) -> None:
-    import base64
-
     cosine = similarity(digest([], base64.b64encode(values).decode()), VECTOR)
     assert -1.001 <= cosine <= 1.001
 
 
-def test_another_pooling_of_the_same_network_is_noticed(tmp_path: object) -> None:
-    from dataclasses import replace
-    from pathlib import Path
-
+def test_another_pooling_of_the_same_network_is_noticed() -> None:
     model = CATALOGUE["all-MiniLM-L6-v2"]
     files = locate(model, Path("nowhere"))
     vectors = [
