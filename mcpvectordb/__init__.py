@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Updated,
     )
     from mcpvectordb.database import Database
+    from mcpvectordb.embedding.add_endpoint import add_endpoint
     from mcpvectordb.embedding.embedder import Embedder
     from mcpvectordb.errors import (
         Busy,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         Damaged,
         DatabaseError,
         EmbeddingFailed,
+        EndpointFailed,
         FetchFailed,
         IngestError,
         InvalidFilter,
@@ -95,6 +97,7 @@ __all__ = [
     "Embedded",
     "Embedder",
     "EmbeddingFailed",
+    "EndpointFailed",
     "Entry",
     "Explained",
     "FetchFailed",
@@ -141,6 +144,7 @@ __all__ = [
     "Updated",
     "Vector",
     "__version__",
+    "add_endpoint",
 ]
 
 # Where the names live, the cheapest first: a program that only wants a version or an error class
@@ -154,6 +158,7 @@ _HOMES = (
     "joint.records",
     "embedding.embedder",
     "database",
+    "embedding.add_endpoint",
 )
 
 

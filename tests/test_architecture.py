@@ -25,6 +25,7 @@ LAYERS = (
     "metadata",
     "text",
     "filters",
+    "network",
     "storage",
     "embedding",
     "ingest",
@@ -121,6 +122,18 @@ def test_the_library_does_not_know_the_server(module: str) -> None:
     assert not {
         each for each in imports(MODULES[module]) if each.split(".")[0] == "mcpvectordb_server"
     }
+
+
+@pytest.mark.parametrize(
+    "module", [each for each in MODULES if each.split(".")[0] == "mcpvectordb_server"]
+)
+def test_no_tool_can_add_or_choose_a_model(module: str) -> None:
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+    }
+    assert not {"add_endpoint", "use_model"} & (used | names_from_the_library(MODULES[module]))
 
 
 @pytest.mark.parametrize(

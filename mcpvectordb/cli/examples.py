@@ -69,6 +69,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb model pull nomic-embed-text-v1.5",
     ),
     "model add": ("mcpvectordb model add ~/my-model", "mcpvectordb model add ~/my-model --help"),
+    "model add-endpoint": (
+        "mcpvectordb model add-endpoint nomic --url http://localhost:11434/v1 "
+        "--model nomic-embed-text",
+        "mcpvectordb model add-endpoint openai --url https://api.openai.com/v1 "
+        "--model text-embedding-3-small --key-variable OPENAI_API_KEY",
+        "mcpvectordb model add-endpoint judge --url http://localhost:8080 "
+        "--model bge-reranker-v2-m3 --kind reranker",
+    ),
     "model use": (
         "mcpvectordb model use all-MiniLM-L6-v2",
         "mcpvectordb model use all-MiniLM-L6-v2 --db work.db",

@@ -1,9 +1,9 @@
-"""Commands about embedding models: list, pull, add, use."""
+"""Commands about embedding models: list, pull, add, add-endpoint, use."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,7 @@ from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import bar, print_json, show
 
 if TYPE_CHECKING:
-    from mcpvectordb.embedding.catalogue import Pooling
+    from mcpvectordb.embedding.catalogue import ModelKind, Pooling
 
 
 @click.group()
@@ -40,6 +40,7 @@ def list_(context: click.Context, as_json: bool) -> None:
             "installed": weights.installed(each, folder),
             "used": each.name == used,
             "get_it": "" if weights.installed(each, folder) else each.command,
+            "endpoint": each.endpoint.url if each.endpoint else "",
         }
         for each in models
     ]
@@ -50,7 +51,7 @@ def list_(context: click.Context, as_json: bool) -> None:
         show(
             f"{'*' if row['used'] else ' '} {row['name']:<28} {row['kind']:<9} "
             f"{row['dimension']:>4} d  "
-            f"{'installed' if row['installed'] else row['get_it']}"
+            f"{row['endpoint'] or ('installed' if row['installed'] else row['get_it'])}"
         )
 
 
@@ -103,6 +104,37 @@ def add(
         f"{added.name} is ready ({added.dimension} d); use it with: mcpvectordb model use "
         f"{added.name}"
     )
+
+
+@model.command("add-endpoint")
+@click.argument("name")
+@click.option("--url", required=True, help="The server's URL, such as http://localhost:11434/v1.")
+@click.option("--model", required=True, help="What the server calls the model.")
+@click.option("--kind", type=click.Choice(["embedder", "reranker"]), default="embedder")
+@click.option("--key-variable", default="", help="The environment variable that has the key.")
+@click.option("--query-prefix", help="Text put in front of queries [default: by the model].")
+@click.option("--document-prefix", help="Text put in front of passages [default: by the model].")
+@click.option("--max-tokens", type=int, help="The longest text of the model [default: 512].")
+@click.option("--dimensions", type=int, help="Values per vector, of models that can give fewer.")
+@click.option("--batch-size", type=int, help="Most texts in a request [default: 32].")
+@click.option("--timeout", type=float, help="Seconds for passages, retries too [default: 120].")
+@click.option("--query-timeout", type=float, help="Seconds for a query [default: 5].")
+def add_endpoint(name: str, kind: ModelKind, **options: Any) -> None:
+    """Use a model of a server you run or pay for: Ollama, LM Studio, llama.cpp, vLLM, TEI, OpenAI.
+
+    The server embeds at URL/embeddings, or reranks at URL/rerank. Texts and queries are sent there.
+    """
+    from mcpvectordb.embedding.add_endpoint import add_endpoint as add
+
+    given = {option: value for option, value in options.items() if value is not None}
+    with bar("asking the server, which may have to load the model first", "answers"):
+        added = add(name, kind=kind, config=configured(), **given)
+    if kind == "reranker":
+        show(f"{name} is ready; use it with: MCPVECTORDB_RERANKER={name}")
+        return
+    prefixes = f"{added.query_prefix!r} and {added.document_prefix!r}"
+    show(f"queries and passages begin with {prefixes}")
+    show(f"{name} is ready ({added.dimension} d); use it with: mcpvectordb model use {name}")
 
 
 @model.command()

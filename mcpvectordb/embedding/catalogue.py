@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Literal
 
+from mcpvectordb.embedding import fingerprint
 from mcpvectordb.errors import InvalidInput, ModelMissing
 
 Pooling = Literal["mean", "cls"]
@@ -31,6 +32,41 @@ class ModelFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """A server that embeds or reranks for a model; it is described on this machine only.
+
+    - url, model: the server's base URL, and what it calls the model.
+    - key_variable: the environment variable, or the entry of the keyring, that has its key.
+    - dimensions: values per vector that it is asked for; None asks for nothing.
+    - batch_size: most texts in a request.
+    - timeout: seconds for a request with passages, retries and pauses included.
+    - query_timeout: the same for a query, which is not tried again.
+    - fingerprint: its embedding of a fixed text (see `fingerprint`).
+    - passages: what it calls the texts that it reranks.
+    - logits: whether its scores are logits, not 0 to 1.
+    """
+
+    url: str
+    model: str
+    key_variable: str
+    dimensions: int | None
+    batch_size: int
+    timeout: float
+    query_timeout: float
+    fingerprint: str = ""
+    passages: Literal["documents", "texts"] = "documents"
+    logits: bool = False
+
+    def __post_init__(self) -> None:
+        texts = (self.url, self.model, self.key_variable, self.fingerprint)
+        numbers = (self.dimensions or 1, self.batch_size, self.timeout, self.query_timeout)
+        if not all(isinstance(text, str) for text in texts) or not all(
+            isinstance(number, int | float) and number > 0 for number in numbers
+        ):
+            raise TypeError("the endpoint's values have the wrong types")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
     """An encoder and its pre- and post-processing.
 
@@ -42,7 +78,8 @@ class Model:
     - vector_weight: weight of the vector score against the text score in fusion, 0 to 1.
     - latin_only: whether it was trained on English, so that other scripts have little meaning.
     - carrier: the distribution that contains the files; hub: the repository to pull them from.
-    - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph.
+    - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph; none
+      for a model behind an endpoint.
     """
 
     name: str
@@ -59,6 +96,7 @@ class Model:
     carrier: str | None = None
     hub: str | None = None
     kind: ModelKind = "embedder"
+    endpoint: Endpoint | None = None
 
     def __post_init__(self) -> None:
         if self.pooling not in ("mean", "cls"):
@@ -66,7 +104,16 @@ class Model:
 
     @property
     def digest(self) -> str:
-        """A hash of everything that determines a vector; databases store it with the vectors."""
+        """A hash of everything that determines a vector; databases store it with the vectors.
+
+        That of an endpoint ends with its fingerprint: other servers of the model have the same
+        except for rounding, see `fingerprint.same`.
+        """
+        if self.endpoint:
+            server = self.endpoint
+            processing = [self.dimension, self.query_prefix, self.document_prefix]
+            where = [] if server.fingerprint else [server.url, server.model]
+            return fingerprint.digest([*processing, *where], server.fingerprint)
         parts = {role: file.sha256 for role, file in self.files.items()}
         processing = [
             self.dimension,
@@ -81,6 +128,8 @@ class Model:
     @property
     def command(self) -> str:
         """The shell command that installs the files."""
+        if self.endpoint:
+            return f"mcpvectordb model add-endpoint {self.name}"
         if self.hub:
             return f"mcpvectordb model pull {self.name}"
         if self.carrier == QUALITY:

@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT, VOCABULARY, Model, ModelFile, get
+from mcpvectordb.embedding import fingerprint
+from mcpvectordb.embedding.catalogue import (
+    CATALOGUE,
+    DEFAULT,
+    VOCABULARY,
+    Endpoint,
+    Model,
+    ModelFile,
+    get,
+)
 from mcpvectordb.embedding.tokenizer import SHIPPED
 from mcpvectordb.errors import (
     FetchFailed,
@@ -36,6 +45,25 @@ _RESUME = "run the same command again to resume it"
 def find(name: str, folder: Path) -> Model:
     """Return the model of this name from the catalogue or from the folder of added models."""
     return CATALOGUE.get(name) or get(name, also=added(folder))
+
+
+def find_build(name: str, digest: str, folder: Path) -> Model:
+    """Return the model that a file was embedded with; ModelMissing if it is another one here."""
+    try:
+        model = find(name, folder)
+    except ModelMissing as error:
+        if not fingerprint.is_endpoint(digest):
+            raise
+        raise ModelMissing(
+            f"this file is embedded by the endpoint {name}, which is not known on this machine; "
+            f"run: mcpvectordb model add-endpoint {name} --url URL --model MODEL"
+        ) from error
+    if not fingerprint.same(model.digest, digest):
+        raise ModelMissing(
+            f"this file was embedded with another build of {name}: "
+            f"run `mcpvectordb model use {name}` to embed it again"
+        )
+    return model
 
 
 def default(folder: Path) -> Model:
@@ -142,7 +170,9 @@ def _described(path: Path) -> Model:
     try:
         fields = json.loads(path.read_bytes())
         files = {role: ModelFile(**file) for role, file in fields.pop("files").items()}
-        return Model(**{**fields, "name": path.parent.name, "files": files})
+        server = fields.pop("endpoint", None)
+        endpoint = Endpoint(**server) if server else None
+        return Model(**{**fields, "name": path.parent.name, "files": files, "endpoint": endpoint})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelDamaged(
             f"{path} is invalid ({error}); remove its folder and add the model again"

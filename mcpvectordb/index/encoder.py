@@ -323,7 +323,7 @@ class Encoder:
             return done
         embedder = self._embedder(model)
         for each in indexes:
-            while (leased := self._lease(each, model, owners)) is not None:
+            while leased := self._lease(each, model, owners, getattr(embedder, "batch", BATCH)):
                 batch, copied = leased
                 done += Embedded(chunks=copied)
                 if batch:
@@ -427,7 +427,7 @@ class Encoder:
         if spec.kind != "embedder":
             raise InvalidInput(
                 f"{name} ranks pairs of texts and cannot embed; `mcpvectordb model list` shows "
-                f"those that can"
+                f"those that can, and MCPVECTORDB_RERANKER={name} uses this one for reranking"
             )
         weights.locate(spec, self._config.models_folder())
         with self._file.writing() as sql:
@@ -512,18 +512,19 @@ class Encoder:
         )
 
     def _load(self, fixed: ModelRow) -> Embedder:
+        spec, files = self._located(fixed)
+        if spec.endpoint:
+            from mcpvectordb.embedding.endpoint_embedder import EndpointEmbedder
+
+            return EndpointEmbedder(spec, fixed.digest, proxy=self._config.proxy)
         from mcpvectordb.embedding.onnx import OnnxEmbedder
 
-        return OnnxEmbedder(*self._located(fixed), cache=self._config.cache_folder())
+        return OnnxEmbedder(spec, files, cache=self._config.cache_folder())
 
     def _located(self, fixed: ModelRow) -> tuple[Model, dict[str, Path]]:
-        spec = weights.find(fixed.name, self._config.models_folder())
-        if spec.digest != fixed.digest:
-            raise ModelMissing(
-                f"this file was embedded with another build of {fixed.name}: "
-                f"run `mcpvectordb model use {fixed.name}` to embed it again"
-            )
-        return spec, weights.locate(spec, self._config.models_folder())
+        folder = self._config.models_folder()
+        spec = weights.find_build(fixed.name, fixed.digest, folder)
+        return spec, weights.locate(spec, folder)
 
     def _warm(self) -> None:
         with contextlib.suppress(ModelError, Closed):  # the first search reports what is wrong
@@ -558,7 +559,8 @@ class Encoder:
             spec = weights.find(
                 fixed.name if fixed else self._identity()[0], self._config.models_folder()
             )
-            return weights.locate(spec, self._config.models_folder())["tokenizer"]
+            # An endpoint has no tokenizer.
+            return weights.locate(spec, self._config.models_folder()).get("tokenizer", SHIPPED)
         except ModelMissing:
             return SHIPPED  # token counts differ slightly from the model's, which is harmless
 

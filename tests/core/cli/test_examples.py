@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from click.testing import CliRunner
 
 from mcpvectordb.cli.examples import EXAMPLES
 from mcpvectordb.cli.main import program
+from mcpvectordb.embedding import endpoint
 from tests.support_onnx import graph, table, write_model
 
 FILES = ("keys.md", "report.md", "old.md", "draft.md", "spare.md")
 ENDLESS = {"watch"}
-# The hub of these tests cannot be reached, their files are too small to measure searches in, and
-# nobody is there to be asked.
-CODES = {"model pull": 1, "bench": 1, "library confirm": 1}
+# The hub of these tests and the servers of models cannot be reached, their files are too small to
+# measure searches in, and nobody is there to be asked.
+CODES = {"model pull": 1, "model add-endpoint": 1, "bench": 1, "library confirm": 1}
 
 
 def commands(group: click.Group, name: str = "") -> Iterator[str]:
@@ -30,6 +32,10 @@ def commands(group: click.Group, name: str = "") -> Iterator[str]:
                 yield from commands(command, each)
 
 
+def no_names(host: str, port: int) -> list[str]:
+    raise socket.gaierror(-2, "there is no network here")
+
+
 def moved_to(home: Path, patch: pytest.MonkeyPatch) -> None:
     """Let this process live in a home folder, which is also the current one."""
     for name in ("HOME", "USERPROFILE"):
@@ -37,6 +43,7 @@ def moved_to(home: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("XDG_DATA_HOME", str(home / "data"))
     patch.setenv("MCPVECTORDB_MODEL", "all-MiniLM-L6-v2")
     patch.setenv("MCPVECTORDB_MODEL_HUB", "http://127.0.0.1:9")
+    patch.setattr(endpoint, "system_resolver", no_names)
     patch.chdir(home)
 
 
