@@ -25,7 +25,7 @@ from mcpvectordb.cli.options import (
 from mcpvectordb.cli.output import (
     bar,
     complain,
-    complain_partial,
+    complain_notes,
     counted,
     embedded_in,
     print_json,
@@ -209,7 +209,7 @@ class _Outcomes:
             self.failed(message if path in message else f"{path}: {message}")
         if self.verbose and not self.as_json:
             show_skipped(synced)
-        complain_partial(synced)
+        complain_notes(synced)
         self.skipped.update(synced.skipped)
         self.skipped_paths += synced.skipped_paths
         self.planned += synced.planned

@@ -83,7 +83,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _Tensor:
     """Where a tensor is."""
 
     kind: int
@@ -100,7 +100,7 @@ class E5S1:
     shape: Shape
     pieces: Pieces
     _content: Any
-    _entries: dict[str, _Entry] = field(repr=False)
+    _entries: dict[str, _Tensor] = field(repr=False)
 
     def floats(self, name: str, *shape: int) -> NDArray[np.float32]:
         """A tensor of float32 values."""
@@ -121,7 +121,7 @@ class E5S1:
         found = found.reshape(rows, columns // BLOCK)
         return Blocks(found["nibbles"].copy(), self._finite(name, found["scale"].copy()))
 
-    def _entry(self, name: str, kind: int, count: int, size: int) -> _Entry:
+    def _entry(self, name: str, kind: int, count: int, size: int) -> _Tensor:
         found = self._entries.get(name)
         if found is None:
             raise _damaged(self.path, f"it has no tensor {name}")
@@ -227,11 +227,11 @@ def _pieces(cursor: _Cursor, vocabulary: int) -> Pieces:
     return Pieces(texts=texts, scores=scores.tolist(), **dict(zip(names, special, strict=True)))
 
 
-def _entries(cursor: _Cursor) -> Iterator[tuple[str, _Entry]]:
+def _entries(cursor: _Cursor) -> Iterator[tuple[str, _Tensor]]:
     (count,) = cursor.sizes(1)
     for _ in range(count):
         name = cursor.bytes(cursor.number("H")).decode(errors="replace")
-        yield name, _Entry(*struct.unpack("<BIQQ", cursor.bytes(21)))
+        yield name, _Tensor(*struct.unpack("<BIQQ", cursor.bytes(21)))
 
 
 def _damaged(path: Path, what: str) -> ModelDamaged:
