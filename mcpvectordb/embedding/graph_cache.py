@@ -79,4 +79,7 @@ def _optimize(model: Path | bytes, place: Path) -> None:
     prefix = "session.optimized_model_external_initializers_"
     options.add_session_config_entry(f"{prefix}file_name", WEIGHTS)
     options.add_session_config_entry(f"{prefix}min_size_in_bytes", str(SMALLEST))
-    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    try:
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime has its own for a disk that is full
+        raise OSError(f"the optimized graph cannot be written: {error}") from error

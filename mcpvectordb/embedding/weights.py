@@ -38,6 +38,17 @@ def find(name: str, folder: Path) -> Model:
     return CATALOGUE.get(name) or get(name, also=added(folder))
 
 
+def embedder(name: str, folder: Path) -> Model:
+    """Return the model of this name, which must be one that embeds."""
+    model = find(name, folder)
+    if model.kind != "embedder":
+        raise InvalidInput(
+            f"{name} ranks pairs of texts and cannot embed; `mcpvectordb model list` shows those "
+            f"that can"
+        )
+    return model
+
+
 def default(folder: Path) -> Model:
     """Return the best installed model, for a new database without a named model."""
     models = [get(name) for name in DEFAULT]

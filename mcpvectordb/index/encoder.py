@@ -27,7 +27,6 @@ from mcpvectordb.errors import (
     Closed,
     Damaged,
     EmbeddingFailed,
-    InvalidInput,
     ModelError,
     ModelMissing,
 )
@@ -423,12 +422,7 @@ class Encoder:
 
         Until then searches use the old one.
         """
-        spec = weights.find(name, self._config.models_folder())
-        if spec.kind != "embedder":
-            raise InvalidInput(
-                f"{name} ranks pairs of texts and cannot embed; `mcpvectordb model list` shows "
-                f"those that can"
-            )
+        spec = weights.embedder(name, self._config.models_folder())
         weights.locate(spec, self._config.models_folder())
         with self._file.writing() as sql:
             new = self.register(sql, spec.name, spec.digest, spec.dimension)

@@ -109,8 +109,8 @@ OTHERS: Mapping[str, frozenset[str]] = {
         "tr": """
             acaba ama ancak bana bazı belki ben beni benim bir birçok biri biz bu bunu bunun çok
             çünkü da daha de değil diye en gibi göre hangi hem hep her hiç için ile ise kaç kadar
-            ki kim mi mı mu mü nasıl ne neden nerede niçin o olan olarak oldu olduğu olur ona onlar onu
-            onun sen siz sonra şey şu tüm var ve veya ya yani zaman
+            ki kim mi mı mu mü nasıl ne neden nerede niçin o olan olarak oldu olduğu olur ona
+            onlar onu onun sen siz sonra şey şu tüm var ve veya ya yani zaman
         """,
         "ru": """
             а без более бы был была были было быть в вам вас весь во вот все всё всего всех вы где
