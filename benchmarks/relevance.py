@@ -103,9 +103,7 @@ def ask(
         with Database(file.path, config=config) as db:
             say(f"{asked.name} {file.model} {mode}")
             latin_only = file.model in CATALOGUE and CATALOGUE[file.model].latin_only
-            others = [
-                each for each in collections if not each.queries.keys() & asked.queries.keys()
-            ]
+            others = [each for each in collections if each.queries.keys() != asked.queries.keys()]
             for of in (asked, *others):
                 wanted = queries if of is asked else max(1, queries // len(others))
                 chosen = sample(of.queries, wanted)
