@@ -23,6 +23,7 @@ from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Scores
+from mcpvectordb.text.tokens import is_non_latin
 
 # If all results have a lower relevance than this, the verdict is that nothing relevant was found,
 # unless one of them has half of the query's words: a false verdict is worse than a weak hit. It is
@@ -96,8 +97,13 @@ class Judge:
     exact: bool = False
     foreign: bool = False
 
-    def relevance(self, scores: Scores) -> float | None:
-        """The probability that a hit is relevant; None if that is not calibrated."""
+    def relevance(self, scores: Scores, text: str | None = None) -> float | None:
+        """The probability that a hit with this text is relevant; None if that is not calibrated.
+
+        A passage in other letters than the query is in another language: its cosine is lower.
+        """
+        if text is not None and not self._latin_only and is_non_latin(text) != self.foreign:
+            return None
         weights = self._weights(scores)
         return None if weights is None else weights.chance(scores)
 
@@ -123,6 +129,8 @@ class Judge:
     @property
     def reason(self) -> str:
         """Why hits have no relevance, for those that have none."""
+        if not self._latin_only:
+            return "it is calibrated for what meaning finds in the letters of the query"
         if self.foreign:
             return "it is calibrated for queries in Latin letters only"
         return "it is not calibrated for this way of searching" + (

@@ -174,6 +174,15 @@ def test_a_query_in_other_letters_has_a_relevance_by_a_model_that_knows_them() -
     assert Judge("", foreign=True).relevance(Scores(vector=0.95)) is None
 
 
+def test_a_passage_in_other_letters_than_the_query_has_no_relevance() -> None:
+    scores, known = Scores(vector=0.77), "multilingual-e5-small"
+    assert Judge(known).relevance(scores, "火车站在城市的北边。") is None
+    assert Judge(known, foreign=True).relevance(scores, "The station is in the north.") is None
+    assert Judge(known).relevance(scores, "Der Bahnhof ist im Norden.") is not None
+    assert Judge(MODEL).relevance(scores, "火车站在城市的北边。") is not None
+    assert "letters of the query" in Judge(known).reason
+
+
 def test_the_relevance_for_a_code_ignores_the_cosine() -> None:
     judge = Judge(MODEL, exact=True)
     assert judge.relevance(Scores(text=0.0, reach=8.0, vector=0.99)) < WEAK
