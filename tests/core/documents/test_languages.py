@@ -73,8 +73,8 @@ def test_words_find_the_passage_that_has_them_and_cite_it(filled: Database, name
 def test_a_question_is_answered_in_another_language(filled: Database) -> None:
     [best, *_] = filled.documents.search("How do bees survive the winter?", mode="vector")
     assert best.item.document.source == "de/0.md"
-    found = filled.documents.search("Why do houses in Yakutia stand on piles?", mode="vector")
-    assert found[0].item.document.source == "ru/1.md" and found[0].relevance is None
+    found = filled.documents.search("Which lake is the deepest in the world?", mode="vector")
+    assert found[0].item.document.source == "ru/3.md" and found[0].relevance is None
     assert not found.verdict and "letters of the query" in found.uncalibrated
 
 
