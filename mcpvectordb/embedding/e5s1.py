@@ -18,10 +18,8 @@ weight i + 16 in its high one, each plus 8.
 from __future__ import annotations
 
 import math
-import mmap
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -94,12 +92,12 @@ class _Tensor:
 
 @dataclass(frozen=True, slots=True)
 class E5S1:
-    """A file that was read; its tensors are read when they are asked for."""
+    """A file that was read; its tensors are decoded when they are asked for."""
 
     path: Path
     shape: Shape
     pieces: Pieces
-    _content: Any
+    _content: bytes = field(repr=False)
     _entries: dict[str, _Tensor] = field(repr=False)
 
     def floats(self, name: str, *shape: int) -> NDArray[np.float32]:
@@ -139,21 +137,12 @@ class E5S1:
         return values
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[E5S1]:
-    """Map a file and read its head; ModelDamaged says what is wrong with it."""
+def read(path: Path) -> E5S1:
+    """Read a file; ModelDamaged says what is wrong with it."""
     try:
-        with (
-            path.open("rb") as stream,
-            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        ):
-            yield read(path, content)
-    except (OSError, ValueError) as error:  # an empty file cannot be mapped
+        content = path.read_bytes()
+    except OSError as error:
         raise _damaged(path, str(error)) from error
-
-
-def read(path: Path, content: Any) -> E5S1:
-    """Read the head of a file from its content."""
     cursor = _Cursor(path, content)
     if cursor.bytes(4) != MAGIC or cursor.number("i") != VERSION:
         raise _damaged(path, f"it does not begin with {MAGIC.decode()} and version {VERSION}")
@@ -167,14 +156,14 @@ def read(path: Path, content: Any) -> E5S1:
 class _Cursor:
     """Reads numbers and bytes one after the other; what is not there is an error."""
 
-    def __init__(self, path: Path, content: Any) -> None:
+    def __init__(self, path: Path, content: bytes) -> None:
         self.path, self._content, self._at = path, content, 0
 
     def bytes(self, count: int) -> bytes:
         if count > len(self._content) - self._at:
             raise _damaged(self.path, "it ends too early")
         self._at += count
-        return bytes(self._content[self._at - count : self._at])
+        return self._content[self._at - count : self._at]
 
     def number(self, kind: str) -> int:
         return int(struct.unpack(f"<{kind}", self.bytes(struct.calcsize(f"<{kind}")))[0])

@@ -31,11 +31,10 @@ def assemble(path: Path) -> bytes:
 
     Its input are token ids [1, tokens], its output the vectors of the tokens [1, tokens, hidden].
     """
-    with e5s1.opened(path) as weights:
-        graph = _Assembly()
-        hidden = _embeddings(graph, weights)
-        for layer in range(weights.shape.layers):
-            hidden = _layer(graph, weights, f"l{layer}", hidden)
+    weights, graph = e5s1.read(path), _Assembly()
+    hidden = _embeddings(graph, weights)
+    for layer in range(weights.shape.layers):
+        hidden = _layer(graph, weights, f"l{layer}", hidden)
     return graph.file(hidden)
 
 

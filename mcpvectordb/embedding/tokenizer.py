@@ -160,8 +160,7 @@ def _from_e5s1(path: Path) -> Tokenizer:
     from tokenizers.pre_tokenizers import Metaspace
     from tokenizers.processors import TemplateProcessing
 
-    with e5s1.opened(path) as weights:
-        pieces = weights.pieces
+    pieces = e5s1.read(path).pieces
     vocabulary = [
         (f"\0{text}" if text.startswith("<") and text.endswith(">") and score == 0 else text, score)
         for text, score in zip(pieces.texts, pieces.scores, strict=True)

@@ -27,6 +27,7 @@ from mcpvectordb.errors import (
     Closed,
     Damaged,
     EmbeddingFailed,
+    ModelDamaged,
     ModelError,
     ModelMissing,
 )
@@ -195,7 +196,10 @@ class Encoder:
     def tokens(self) -> TokenPipeline:
         """The tokenizer that measures chunks: the model's, or the WordPiece of this package."""
         if self._tokens is None:
-            self._tokens = TokenPipeline(self._tokenizer_path())
+            try:
+                self._tokens = TokenPipeline(self._tokenizer_path())
+            except ModelDamaged:  # embedding says so; what is found by words is stored all the same
+                self._tokens = TokenPipeline()
         return self._tokens
 
     def query_embedding(

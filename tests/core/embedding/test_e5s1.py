@@ -25,13 +25,21 @@ def tiny(tmp_path: Path) -> Path:
 
 def test_shape_pieces_and_tensors_are_what_was_written(tiny: Path) -> None:
     tensors = TINY.tensors()
-    with e5s1.opened(tiny) as weights:
-        assert (weights.shape.hidden, weights.shape.heads, weights.shape.positions) == (32, 4, 24)
-        assert (weights.pieces.texts, weights.pieces.begin, weights.pieces.end) == (PIECES, 0, 2)
-        assert weights.pieces.scores == SCORES
-        words = weights.blocks("emb.word", TINY.vocabulary, TINY.hidden)
-        assert np.array_equal(words.values(), unpacked(tensors["emb.word"]))
-        assert np.array_equal(weights.floats("emb.pos", 24, 32), tensors["emb.pos"])
+    weights = e5s1.read(tiny)
+    assert (weights.shape.hidden, weights.shape.heads, weights.shape.positions) == (32, 4, 24)
+    assert (weights.pieces.texts, weights.pieces.begin, weights.pieces.end) == (PIECES, 0, 2)
+    assert weights.pieces.scores == SCORES
+    words = weights.blocks("emb.word", TINY.vocabulary, TINY.hidden)
+    assert np.array_equal(words.values(), unpacked(tensors["emb.word"]))
+    assert np.array_equal(weights.floats("emb.pos", 24, 32), tensors["emb.pos"])
+
+
+@pytest.mark.parametrize("end", [b"\x00\x00\xc0\x7f", b"\x00\x00\x80\xff"])
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "tiny.bin"
+    path.write_bytes(CONTENT[:-4] + end)
+    with pytest.raises(ModelDamaged, match=r"l1.oln.b has values that are no numbers"):
+        assemble(path)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +70,13 @@ def test_a_file_that_is_wrong_is_refused_with_what_is_wrong(
 def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other.bin"
     path.write_bytes(content)
-    with pytest.raises(ModelDamaged), e5s1.opened(path):
-        pass
+    with pytest.raises(ModelDamaged):
+        e5s1.read(path)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelDamaged, match="No such file"), e5s1.opened(tmp_path / "nowhere.bin"):
-        pass
+    with pytest.raises(ModelDamaged, match="No such file"):
+        e5s1.read(tmp_path / "nowhere.bin")
 
 
 @settings(max_examples=150)

