@@ -4,7 +4,8 @@
 
 The queries of each collection are asked of its own documents, where judges said what is relevant,
 and of those of all others, where nothing is: so give collections that know nothing of each other's
-questions. The weights of each kind of evidence are fitted on all collections but one, and tried on
+questions. Two that have the same ids of queries are translations, and neither is asked the other's.
+The weights of each kind of evidence are fitted on all collections but one, and tried on
 that one; what is printed as code is fitted on all.
 """
 
@@ -25,6 +26,7 @@ from benchmarks.collection import Collection, load
 from benchmarks.quality import sample, searches
 from benchmarks.store import filled, say
 from mcpvectordb import Config, Database, Scores
+from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.search.relevance import MANY_WORDS, WEAK, Weights, coverage, reread
 from mcpvectordb.search.snippets import Snippets
 from mcpvectordb.text.tokens import is_non_latin
@@ -100,9 +102,14 @@ def ask(
         file = filled(cache, asked.digest, asked.corpus, config)
         with Database(file.path, config=config) as db:
             say(f"{asked.name} {file.model} {mode}")
-            for of in collections:
-                wanted = queries if of is asked else max(1, queries // (len(collections) - 1))
-                results += _answers(db, mode, asked, of, sample(of.queries, wanted))
+            latin_only = file.model in CATALOGUE and CATALOGUE[file.model].latin_only
+            others = [each for each in collections if each.queries.keys() != asked.queries.keys()]
+            for of in (asked, *others):
+                wanted = queries if of is asked else max(1, queries // len(others))
+                chosen = sample(of.queries, wanted)
+                if latin_only:
+                    chosen = {id: text for id, text in chosen.items() if not is_non_latin(text)}
+                results += _answers(db, mode, asked, of, chosen)
     return file.model, results
 
 
@@ -112,7 +119,7 @@ def _answers(
     search = searches(db, mode)
     for id, text in queries.items():
         judged, snippets = asked.judged[id] if of is asked else {}, Snippets(text)
-        for hit in search(text, limit=DEPTH) if not is_non_latin(text) else ():
+        for hit in search(text, limit=DEPTH):
             if all(PRESENT[name](hit.scores) is not None for name in EVIDENCE[mode]):
                 document = hit.item.document
                 yield Result(

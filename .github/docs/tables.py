@@ -12,6 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from mcpvectordb import Config
+from mcpvectordb.cli.models import figure
+from mcpvectordb.embedding.catalogue import CATALOGUE, ENGLISH_COLLECTIONS, Model
 from mcpvectordb_server.hosts import HOSTS, McpHost
 
 FOLDER = Path(__file__).parent
@@ -70,9 +72,35 @@ def _readable(path: str) -> str:
     return re.sub(r"{(\w+)}", lambda found: _VARIABLES[found[1]], path)
 
 
+def models() -> str:
+    """The table of the models of the catalogue, as `mcpvectordb model list` has them."""
+    head = "| model | how it comes | size | vectors | languages | nDCG@10 hybrid: "
+    rows = [
+        f"| {model.name} | {_origin(model)} | {model.size / 1e6:.0f} MB | "
+        f"{model.dimension if model.kind == 'embedder' else 'reranker'} | {model.languages} | "
+        + " | ".join(figure(model.measured.get(name)) for name in COLLECTIONS)
+        + " |"
+        for model in CATALOGUE.values()
+    ]
+    return "\n".join(
+        [head + " | ".join(COLLECTIONS) + " |", "|---|---|--:|--:|---|--:|--:|--:|--:|", *rows]
+    )
+
+
+def _origin(model: Model) -> str:
+    return (
+        "with the package" if model.command == "pip install mcpvectordb" else f"`{model.command}`"
+    )
+
+
+COLLECTIONS = (*ENGLISH_COLLECTIONS, "xquad-zh")
 _VARIABLES = {"APPDATA": "%APPDATA%", "LOCALAPPDATA": "%LOCALAPPDATA%", "CODEX_HOME": "~/.codex"}
 
-TABLES = {"settings.md": ("settings", settings), "agents.md": ("hosts", hosts)}
+TABLES = {
+    "settings.md": ("settings", settings),
+    "agents.md": ("hosts", hosts),
+    "models.md": ("models", models),
+}
 
 
 def renewed(page: str) -> str:

@@ -19,7 +19,8 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.records import Chunk
 from mcpvectordb.text.query import fts5_phrase, without_operators
-from mcpvectordb.text.tokens import CJK, STOP_WORDS
+from mcpvectordb.text.stop_words import stop_words
+from mcpvectordb.text.tokens import CJK
 
 KINDS = ("title", "heading", "terms", "sentence")
 # Passages that are tried for each item of a kind: many have no title or heading that is unique.
@@ -104,12 +105,11 @@ def tokens(text: str) -> list[str]:
 
 def content_words(tokens: Sequence[str]) -> list[str]:
     """The words that are no stop words and can be searched for, each once."""
+    stops = stop_words(token.casefold() for token in tokens)
     return [
         word
         for word in dict.fromkeys(tokens)
-        if word.casefold() not in STOP_WORDS
-        and (len(word) > 2 or CJK.match(word))
-        and fts5_phrase(word)
+        if word.casefold() not in stops and (len(word) > 2 or CJK.match(word)) and fts5_phrase(word)
     ]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.main import configured, opened
 from mcpvectordb.cli.options import (
     dry_run_option,
     json_option,
@@ -25,7 +25,7 @@ from mcpvectordb.cli.options import (
 from mcpvectordb.cli.output import (
     bar,
     complain,
-    complain_partial,
+    complain_notes,
     counted,
     embedded_in,
     print_json,
@@ -35,7 +35,7 @@ from mcpvectordb.cli.output import (
     show_skipped,
     skipped_in,
 )
-from mcpvectordb.errors import IngestError, ModelError
+from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats.charset import decode
 from mcpvectordb.records import Embedded, Progress, counted_passages
@@ -68,6 +68,11 @@ if TYPE_CHECKING:
     multiple=True,
     help="Files of folders to leave out, as in a .gitignore. Repeatable.",
 )
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="The embedding model of a new database [default: the best one installed].",
+)
 @no_embed_option
 @verbose_option
 @dry_run_option
@@ -86,6 +91,7 @@ def ingest(
     metadata: tuple[str, ...],
     pattern: str,
     ignore: tuple[str, ...],
+    model: str | None,
     no_embed: bool,
     verbose: bool,
     dry_run: bool,
@@ -102,7 +108,9 @@ def ingest(
     }
     chosen = {"pattern": pattern, "ignore": ignore, "dry_run": dry_run, "embed": not no_embed}
     done = _Outcomes(verbose, as_json)
-    with opened(context, make=True, dry_run=dry_run) as db, resumable(db):
+    _check_installed(model)
+    with opened(context, make=True, dry_run=dry_run, model=model) as db, resumable(db):
+        _check_used(db, model)
         for source in sources:
             if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
                 _ingest_folder(db, source, done, **given, **chosen)
@@ -117,6 +125,24 @@ def ingest(
             done.show(dry_run)
     if done.counts["failed"]:
         raise SystemExit(1)
+
+
+def _check_installed(model: str | None) -> None:
+    """Refuse a model for a new database that is not an embedder on this machine."""
+    if model:
+        from mcpvectordb.embedding import weights
+
+        folder = configured().models_folder()
+        weights.locate(weights.embedder(model, folder), folder)
+
+
+def _check_used(db: Database, model: str | None) -> None:
+    """Refuse a model for a database that has another one already."""
+    if model and (used := db.stats().model) != model:
+        raise InvalidInput(
+            f"this database is embedded with {used}; to change that, run: mcpvectordb model use "
+            f"{model}"
+        )
 
 
 @click.command()
@@ -211,7 +237,7 @@ class _Outcomes:
             self.failed(message if path in message else f"{path}: {message}")
         if self.verbose and not self.as_json:
             show_skipped(synced)
-        complain_partial(synced)
+        complain_notes(synced)
         self.skipped.update(synced.skipped)
         self.skipped_paths += synced.skipped_paths
         self.planned += synced.planned

@@ -25,7 +25,7 @@ from mcpvectordb.cli.options import (
 from mcpvectordb.cli.output import (
     bar,
     complain,
-    complain_partial,
+    complain_notes,
     counted,
     embedded_in,
     fail,
@@ -296,7 +296,7 @@ class _SyncReport:
             show_skipped(done)
         show_planned(done.planned)
         show(f"{'would be ' if dry_run else ''}{_summary(done, hint=self.verbose is False)}")
-        complain_partial(done)
+        complain_notes(done)
 
     def fail(self, name: str, message: object) -> None:
         """Print a failure of a library or file."""

@@ -174,11 +174,17 @@ def _database_first(arguments: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def opened(
-    context: click.Context, *, make: bool = False, read_only: bool = False, dry_run: bool = False
+    context: click.Context,
+    *,
+    make: bool = False,
+    read_only: bool = False,
+    dry_run: bool = False,
+    model: str | None = None,
 ) -> Iterator[Database]:
     """Open the database that the options name; it is created only with `make`.
 
-    With `dry_run` one that does not exist is an empty one without a file.
+    With `dry_run` one that does not exist is an empty one without a file. `model` is that of a new
+    one.
     """
     from mcpvectordb import Database
 
@@ -192,7 +198,7 @@ def opened(
             )
         elif context.find_root().obj is None:
             path.parent.mkdir(parents=True, exist_ok=True)
-    with Database(path, config=configured(read_only=read_only)) as db:
+    with Database(path, config=configured(read_only=read_only, model=model)) as db:
         yield db
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import bar, print_json, show
 
 if TYPE_CHECKING:
-    from mcpvectordb.embedding.catalogue import ModelKind, Pooling
+    from mcpvectordb.embedding.catalogue import Model, ModelKind, Pooling
 
 
 @click.group()
@@ -24,35 +25,70 @@ def model() -> None:
 @json_option
 @click.pass_context
 def list_(context: click.Context, as_json: bool) -> None:
-    """Show the known models, which are on this machine, and with * which one the file uses."""
+    """Show the known models: which are on this machine, and how to get the others.
+
+    The file's own is marked with *. Beside its size and languages stands how well a model finds
+    what people judged relevant: nDCG@10 of hybrid searches in English and in Chinese.
+    """
     from mcpvectordb.embedding import weights
     from mcpvectordb.embedding.catalogue import CATALOGUE
 
     folder, used = configured().models_folder(), _model_of_the_file(context)
     models = [*CATALOGUE.values(), *weights.added(folder)]
-    rows = [
-        {
-            "name": each.name,
-            "kind": each.kind,
-            "dimension": each.dimension,
-            "max_tokens": each.max_tokens,
-            "licence": each.licence,
-            "installed": weights.installed(each, folder),
-            "used": each.name == used,
-            "get_it": "" if weights.installed(each, folder) else each.command,
-            "endpoint": each.endpoint.url if each.endpoint else "",
-        }
-        for each in models
-    ]
+    rows = [_row(each, weights.installed(each, folder), each.name == used) for each in models]
     if as_json:
         print_json({"models": rows})
         return
+    for line in _lines(rows):
+        show(line)
+
+
+def _row(model: Model, installed: bool, used: bool) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "kind": model.kind,
+        "dimension": model.dimension,
+        "max_tokens": model.max_tokens,
+        "bytes": model.size,
+        "languages": model.languages,
+        "measured": dict(model.measured),
+        "licence": model.licence,
+        "installed": installed,
+        "used": used,
+        "get_it": "" if installed else model.command,
+        "endpoint": model.endpoint.url if model.endpoint else "",
+    }
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The models as lines of a table."""
+    from mcpvectordb.embedding.catalogue import in_english
+
+    def line(mark: str, *cells: str) -> str:
+        name, kind, size, dimension, languages, english, chinese, state = cells
+        return (
+            f"{mark} {name:<26} {kind:<8} {size:>6} {dimension:>4}  {languages:<9} "
+            f"{english:>7} {chinese:>7}  {state}"
+        ).rstrip()
+
+    yield line(" ", "model", "kind", "size", "dim", "languages", "English", "Chinese", "")
     for row in rows:
-        show(
-            f"{'*' if row['used'] else ' '} {row['name']:<28} {row['kind']:<9} "
-            f"{row['dimension']:>4} d  "
-            f"{row['endpoint'] or ('installed' if row['installed'] else row['get_it'])}"
+        yield line(
+            "*" if row["used"] else " ",
+            row["name"],
+            row["kind"],
+            f"{row['bytes'] / 1e6:.0f} MB" if row["bytes"] else "",
+            str(row["dimension"]) if row["kind"] == "embedder" else "",
+            row["languages"],
+            figure(in_english(row["measured"])),
+            figure(row["measured"].get("xquad-zh")),
+            row["endpoint"] or ("installed" if row["installed"] else row["get_it"]),
         )
+
+
+def figure(value: float | None) -> str:
+    """A measure between 0 and 1 as text; "" if it is not known."""
+    return "" if value is None else f"{value:.3f}".removeprefix("0")
 
 
 def _model_of_the_file(context: click.Context) -> str:

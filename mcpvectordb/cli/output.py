@@ -140,10 +140,12 @@ def show_skipped(done: Synced) -> None:
         show(f"skipped {more} more")
 
 
-def complain_partial(done: Synced) -> None:
-    """Print a line for each file of which something could not be read."""
+def complain_notes(done: Synced) -> None:
+    """Print a line for each file of which something could not be read, and the note on all."""
     for path, note in done.partial:
         complain(f"{path}: {note}")
+    if done.note:
+        complain(f"{done.library}: {done.note}")
 
 
 def print_json(value: object) -> None:

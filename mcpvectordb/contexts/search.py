@@ -283,7 +283,7 @@ class ContextSearch:
         page = [row for row in page if row[0] in contexts]
         passages = self._passages(sql, ranking, contexts)
         known = relevance.shared(
-            self._relevances(sql, ranking, page, query_embedding),
+            self._relevances(sql, ranking, page, query_embedding, contexts),
             [contexts[id].text for id, _, _ in page],
         )
         snippets = Snippets(query.text)
@@ -313,6 +313,7 @@ class ContextSearch:
         ranking: ContextRanking,
         page: Sequence[ScoredContext],
         query_embedding: QueryEmbedding | str,
+        contexts: Mapping[int, Context],
     ) -> list[float | None]:
         """The relevance of each context by the cosine of its nearest chunk.
 
@@ -337,7 +338,8 @@ class ContextSearch:
                 cosines[owners[chunk]] = max(cosine, cosines.get(owners[chunk], -1.0))
         return [
             ranking.judge.relevance(
-                scores if id not in cosines else replace(scores, vector=cosines[id])
+                scores if id not in cosines else replace(scores, vector=cosines[id]),
+                contexts[id].text,
             )
             for id, _, scores in page
         ]

@@ -446,7 +446,8 @@ def _judged(
 ) -> Results[Chunk]:
     """Results with their relevance, without those that are known to be below the minimum."""
     known = relevance.shared(
-        [found.judge.relevance(hit.scores) for hit in hits], [hit.item.text for hit in hits]
+        [found.judge.relevance(hit.scores, hit.item.text) for hit in hits],
+        [hit.item.text for hit in hits],
     )
     uncalibrated = found.judge.reason if None in known else ""
     if question.min_relevance and uncalibrated:

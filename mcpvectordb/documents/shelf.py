@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import libraries, rows
+from mcpvectordb.documents import libraries, notes, rows
 from mcpvectordb.documents import texts as given_texts
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
@@ -46,7 +46,6 @@ from mcpvectordb.records import (
     Source,
     Status,
     Synced,
-    counted_passages,
 )
 from mcpvectordb.search import relevance, snippets
 from mcpvectordb.search.hybrid import checked_mode, checked_window
@@ -158,7 +157,7 @@ class Documents(StoredDocuments):
         if status == "skipped":
             status, key = self._say(key, said)
         done = self._finish(self._stored((status, key)), embed, progress, deadline)
-        return replace(done, note="; ".join(filter(None, [parsed.note, done.note])))
+        return replace(done, note=notes.joined(parsed.note, done.note))
 
     def ingest_text(
         self,
@@ -540,6 +539,9 @@ class Documents(StoredDocuments):
         [done] = self._results([stored], embed, error)
         return replace(done, embedded=embedded)
 
+    def _other_languages(self) -> str:
+        return notes.other_languages(self._file, self._encoder, self._config)
+
     def _results(
         self, stored: Sequence[_StoredDocument], embed: bool, error: str
     ) -> list[Ingested]:
@@ -548,17 +550,26 @@ class Documents(StoredDocuments):
         with self._file.reading(limited=False) as sql:
             for status, key, document in stored:
                 pending = self._encoder.count_pending(sql, self._index, [key])
-                note = _not_embedded(status, document, pending, error) if embed and pending else ""
+                note = (
+                    notes.not_embedded(status, document, pending, error)
+                    if embed and pending
+                    else ""
+                )
                 done.append(Ingested(status=status, document=document, pending=pending, note=note))
-        return done
+        return [*done[:-1], self._advised(done[-1])] if done else []
+
+    def _advised(self, done: Ingested) -> Ingested:
+        """A result with the advice on other languages, if it is due."""
+        return replace(done, note=notes.joined(done.note, self._other_languages()))
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
+        done = replace(done, note=self._other_languages())
         if not embed:
             return done
         embedded, error = self._embed_all(progress)
-        note = f"{_ONLY_BY_WORDS}: {error}" if error else done.note
-        return replace(done, note=note, embedded=done.embedded + embedded)
+        note = f"{notes.ONLY_BY_WORDS}: {error}" if error else ""
+        return replace(done, note=notes.joined(note, done.note), embedded=done.embedded + embedded)
 
     def _embed_all(self, progress: ProgressCallback | None) -> tuple[Embedded, str]:
         """Embed the pending chunks of all documents; the error, or ""."""
@@ -572,23 +583,6 @@ class _StoredDocument(NamedTuple):
     status: Status
     key: int
     document: Document
-
-
-_ONLY_BY_WORDS = "stored and found by words, but not yet by meaning"
-
-
-def _not_embedded(status: Status, document: Document, pending: int, error: str) -> str:
-    """The note on a document of which some chunks are still pending."""
-    if error:
-        return f"{_ONLY_BY_WORDS}: {error}"
-    if status == "skipped":
-        return (
-            f"already stored; {pending:,} of {counted_passages(document.chunks)} still wait for "
-            "embedding"
-        )
-    return (
-        f"found by words now; by meaning as embedding proceeds, {counted_passages(pending)} waiting"
-    )
 
 
 def _check(library: str, given: Mapping[str, Any] | None) -> None:

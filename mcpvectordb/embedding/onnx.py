@@ -6,11 +6,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcpvectordb.embedding import pooling
 from mcpvectordb.embedding.catalogue import Model, ModelKind
+from mcpvectordb.embedding.encoder_graph import assemble
 from mcpvectordb.embedding.graph_cache import GraphCache
 from mcpvectordb.embedding.tokenizer import TokenPipeline
 from mcpvectordb.embedding.weights import verify
@@ -79,12 +81,24 @@ class OnnxModel:
 
     def _load_graph(self) -> _Graph:
         _disable_telemetry()
-        if self._cache and (optimized := self._cache.find()):
-            return _Graph(self.name, optimized, optimized=True)
+        if (kept := self._kept_graph()) is not None:
+            return kept
         for role, path in self._files.items():
             if role != "tokenizer":
                 verify(path, self.model.files[role])
-        return _Graph(self.name, self._files["model"])
+        if not self.model.assembly:
+            return _Graph(self.name, self._files["model"])
+        assembled = assemble(self._files["model"])
+        if self._cache:
+            self._cache.keep(assembled)  # so that no other process has to assemble it
+        return self._kept_graph() or _Graph(self.name, assembled)
+
+    def _kept_graph(self) -> _Graph | None:
+        """The optimized graph of the cache; None if there is none, or if it cannot be loaded."""
+        with suppress(EmbeddingFailed):
+            if self._cache and (optimized := self._cache.find()):
+                return _Graph(self.name, optimized, optimized=True)
+        return None
 
 
 class OnnxEmbedder(OnnxModel):
@@ -141,7 +155,7 @@ class OnnxEmbedder(OnnxModel):
             self._texts_embedded += texts
             cache = self._cache if self._texts_embedded >= KEEP_AFTER else None
             self._cache = None if cache else self._cache
-        if cache:
+        if cache and not self.model.assembly:  # an assembled graph is kept at once
             cache.keep(self._files["model"])
 
     def _vector(self, text: str) -> NDArray[np.float32]:
@@ -178,7 +192,7 @@ class OnnxEmbedder(OnnxModel):
 class _Graph:
     """An ONNX Runtime session that threads may share; a run uses only its caller's thread."""
 
-    def __init__(self, name: str, path: Path, *, optimized: bool = False) -> None:
+    def __init__(self, name: str, graph: Path | bytes, *, optimized: bool = False) -> None:
         import onnxruntime
 
         # Errors are raised, so the library need not write to the program's stderr.
@@ -190,11 +204,12 @@ class _Graph:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
             self._session = onnxruntime.InferenceSession(
-                path, options, providers=["CPUExecutionProvider"]
+                graph, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
+            what = graph if isinstance(graph, Path) else f"the graph of {name}"
             raise EmbeddingFailed(
-                f"ONNX Runtime {onnxruntime.__version__} cannot load {path}: {error}"
+                f"ONNX Runtime {onnxruntime.__version__} cannot load {what}: {error}"
             ) from error
         self._name = name
         self._inputs = {

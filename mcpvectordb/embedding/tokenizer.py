@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcpvectordb.embedding import e5s1
 from mcpvectordb.embedding.token_starts import WordStarts, windows
 from mcpvectordb.errors import InvalidInput
 
@@ -20,20 +23,22 @@ WINDOW = 50_000
 # A longer run of characters counts as several tokens; otherwise a megabyte without a space would be
 # a single one.
 STRIDE = 16
+# SentencePiece keeps the full-width tilde, which NFKC would change; this stands for it meanwhile.
+_TILDE = "\ue0ff"
 
 
 class TokenPipeline:
     """A model's tokenizer, which threads may share.
 
-    `path` is a vocab.txt of the uncased BERT family (default: the one in this package), or a
-    tokenizer.json. A "[SEP]" in a text is encoded as these five characters, never as the special
-    token.
+    `path` is a vocab.txt of the uncased BERT family (default: the one in this package), a
+    tokenizer.json, or a .bin of weights with SentencePiece pieces (`e5s1`). A "[SEP]" in a text is
+    encoded as these five characters, never as the special token.
     """
 
     def __init__(self, path: Path = SHIPPED) -> None:
         from tokenizers.pre_tokenizers import BertPreTokenizer
 
-        self._tokenizer = _from_vocabulary(path) if path.suffix == ".txt" else _from_json(path)
+        self._tokenizer = _READERS.get(path.suffix, _from_json)(path)
         # A text of BERT's is cut into words before anything else; other models read on.
         bert = isinstance(self._tokenizer.pre_tokenizer, BertPreTokenizer)
         self._words = WordStarts(self._word_starts) if bert else None
@@ -149,6 +154,45 @@ def _from_json(path: Path) -> Tokenizer:
     return tokenizer
 
 
+@lru_cache(maxsize=1)
+def _from_e5s1(path: Path) -> Tokenizer:
+    """The tokenizer of a file E5S1; it takes a second to make, so a process makes it once.
+
+    SentencePiece's normalisation `nmt_nfkc` is that of `tokenizers` but for one character. Special
+    pieces get a NUL in front, which the normalisation removes from texts: so no text has them.
+    """
+    from tokenizers import Regex, Tokenizer
+    from tokenizers.models import Unigram
+    from tokenizers.normalizers import NFKC, Nmt, Replace, Sequence, Strip
+    from tokenizers.pre_tokenizers import Metaspace
+    from tokenizers.processors import TemplateProcessing
+
+    pieces = e5s1.read(path).pieces
+    vocabulary = [
+        (f"\0{text}" if text.startswith("<") and text.endswith(">") and score == 0 else text, score)
+        for text, score in zip(pieces.texts, pieces.scores, strict=True)
+    ]
+    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=pieces.unknown, byte_fallback=False))
+    tokenizer.normalizer = Sequence(
+        [
+            Nmt(),
+            Replace("\uff5e", _TILDE),
+            NFKC(),
+            Replace(_TILDE, "\uff5e"),
+            Replace(Regex(" {2,}"), " "),
+            Strip(),
+        ]
+    )
+    tokenizer.pre_tokenizer = Metaspace()
+    begin, end = (vocabulary[each][0] for each in (pieces.begin, pieces.end))
+    tokenizer.post_processor = TemplateProcessing(
+        single=[begin, "$A", end],
+        pair=[begin, "$A", end, end, "$B", end],
+        special_tokens=[(begin, pieces.begin), (end, pieces.end)],
+    )
+    return tokenizer
+
+
 def _bert(vocabulary: dict[str, int], longest_word: int = 100, **normalizer: Any) -> Tokenizer:
     """The tokenizer of the BERT family; by default it removes case and accents."""
     from tokenizers import Tokenizer
@@ -190,3 +234,9 @@ def _is_bert(description: dict[str, Any]) -> bool:
 def _template(description: dict[str, Any]) -> list[str]:
     pieces = (description.get("post_processor") or {}).get("pair") or []
     return [f"{value['id']}:{value['type_id']}" for piece in pieces for value in piece.values()]
+
+
+_READERS: Mapping[str, Callable[[Path], Tokenizer]] = {
+    ".txt": _from_vocabulary,
+    ".bin": _from_e5s1,
+}

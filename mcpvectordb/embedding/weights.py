@@ -47,6 +47,17 @@ def find(name: str, folder: Path) -> Model:
     return CATALOGUE.get(name) or get(name, also=added(folder))
 
 
+def embedder(name: str, folder: Path) -> Model:
+    """Return the model of this name, which must be one that embeds."""
+    model = find(name, folder)
+    if model.kind != "embedder":
+        raise InvalidInput(
+            f"{name} ranks pairs of texts and cannot embed; `mcpvectordb model list` shows those "
+            f"that can, and MCPVECTORDB_RERANKER={name} uses this one for reranking"
+        )
+    return model
+
+
 def find_build(name: str, digest: str, folder: Path) -> Model:
     """Return the model that a file was embedded with; ModelMissing if it is another one here."""
     try:

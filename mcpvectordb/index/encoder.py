@@ -27,7 +27,7 @@ from mcpvectordb.errors import (
     Closed,
     Damaged,
     EmbeddingFailed,
-    InvalidInput,
+    ModelDamaged,
     ModelError,
     ModelMissing,
 )
@@ -196,7 +196,10 @@ class Encoder:
     def tokens(self) -> TokenPipeline:
         """The tokenizer that measures chunks: the model's, or the WordPiece of this package."""
         if self._tokens is None:
-            self._tokens = TokenPipeline(self._tokenizer_path())
+            try:
+                self._tokens = TokenPipeline(self._tokenizer_path())
+            except ModelDamaged:  # embedding says so; what is found by words is stored all the same
+                self._tokens = TokenPipeline()
         return self._tokens
 
     def query_embedding(
@@ -423,12 +426,7 @@ class Encoder:
 
         Until then searches use the old one.
         """
-        spec = weights.find(name, self._config.models_folder())
-        if spec.kind != "embedder":
-            raise InvalidInput(
-                f"{name} ranks pairs of texts and cannot embed; `mcpvectordb model list` shows "
-                f"those that can, and MCPVECTORDB_RERANKER={name} uses this one for reranking"
-            )
+        spec = weights.embedder(name, self._config.models_folder())
         weights.locate(spec, self._config.models_folder())
         with self._file.writing() as sql:
             new = self.register(sql, spec.name, spec.digest, spec.dimension)

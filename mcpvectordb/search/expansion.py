@@ -21,7 +21,8 @@ from mcpvectordb.index.encoder import QueryEmbedding
 from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.query import Query, fts5_phrase
-from mcpvectordb.text.tokens import CJK, STOP_WORDS, bigrams
+from mcpvectordb.text.stop_words import stop_words
+from mcpvectordb.text.tokens import CJK, bigrams
 
 TERMS = 10  # that are added to a query
 CANDIDATES = 60  # most frequent words of the passages whose document frequency is looked up
@@ -107,10 +108,12 @@ class QueryExpander:
 
 
 def _words(text: str) -> Iterator[str]:
-    for word in _WORD.findall(text.casefold()):
+    words = _WORD.findall(text.casefold())
+    stops = stop_words(words)
+    for word in words:
         if CJK.match(word):
             yield from bigrams(word)[:-1]
-        elif word not in STOP_WORDS and not word.isdigit():
+        elif word not in stops and not word.isdigit():
             yield word
 
 

@@ -8,7 +8,7 @@ collections, whose queries were also run against each other's documents, which d
 time, and prints the constants below. Half of all queries are assumed to have no answer.
 
 No relevance is given where nothing was judged: for other models, and for queries in other than
-Latin letters.
+Latin letters unless a multilingual model compares them; that was judged in English and Chinese.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Scores
+from mcpvectordb.text.tokens import is_non_latin
 
 # If all results have a lower relevance than this, the verdict is that nothing relevant was found,
 # unless one of them has half of the query's words: a false verdict is worse than a weak hit. It is
@@ -58,10 +60,12 @@ BY_READING = Weights(base=-1.25, reread=0.29)
 BY_MEANING = {
     "all-MiniLM-L6-v2": Weights(base=-6.3, cosine=9.13),
     "bge-small-en-v1.5": Weights(base=-14.79, cosine=18.26),
+    "multilingual-e5-small": Weights(base=-46.65, cosine=51.82),
 }
 BY_BOTH = {
     "all-MiniLM-L6-v2": Weights(base=-7.08, cosine=5.47, coverage=5.7),
     "bge-small-en-v1.5": Weights(base=-12.25, cosine=11.05, coverage=5.63),
+    "multilingual-e5-small": Weights(base=-31.77, cosine=31.84, coverage=5.59),
 }
 
 
@@ -93,8 +97,13 @@ class Judge:
     exact: bool = False
     foreign: bool = False
 
-    def relevance(self, scores: Scores) -> float | None:
-        """The probability that a hit is relevant; None if that is not calibrated."""
+    def relevance(self, scores: Scores, text: str | None = None) -> float | None:
+        """The probability that a hit with this text is relevant; None if that is not calibrated.
+
+        A passage in other letters than the query is in another language: its cosine is lower.
+        """
+        if text is not None and not self._latin_only and is_non_latin(text) != self.foreign:
+            return None
         weights = self._weights(scores)
         return None if weights is None else weights.chance(scores)
 
@@ -104,18 +113,24 @@ class Judge:
         return found is not None and found < WEAK
 
     def _weights(self, scores: Scores) -> Weights | None:
-        if self.foreign:
+        if self.foreign and (scores.vector is None or self._latin_only):
             return None
         if scores.rerank is not None:
-            return BY_READING
+            return None if self.foreign else BY_READING
         by_words = scores.text is not None and scores.reach is not None
         if self.exact or scores.vector is None:
             return BY_WORDS if by_words else None
         return (BY_BOTH if by_words else BY_MEANING).get(self.model)
 
     @property
+    def _latin_only(self) -> bool:
+        return self.model not in BY_BOTH or CATALOGUE[self.model].latin_only
+
+    @property
     def reason(self) -> str:
         """Why hits have no relevance, for those that have none."""
+        if not self._latin_only:
+            return "it is calibrated for what meaning finds in the letters of the query"
         if self.foreign:
             return "it is calibrated for queries in Latin letters only"
         return "it is not calibrated for this way of searching" + (

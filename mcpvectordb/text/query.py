@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mcpvectordb.text.tokens import CAMEL, CJK, STOP_WORDS, bigrams, camel_parts
+from mcpvectordb.text.stop_words import ENGLISH, stop_words
+from mcpvectordb.text.tokens import CAMEL, CJK, WORD, bigrams, camel_parts
 
 T = TypeVar("T")
 
@@ -28,7 +29,6 @@ MAX_REPEATS = 4
 # Plain numbers do not: the years in questions about history are not what most of them ask for.
 CODE_WEIGHT = 2
 
-_WORD = re.compile(r"[^\W_]+")
 _ENDING = re.compile(r"'[a-z]{1,2}$")  # of Smith's, we'll
 _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
 # 0.28, 2024.1, v1.0.21: also found with or without the v
@@ -85,7 +85,7 @@ def parse_query(text: str) -> Query:
         (excluded if piece["minus"] else phrases if phrase is not None else words).extend(tokens)
     if not words and not phrases:
         return Query()
-    content = [word for word in words if word[1:-1].casefold() not in STOP_WORDS] or words
+    content = _content(words, lambda word: word[1:-1])
     codes = frozenset(word for word in content if _is_code(word[1:-1]))
     exact = not phrases and codes.issuperset(content)
     heavy = {word for word in codes if not exact and not word[1:-1].isdecimal()}
@@ -110,7 +110,7 @@ def without_operators(text: str) -> str:
 def fts5_phrase(text: str) -> str:
     """A text as one FTS5 phrase; "" if it has no word."""
     broken = " ".join(CJK.sub(lambda run: f" {' '.join(_query_bigrams(run[0]))} ", text).split())
-    if not _WORD.search(broken):
+    if not WORD.search(broken):
         return ""
     ends_in_one = (run := _last_run(text)) is not None and len(run) == 1
     return '"' + broken.replace('"', '""') + ('" *' if ends_in_one else '"')
@@ -153,7 +153,7 @@ def match_query(text: str) -> FulltextQuery:
     """All words of a query, stop words included; as a fallback, any of its content words."""
     words, note = _few(*_bounded_words(text))
     parts = [Term(part) for word in words for part in _terms(word)]
-    content = [part for part in parts if part.text.casefold() not in STOP_WORDS] or parts
+    content = _content(parts, lambda part: part.text)
     interpretations = [
         _interpretation([Term(word) for word in words], " AND "),
         _interpretation(content, " OR "),
@@ -192,12 +192,7 @@ class AllTermsQuery:
     @property
     def content_terms(self) -> AllTermsQuery:
         """The same query without stop words."""
-        return replace(
-            self,
-            terms=tuple(
-                term for term in self.terms if _bare(term.text).casefold() not in STOP_WORDS
-            ),
-        )
+        return replace(self, terms=tuple(_content(self.terms, lambda term: _bare(term.text), ())))
 
 
 def parse_all_terms(text: str) -> AllTermsQuery:
@@ -228,12 +223,10 @@ def snippet_terms(text: str) -> list[str]:
         term.casefold()
         for minus, phrase, word in _pieces(text)
         if not minus
-        for term in (_WORD.findall(phrase) if phrase else _terms(word))
-        if _WORD.search(term)
+        for term in (WORD.findall(phrase) if phrase else _terms(word))
+        if WORD.search(term)
     ]
-    return list(dict.fromkeys([term for term in terms if term not in STOP_WORDS] or terms))[
-        :MAX_DISTINCT_TERMS
-    ]
+    return list(dict.fromkeys(_content(terms, lambda term: term)))[:MAX_DISTINCT_TERMS]
 
 
 def _pieces(text: str) -> Iterator[tuple[bool, str, str]]:
@@ -256,7 +249,7 @@ def is_letter(text: str) -> bool:
 
     As a prefix it would match very many words, which is slow.
     """
-    return len(letters := "".join(_WORD.findall(text))) == 1 and not CJK.search(letters)
+    return len(letters := "".join(WORD.findall(text))) == 1 and not CJK.search(letters)
 
 
 def _few(words: Sequence[str], note: str) -> tuple[list[str], str]:
@@ -292,7 +285,7 @@ def _last_run(text: str) -> str | None:
 def _terms(word: str) -> Iterator[str]:
     """The terms to search for because of one word of a query."""
     plain = _bare(word)
-    if plain.casefold() in STOP_WORDS:
+    if plain.casefold() in ENGLISH:  # don't is one word
         yield plain
     elif CJK.search(plain):
         yield from _cjk_terms(plain)
@@ -300,7 +293,7 @@ def _terms(word: str) -> Iterator[str]:
         yield plain
         yield from _inner_words(plain)
     else:
-        for part in _WORD.findall(_ENDING.sub("", plain)):
+        for part in WORD.findall(_ENDING.sub("", plain)):
             yield part
             yield from _inner_words(part)
 
@@ -320,12 +313,12 @@ def _cjk_terms(word: str) -> Iterator[str]:
         if CJK.fullmatch(run):
             yield from _query_bigrams(run)
         else:
-            yield from _WORD.findall(run)
+            yield from WORD.findall(run)
 
 
 def _is_code(word: str) -> bool:
     """Whether a word has meaning only as a whole: E-4021, 1.0.21, 192.168.0.1, v2_final."""
-    return any(character.isdigit() for character in word) and bool(_WORD.search(word))
+    return any(character.isdigit() for character in word) and bool(WORD.search(word))
 
 
 def _other_spellings(terms: Iterable[str]) -> Iterator[str]:
@@ -334,6 +327,15 @@ def _other_spellings(terms: Iterable[str]) -> Iterator[str]:
         if found := _VERSION.fullmatch(term[1:-1]):
             numbers = found["numbers"]
             yield fts5_phrase(numbers if len(numbers) < len(found[0]) else f"v{numbers}")
+
+
+def _content(
+    terms: Sequence[T], text: Callable[[T], str], otherwise: Sequence[T] | None = None
+) -> list[T]:
+    """Those of some terms that are no stop words; if all are, all of them or `otherwise`."""
+    stops = stop_words(text(term).casefold() for term in terms)
+    content = [term for term in terms if text(term).casefold() not in stops]
+    return content or list(terms if otherwise is None else otherwise)
 
 
 def _bounded(terms: Sequence[T]) -> list[T]:

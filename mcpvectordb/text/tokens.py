@@ -13,26 +13,17 @@ CJK = re.compile(
     "[\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
     "\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]+"
 )
+# Vowel signs and other marks, which belong to the letter before them; \w leaves them out. FTS5
+# separates words at those of Indic scripts, so such a word is a phrase of its consonants to it.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
+    "\u0900-\u0963\u0966-\u0dff\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ebc\u0ec8-\u0ecd\u0f71-\u0f84"
+    "\u102b-\u103e\u17b4-\u17d3"
+)
+WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
 CAMEL = re.compile(r"\b[^\W_]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[^\W_]*")
 _CAMEL_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_a-zA-Z0-9]+")
 _LETTER = re.compile(r"[^\W\d_]")
-
-STOP_WORDS = frozenset(
-    """
-        a about above after again against all also am an and any are aren't as at be because been
-        before being below between both but by can can't cannot could couldn't did didn't do does
-        doesn't doing don't down during each either else ever every few for from further get gets
-        getting give given gives go goes going got had hadn't has hasn't have haven't having he her
-        here hers herself him himself his how however i if in into is isn't it it's its itself just
-        let like many may me might more most much must my myself need no nor not of off on once one
-        only or other others our ours ourselves out over own per please same shall she should
-        shouldn't show since so some such tell than that that's the their theirs them themselves
-        then there there's these they this those through thus to too under until up upon us use used
-        using very via want was wasn't we well were weren't what what's when where where's whether
-        which while who who's whom whose why will with within without won't would wouldn't yet you
-        your yours yourself yourselves
-    """.split()
-)
 
 
 def index_text(text: str) -> str:

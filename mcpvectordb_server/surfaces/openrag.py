@@ -178,7 +178,9 @@ def ingest_document(
         filename=_name(document),
         file_size=document.size,
         chunk_count=document.chunks,
-        message=f"Document {done.note}" if done.note else "Document ingested successfully",
+        message=f"Document {done.note}"
+        if done.pending and done.note
+        else "; ".join(filter(None, ["Document ingested successfully", done.note])),
     )
 
 

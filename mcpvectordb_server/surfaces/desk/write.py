@@ -275,7 +275,8 @@ def _synced(db: Database, done: Synced) -> Reply:
     lines += [f"Failed: {Path(path).name}: {why}" for path, why in done.failures[:_FAILURES]]
     if (more := len(done.failures) - _FAILURES) > 0:
         lines.append(f"[{more} more failed]")
-    if backlog.note:
-        lines.append(f"{backlog.note}.")
+    lines += [f"{note}." for note in (backlog.note, done.note) if note]
     structure = {"status": "ingested", "counts": counts, "pending": backlog.pending}
+    if done.note:
+        structure["note"] = done.note
     return Reply(content=(Text(text="\n".join(lines)),), structured=structure)

@@ -10,7 +10,7 @@ from mcpvectordb import Database
 from mcpvectordb.bench import known_items
 from mcpvectordb.bench.known_items import KINDS, KnownItem
 from mcpvectordb.text.query import fts5_phrase
-from mcpvectordb.text.tokens import STOP_WORDS
+from mcpvectordb.text.stop_words import ENGLISH
 from tests.support_bench import BOILERPLATE, fill
 
 
@@ -133,7 +133,7 @@ def test_tokens_are_words_of_the_text_in_order(text: str) -> None:
 def test_content_words_can_be_searched_for_and_come_once(tokens: list[str]) -> None:
     found = known_items.content_words(tokens)
     assert len(set(found)) == len(found)
-    assert all(fts5_phrase(word) and word.casefold() not in STOP_WORDS for word in found)
+    assert all(fts5_phrase(word) and word.casefold() not in ENGLISH for word in found)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.integers(0, 5)))

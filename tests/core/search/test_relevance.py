@@ -163,6 +163,26 @@ def test_queries_in_non_latin_letters_have_no_relevance() -> None:
     assert "Latin letters" in Judge(MODEL, foreign=True).reason
 
 
+def test_a_query_in_other_letters_has_a_relevance_by_a_model_that_knows_them() -> None:
+    judge = Judge("multilingual-e5-small", foreign=True)
+    near, far = (judge.relevance(Scores(vector=cosine)) for cosine in (0.95, 0.75))
+    assert near is not None and far is not None and near > 0.9 and far < 0.01
+    both = judge.relevance(Scores(vector=0.93, text=20.0, reach=10.0))
+    assert both is not None and both > 0.9
+    assert judge.relevance(Scores(text=20.0, reach=10.0)) is None
+    assert judge.relevance(Scores(vector=0.95, rerank=0.9)) is None
+    assert Judge("", foreign=True).relevance(Scores(vector=0.95)) is None
+
+
+def test_a_passage_in_other_letters_than_the_query_has_no_relevance() -> None:
+    scores, known = Scores(vector=0.77), "multilingual-e5-small"
+    assert Judge(known).relevance(scores, "火车站在城市的北边。") is None
+    assert Judge(known, foreign=True).relevance(scores, "The station is in the north.") is None
+    assert Judge(known).relevance(scores, "Der Bahnhof ist im Norden.") is not None
+    assert Judge(MODEL).relevance(scores, "火车站在城市的北边。") is not None
+    assert "letters of the query" in Judge(known).reason
+
+
 def test_the_relevance_for_a_code_ignores_the_cosine() -> None:
     judge = Judge(MODEL, exact=True)
     assert judge.relevance(Scores(text=0.0, reach=8.0, vector=0.99)) < WEAK

