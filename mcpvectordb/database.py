@@ -20,7 +20,7 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.shelves import JointShelves
-from mcpvectordb.records import ProgressCallback, Stats
+from mcpvectordb.records import Exported, ProgressCallback, Stats
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mcpvectordb.contexts.fulltext import ContextFulltext
     from mcpvectordb.contexts.metadata_index import MetadataIndex
     from mcpvectordb.contexts.shelf import Contexts
+    from mcpvectordb.export.write import ExportFormat
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
@@ -201,6 +202,39 @@ class Database(JointShelves):
         database that is open in some process is never replaced.
         """
         return maintenance.copy(self._file, Path(path), self._unpublished, overwrite=overwrite)
+
+    def export_to(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: ExportFormat | None = None,
+        library: str | None = None,
+        overwrite: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> Exported:
+        """Write everything, or the documents of one library, in a format that others read.
+
+        jsonl     all that is in the file: `import_from` makes an equal one of it
+        markdown  a folder with a file for each document and context, with front matter
+        csv       passages and vectors as one table
+        parquet   the same, with embeddings as lists; needs the extra `parquet`
+
+        Without `format` the name decides: .jsonl, .csv, .parquet, or no ending for a folder of
+        Markdown; with .gz after it, JSONL and CSV are packed. It is one snapshot, also while others
+        write, and appears complete or not at all. An existing file is an error or, with
+        `overwrite`, replaced; a folder never is.
+        """
+        from mcpvectordb.export.write import export
+
+        return export(
+            self._file,
+            self._encoder,
+            Path(path),
+            format=format,
+            library=library,
+            overwrite=overwrite,
+            progress=progress,
+        )
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""

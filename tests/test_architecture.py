@@ -35,6 +35,7 @@ LAYERS = (
     "contexts",
     "joint",
     "maintenance",
+    "export",
     "database",
     "recovery",
     "bench",

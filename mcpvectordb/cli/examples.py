@@ -57,6 +57,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb copy for-the-laptop.db",
         "mcpvectordb copy --db work.db backup.db --overwrite",
     ),
+    "export": (
+        "mcpvectordb export everything.jsonl",
+        "mcpvectordb export ~/markdown --library work",
+        "mcpvectordb export passages.csv --overwrite --json",
+    ),
     "salvage": (
         "mcpvectordb salvage damaged.db saved.db",
         "mcpvectordb salvage damaged.db saved.db --json",
