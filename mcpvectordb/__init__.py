@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         Unwritable,
     )
+    from mcpvectordb.importers.items import Imported
     from mcpvectordb.joint.records import LineMatch, LineMatches, Quotation
     from mcpvectordb.records import (
         Backlog,
@@ -102,6 +103,7 @@ __all__ = [
     "FetchFailed",
     "Hit",
     "Image",
+    "Imported",
     "IngestError",
     "Ingested",
     "InvalidFilter",
@@ -154,6 +156,7 @@ _HOMES = (
     "contexts.context",
     "vectors.vector",
     "joint.records",
+    "importers.items",
     "embedding.embedder",
     "database",
 )

@@ -35,6 +35,7 @@ LAYERS = (
     "contexts",
     "joint",
     "maintenance",
+    "importers",
     "export",
     "database",
     "recovery",

@@ -36,6 +36,7 @@ COMMANDS = {
     "multi-get": ("documents", "Print several documents"),
     "update": ("documents", "Change the metadata, title or library of a document"),
     "delete": ("documents", "Remove documents, by path, id or #hash"),
+    "import": ("imports", "Bring in what another program has stored"),
     "embed": ("ingest", "Embed the chunks that have no embedding yet"),
     "library": ("libraries", "List libraries, and let them follow folders"),
     "sync": ("libraries", "Update one library, or all that follow a folder, from its folder"),
@@ -103,7 +104,7 @@ class Program(click.Group):
 
         if name not in COMMANDS:
             return None
-        attribute = "list_" if name == "list" else name.replace("-", "_")
+        attribute = f"{name}_" if name in ("list", "import") else name.replace("-", "_")
         command: click.Command = getattr(
             import_module(f"mcpvectordb.cli.{COMMANDS[name][0]}"), attribute
         )

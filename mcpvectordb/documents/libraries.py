@@ -38,10 +38,12 @@ def add(
     pattern: str,
     ignore: Sequence[str],
     description: str,
+    *,
+    confirm: bool = True,
 ) -> None:
     """Add a library that follows a folder, or change the options of the one with this folder.
 
-    Whoever adds a folder has confirmed it.
+    Whoever adds a folder has confirmed it, unless a foreign file named it.
     """
     checked_name(name)
     storable(description, "description")
@@ -70,7 +72,8 @@ def add(
                 datetime.now(UTC).isoformat(timespec="microseconds"),
             ),
         )
-        folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
+        if confirm:
+            folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
 
 
 def unfollow(file: File, folders: ConfirmedFolders, name: str) -> None:

@@ -1,0 +1,277 @@
+"""SQLite files of other programs: read from a private snapshot, without trusting what is in them.
+
+The snapshot is made at once, so the program that the file belongs to is not kept waiting while its
+rows are imported, and nothing of the file, its log or its folder is changed. How it is made depends
+on the journal of the file:
+
+- A program has the file open in WAL mode (there are a -wal and a -shm): SQLite's backup, in one
+  read transaction.
+- A rollback journal mode: the same, under a shared lock.
+- Otherwise a reader would have to make a -shm, or to roll a journal back that a killed program
+  left: file, log and journal are copied, and SQLite completes the copy. So it goes with files that
+  are damaged beyond a backup.
+
+What a hostile file could do while it is read: run code by triggers, views or virtual tables (none
+of them is used, no extension is loaded, the schema is not trusted), return values of any size
+(limited) or never end (a statement that returns no row for a minute is stopped).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from mcpvectordb.errors import Damaged, Unreadable
+from mcpvectordb.storage.file import uri
+from mcpvectordb.storage.table_scan import UNREADABLE, Row, rows_by_key, rows_by_rowid
+
+MAGIC = b"SQLite format 3\0"
+MAX_VALUE_BYTES = 100_000_000
+STATEMENT_SECONDS = 60.0  # without a row
+_STEPS = 100_000  # of SQLite's virtual machine between two looks at the clock
+_COPIES = 5  # attempts to copy a file that changes meanwhile
+_CODECS = {"UTF-8": "utf-8", "UTF-16le": "utf-16-le", "UTF-16be": "utf-16-be"}
+
+
+class ForeignDatabase:
+    """A snapshot of a SQLite file of another program.
+
+    columns    the columns of each ordinary table
+    virtual    the CREATE statement of each virtual table
+    unread     one sentence for each table of which something could not be read
+    """
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self._path = path
+        snapshot = _snapshot(path, folder)
+        self._sql = _hardened(f"{uri(snapshot)}?immutable=1", apsw.SQLITE_OPEN_READONLY)
+        self._last_row = time.monotonic()
+        self._sql.set_progress_handler(self._overdue, _STEPS)
+        self.unread: list[str] = []
+        try:
+            self._codec = _CODECS[self._sql.execute("PRAGMA encoding").get]
+            self.columns, self.virtual = self._schema()
+        except apsw.Error as error:
+            self.close()
+            raise Damaged(
+                f"{path} cannot be read ({error}): it is damaged or encrypted; nothing was "
+                "imported. Go back to a copy of it, or recover it with its own program"
+            ) from error
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether there is an ordinary table with these columns."""
+        return table in self.columns and set(columns) <= set(self.columns[table])
+
+    def key(self, table: str) -> tuple[str, ...]:
+        """The columns of a table's primary key; () if it has none."""
+        rows: Any = self._sql.execute(
+            "SELECT name FROM pragma_table_xinfo(?) WHERE pk ORDER BY pk", (table,)
+        )
+        return tuple(name for (name,) in rows)
+
+    def count(self, table: str) -> int:
+        """How many rows a table has; 0 if that cannot be read."""
+        try:
+            self._last_row = time.monotonic()
+            return int(self._sql.execute(f"SELECT count(*) FROM {_name(table)}").get)
+        except apsw.Error:
+            return 0
+
+    def rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """These columns of every row that can be read, in the order of the rows.
+
+        A column that the table does not have is None. A table that does not exist has no rows.
+        Damage is noted in `unread`.
+        """
+        if table not in self.columns:
+            return
+        key = self._keys[table]
+        scan = (
+            rows_by_key(self._sql, _name(table), self._select(table, columns), key, self._decode)
+            if key
+            else rows_by_rowid(self._sql, _name(table), self._select(table, columns), self._decode)
+        )
+        complete = yield from self._watched(scan)
+        if not complete:
+            self.unread.append(f"some rows of the table {table} could not be read")
+
+    def lookup(
+        self, table: str, columns: Sequence[str], key: str, values: Sequence[int | str]
+    ) -> Iterator[tuple[Any, ...]]:
+        """These columns of the rows whose `key` is one of the values, through an index if any."""
+        select = f"SELECT {self._select(table, columns)} FROM {_name(table)} WHERE {_name(key)} = ?"
+        try:
+            for value in values:
+                self._last_row = time.monotonic()
+                for row in self._sql.execute(select, (value,)):
+                    yield self._decode(row)
+        except (*UNREADABLE, apsw.SQLError):
+            message = f"some rows of the table {table} could not be read"
+            if message not in self.unread:
+                self.unread.append(message)
+
+    def close(self) -> None:
+        """Close the snapshot; its files are removed with their folder."""
+        self._sql.close()
+
+    def _schema(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+        columns, virtual = {}, {}
+        listed: list[Any] = self._sql.execute(
+            "SELECT name, coalesce(sql, '') FROM sqlite_schema WHERE type = 'table'"
+        ).fetchall()
+        for name, statement in listed:
+            if statement[:15].upper() == "CREATE VIRTUAL ":
+                virtual[name] = statement
+            else:
+                columns[name] = tuple(
+                    str(column)
+                    for (column,) in self._sql.execute(
+                        "SELECT name FROM pragma_table_xinfo(?) WHERE hidden <> 1", (name,)
+                    )
+                )
+        return columns, virtual
+
+    @cached_property
+    def _keys(self) -> Mapping[str, tuple[str, ...]]:
+        """The primary key of each table that has no rowid; () for the others."""
+        without: set[Any] = {
+            name
+            for (name,) in self._sql.execute(
+                "SELECT name FROM pragma_table_list WHERE schema = 'main' AND wr"
+            )
+        }
+        return {table: self.key(table) if table in without else () for table in self.columns}
+
+    def _select(self, table: str, columns: Sequence[str]) -> str:
+        """The columns in SQL, each followed by whether it is text.
+
+        Text is read as bytes, since that of a damaged or foreign file need not be valid.
+        """
+        known = {*self.columns[table], *(() if self._keys[table] else ("rowid",))}
+        return ", ".join(
+            f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END, "
+            f"typeof({each}) = 'text'"
+            for each in (_name(column) if column in known else "NULL" for column in columns)
+        )
+
+    def _decode(self, row: Row) -> Row:
+        return tuple(
+            value.decode(self._codec, "replace") if is_text and isinstance(value, bytes) else value
+            for value, is_text in zip(row[::2], row[1::2], strict=True)
+        )
+
+    def _watched(self, scan: Any) -> Any:
+        """The rows of a scan, each of which starts the time for the next one."""
+        while True:
+            self._last_row = time.monotonic()
+            try:
+                row = next(scan)
+            except StopIteration as end:
+                return end.value
+            yield row
+
+    def _overdue(self) -> bool:
+        return time.monotonic() - self._last_row > STATEMENT_SECONDS
+
+
+def _name(identifier: str) -> str:
+    """An identifier in SQL."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def _hardened(name: str, mode: int) -> apsw.Connection:
+    """A connection in which nothing of the file's schema runs but ordinary tables."""
+    sql = apsw.Connection(name, flags=mode | apsw.SQLITE_OPEN_URI)
+    for setting, value in (
+        (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+        (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+        (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
+        (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+        (apsw.SQLITE_DBCONFIG_DQS_DML, 0),
+    ):
+        sql.config(setting, value)
+    sql.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    sql.set_busy_timeout(10_000)
+    sql.execute("PRAGMA cell_size_check = ON").fetchall()
+    return sql
+
+
+def _snapshot(path: Path, folder: Path) -> Path:
+    """A copy of the file in `folder` as of one moment, complete in itself."""
+    copy = folder / f"snapshot-{len(list(folder.iterdir()))}.db"
+    for _ in range(_COPIES):
+        if _can_be_locked(path):
+            with contextlib.suppress(apsw.Error):
+                _back_up(path, copy)
+                return copy
+            copy.unlink(missing_ok=True)
+        if _copy_files(path, copy):
+            _complete(copy)
+            return copy
+    raise Unreadable(
+        f"{path} changed with every attempt to copy it; close the program that uses it"
+    )
+
+
+def _can_be_locked(path: Path) -> bool:
+    """Whether a reader can lock the file without making another one beside it."""
+    with path.open("rb") as file:
+        in_wal_mode = file.read(20)[18:] == b"\2\2"
+    return _size(path, "-shm") > 0 and _size(path, "-wal") > 0 if in_wal_mode else True
+
+
+def _back_up(path: Path, copy: Path) -> None:
+    reader = _hardened(uri(path) + "?mode=ro", apsw.SQLITE_OPEN_READONLY)
+    with (
+        contextlib.closing(reader),
+        contextlib.closing(apsw.Connection(str(copy))) as target,
+        target.backup("main", reader, "main") as backup,
+    ):
+        while not backup.done:
+            backup.step()
+
+
+def _copy_files(path: Path, copy: Path) -> bool:
+    """Copy the file with its log and journal; whether none of them changed meanwhile."""
+    before = _state(path)
+    for suffix in ("", "-wal", "-journal"):
+        Path(f"{copy}{suffix}").unlink(missing_ok=True)
+        if _size(path, suffix):
+            shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+    return _state(path) == before
+
+
+def _complete(copy: Path) -> None:
+    """Have SQLite apply the log, or roll the journal back, that was copied with the file."""
+    if not _size(copy, "-wal") + _size(copy, "-journal"):
+        return
+    with (
+        contextlib.suppress(apsw.Error),  # what of the file can be read without is read
+        contextlib.closing(_hardened(uri(copy), apsw.SQLITE_OPEN_READWRITE)) as sql,
+    ):
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+
+
+def _state(path: Path) -> list[tuple[int, int]]:
+    return [(_size(path, suffix), _changed(path, suffix)) for suffix in ("", "-wal", "-journal")]
+
+
+def _size(path: Path, suffix: str) -> int:
+    with contextlib.suppress(OSError):
+        return os.stat(f"{path}{suffix}").st_size  # noqa: PTH116 - not a path with that suffix
+    return 0
+
+
+def _changed(path: Path, suffix: str) -> int:
+    with contextlib.suppress(OSError):
+        return os.stat(f"{path}{suffix}").st_mtime_ns  # noqa: PTH116
+    return 0
