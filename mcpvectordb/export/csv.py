@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from mcpvectordb.export.passages import COLUMNS, Row, numbers, rows
-from mcpvectordb.export.snapshot import Snapshot
+from mcpvectordb.export.snapshot import ExportSnapshot
 
 
-def write(snapshot: Snapshot, part: Path, count: Callable[[], None], *, packed: bool) -> None:
+def write(snapshot: ExportSnapshot, part: Path, count: Callable[[], None], *, packed: bool) -> None:
     """Write a snapshot into a file, `packed` by gzip; `count` is called for each item."""
     opener = gzip.open if packed else open
     with opener(part, "wt", encoding="utf-8", newline="") as file:

@@ -27,7 +27,7 @@ from mcpvectordb.export.snapshot import (
     ExportedContext,
     ExportedDocument,
     ExportedVector,
-    Snapshot,
+    ExportSnapshot,
 )
 
 FORMAT = 1
@@ -35,7 +35,7 @@ FORMAT = 1
 _line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def write(snapshot: Snapshot, part: Path, count: Callable[[], None], *, packed: bool) -> None:
+def write(snapshot: ExportSnapshot, part: Path, count: Callable[[], None], *, packed: bool) -> None:
     """Write a snapshot into a file, `packed` by gzip; `count` is called for each item."""
     items = 0
     opener = gzip.open if packed else open
@@ -48,7 +48,7 @@ def write(snapshot: Snapshot, part: Path, count: Callable[[], None], *, packed: 
         file.write(_line({"kind": "end", "items": items}) + "\n")
 
 
-def _records(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _records(snapshot: ExportSnapshot) -> Iterator[dict[str, Any]]:
     model = snapshot.model
     made_by = model and {"name": model.name, "digest": model.digest, "dimension": model.dimension}
     yield {

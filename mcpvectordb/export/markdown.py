@@ -14,7 +14,7 @@ from typing import Any
 
 from mcpvectordb.documents.rows import path
 from mcpvectordb.export.file_names import FileNames
-from mcpvectordb.export.snapshot import ExportedContext, ExportedDocument, Snapshot
+from mcpvectordb.export.snapshot import ExportedContext, ExportedDocument, ExportSnapshot
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats.markdown_writer import fence
 from mcpvectordb.ingest.structure import front_matter
@@ -22,7 +22,7 @@ from mcpvectordb.ingest.structure import front_matter
 _IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 
 
-def write(snapshot: Snapshot, folder: Path, count: Callable[[], None]) -> None:
+def write(snapshot: ExportSnapshot, folder: Path, count: Callable[[], None]) -> None:
     """Write the documents and contexts of a snapshot; `count` is called for each."""
     names = FileNames()
     for document in snapshot.documents():

@@ -8,12 +8,12 @@ from typing import Any
 
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.export.passages import COLUMNS, Row, numbers, rows
-from mcpvectordb.export.snapshot import Snapshot
+from mcpvectordb.export.snapshot import ExportSnapshot
 
 ROWS = 1_000  # that are collected before they are written: some MB of embeddings
 
 
-def write(snapshot: Snapshot, part: Path, count: Callable[[], None]) -> None:
+def write(snapshot: ExportSnapshot, part: Path, count: Callable[[], None]) -> None:
     """Write a snapshot into a file; `count` is called for each item."""
     arrow, parquet = modules()
     precise = snapshot.has_double_precision()

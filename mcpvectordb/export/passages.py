@@ -11,7 +11,7 @@ from mcpvectordb.export.snapshot import (
     ExportedContext,
     ExportedDocument,
     ExportedVector,
-    Snapshot,
+    ExportSnapshot,
 )
 
 COLUMNS = (
@@ -39,7 +39,7 @@ COLUMNS = (
 Row = dict[str, Any]
 
 
-def rows(snapshot: Snapshot) -> Iterator[tuple[bool, Row]]:
+def rows(snapshot: ExportSnapshot) -> Iterator[tuple[bool, Row]]:
     """The rows, with the raw embedding; each with whether it is the last one of its item."""
     model = snapshot.model.name if snapshot.model else None
     for document in snapshot.documents():

@@ -107,7 +107,7 @@ class Counts(NamedTuple):
         return self.documents + self.contexts + self.vectors
 
 
-class Snapshot:
+class ExportSnapshot:
     """The content of a file in an open read transaction: all of it, or one library's documents."""
 
     def __init__(self, sql: apsw.Connection, encoder: Encoder, library: str | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, Unwritable, quoted
-from mcpvectordb.export.snapshot import Counts, Snapshot
+from mcpvectordb.export.snapshot import Counts, ExportSnapshot
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Exported, Progress, ProgressCallback
 from mcpvectordb.storage.file import File
@@ -66,7 +66,7 @@ def export(
     """Write what one read transaction sees, also while others write; see `Database.export_to`."""
     to = target(path.expanduser(), format)
     with file.reading(limited=False) as sql:
-        snapshot = Snapshot(sql, encoder, library)
+        snapshot = ExportSnapshot(sql, encoder, library)
         counts = snapshot.counts()
         count = _counter(counts, progress)
         if to.format == "markdown":
@@ -86,7 +86,9 @@ def export(
     )
 
 
-def _write_file(snapshot: Snapshot, part: Path, to: Target, count: Callable[[], None]) -> None:
+def _write_file(
+    snapshot: ExportSnapshot, part: Path, to: Target, count: Callable[[], None]
+) -> None:
     from mcpvectordb.export import csv, jsonl, parquet
 
     if to.format == "parquet":
@@ -95,7 +97,7 @@ def _write_file(snapshot: Snapshot, part: Path, to: Target, count: Callable[[], 
         (csv if to.format == "csv" else jsonl).write(snapshot, part, count, packed=to.packed)
 
 
-def _write_folder(snapshot: Snapshot, folder: Path, count: Callable[[], None]) -> Path:
+def _write_folder(snapshot: ExportSnapshot, folder: Path, count: Callable[[], None]) -> Path:
     """Write Markdown files into a new folder, or an empty one, which appears complete."""
     from mcpvectordb.export import markdown
 
