@@ -107,6 +107,29 @@ class ContextWriter:
         _put_images(sql, id, entry.images)
         return id, "repeated" if repeated else "added"
 
+    def restore(
+        self, sql: apsw.Connection, id: int | None, entry: Entry, spans: Sequence[Span]
+    ) -> int:
+        """Store a checked entry with its own times and chunks, under its own id or a new one."""
+        sql.execute(
+            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                id,
+                entry.thread,
+                entry.source,
+                _hash(entry.text),
+                entry.created_at,
+                entry.updated_at,
+            ),
+        )
+        id = sql.last_insert_rowid()
+        self._put_text(sql, id, entry.text, PreparedContexts({entry.text: spans}))
+        self._put_metadata(sql, id, entry.metadata)
+        _put_tags(sql, id, entry.tags)
+        _put_images(sql, id, entry.images)
+        return id
+
     def change(
         self, sql: apsw.Connection, change: Change, prepared: PreparedContexts, now: str
     ) -> tuple[str, ...]:

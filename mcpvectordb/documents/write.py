@@ -33,7 +33,8 @@ class PreparedDocument(NamedTuple):
     """A document that is ready to be written.
 
     `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
-    document whose id, creation time and metadata it takes over. `created_at` is "" for now.
+    document whose id, creation time and metadata it takes over. `created_at` is "" for now, `id` ""
+    for a new one.
     """
 
     library: str
@@ -47,6 +48,7 @@ class PreparedDocument(NamedTuple):
     given: Given
     moved: int | None
     created_at: str = ""
+    id: str = ""
 
 
 class DocumentWriter:
@@ -364,7 +366,7 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
         "etag, created_at, metadata, given, mtime_ns) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            str(uuid.uuid4()),
+            prepared.id or str(uuid.uuid4()),
             prepared.library,
             source.source,
             prepared.title,

@@ -58,6 +58,7 @@ def _records(snapshot: ExportSnapshot) -> Iterator[dict[str, Any]]:
         "library": snapshot.library,
         "model": made_by,
         "settings": snapshot.settings(),
+        "items": snapshot.counts().items,
     }
     for library in snapshot.libraries():
         yield {"kind": "library", **library._asdict()}

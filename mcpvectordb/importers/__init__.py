@@ -40,7 +40,25 @@ class ImportKind(NamedTuple):
 
 
 # Special kinds come before general ones: the first that recognises a source reads it.
-KINDS = (ImportKind("sqlite", "sqlite_table", "any table of a SQLite database (--table)"),)
+KINDS = (
+    ImportKind("mcpvectordb", "own_export", "an export of mcpvectordb as JSONL"),
+    ImportKind("qmd", "qmd", "the index of qmd (index.sqlite)", file="index.sqlite"),
+    ImportKind(
+        "mcp-context-server",
+        "context_server",
+        "the database of mcp-context-server (context_storage.db)",
+        file="context_storage.db",
+    ),
+    ImportKind("chroma", "chroma", "a folder of Chroma (chroma.sqlite3)", file="chroma.sqlite3"),
+    ImportKind(
+        "mcp-memory-service",
+        "memory_service",
+        "the database of mcp-memory-service (sqlite_vec.db)",
+        file="sqlite_vec.db",
+    ),
+    ImportKind("llm", "llm", "embeddings.db or logs.db of llm"),
+    ImportKind("sqlite", "sqlite_table", "any table of a SQLite database (--table)"),
+)
 BY_NAME = {each.name: each for each in KINDS}
 
 

@@ -106,6 +106,14 @@ class FollowedFolder(Record):
     confirmed: bool = False
 
 
+class OwnRecord(Record):
+    """A line of our own export, as it is; its `kind` is "header" for the first one."""
+
+    kind: str
+    fields: Mapping[str, Any]
+    text: str = ""
+
+
 class LeftOut(Record):
     """An item of the source that is not imported, and why."""
 
@@ -137,6 +145,7 @@ Item = (
     | ImportedContext
     | ImportedVector
     | FollowedFolder
+    | OwnRecord
     | LeftOut
     | NotKept
     | UnreadPart

@@ -102,7 +102,7 @@ def _offer(
                 f"file's model {model.name} makes {model.dimension:,}"
             )
         if text.strip() == wanted:
-            return values if _is_usable(values) else "values that cannot be ranked"
+            return values if is_usable(values) else "values that cannot be ranked"
     return "the text is divided into other passages here"
 
 
@@ -119,7 +119,7 @@ def _cosine(first: bytes, second: bytes) -> float:
     return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
-def _is_usable(values: bytes) -> bool:
+def is_usable(values: bytes) -> bool:
     """Whether an embedding can be ranked: finite, and neither too short nor too long."""
     import numpy as np
 

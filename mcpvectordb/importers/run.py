@@ -28,10 +28,12 @@ from mcpvectordb.importers.items import (
     Item,
     LeftOut,
     NotKept,
+    OwnRecord,
     UnreadPart,
 )
 from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
 from mcpvectordb.importers.report import ImportReport, Marker
+from mcpvectordb.importers.restore import Restore
 from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.write_contexts import ContextImport
 from mcpvectordb.importers.write_documents import DocumentImport
@@ -77,6 +79,18 @@ class ImportTarget(NamedTuple):
                 self.file, self.config, context_writer, self.keys, contexts, kept, marker, report
             ).write,
             ImportedVector: VectorImport(self.vectors, marker, report).write,
+            OwnRecord: Restore(
+                self.file,
+                self.config,
+                self.encoder,
+                self.indexes,
+                self.unpublished,
+                self.keys,
+                document_writer,
+                context_writer,
+                self.vectors,
+                report,
+            ).write,
         }
 
 
@@ -92,7 +106,7 @@ class ImportRun:
     ) -> None:
         self._report, self._writers, self._shelf = report, writers, shelf
         self._progress = progress
-        self._waiting: list[ImportedDocument | ImportedContext | ImportedVector] = []
+        self._waiting: list[ImportedDocument | ImportedContext | ImportedVector | OwnRecord] = []
         self._characters, self._total = 0, 0
 
     def take(self, item: Item) -> None:
@@ -122,7 +136,9 @@ class ImportRun:
             done = self._report.items
             self._progress(Progress(step="import", done=done, total=max(done, self._total) or None))
 
-    def _collect(self, item: ImportedDocument | ImportedContext | ImportedVector) -> None:
+    def _collect(
+        self, item: ImportedDocument | ImportedContext | ImportedVector | OwnRecord
+    ) -> None:
         self._waiting.append(item)
         self._characters += len(getattr(item, "text", ""))
         if len(self._waiting) >= BATCH_ITEMS or self._characters >= BATCH_CHARACTERS:
