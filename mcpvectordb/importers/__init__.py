@@ -29,14 +29,12 @@ class ImportKind(NamedTuple):
     - name: what the user calls it; module: the module of this package that reads it.
     - summary: what it is, for help and errors.
     - file: the file that is read if the source is the folder in which it lies.
-    - own: our own export: its items are stored exactly as they are, without a note of the import.
     """
 
     name: str
     module: str
     summary: str
     file: str = ""
-    own: bool = False
 
 
 # Special kinds come before general ones: the first that recognises a source reads it.
@@ -57,6 +55,12 @@ KINDS = (
         file="sqlite_vec.db",
     ),
     ImportKind("llm", "llm", "embeddings.db or logs.db of llm"),
+    ImportKind("chatgpt", "chatgpt", "the export of ChatGPT (conversations.json, or the ZIP)"),
+    ImportKind("claude", "claude", "the export of Claude (conversations.json, or the ZIP)"),
+    ImportKind("claude-code", "claude_code", "sessions of Claude Code (~/.claude/projects)"),
+    ImportKind("jsonl", "json_lines", "JSON Lines with id, text, metadata, embedding"),
+    ImportKind("csv", "csv_table", "CSV with id, text, metadata, embedding"),
+    ImportKind("parquet", "parquet_table", "Parquet with id, text, metadata, embedding"),
     ImportKind("sqlite", "sqlite_table", "any table of a SQLite database (--table)"),
 )
 BY_NAME = {each.name: each for each in KINDS}

@@ -19,7 +19,6 @@ of them is used, no extension is loaded, the schema is not trusted), return valu
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,7 +96,13 @@ class ForeignDatabase:
         scan = (
             rows_by_key(self._sql, _name(table), self._select(table, columns), key, self._decode)
             if key
-            else rows_by_rowid(self._sql, _name(table), self._select(table, columns), self._decode)
+            else rows_by_rowid(
+                self._sql,
+                _name(table),
+                self._select(table, columns),
+                self._decode,
+                self._rowid(table),
+            )
         )
         complete = yield from self._watched(scan)
         if not complete:
@@ -155,12 +160,17 @@ class ForeignDatabase:
 
         Text is read as bytes, since that of a damaged or foreign file need not be valid.
         """
-        known = {*self.columns[table], *(() if self._keys[table] else ("rowid",))}
+        known = {*self.columns[table], *(() if self._keys[table] else (self._rowid(table),))}
         return ", ".join(
             f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END, "
             f"typeof({each}) = 'text'"
             for each in (_name(column) if column in known else "NULL" for column in columns)
         )
+
+    def _rowid(self, table: str) -> str:
+        """The name of the rowid, which columns may have, too."""
+        taken = {column.lower() for column in self.columns[table]}
+        return next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), "rowid")
 
     def _decode(self, row: Row) -> Row:
         return tuple(
@@ -207,29 +217,26 @@ def _hardened(name: str, mode: int) -> apsw.Connection:
 def _snapshot(path: Path, folder: Path) -> Path:
     """A copy of the file in `folder` as of one moment, complete in itself."""
     copy = folder / f"snapshot-{len(list(folder.iterdir()))}.db"
-    for _ in range(_COPIES):
-        if _can_be_locked(path):
-            with contextlib.suppress(apsw.Error):
-                _back_up(path, copy)
-                return copy
-            copy.unlink(missing_ok=True)
-        if _copy_files(path, copy):
-            _complete(copy)
+    if _can_be_locked(path):
+        with contextlib.suppress(apsw.Error):
+            _back_up(path, copy)
             return copy
-    raise Unreadable(
-        f"{path} changed with every attempt to copy it; close the program that uses it"
+    copy_stable(
+        [(_with(path, suffix), _with(copy, suffix)) for suffix in ("", "-wal", "-journal")], path
     )
+    _complete(copy)
+    return copy
 
 
 def _can_be_locked(path: Path) -> bool:
     """Whether a reader can lock the file without making another one beside it."""
     with path.open("rb") as file:
         in_wal_mode = file.read(20)[18:] == b"\2\2"
-    return _size(path, "-shm") > 0 and _size(path, "-wal") > 0 if in_wal_mode else True
+    return not in_wal_mode or all(_state(_with(path, suffix))[0] for suffix in ("-wal", "-shm"))
 
 
 def _back_up(path: Path, copy: Path) -> None:
-    reader = _hardened(uri(path) + "?mode=ro", apsw.SQLITE_OPEN_READONLY)
+    reader = _hardened(f"{uri(path)}?mode=ro", apsw.SQLITE_OPEN_READONLY)
     with (
         contextlib.closing(reader),
         contextlib.closing(apsw.Connection(str(copy))) as target,
@@ -239,19 +246,9 @@ def _back_up(path: Path, copy: Path) -> None:
             backup.step()
 
 
-def _copy_files(path: Path, copy: Path) -> bool:
-    """Copy the file with its log and journal; whether none of them changed meanwhile."""
-    before = _state(path)
-    for suffix in ("", "-wal", "-journal"):
-        Path(f"{copy}{suffix}").unlink(missing_ok=True)
-        if _size(path, suffix):
-            shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
-    return _state(path) == before
-
-
 def _complete(copy: Path) -> None:
     """Have SQLite apply the log, or roll the journal back, that was copied with the file."""
-    if not _size(copy, "-wal") + _size(copy, "-journal"):
+    if not any(_with(copy, suffix).exists() for suffix in ("-wal", "-journal")):
         return
     with (
         contextlib.suppress(apsw.Error),  # what of the file can be read without is read
@@ -261,17 +258,29 @@ def _complete(copy: Path) -> None:
         sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
 
 
-def _state(path: Path) -> list[tuple[int, int]]:
-    return [(_size(path, suffix), _changed(path, suffix)) for suffix in ("", "-wal", "-journal")]
+def copy_stable(pairs: Sequence[tuple[Path, Path]], source: Path) -> None:
+    """Copy files as of one moment: again if one of them changed meanwhile. Missing ones stay so."""
+    for _ in range(_COPIES):
+        before = [_state(original) for original, _ in pairs]
+        for original, copy in pairs:
+            copy.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(original, copy)
+        if before == [_state(original) for original, _ in pairs]:
+            return
+    raise Unreadable(
+        f"{source} changed with every attempt to copy it: close the program that uses it"
+    )
 
 
-def _size(path: Path, suffix: str) -> int:
-    with contextlib.suppress(OSError):
-        return os.stat(f"{path}{suffix}").st_size  # noqa: PTH116 - not a path with that suffix
-    return 0
+def _state(path: Path) -> tuple[int, int]:
+    """Size and time of a file; zeros if there is none."""
+    try:
+        info = path.stat()
+    except OSError:
+        return 0, 0
+    return info.st_size, info.st_mtime_ns
 
 
-def _changed(path: Path, suffix: str) -> int:
-    with contextlib.suppress(OSError):
-        return os.stat(f"{path}{suffix}").st_mtime_ns  # noqa: PTH116
-    return 0
+def _with(path: Path, suffix: str) -> Path:
+    return Path(f"{path}{suffix}")

@@ -63,7 +63,7 @@ class ImportTarget(NamedTuple):
     documents: Documents
     vectors: Vectors
 
-    def writers(self, report: ImportReport, marker: Marker | None) -> dict[type, Writer]:
+    def writers(self, report: ImportReport, marker: Marker) -> dict[type, Writer]:
         """The function that stores a batch of items, by their class."""
         documents, contexts = self.indexes
         kept = KeptEmbeddings(self.file, self.encoder)
@@ -197,7 +197,7 @@ def run(
             found = importers.named(kind) if kind else importers.detect(source)
             inside = source.inside(found.file) or source
             report = ImportReport(found.name, str(path), dry_run=dry_run)
-            marker = None if found.own else Marker(found.name, os.path.realpath(inside.path))
+            marker = Marker(found.name, os.path.realpath(inside.path))
             running = ImportRun(report, target.writers(report, marker), target.documents, progress)
             for item in _items(importers.reader(found), inside, options):
                 running.take(item)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from mcpvectordb.errors import Unreadable
-from mcpvectordb.importers.foreign_database import MAGIC, ForeignDatabase
+from mcpvectordb.errors import Unreadable, UnsupportedFormat
+from mcpvectordb.importers.foreign_database import MAGIC, ForeignDatabase, copy_stable
 
 HEAD_BYTES = 65_536
 
@@ -39,6 +40,12 @@ class ImportSource:
         """A snapshot of the file if it is a SQLite database; None for other sources."""
         return ForeignDatabase(self.path, self._scratch) if self.head.startswith(MAGIC) else None
 
+    def sqlite(self) -> ForeignDatabase:
+        """The snapshot of a SQLite database; UnsupportedFormat if it is none."""
+        if self.database is None:
+            raise UnsupportedFormat(f"{self.path} is not a SQLite database")
+        return self.database
+
     def inside(self, file: str) -> ImportSource | None:
         """The file of this name in a folder, None if it has none; a file itself as it is."""
         if not self.is_folder or not file:
@@ -46,6 +53,13 @@ class ImportSource:
         if file not in self._inside and (self.path / file).is_file():
             self._inside[file] = ImportSource(self.path / file, self._scratch)
         return self._inside.get(file)
+
+    def beside(self, folder: str, files: Sequence[str]) -> Path:
+        """A copy of these files of a folder beside the file, as far as they exist."""
+        copy = self._scratch / f"{folder}-files"
+        copy.mkdir(exist_ok=True)
+        copy_stable([(self.path.parent / folder / name, copy / name) for name in files], self.path)
+        return copy
 
     def close(self) -> None:
         """Close the snapshot of a database, if there is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mcpvectordb.errors import InvalidInput, UnsupportedFormat
+from mcpvectordb.errors import InvalidInput
 from mcpvectordb.importers import values
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 from mcpvectordb.importers.items import (
@@ -25,9 +25,7 @@ def recognises(source: ImportSource) -> bool:
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A document for each row of a table; its text is that of the named columns."""
-    database = source.database
-    if database is None:
-        raise UnsupportedFormat(f"{source.path} is not a SQLite database")
+    database = source.sqlite()
     table = _table(database, options)
     columns = database.columns[table]
     text = _known(table, options.text, columns, "--text")

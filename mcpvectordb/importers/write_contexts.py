@@ -62,9 +62,9 @@ class _KnownContexts:
                 self._by_mark.setdefault(mark[:3], here)
             self._last = id
 
-    def find(self, entry: Entry, mark: ImportMark | None) -> _ContextHere | None:
+    def find(self, entry: Entry, mark: ImportMark) -> _ContextHere | None:
         """The context that an entry is, in whatever state; None for a new one."""
-        found = self._by_mark.get(mark[:3]) if mark else None
+        found = self._by_mark.get(mark[:3])
         content = (entry.thread, entry.source, entry.created_at or "", _hash(entry.text))
         return found or self._by_content.get(content)
 
@@ -74,7 +74,7 @@ class _KnownContexts:
 
 
 class ContextImport:
-    """Stores contexts in batches; `marker` is None for our own export."""
+    """Stores contexts in batches."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ContextImport:
         keys: MetadataIndex,
         index: ChunkIndex,
         kept: KeptEmbeddings,
-        marker: Marker | None,
+        marker: Marker,
         report: ImportReport,
     ) -> None:
         self._file, self._config, self._writer, self._keys = file, config, writer, keys
@@ -113,15 +113,15 @@ class ContextImport:
 
     def _checked(
         self, items: Sequence[ImportedContext]
-    ) -> Iterator[tuple[ImportedContext, Entry, ImportMark | None]]:
+    ) -> Iterator[tuple[ImportedContext, Entry, ImportMark]]:
         """The items that can be stored, as entries, with their marks; others are reported."""
         for item in items:
-            mark = self._marker.mark(item) if self._marker else None
+            mark = self._marker.mark(item)
             entry = Entry(
                 thread=item.thread,
                 source=item.source,
                 text=item.text,
-                metadata=mark.added_to(item.metadata) if mark else item.metadata or None,
+                metadata=mark.added_to(item.metadata),
                 tags=item.tags,
                 images=item.images,
                 created_at=item.created_at or dates.now(),
@@ -140,11 +140,11 @@ class ContextImport:
         self._report.count(SHELF, outcome)
         return True
 
-    def _outcome(self, here: _ContextHere | None, mark: ImportMark | None) -> Outcome | None:
+    def _outcome(self, here: _ContextHere | None, mark: ImportMark) -> Outcome | None:
         """What is to be done with an item; None if it was changed on both sides."""
         if here is None:
             return "added"
-        if mark is None or here.mark is None or not mark.of_same_item(here.mark):
+        if here.mark is None or not mark.of_same_item(here.mark):
             return "known"  # the same text of the same time in the same thread
         if mark.hash == here.mark.hash:
             return "known"
@@ -154,7 +154,7 @@ class ContextImport:
         self,
         sql: apsw.Connection,
         entry: Entry,
-        mark: ImportMark | None,
+        mark: ImportMark,
         here: _ContextHere | None,
         outcome: Outcome | None,
         prepared: PreparedContexts,
@@ -163,7 +163,7 @@ class ContextImport:
         updated_at = entry.updated_at or dates.now()
         if here is None:
             return self._writer.add(sql, entry, prepared, updated_at)[0]
-        if outcome == "changed" and mark is not None:
+        if outcome == "changed":
             change = Change(
                 id=here.id,
                 text=None if here.hash == _hash(entry.text) else entry.text,

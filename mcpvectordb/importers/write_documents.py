@@ -30,13 +30,11 @@ class _DocumentHere(NamedTuple):
 
     key: int
     hash: str
-    title: str
-    modified: str
     metadata: Mapping[str, object]
 
 
 class DocumentImport:
-    """Stores documents in batches; `marker` is None for our own export."""
+    """Stores documents in batches."""
 
     def __init__(
         self,
@@ -45,7 +43,7 @@ class DocumentImport:
         writer: DocumentWriter,
         index: ChunkIndex,
         kept: KeptEmbeddings,
-        marker: Marker | None,
+        marker: Marker,
         report: ImportReport,
     ) -> None:
         self._file, self._config, self._writer, self._index = file, config, writer, index
@@ -98,7 +96,7 @@ class DocumentImport:
 
     def _given(self, item: ImportedDocument) -> GivenText:
         """The item as a text that can be stored; InvalidInput or IngestError."""
-        values = item.metadata if self._marker is None else self._mark(item).added_to(item.metadata)
+        values = self._marker.mark(item).added_to(item.metadata)
         given = texts.checked_text(
             item.text, item.id, item.title.strip() or None, values, self._config.max_source_bytes
         )
@@ -106,23 +104,13 @@ class DocumentImport:
             source=replace(given.source, modified=item.modified), created_at=item.created_at
         )
 
-    def _mark(self, item: ImportedDocument) -> ImportMark:
-        assert self._marker is not None  # noqa: S101
-        return self._marker.mark(item)
-
     def _outcome(
         self, item: ImportedDocument, given: GivenText, here: _DocumentHere | None
     ) -> Outcome | None:
         """What is to be done with an item; None if its place is taken by another document."""
         if here is None:
             return "added"
-        if self._marker is None:
-            said = (given.hash, item.title or here.title, item.modified or here.modified)
-            same = said == here[1:4] and all(
-                here.metadata.get(key) == value for key, value in item.metadata.items()
-            )
-            return "known" if same else "changed"
-        mark, before = self._mark(item), ImportMark.read(here.metadata)
+        mark, before = self._marker.mark(item), ImportMark.read(here.metadata)
         if before is not None and mark.of_same_item(before):
             return "known" if mark.hash == before.hash else "changed"
         return "known" if given.hash == here.hash else None
@@ -131,11 +119,11 @@ class DocumentImport:
         """The documents of a library that have these sources."""
         with self._file.reading(limited=False) as sql:
             rows = sql.execute(
-                "SELECT source, key, hash, title, modified, metadata FROM published_documents "
+                "SELECT source, key, hash, metadata FROM published_documents "
                 "WHERE library = ? AND source IN (SELECT value FROM json_each(?))",
                 (library, json.dumps(sources)),
             )
             return {
-                source: _DocumentHere(key, hash, title, modified, metadata.decode(values))
-                for source, key, hash, title, modified, values in rows
+                source: _DocumentHere(key, hash, metadata.decode(values))
+                for source, key, hash, values in rows
             }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.importers.items import ImportedVector
@@ -18,9 +17,9 @@ Group = tuple[str, str, Metric]
 
 
 class VectorImport:
-    """Stores vectors in batches; `marker` is None for our own export."""
+    """Stores vectors in batches."""
 
-    def __init__(self, vectors: Vectors, marker: Marker | None, report: ImportReport) -> None:
+    def __init__(self, vectors: Vectors, marker: Marker, report: ImportReport) -> None:
         self._vectors, self._marker, self._report = vectors, marker, report
 
     def write(self, items: Sequence[ImportedVector]) -> None:
@@ -57,7 +56,7 @@ class VectorImport:
                 [np.frombuffer(item.values, "<f4") for item in to_write],
                 store=store,
                 namespace=namespace,
-                metadata=[self._metadata(item) for item in to_write],
+                metadata=[self._marker.mark(item).added_to(item.metadata) for item in to_write],
                 metric=metric,
             )
         for id, outcome in outcomes.items():
@@ -66,16 +65,10 @@ class VectorImport:
             else:
                 self._report.count(SHELF, outcome)
 
-    def _metadata(self, item: ImportedVector) -> Mapping[str, Any]:
-        return self._marker.mark(item).added_to(item.metadata) if self._marker else item.metadata
-
     def _outcome(self, item: ImportedVector, here: Vector | None) -> Outcome | None:
         """What is to be done with an item; None if its place is taken by another vector."""
         if here is None:
             return "added"
-        if self._marker is None:
-            same = here.raw == item.values and here.metadata == item.metadata
-            return "known" if same else "changed"
         mark, before = self._marker.mark(item), ImportMark.read(here.metadata)
         if before is not None and mark.of_same_item(before):
             return "known" if mark.hash == before.hash else "changed"

@@ -24,25 +24,30 @@ _MAX_ROWID = 2**63 - 1
 
 
 def rows_by_rowid(
-    sql: apsw.Connection, table: str, columns: str, decode: Callable[[Row], Row] = tuple
+    sql: apsw.Connection,
+    table: str,
+    columns: str,
+    decode: Callable[[Row], Row] = tuple,
+    rowid: str = "rowid",
 ) -> Generator[Row, None, bool]:
     """The rows in front of each damaged page and behind it; returns whether there was none.
 
     A scan ends at a damaged page. A row behind the damage is then found by its rowid, from which
-    one scan goes back to the damage and the next one goes on. `table` and `columns` are SQL.
+    one scan goes back to the damage and the next one goes on. `table` and `columns` are SQL;
+    `rowid` is another of its names (_rowid_, oid) for a table with a column of this name.
     """
-    select, start = f"SELECT {columns}, rowid FROM {table} WHERE rowid", -_MAX_ROWID
+    select, start = f"SELECT {columns}, {rowid} FROM {table} WHERE {rowid}", -_MAX_ROWID
     scan = functools.partial(until_damage, sql, decode=decode)
     undamaged = True
     while True:
-        complete, last = yield from scan(f"{select} > ? ORDER BY rowid", start)
+        complete, last = yield from scan(f"{select} > ? ORDER BY {rowid}", start)
         if complete:
             return undamaged
         undamaged = False
-        behind = _rowid_behind(sql, table, last)
+        behind = _rowid_behind(sql, table, rowid, last)
         if behind is None:
             return False
-        yield from scan(f"{select} > ? AND rowid < ? ORDER BY rowid DESC", last, behind)
+        yield from scan(f"{select} > ? AND {rowid} < ? ORDER BY {rowid} DESC", last, behind)
         start = behind - 1
 
 
@@ -83,13 +88,14 @@ def until_damage(
     return True, last
 
 
-def _rowid_behind(sql: apsw.Connection, table: str, last: int) -> int | None:
+def _rowid_behind(sql: apsw.Connection, table: str, rowid: str, last: int) -> int | None:
     """A rowid that can be read behind the damage after `last`, found in steps of doubled size."""
     start, step = max(last, 0), 1
     while start + step < _MAX_ROWID:
         with contextlib.suppress(*UNREADABLE):
             row = sql.execute(
-                f"SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1", (start + step,)
+                f"SELECT {rowid} FROM {table} WHERE {rowid} > ? ORDER BY {rowid} LIMIT 1",
+                (start + step,),
             ).fetchone()
             if row is None or row[0] > start + step:
                 return int(row[0]) if row else None

@@ -55,7 +55,9 @@ def test_again_brings_only_what_is_new_or_changed(db: Database, shop: Path) -> N
     assert again() == {"added": 2}
     assert again() == {"known": 2}
     sql = apsw.Connection(str(shop))
-    sql.execute("UPDATE tea SET note = 'Grassy' WHERE id = 2; INSERT INTO tea (note) VALUES ('Red')")
+    sql.execute(
+        "UPDATE tea SET note = 'Grassy' WHERE id = 2; INSERT INTO tea (note) VALUES ('Red')"
+    )
     sql.close()
     assert again() == {"added": 1, "changed": 1, "known": 1}
     assert db.documents.count() == 3
