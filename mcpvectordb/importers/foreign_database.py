@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ import apsw
 
 from mcpvectordb.errors import Damaged, Unreadable
 from mcpvectordb.storage.file import uri
-from mcpvectordb.storage.table_scan import UNREADABLE, Row, rows_by_key, rows_by_rowid
+from mcpvectordb.storage.table_scan import UNREADABLE, Row, rows_by_key, rows_by_rowid, until_damage
 
 MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 100_000_000
@@ -48,14 +48,16 @@ class ForeignDatabase:
     unread     one sentence for each table of which something could not be read
     """
 
-    def __init__(self, path: Path, folder: Path) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, folder: Path, *, statement_seconds: float = STATEMENT_SECONDS
+    ) -> None:
         snapshot = _snapshot(path, folder)
         self._sql = _hardened(f"{uri(snapshot)}?immutable=1", apsw.SQLITE_OPEN_READONLY)
-        self._last_row = time.monotonic()
+        self._seconds, self._last_row = statement_seconds, time.monotonic()
         self._sql.set_progress_handler(self._overdue, _STEPS)
         self.unread: list[str] = []
         try:
+            self._accept_damaged_schema()
             self._codec = _CODECS[self._sql.execute("PRAGMA encoding").get]
             self.columns, self.virtual = self._schema()
         except apsw.Error as error:
@@ -92,21 +94,12 @@ class ForeignDatabase:
         """
         if table not in self.columns:
             return
-        key = self._keys[table]
-        scan = (
-            rows_by_key(self._sql, _name(table), self._select(table, columns), key, self._decode)
-            if key
-            else rows_by_rowid(
-                self._sql,
-                _name(table),
-                self._select(table, columns),
-                self._decode,
-                self._rowid(table),
-            )
-        )
-        complete = yield from self._watched(scan)
+        try:
+            complete = yield from self._watched(self._scan(table, self._select(table, columns)))
+        except apsw.InterruptError:
+            complete = False
         if not complete:
-            self.unread.append(f"some rows of the table {table} could not be read")
+            self._note(table)
 
     def lookup(
         self, table: str, columns: Sequence[str], key: str, values: Sequence[int | str]
@@ -118,14 +111,35 @@ class ForeignDatabase:
                 self._last_row = time.monotonic()
                 for row in self._sql.execute(select, (value,)):
                     yield self._decode(row)
-        except (*UNREADABLE, apsw.SQLError):
-            message = f"some rows of the table {table} could not be read"
-            if message not in self.unread:
-                self.unread.append(message)
+        except (*UNREADABLE, apsw.SQLError, apsw.InterruptError):
+            self._note(table)
 
     def close(self) -> None:
         """Close the snapshot; its files are removed with their folder."""
         self._sql.close()
+
+    def _scan(self, table: str, columns: str) -> Generator[Row, None, bool]:
+        name, key, rowid = _name(table), self._keys[table], self._rowid(table)
+        if key:
+            return (yield from rows_by_key(self._sql, name, columns, key, self._decode))
+        if rowid:
+            return (yield from rows_by_rowid(self._sql, name, columns, self._decode, rowid))
+        select = f"SELECT {columns}, 0 FROM {name}"
+        return (yield from until_damage(self._sql, select, decode=self._decode))[0]
+
+    def _note(self, table: str) -> None:
+        message = f"some rows of the table {table} could not be read"
+        if message not in self.unread:
+            self.unread.append(message)
+
+    def _accept_damaged_schema(self) -> None:
+        """Have SQLite skip what is wrong in the schema, if it does not accept all of it."""
+        try:
+            self._sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        except (apsw.CorruptError, apsw.SQLError):
+            self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # the snapshot is read-only anyway
+            self._sql.execute("PRAGMA writable_schema = ON").fetchall()
+            self.unread.append("a part of the schema is damaged")
 
     def _schema(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
         columns, virtual = {}, {}
@@ -168,9 +182,9 @@ class ForeignDatabase:
         )
 
     def _rowid(self, table: str) -> str:
-        """The name of the rowid, which columns may have, too."""
+        """The name of the rowid; "" if columns have all of its names."""
         taken = {column.lower() for column in self.columns[table]}
-        return next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), "rowid")
+        return next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), "")
 
     def _decode(self, row: Row) -> Row:
         return tuple(
@@ -178,18 +192,18 @@ class ForeignDatabase:
             for value, is_text in zip(row[::2], row[1::2], strict=True)
         )
 
-    def _watched(self, scan: Any) -> Any:
+    def _watched(self, scan: Generator[Row, None, bool]) -> Generator[Row, None, bool]:
         """The rows of a scan, each of which starts the time for the next one."""
         while True:
             self._last_row = time.monotonic()
             try:
                 row = next(scan)
             except StopIteration as end:
-                return end.value
+                return bool(end.value)
             yield row
 
     def _overdue(self) -> bool:
-        return time.monotonic() - self._last_row > STATEMENT_SECONDS
+        return time.monotonic() - self._last_row > self._seconds
 
 
 def _name(identifier: str) -> str:

@@ -65,7 +65,7 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
         if not active:
             yield LeftOut(id=place, reason="its file was deleted, as qmd noticed")
             continue
-        text = next(database.lookup("content", ("doc",), "hash", [str(hash)]), ("",))[0]
+        text = next(database.lookup("content", ("doc",), "hash", [str(hash)]), (None,))[0]
         if not isinstance(text, str):
             yield LeftOut(id=place, reason="its text could not be read")
             continue

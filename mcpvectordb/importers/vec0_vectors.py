@@ -15,7 +15,8 @@ from collections import OrderedDict
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 
 _VECTOR = re.compile(r"\bfloat(?:32)?\s*\[\s*(\d{1,5})\s*\]", re.IGNORECASE)
-_CHUNKS = 8  # that stay in memory: neighbours in one table are mostly neighbours in the other
+_MAX_CHUNK_BYTES = 32_000_000  # sqlite-vec makes chunks of 1,024 vectors
+_CHUNKS = 4  # that stay in memory: neighbours in one table are mostly neighbours in the other
 
 
 class Vec0Vectors:
@@ -51,7 +52,9 @@ class Vec0Vectors:
         if number not in self._chunks:
             rows = self._database.lookup(self._vectors, ("vectors",), "rowid", [number])
             value = next(rows, (b"",))[0]
-            self._chunks[number] = value if isinstance(value, bytes) else b""
+            self._chunks[number] = (
+                value if isinstance(value, bytes) and len(value) <= _MAX_CHUNK_BYTES else b""
+            )
             if len(self._chunks) > _CHUNKS:
                 self._chunks.popitem(last=False)
         self._chunks.move_to_end(number)

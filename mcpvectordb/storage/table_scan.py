@@ -16,7 +16,6 @@ UNREADABLE = (
     apsw.NotADBError,
     apsw.FormatError,
     apsw.TooBigError,
-    apsw.InterruptError,
 )
 """Errors that mean that a part of a file cannot be read."""
 
