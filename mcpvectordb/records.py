@@ -528,6 +528,7 @@ class Source(Record):
 
     `media_type` is the whole Content-Type header, with the charset; `etag` is the HTTP entity tag.
     `mtime_ns` is the file's modification time if no later version can have the same, otherwise -1.
+    `vault` says whether it is a note of an Obsidian vault.
     """
 
     source: str
@@ -538,6 +539,7 @@ class Source(Record):
     media_type: str = ""
     etag: str = ""
     mtime_ns: int = -1
+    vault: bool = False
 
 
 class Parsed(Record):

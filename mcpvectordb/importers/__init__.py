@@ -58,6 +58,7 @@ KINDS = (
     ImportKind("chatgpt", "chatgpt", "the export of ChatGPT (conversations.json, or the ZIP)"),
     ImportKind("claude", "claude", "the export of Claude (conversations.json, or the ZIP)"),
     ImportKind("claude-code", "claude_code", "sessions of Claude Code (~/.claude/projects)"),
+    ImportKind("obsidian", "obsidian", "a vault of Obsidian, which a library then follows"),
     ImportKind("jsonl", "json_lines", "JSON Lines with id, text, metadata, embedding"),
     ImportKind("csv", "csv_table", "CSV with id, text, metadata, embedding"),
     ImportKind("parquet", "parquet_table", "Parquet with id, text, metadata, embedding"),

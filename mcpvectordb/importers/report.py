@@ -107,9 +107,10 @@ class ImportReport:
         """How many items were dealt with so far."""
         return self.skipped.total() + sum(each.total() for each in self.outcomes.values())
 
-    def count(self, shelf: str, outcome: Outcome) -> None:
-        """Count an item of a shelf."""
-        self.outcomes[outcome][shelf] += 1
+    def count(self, shelf: str, outcome: Outcome, items: int = 1) -> None:
+        """Count items of a shelf."""
+        if items:
+            self.outcomes[outcome][shelf] += items
 
     def skip(self, id: str, reason: str) -> None:
         """Count an item that is not imported."""

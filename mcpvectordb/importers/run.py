@@ -108,6 +108,7 @@ class ImportRun:
         self._progress = progress
         self._waiting: list[ImportedDocument | ImportedContext | ImportedVector | OwnRecord] = []
         self._characters, self._total = 0, 0
+        self._named: list[FollowedFolder] = []
 
     def take(self, item: Item) -> None:
         """Store an item now or with the next batch, or put it into the report."""
@@ -146,9 +147,16 @@ class ImportRun:
 
     def _follow(self, item: FollowedFolder) -> None:
         """Let a library follow a folder, if that is here."""
-        known = {each.name: each for each in self._shelf.libraries() if each.root}
+        known = {each.name: each.root for each in self._shelf.libraries() if each.root}
         if item.library in known:
             self._report.count("libraries", "known")
+            if item.confirmed and known[item.library] == item.root:
+                self._named.append(item)
+            elif item.confirmed:
+                self._report.notes.append(
+                    f"the library {item.library} follows {known[item.library]} already: choose "
+                    "another library"
+                )
             return
         if not Path(item.root).is_dir():
             self._report.notes.append(
@@ -157,6 +165,8 @@ class ImportRun:
             )
             return
         self._report.count("libraries", "added")
+        if item.confirmed:
+            self._named.append(item)
         if not self._report.dry_run:
             self._add(item)
         if not item.confirmed:
@@ -164,6 +174,23 @@ class ImportRun:
                 f"the library {item.library} is to follow {item.root}: if that folder may be read, "
                 f"run `mcpvectordb library confirm {item.library}`, then `mcpvectordb sync`"
             )
+
+    def sync(self) -> None:
+        """Take in the files of the folders that the user named; a dry run only counts them."""
+        for item in self._named:
+            if self._report.dry_run:
+                done = self._shelf.ingest_folder(
+                    item.root, library=item.library, pattern=item.pattern, dry_run=True
+                )
+            else:
+                [done] = self._shelf.sync(item.library, embed=False, progress=self._progress)
+            self._report.count("documents", "added", done.indexed)
+            self._report.count("documents", "changed", done.replaced + done.moved + done.updated)
+            self._report.count("documents", "known", done.unchanged)
+            self._report.skipped.update(done.skipped)
+            self._report.skipped_items += done.skipped_paths
+            for path, reason in done.failures:
+                self._report.skip(path, reason)
 
     def _add(self, item: FollowedFolder) -> None:
         try:
@@ -202,6 +229,7 @@ def run(
             for item in _items(importers.reader(found), inside, options):
                 running.take(item)
             running.flush()
+            running.sync()
         finally:
             source.close()
     embedded = _embed(target.encoder, report, progress) if embed and not dry_run else Embedded()
