@@ -70,7 +70,7 @@ def recognises(source: ImportSource) -> bool:
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A document for each item that has a text, a vector for any other."""
-    database = source.sqlite()
+    database = source.sqlite(recognises(source), "a database of Chroma")
     yield Expected(items=database.count("embeddings"))
     for collection in _collections(database, options):
         files = source.beside(_folder_name(collection.vectors), FILES)

@@ -37,7 +37,7 @@ def recognises(source: ImportSource) -> bool:
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A context for each entry."""
-    database = source.sqlite()
+    database = source.sqlite(recognises(source), "a database of mcp-context-server")
     yield Expected(items=database.count("context_entries"))
     for table in database.columns:
         if "version" in table and (count := database.count(table)):

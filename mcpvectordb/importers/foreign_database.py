@@ -60,6 +60,8 @@ class ForeignDatabase:
             self._accept_damaged_schema()
             self._codec = _CODECS[self._sql.execute("PRAGMA encoding").get]
             self.columns, self.virtual = self._schema()
+            if self.unread and not self.columns:
+                raise apsw.CorruptError("no table of it is readable")
         except apsw.Error as error:
             self.close()
             raise Damaged(
@@ -73,10 +75,7 @@ class ForeignDatabase:
 
     def key(self, table: str) -> tuple[str, ...]:
         """The columns of a table's primary key; () if it has none."""
-        rows: Any = self._sql.execute(
-            "SELECT name FROM pragma_table_xinfo(?) WHERE pk ORDER BY pk", (table,)
-        )
-        return tuple(name for (name,) in rows)
+        return self._columns(table, "pk ORDER BY pk")
 
     def count(self, table: str) -> int:
         """How many rows a table has; 0 if that cannot be read."""
@@ -105,6 +104,8 @@ class ForeignDatabase:
         self, table: str, columns: Sequence[str], key: str, values: Sequence[int | str]
     ) -> Iterator[tuple[Any, ...]]:
         """These columns of the rows whose `key` is one of the values, through an index if any."""
+        if table not in self.columns:
+            return
         select = f"SELECT {self._select(table, columns)} FROM {_name(table)} WHERE {_name(key)} = ?"
         try:
             for value in values:
@@ -142,31 +143,40 @@ class ForeignDatabase:
             self.unread.append("a part of the schema is damaged")
 
     def _schema(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+        """The columns of ordinary tables, and the statements of virtual ones."""
         columns, virtual = {}, {}
-        listed: list[Any] = self._sql.execute(
-            "SELECT name, coalesce(sql, '') FROM sqlite_schema WHERE type = 'table'"
-        ).fetchall()
-        for name, statement in listed:
+        listed: Any = rows_by_rowid(
+            self._sql,
+            "sqlite_schema",
+            "type = 'table', CAST(name AS BLOB), CAST(coalesce(sql, '') AS BLOB)",
+        )
+        for is_table, *texts in listed:
+            name, statement = map(self._text, texts)
+            if not is_table:
+                continue
             if statement[:15].upper() == "CREATE VIRTUAL ":
                 virtual[name] = statement
-            else:
-                columns[name] = tuple(
-                    str(column)
-                    for (column,) in self._sql.execute(
-                        "SELECT name FROM pragma_table_xinfo(?) WHERE hidden <> 1", (name,)
-                    )
-                )
+            elif own := self._columns(name, "hidden <> 1 ORDER BY cid"):
+                columns[name] = own
         return columns, virtual
+
+    def _columns(self, table: str, condition: str) -> tuple[str, ...]:
+        """The names of a table's columns; none if its name is not text, or its definition wrong."""
+        rows: Any = self._sql.execute(
+            f"SELECT CAST(name AS BLOB) FROM pragma_table_xinfo(?) WHERE {condition}", (table,)
+        )
+        return tuple(self._text(name) for (name,) in rows)
+
+    def _text(self, value: bytes | None) -> str:
+        return (value or b"").decode(self._codec, "replace")
 
     @cached_property
     def _keys(self) -> Mapping[str, tuple[str, ...]]:
         """The primary key of each table that has no rowid; () for the others."""
-        without: set[Any] = {
-            name
-            for (name,) in self._sql.execute(
-                "SELECT name FROM pragma_table_list WHERE schema = 'main' AND wr"
-            )
-        }
+        listed: Any = self._sql.execute(
+            "SELECT CAST(name AS BLOB) FROM pragma_table_list WHERE schema = 'main' AND wr"
+        )
+        without = {self._text(name) for (name,) in listed}
         return {table: self.key(table) if table in without else () for table in self.columns}
 
     def _select(self, table: str, columns: Sequence[str]) -> str:
@@ -188,7 +198,7 @@ class ForeignDatabase:
 
     def _decode(self, row: Row) -> Row:
         return tuple(
-            value.decode(self._codec, "replace") if is_text and isinstance(value, bytes) else value
+            self._text(value) if is_text and isinstance(value, bytes) else value
             for value, is_text in zip(row[::2], row[1::2], strict=True)
         )
 

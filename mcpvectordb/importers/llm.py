@@ -45,7 +45,7 @@ def recognises(source: ImportSource) -> bool:
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """Documents and vectors of collections, or contexts of logged conversations."""
-    database = source.sqlite()
+    database = source.sqlite(recognises(source), "a database of llm")
     tables = [each for each in ("embeddings", "turns", "responses") if each in database.columns]
     yield Expected(items=sum(map(database.count, tables)))
     if _has_embeddings(database):

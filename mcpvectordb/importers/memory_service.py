@@ -30,7 +30,7 @@ def recognises(source: ImportSource) -> bool:
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A context for each memory that is not deleted."""
-    database = source.sqlite()
+    database = source.sqlite(recognises(source), "a database of mcp-memory-service")
     yield Expected(items=database.count("memories"))
     if relations := database.count("memory_graph") if "memory_graph" in database.columns else 0:
         yield NotKept(what="a relation between two memories", count=relations)

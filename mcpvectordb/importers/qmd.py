@@ -49,7 +49,7 @@ def recognises(source: ImportSource) -> bool:
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """The collections, then the documents, whose sources are the paths of their files."""
-    database = source.sqlite()
+    database = source.sqlite(recognises(source), "the index of qmd")
     collections = {each.name: each for each in _collections(source.path, database)}
     yield Expected(items=database.count("documents") + len(collections))
     for each in collections.values():

@@ -40,10 +40,17 @@ class ImportSource:
         """A snapshot of the file if it is a SQLite database; None for other sources."""
         return ForeignDatabase(self.path, self._scratch) if self.head.startswith(MAGIC) else None
 
-    def sqlite(self) -> ForeignDatabase:
-        """The snapshot of a SQLite database; UnsupportedFormat if it is none."""
+    def sqlite(self, recognised: bool = True, what: str = "") -> ForeignDatabase:
+        """The snapshot of a SQLite database; UnsupportedFormat if it is none.
+
+        One that was not recognised as `what` is refused, unless it is damaged.
+        """
         if self.database is None:
             raise UnsupportedFormat(f"{self.path} is not a SQLite database")
+        if not recognised and not self.database.unread:
+            raise UnsupportedFormat(
+                f"{self.path} is not {what}: it has the tables {', '.join(self.database.columns)}"
+            )
         return self.database
 
     def inside(self, file: str) -> ImportSource | None:

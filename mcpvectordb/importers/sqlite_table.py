@@ -62,7 +62,8 @@ def _table(database: ForeignDatabase, options: ImportOptions) -> str:
     if options.table in names:
         return options.table
     if not options.table:
-        raise InvalidInput(f"name the table (--table): {_listed(database, names)}")
+        damage = "".join(f" ({each})" for each in database.unread)
+        raise InvalidInput(f"name the table (--table): {_listed(database, names)}{damage}")
     raise InvalidInput(f"there is no table {options.table!r}; there are {_listed(database, names)}")
 
 

@@ -134,6 +134,18 @@ def test_a_damaged_schema_hides_only_what_is_damaged(home: Path, scratch: Path) 
     database.close()
 
 
+def test_a_file_that_was_cut_is_read_as_far_as_it_goes(home: Path, scratch: Path) -> None:
+    path = home / "a.db"
+    made(path, "PRAGMA page_size = 1024", rows=2000).close()
+    path.write_bytes(path.read_bytes()[:20_000])
+    database = ForeignDatabase(path, scratch)
+    found = [text for (text,) in database.rows("notes", "text")]
+    assert 200 < len(found) < 2000
+    assert found[:2] == ["Note 0", "Note 1"]
+    assert len(database.unread) == 2
+    database.close()
+
+
 @pytest.mark.parametrize("beginning", [100, 20, 16])
 def test_a_file_that_cannot_be_opened_is_an_error(
     home: Path, scratch: Path, beginning: int
