@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +48,8 @@ from mcpvectordb.vectors.shelf import Vectors
 
 Writer = Callable[[Sequence[Any]], None]
 
+SCRATCH = ".mcpvectordb-import-"
+DAY = 86_400.0
 BATCH_ITEMS = 256
 BATCH_CHARACTERS = 1_000_000  # of text: bounds the transaction of a batch
 
@@ -258,6 +262,12 @@ def _pending(target: ImportTarget) -> int:
 
 
 def scratch_folder(beside: Path | None) -> tempfile.TemporaryDirectory[str]:
-    """A private folder for snapshots, on the disk of the database if that can be written."""
+    """A private folder for snapshots, on the disk of the database if that can be written.
+
+    What killed imports have left there, a day ago or earlier, is removed.
+    """
     folder = beside.parent if beside is not None and os.access(beside.parent, os.W_OK) else None
-    return tempfile.TemporaryDirectory(prefix=".mcpvectordb-import-", dir=folder)
+    for left in folder.glob(f"{SCRATCH}*") if folder else ():
+        if time.time() - left.stat().st_mtime > DAY:
+            shutil.rmtree(left, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=folder)
