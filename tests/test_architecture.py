@@ -157,6 +157,7 @@ def test_readers_see_published_documents_only() -> None:
         "mcpvectordb.database": 1,  # the titles of chunks, for their hashes
         "mcpvectordb.documents.rows": 1,  # filter columns, which stay in memory
         "mcpvectordb.documents.unpublished": 2,
+        "mcpvectordb.importers.restore": 1,  # the ids that are taken
         "mcpvectordb.recovery.repair": 1,
     }
 

@@ -27,7 +27,6 @@ def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
 @click.option(
     "--into",
     type=click.Choice(["documents", "vectors"]),
-    default="",
     help="The shelf for what has a text and an embedding.",
 )
 @click.option("--table", default="", metavar="NAME", help="The table of a SQLite database.")
@@ -73,8 +72,9 @@ def import_(
         resumable(db),
         bar(f"importing {path}", "items") as move,
     ):
+        given = {name: value for name, value in options.items() if value}
         done = db.import_from(
-            Path(str(path)), kind, embed=not no_embed, dry_run=dry_run, progress=move, **options
+            Path(str(path)), kind, embed=not no_embed, dry_run=dry_run, progress=move, **given
         )
     if as_json:
         print_json(done)

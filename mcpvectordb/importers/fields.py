@@ -33,7 +33,7 @@ NAMES = {
 Row = Mapping[str, Any]
 
 
-class Columns(NamedTuple):
+class RowColumns(NamedTuple):
     """Which fields of a row are what; () and "" where there are none."""
 
     id: str
@@ -50,7 +50,7 @@ def has_known_fields(names: Iterable[str]) -> bool:
 
 def items(rows: Iterable[Row | UnreadPart], options: ImportOptions, library: str) -> Iterator[Item]:
     """An item for each row; the first one decides which fields there are."""
-    columns: Columns | None = None
+    columns: RowColumns | None = None
     seen: set[bytes] = set()
     for row in rows:
         if isinstance(row, UnreadPart):
@@ -69,7 +69,7 @@ def items(rows: Iterable[Row | UnreadPart], options: ImportOptions, library: str
                 yield NotKept(what="embeddings that are no lists of finite numbers")
 
 
-def _columns(row: Row, options: ImportOptions) -> Columns:
+def _columns(row: Row, options: ImportOptions) -> RowColumns:
     """The fields that the options or the usual names mean; InvalidInput lists those there are."""
     for name in (*options.text, options.id, options.title, options.embedding, *options.metadata):
         if name and name not in row:
@@ -84,7 +84,7 @@ def _columns(row: Row, options: ImportOptions) -> Columns:
             "name the fields that have the text (--text) or the embedding (--embedding): "
             f"{', '.join(row)[:500]}"
         )
-    return Columns(
+    return RowColumns(
         options.id or found["id"],
         text,
         options.title or found["title"],
@@ -93,7 +93,7 @@ def _columns(row: Row, options: ImportOptions) -> Columns:
     )
 
 
-def _item(row: Row, columns: Columns, options: ImportOptions, library: str) -> Item:
+def _item(row: Row, columns: RowColumns, options: ImportOptions, library: str) -> Item:
     text = "\n\n".join(_texts(row.get(name) for name in columns.text))
     vector = _floats(row.get(columns.embedding)) if columns.embedding else b""
     metadata = _metadata(row, columns)
@@ -125,7 +125,7 @@ def _texts(found: Iterable[object]) -> Iterator[str]:
             yield str(each)
 
 
-def _metadata(row: Row, columns: Columns) -> dict[str, Any]:
+def _metadata(row: Row, columns: RowColumns) -> dict[str, Any]:
     """The named fields or all others; an object in `metadata` is spread out."""
     used = {columns.id, *columns.text, columns.title, columns.embedding, "metadata"}
     named = columns.metadata or [name for name in row if name not in used]
@@ -142,7 +142,7 @@ def _id(given: object, text: str, metadata: Mapping[str, Any]) -> str:
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _given(row: Row, columns: Columns) -> bool:
+def _given(row: Row, columns: RowColumns) -> bool:
     """Whether a row has something where its embedding should be."""
     return bool(columns.embedding) and row.get(columns.embedding) not in (None, "", [])
 
@@ -165,7 +165,7 @@ def _floats(given: object) -> bytes:
     return row.tobytes() if np.isfinite(row).all() else b""
 
 
-def _why_nothing(row: Row, columns: Columns, text: str) -> str:
+def _why_nothing(row: Row, columns: RowColumns, text: str) -> str:
     if _given(row, columns):
         return "an embedding that is no list of finite numbers"
     return "no embedding" if text.strip() else "neither text nor embedding"

@@ -97,7 +97,7 @@ class Restore:
         with self._file.reading(limited=False) as sql:
             active = self._encoder.active(sql)
             self._before = _Bounds(
-                sql.execute("SELECT coalesce(max(key), 0) FROM documents").get,
+                sql.execute("SELECT coalesce(max(key), 0) FROM published_documents").get,
                 sql.execute("SELECT coalesce(max(id), 0) FROM contexts").get,
             )
         if active is not None and made_by is not None and active[1:] == made_by[:3]:
