@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 GZIP = b"\x1f\x8b"
-LONGEST = 1_000_000_000  # bytes of a line: a document of 100,000 passages with their embeddings
+LONGEST = 512_000_000  # bytes of a line: a document of 100,000 passages with their embeddings
 
 
 class JSONLine(NamedTuple):

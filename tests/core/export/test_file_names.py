@@ -35,14 +35,23 @@ def test_equal_names_are_told_apart_by_the_id_also_where_case_does_not_count() -
     assert first == "d/Tea.md" and second == "d/tea tea.md.md" and third == "d/TEA TEA.md"
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=300), min_size=1, max_size=20))
-def test_any_source_gets_a_path_of_its_own_on_any_system(sources: list[str]) -> None:
+@pytest.mark.parametrize("thread", ["../../x", "/etc", "..\\x", "a/../../b", "..", "."])
+def test_a_thread_does_not_leave_its_folder_either(thread: str) -> None:
+    place, inner, name = FileNames().of(["contexts", thread], "1", "1").split("/")
+    assert place == "contexts" and name == "1.md" and not inner.startswith(".")
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=300) | st.text("./\\ aA:", max_size=12)
+
+
+@given(texts, st.lists(texts, min_size=1, max_size=20))
+def test_any_source_gets_a_path_of_its_own_on_any_system(library: str, sources: list[str]) -> None:
     names = FileNames()
-    found = [names.of(["d", "lib"], each, str(place)) for place, each in enumerate(sources)]
+    found = [names.of(["d", library], each, str(place)) for place, each in enumerate(sources)]
     assert len({unicodedata.normalize("NFC", each).casefold() for each in found}) == len(found)
     for each in found:
         posix, windows = PurePosixPath(each), PureWindowsPath(each)
-        assert posix.parts == windows.parts and posix.parts[:2] == ("d", "lib")
+        assert posix.parts == windows.parts and posix.parts[0] == "d" and len(posix.parts) > 2
         assert not windows.drive and not windows.is_reserved()
         for part in posix.parts:
             assert 0 < len(part.encode()) <= LONGEST_NAME + 4
