@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("llama_index.core", reason="the extra llamaindex is not installed")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what it imports of others may be deprecated in a new Python
+    pytest.importorskip("llama_index.core", reason="the extra llamaindex is not installed")
 
 from llama_index.core import Document, StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
