@@ -49,6 +49,7 @@ def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
 @no_embed_option
 @dry_run_option
 @json_option
+@click.option("--verbose", "-v", is_flag=True, help="List the items that are skipped.")
 @click.pass_context
 def import_(
     context: click.Context,
@@ -57,6 +58,7 @@ def import_(
     no_embed: bool,
     dry_run: bool,
     as_json: bool,
+    verbose: bool,
     **options: Any,
 ) -> None:
     """Bring in what another program has stored.
@@ -78,8 +80,10 @@ def import_(
         )
     if as_json:
         print_json(done)
-    else:
-        show_imported(done)
+        return
+    show_imported(done)
+    for id, reason in done.skipped_items if verbose else ():
+        show(f"  skipped {id}: {reason}")
 
 
 _NOUNS = {
@@ -97,13 +101,12 @@ def show_imported(done: Imported) -> None:
         if counts:
             listed = ", ".join(quantity(number, _NOUNS[shelf]) for shelf, number in counts.items())
             show(f"  {what}: {listed}")
-    for heading, reasons in (
-        ("skipped", done.skipped),
-        ("not kept", done.not_kept),
-        ("embeddings", done.embeddings),
-    ):
+    for heading, reasons in (("skipped", done.skipped), ("not kept", done.not_kept)):
         for reason, number in reasons.items():
             show(f"  {heading}: {number:,} × {reason}")
+    for outcome, number in done.embeddings.items():
+        anew = "" if outcome == "kept" or done.dry_run else "made anew: "
+        show(f"  embeddings: {number:,} × {anew}{outcome}")
     if done.embedded.chunks:
         show(f"  {embedded_in(done.embedded)}")
     if done.pending:

@@ -2,8 +2,8 @@
 
 The name of a model can lie, and one model has several names. So what decides is a comparison: a few
 texts of each batch are embedded here, and the cosine to the embeddings of the source must be near
-to 1 for all of them. The same model in another precision has cosines above .97 (int8 and float32);
-other models of the same dimension have cosines around 0.
+to 1 for all of them. The same model in another precision has a cosine of .9996 (MiniLM in int8 and
+float32), another model of the same dimension a low one (MiniLM and bge-small: .1 to .3).
 
 Here a passage is embedded with its title and headings in front of it, elsewhere mostly without, so
 either counts as equal.
@@ -12,9 +12,10 @@ either counts as equal.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.errors import ModelError
 from mcpvectordb.importers.items import ImportedContext, ImportedDocument
 from mcpvectordb.index.chunks import ChunkIndex, IndexedChunk
@@ -23,7 +24,7 @@ from mcpvectordb.storage.file import File
 
 SAMPLE = 4  # texts of each batch that are embedded for comparison
 LEAST_COSINE = 0.95
-KEPT = "kept"
+KEPT, NONE = "kept", "the source has none"
 
 
 class OfferedEmbedding(NamedTuple):
@@ -68,6 +69,21 @@ class KeptEmbeddings:
                     index.settle(sql, model.key, ((each.passage.id, each.values) for each in some))
         return Counter(outcomes.values())
 
+    def plan(self, items: Iterable[ImportedDocument | ImportedContext]) -> Counter[str]:
+        """What would become of the embeddings of items, as far as their dimension says it."""
+        with self._file.reading(limited=False) as sql:
+            name, dimension = self._encoder.expected_model(sql)
+        plan: Counter[str] = Counter()
+        for item in items:
+            sizes = {len(values) // 4 for values in item.embeddings.values()}
+            if not sizes:
+                plan[NONE] += 1
+            elif sizes == {dimension}:
+                plan[f"to be compared with those of {name}"] += 1
+            else:
+                plan[_other_dimension(item, min(sizes), name, dimension)] += 1
+        return plan
+
     def _difference(
         self, index: ChunkIndex, model: ModelRow, name: str, offered: Sequence[OfferedEmbedding]
     ) -> str:
@@ -84,8 +100,8 @@ class KeptEmbeddings:
         )
         if least >= LEAST_COSINE:
             return ""
-        said = f", made by {name}," if name else ""
-        return f"embeddings of the source{said} differ from those of {model.name}"
+        said = f" of {name}" if name else " of the source"
+        return f"those{said} differ from those of {model.name}{_hint(name, model.name)}"
 
 
 def _offer(
@@ -93,17 +109,31 @@ def _offer(
 ) -> bytes | str:
     """The embedding that an item has for a passage, or why there is none that could be kept."""
     if not item.embeddings:
-        return "the source has none"
+        return NONE
     wanted = passage.text.strip()
     for text, values in item.embeddings.items():
         if len(values) != 4 * model.dimension:
-            return (
-                f"{len(values) // 4:,} values{f' by {item.model}' if item.model else ''}; the "
-                f"file's model {model.name} makes {model.dimension:,}"
-            )
+            return _other_dimension(item, len(values) // 4, model.name, model.dimension)
         if text.strip() == wanted:
             return values if is_usable(values) else "values that cannot be ranked"
     return "the text is divided into other passages here"
+
+
+def _other_dimension(
+    item: ImportedDocument | ImportedContext, size: int, name: str, dimension: int
+) -> str:
+    said = f" of {item.model}" if item.model else ""
+    return (
+        f"those{said} have {size:,} values, those of {name} {dimension:,}{_hint(item.model, name)}"
+    )
+
+
+def _hint(theirs: str, ours: str) -> str:
+    """How embeddings could be kept, if their model is one that a file can have."""
+    name = theirs.rpartition("/")[2].partition(":")[0]
+    if name == ours or name not in CATALOGUE:
+        return ""
+    return f" (a new file keeps them if it is made with MCPVECTORDB_MODEL={name})"
 
 
 def _embedded_texts(passage: IndexedChunk) -> Iterator[str]:

@@ -27,7 +27,7 @@ from mcpvectordb.importers.vec0_vectors import Vec0Vectors
 LONGEST_YAML = 1_000_000
 
 
-class QmdCollection(NamedTuple):
+class CollectionSettings(NamedTuple):
     """A collection; `contexts` are descriptions by their path in it."""
 
     name: str
@@ -80,14 +80,14 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
         )
 
 
-def _place(collection: QmdCollection | None, name: str, path: str) -> str:
+def _place(collection: CollectionSettings | None, name: str, path: str) -> str:
     """The path of a document's file, if its collection is known, or its address in qmd."""
     if collection is None or not collection.path:
         return f"qmd://{name}/{path}"
     return str(Path(collection.path, *PurePosixPath(path).parts))
 
 
-def _followed(collection: QmdCollection) -> FollowedFolder:
+def _followed(collection: CollectionSettings) -> FollowedFolder:
     return FollowedFolder(
         library=collection.name,
         root=collection.path,
@@ -97,7 +97,7 @@ def _followed(collection: QmdCollection) -> FollowedFolder:
     )
 
 
-def _collections(path: Path, database: ForeignDatabase) -> Iterator[QmdCollection]:
+def _collections(path: Path, database: ForeignDatabase) -> Iterator[CollectionSettings]:
     rows = list(
         database.rows(
             "store_collections", "name", "path", "pattern", "ignore_patterns", "context",
@@ -121,9 +121,9 @@ def _collections(path: Path, database: ForeignDatabase) -> Iterator[QmdCollectio
                 yield _collection(str(name), settings)
 
 
-def _collection(name: str, settings: Mapping[str, Any]) -> QmdCollection:
+def _collection(name: str, settings: Mapping[str, Any]) -> CollectionSettings:
     ignore, contexts = settings.get("ignore"), settings.get("context")
-    return QmdCollection(
+    return CollectionSettings(
         name=name,
         path=_text(settings.get("path")),
         pattern=_text(settings.get("pattern")) or "**/*.md",

@@ -94,13 +94,18 @@ class ContextImport:
     def write(self, items: Sequence[ImportedContext]) -> None:
         """Store a batch in one transaction and report what became of each item."""
         checked = list(self._checked(items))
+        with self._file.reading(limited=False) as sql:
+            self._known.follow(sql)
         if self._report.dry_run:
-            with self._file.reading(limited=False) as sql:
-                self._known.follow(sql)
-                for item, entry, mark in checked:
-                    self._count(item, self._outcome(self._known.find(entry, mark), mark))
+            self._plan(checked)
             return
-        prepared = PreparedContexts(self._writer.split(entry.text for _, entry, _ in checked))
+        prepared = PreparedContexts(
+            self._writer.split(
+                entry.text
+                for _, entry, mark in checked
+                if self._outcome(self._known.find(entry, mark), mark) != "known"
+            )
+        )
         owners: dict[int, ImportedContext] = {}
         with self._file.writing() as sql:
             self._keys.settle(sql)
@@ -110,6 +115,15 @@ class ContextImport:
                 if self._count(item, outcome := self._outcome(here, mark)):
                     owners[self._store(sql, entry, mark, here, outcome, prepared)] = item
         self._report.embeddings += self._kept.keep(self._index, owners)
+
+    def _plan(self, checked: Sequence[tuple[ImportedContext, Entry, ImportMark]]) -> None:
+        """Report what would become of items."""
+        new = []
+        for item, entry, mark in checked:
+            outcome = self._outcome(self._known.find(entry, mark), mark)
+            self._count(item, outcome)
+            new += [item] if outcome in ("added", "changed") else []
+        self._report.embeddings += self._kept.plan(new)
 
     def _checked(
         self, items: Sequence[ImportedContext]

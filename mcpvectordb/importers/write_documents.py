@@ -81,10 +81,11 @@ class DocumentImport:
                 owners[found.key] = item  # a killed import may not have stored its embedding
             else:
                 to_write.append((item, given))
-        if not self._report.dry_run:
-            self._report.embeddings += self._kept.keep(
-                self._index, owners | self._stored(library, to_write)
-            )
+        self._report.embeddings += (
+            self._kept.plan(item for item, _ in to_write)
+            if self._report.dry_run
+            else self._kept.keep(self._index, owners | self._stored(library, to_write))
+        )
 
     def _stored(
         self, library: str, items: Sequence[tuple[ImportedDocument, GivenText]]

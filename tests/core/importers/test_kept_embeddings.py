@@ -61,7 +61,7 @@ def test_another_precision_and_another_name_are_kept(db: Database, tmp_path: Pat
 def test_a_name_that_lies_is_found_out(db: Database, tmp_path: Path) -> None:
     done = db.import_from(collection(tmp_path / "e.db", TEXTS, other, "letters"))
     [reason] = done.embeddings
-    assert "made by letters, differ from those of letters" in reason
+    assert reason == "those of letters differ from those of letters"
     assert (done.embedded.chunks, done.pending) == (20, 0)
     assert not db.check()
 
@@ -70,7 +70,7 @@ def test_another_dimension_is_made_anew(db: Database, tmp_path: Path) -> None:
     done = db.import_from(
         collection(tmp_path / "e.db", TEXTS, lambda texts: np.ones((len(texts), 3), np.float32))
     )
-    assert done.embeddings == {"3 values by letters; the file's model letters makes 32": 20}
+    assert done.embeddings == {"those of letters have 3 values, those of letters 32": 20}
     assert done.pending == 0
 
 
@@ -90,6 +90,14 @@ def test_a_text_of_several_passages_is_embedded_anew(db: Database, tmp_path: Pat
     done = db.import_from(collection(tmp_path / "e.db", [long, TEXTS[0]], Letters().embed))
     assert done.embeddings == {"the text is divided into other passages here": 1, "kept": 1}
     assert done.pending == 0
+
+
+def test_a_dry_run_says_what_would_be_compared(db: Database, tmp_path: Path) -> None:
+    source = collection(tmp_path / "e.db", TEXTS, other, "org/all-MiniLM-L6-v2")
+    plan = db.import_from(source, dry_run=True)
+    assert plan.embeddings == {"to be compared with those of letters": 20}
+    [reason] = db.import_from(source).embeddings
+    assert reason.endswith("made with MCPVECTORDB_MODEL=all-MiniLM-L6-v2)")
 
 
 def test_without_the_model_nothing_is_kept_unseen(tmp_path: Path) -> None:
