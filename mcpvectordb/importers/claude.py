@@ -45,7 +45,7 @@ def _messages(conversation: Mapping[str, Any], left: Counter[str]) -> Iterator[I
     name = conversation["uuid"]
     time = values.time(conversation.get("created_at"))
     for place, message in enumerate(conversation["chat_messages"]):
-        if not isinstance(message, dict) or message.get("sender") not in _SENDERS:
+        if not isinstance(message, dict) or str(message.get("sender")) not in _SENDERS:
             left["messages of nobody that is known"] += 1
             continue
         text = _text(message, left)
@@ -55,7 +55,7 @@ def _messages(conversation: Mapping[str, Any], left: Counter[str]) -> Iterator[I
         yield ImportedContext(
             id=str(message.get("uuid") or f"{name}/{place}"),
             thread=values.storable(f"claude/{name}"),
-            source=_SENDERS[message["sender"]],
+            source=_SENDERS[str(message["sender"])],
             text=values.storable(text),
             created_at=time,
             metadata=values.metadata({"title": conversation.get("name"), "conversation": name}),

@@ -115,7 +115,7 @@ class Restore:
         with self._file.writing() as sql:
             known = sql.execute("SELECT 1 FROM settings WHERE name = 'indexed_metadata'").fetchone()
             if isinstance(names, list) and not known:
-                self._keys.use(sql, names)
+                self._keys.use(sql, [str(name) for name in names])
 
     def _checked(
         self, records: list[Mapping[str, Any]], check: Callable[..., Any]
