@@ -130,10 +130,13 @@ class ExportSnapshot:
 
     def counts(self) -> Counts:
         """The numbers of documents, contexts and vectors that are exported."""
-        documents = self._count(f"published_documents d WHERE {self._chosen}")
+        documents = self._sql.execute(
+            f"SELECT count(*) FROM published_documents d WHERE {self._chosen}", self._bindings
+        ).get
         if self.library is not None:
             return Counts(documents, 0, 0, 0)
-        others = (self._count(table) for table in ("contexts", "vectors", "context_images"))
+        tables = ("contexts", "vectors", "context_images")
+        others = (self._sql.execute(f"SELECT count(*) FROM {table}").get for table in tables)
         return Counts(documents, *others)
 
     def libraries(self) -> Iterator[ExportedLibrary]:
@@ -212,10 +215,10 @@ class ExportSnapshot:
     def has_double_precision(self) -> bool:
         """Whether any vector has numbers that float32 does not hold exactly."""
         return self.library is None and bool(
-            self._count(
-                "vectors v JOIN vector_embeddings e ON e.vector = v.key "
-                "WHERE octet_length(e.embedding) = 8 * v.dimension"
-            )
+            self._sql.execute(
+                "SELECT EXISTS (SELECT 1 FROM vectors v JOIN vector_embeddings e "
+                "ON e.vector = v.key WHERE octet_length(e.embedding) = 8 * v.dimension)"
+            ).get
         )
 
     @property
@@ -225,10 +228,6 @@ class ExportSnapshot:
     @property
     def _bindings(self) -> tuple[str, ...]:
         return () if self.library is None else (self.library,)
-
-    def _count(self, rows: str) -> int:
-        bindings = self._bindings if "?" in rows else ()
-        return int(self._sql.execute(f"SELECT count(*) FROM {rows}", bindings).get)
 
     def _images(self, context: int) -> list[Image]:
         rows = self._sql.execute(

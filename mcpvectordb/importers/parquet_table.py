@@ -6,6 +6,7 @@ It is read by pyarrow in this process, not in the confined one that parses docum
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.export.parquet import modules
@@ -34,9 +35,9 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
         yield from fields.items(_rows(file, arrow), options, source.path.stem)
 
 
-def _rows(file: object, arrow: object) -> Iterator[Row | UnreadPart]:
+def _rows(file: Any, arrow: Any) -> Iterator[Row | UnreadPart]:
     try:
-        for batch in file.iter_batches(batch_size=ROWS):  # type: ignore[attr-defined]
+        for batch in file.iter_batches(batch_size=ROWS):
             yield from batch.to_pylist()
-    except (arrow.ArrowException, OSError) as error:  # type: ignore[attr-defined]
+    except (arrow.ArrowException, OSError) as error:
         yield UnreadPart(what=f"the rest of the rows: {error}"[:300])

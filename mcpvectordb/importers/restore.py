@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import apsw
@@ -21,7 +22,7 @@ from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.contexts.write import ContextWriter
 from mcpvectordb.documents import libraries
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.write import DocumentWriter
+from mcpvectordb.documents.write import FORMER_IDS, DocumentWriter
 from mcpvectordb.errors import IngestError, InvalidInput
 from mcpvectordb.importers import own_records
 from mcpvectordb.importers.items import OwnRecord
@@ -148,7 +149,7 @@ class Restore:
     # Documents.
 
     def _add_documents(self, records: list[Mapping[str, Any]]) -> None:
-        check = lambda fields: own_records.document(fields, self._config)  # noqa: E731
+        check = partial(own_records.document, config=self._config)
         waiting: list[OwnDocument] = []
         for document in self._checked(records, check):
             if len(self._unpublished.slices(document.prepared.spans)) > 1:
@@ -169,16 +170,15 @@ class Restore:
         elif long:
             with self._file.reading(limited=False) as sql:
                 new = list(self._new(sql, documents))
-            if new:
-                self._document_writer.write_all([new[0].prepared], duplicate=True)
+            self._document_writer.write_all([each.prepared for each in new], duplicate=True)
             with self._file.writing() as sql:
-                self._complete_documents(sql, documents)
+                self._complete_documents(sql, documents, new)
         else:
             self._encoder.ensure_model()
             with self._file.writing() as sql:
                 new = list(self._new(sql, documents))
                 self._document_writer.write_all([each.prepared for each in new], duplicate=True)
-                self._complete_documents(sql, documents)
+                self._complete_documents(sql, documents, new)
 
     def _new(self, sql: apsw.Connection, documents: list[OwnDocument]) -> Iterator[OwnDocument]:
         """The documents that are not here; the others are reported."""
@@ -210,8 +210,16 @@ class Restore:
                 ids.add(prepared.id)
                 yield each
 
-    def _complete_documents(self, sql: apsw.Connection, documents: list[OwnDocument]) -> None:
-        """Add what belongs to documents that are here: former ids and embeddings."""
+    def _complete_documents(
+        self, sql: apsw.Connection, documents: list[OwnDocument], new: list[OwnDocument]
+    ) -> None:
+        """Add what belongs to documents that are here: former ids and embeddings.
+
+        Also to known ones: an import that was killed may not have come so far.
+        """
+        for each in new:
+            if not each.given:
+                sql.execute("UPDATE documents SET given = NULL WHERE id = ?", (each.prepared.id,))
         for each in documents:
             row = sql.execute(
                 "SELECT key FROM published_documents WHERE id = ? AND title = ? AND hash = ?",
@@ -219,18 +227,16 @@ class Restore:
             ).fetchone()
             if row is None:
                 continue
-            if not each.given:
-                sql.execute("UPDATE documents SET given = NULL WHERE key = ?", row)
             sql.executemany(
                 "INSERT OR IGNORE INTO former_ids (id, document) VALUES (?, ?)",
-                ((id, row[0]) for id in each.former_ids),
+                ((id, row[0]) for id in each.former_ids[-FORMER_IDS:]),
             )
             self._settle(sql, self._indexes[0], row[0], each.prepared.spans, each.embeddings)
 
     # Contexts.
 
     def _add_contexts(self, records: list[Mapping[str, Any]]) -> None:
-        check = lambda fields: own_records.context(fields, self._config)  # noqa: E731
+        check = partial(own_records.context, config=self._config)
         contexts: list[OwnContext] = list(self._checked(records, check))
         if self._report.dry_run:
             with self._file.reading(limited=False) as sql:
@@ -353,6 +359,7 @@ class Restore:
                 self._report.skip(each.id, "its store ranks by another metric here, or by none")
             elif raw is None:
                 self._report.count("vectors", "added")
+                here[each[:3]] = each.values.tobytes()
                 yield each
             elif raw == each.values.tobytes():
                 self._report.count("vectors", "known")

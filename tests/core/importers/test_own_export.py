@@ -297,6 +297,28 @@ def test_the_folder_of_a_library_must_be_confirmed_here(exported: Path, tmp_path
         assert not library.confirmed and library.description == "Drinks"
 
 
+def test_what_was_said_since_the_import_is_not_forgotten(exported: Path, tmp_path: Path) -> None:
+    """Also of documents of which it was not known what people had said: of old files."""
+    path = broken(exported, lambda lines: of_kind(lines, "document").update({"given": None}))
+    id = of_kind(list(map(json.loads, path.read_text("utf-8").splitlines())), "document")["id"]
+    with Database(tmp_path / "b.db", embedder=Letters()) as db:
+        db.import_from(path, embed=False)
+        db.export_to(tmp_path / "same.jsonl")
+        assert records(tmp_path / "same.jsonl") == records(path)
+        db.documents.update(id, metadata={"said": "here"})
+        db.import_from(path, embed=False)
+        db.export_to(tmp_path / "later.jsonl")
+        [later] = [each for each in records(tmp_path / "later.jsonl") if each.get("id") == id]
+        assert later["given"]["metadata"]["said"] == ["here"]
+
+
+def test_a_vector_that_comes_twice_is_stored_once(exported: Path, tmp_path: Path) -> None:
+    path = broken(exported, lambda lines: lines.insert(-1, of_kind(lines, "vector")))
+    with Database(tmp_path / "b.db", embedder=Letters()) as db:
+        done = db.import_from(path)
+        assert done.added["vectors"] == 3 and done.known == {"vectors": 1}
+
+
 def broken(exported: Path, change: Callable[[list[dict[str, Any]]], Any]) -> Path:
     lines = [json.loads(line) for line in exported.read_text("utf-8").splitlines()]
     change(lines)
