@@ -19,7 +19,7 @@ ENDING = ".md"
 
 # Separators, control characters, what Windows does not allow, and what turns the text around.
 _UNSAFE = re.compile(r'[/\\\x00-\x1f\x7f-\x9f<>:"|?*\u200e\u200f\u202a-\u202e\u2066-\u2069]')
-_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\.|$)")
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*(\.|$)")
 
 
 class FileNames:

@@ -17,7 +17,7 @@ def test_documents_and_contexts_become_files_with_front_matter(
     db: Database, tmp_path: Path
 ) -> None:
     db.export_to(tmp_path / "out")
-    found = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.*")}
+    found = {path.relative_to(tmp_path / "out").as_posix() for path in tmp_path.rglob("out/**/*.*")}
     assert {
         "documents/notes/tea.md",
         "documents/code/tools/a.py.md",
