@@ -8,8 +8,8 @@ the database; see `chroma_hnsw`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.records import Metric
 
 TEXT = "chroma:document"
-_ADD, _UPDATE, _UPSERT, _DELETE = range(4)
+_DELETE = 3  # an operation of the queue; 0 to 2 add, update and upsert
 _BATCH = 256
 _METRICS: dict[str, Metric] = {"cosine": "cosine", "ip": "dot", "l2": "euclidean"}
 # What its own embedding functions are called, for the report.
@@ -48,14 +48,34 @@ class ChromaCollection(NamedTuple):
     model: str
 
 
-class QueuedChanges(NamedTuple):
-    """What the queue has for one collection: embeddings by id, and changes that are not applied.
+class QueuedChanges:
+    """What the queue has for one collection.
 
-    A change is the metadata to set, or None for a deletion.
+    vectors   the number of the last entry with an embedding, by id: old versions never empty the
+              queue, so the embeddings themselves are not kept in memory
+    changes   metadata to set, by id, or None for a deletion, where the tables do not have it yet
+    replaced  ids that were deleted and added again, so that nothing of their row counts
     """
 
-    embeddings: dict[str, bytes]
-    changes: dict[str, dict[str, Any] | None]
+    def __init__(self, applied: int) -> None:
+        self._applied = applied
+        self.vectors: dict[str, int] = {}
+        self.changes: dict[str, dict[str, Any] | None] = {}
+        self.replaced: set[str] = set()
+
+    def add(self, seq: int, operation: object, id: str, has_vector: bool, said: object) -> None:
+        """Take the next entry of the queue into account."""
+        if has_vector:
+            self.vectors[id] = seq
+        if operation == _DELETE:
+            self.vectors.pop(id, None)
+        if seq <= self._applied:
+            return
+        if operation == _DELETE:
+            self.changes[id] = None
+            self.replaced.add(id)
+        else:
+            self.changes[id] = {**(self.changes.get(id) or {}), **values.metadata(said)}
 
 
 def recognises(source: ImportSource) -> bool:
@@ -72,9 +92,11 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A document for each item that has a text, a vector for any other."""
     database = source.sqlite(recognises(source), "a database of Chroma")
     yield Expected(items=database.count("embeddings"))
-    for collection in _collections(database, options):
+    collections = list(_collections(database, options))
+    queues = _queues(database, collections)
+    for collection in collections:
         files = source.beside(_folder_name(collection.vectors), FILES)
-        yield from _collection(database, files, collection, options)
+        yield from _collection(database, files, collection, queues[collection.id], options)
 
 
 def _collections(database: ForeignDatabase, options: ImportOptions) -> Iterator[ChromaCollection]:
@@ -104,39 +126,70 @@ def _collections(database: ForeignDatabase, options: ImportOptions) -> Iterator[
 
 
 def _collection(
-    database: ForeignDatabase, folder: Path, collection: ChromaCollection, options: ImportOptions
+    database: ForeignDatabase,
+    folder: Path,
+    collection: ChromaCollection,
+    queue: QueuedChanges,
+    options: ImportOptions,
 ) -> Iterator[Item]:
-    queue = _queued(database, collection)
     files = HnswVectors(folder, collection.space == "cosine")
     yield from (
         UnreadPart(what=f"{each} (collection {collection.name})") for each in files.problems
     )
-    items = _stored(database, collection)
+    items = chain(_stored(database, collection), _only_queued(queue))
     seen: set[str] = set()
     while batch := list(islice(items, _BATCH)):
-        described = _metadata(database, [number for number, _, _ in batch])
-        for number, id, created in batch:
-            seen.add(id)
+        new = {id: (number, created) for number, id, created in batch if id not in seen}
+        seen |= new.keys()
+        described = _metadata(database, [number for number, _ in new.values() if number])
+        queued = _vectors(database, queue, new)
+        for id, (number, created) in new.items():
             changed = queue.changes.get(id, {})
             if changed is None:
                 continue
-            said = {**described.get(number, {}), **changed}
-            embedding = queue.embeddings.get(id) or files.get(id)
+            before = {} if id in queue.replaced else described.get(number, {})
+            embedding = queued.get(id) or files.get(id)
+            said = {**before, **changed}
             yield _item(collection, id, said, embedding, values.time(created), options)
-    for id, changed in queue.changes.items():
-        if id not in seen and changed is not None:
-            yield _item(collection, id, changed, queue.embeddings.get(id), "", options)
 
 
 def _stored(
     database: ForeignDatabase, collection: ChromaCollection
 ) -> Iterator[tuple[int, str, object]]:
-    """(number, id, time) of the items of a collection, without what the queue changes."""
-    for number, segment, id, created in database.rows(
-        "embeddings", "id", "segment_id", "embedding_id", "created_at"
-    ):
-        if segment == collection.metadata and isinstance(number, int):
+    """(number, id, time) of the items of a collection, without what the queue changes.
+
+    They are found by the index on segments; if that is damaged, in the whole table, and some come
+    twice.
+    """
+    columns, segment = ("id", "segment_id", "embedding_id", "created_at"), collection.metadata
+    yield from _items_of(segment, database.lookup("embeddings", columns, "segment_id", [segment]))
+    if "embeddings" in database.damaged:
+        yield from _items_of(segment, database.rows("embeddings", *columns))
+
+
+def _items_of(segment: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, str, object]]:
+    for number, owner, id, created in rows:
+        if owner == segment and isinstance(number, int):
             yield number, str(id), created
+
+
+def _only_queued(queue: QueuedChanges) -> Iterator[tuple[int, str, object]]:
+    """The items of the queue; those that have a row came before."""
+    return ((0, id, None) for id in queue.changes)
+
+
+def _vectors(
+    database: ForeignDatabase, queue: QueuedChanges, ids: Iterable[str]
+) -> dict[str, bytes]:
+    """The embeddings that the queue has for these items."""
+    wanted = {queue.vectors[id]: id for id in ids if id in queue.vectors}
+    return {
+        wanted[seq]: vector
+        for seq, vector in database.lookup(
+            "embeddings_queue", ("seq_id", "vector"), "seq_id", list(wanted)
+        )
+        if isinstance(vector, bytes)
+    }
 
 
 def _metadata(database: ForeignDatabase, numbers: list[int]) -> dict[int, dict[str, Any]]:
@@ -160,35 +213,22 @@ def _cell(cells: list[Any]) -> Any:
     return next((each for each in (text, whole, real) if each is not None), None)
 
 
-def _queued(database: ForeignDatabase, collection: ChromaCollection) -> QueuedChanges:
-    """What the queue has for a collection, in the order of its changes."""
+def _queues(
+    database: ForeignDatabase, collections: Sequence[ChromaCollection]
+) -> dict[str, QueuedChanges]:
+    """What the queue has for each collection, by its id."""
     applied = {
-        str(segment): _number(seq) for segment, seq in database.rows(
-            "max_seq_id", "segment_id", "seq_id"
-        )
-    }.get(collection.metadata, 0)  # fmt: skip
-    queue = QueuedChanges({}, {})
+        str(segment): _number(seq)
+        for segment, seq in database.rows("max_seq_id", "segment_id", "seq_id")
+    }
+    queues = {each.id: QueuedChanges(applied.get(each.metadata, 0)) for each in collections}
     for seq, operation, topic, id, vector, encoding, metadata in database.rows(
         "embeddings_queue", "seq_id", "operation", "topic", "id", "vector", "encoding", "metadata"
     ):
-        if not str(topic).endswith(collection.id):
-            continue
-        if isinstance(vector, bytes) and encoding == "FLOAT32":
-            queue.embeddings[str(id)] = vector
-        if operation == _DELETE:
-            queue.embeddings.pop(str(id), None)
-        if _number(seq) > applied:
-            _apply(queue.changes, str(id), operation, values.metadata(metadata))
-    return queue
-
-
-def _apply(
-    changes: dict[str, dict[str, Any] | None], id: str, operation: object, said: dict[str, Any]
-) -> None:
-    if operation == _DELETE:
-        changes[id] = None
-    else:
-        changes[id] = {**(changes.get(id) or {}), **said}
+        if queue := queues.get(str(topic).rpartition("/")[2]):
+            has_vector = isinstance(vector, bytes) and encoding == "FLOAT32"
+            queue.add(_number(seq), operation, str(id), has_vector, metadata)
+    return queues
 
 
 def _item(
@@ -200,7 +240,9 @@ def _item(
     options: ImportOptions,
 ) -> Item:
     text = said.get(TEXT)
-    rest = values.metadata({key: value for key, value in said.items() if key != TEXT})
+    rest = values.metadata(
+        {key: value for key, value in said.items() if key != TEXT and value is not None}
+    )
     if isinstance(text, str) and text.strip() and options.into != "vectors":
         return ImportedDocument(
             id=id,

@@ -45,7 +45,8 @@ class ForeignDatabase:
 
     columns    the columns of each ordinary table
     virtual    the CREATE statement of each virtual table
-    unread     one sentence for each table of which something could not be read
+    damaged    the tables of which something could not be read
+    unread     one sentence for each of them, and for other damage
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class ForeignDatabase:
         self._seconds, self._last_row = statement_seconds, time.monotonic()
         self._sql.set_progress_handler(self._overdue, _STEPS)
         self.unread: list[str] = []
+        self.damaged: set[str] = set()
         try:
             self._accept_damaged_schema()
             self._codec = _CODECS[self._sql.execute("PRAGMA encoding").get]
@@ -129,9 +131,9 @@ class ForeignDatabase:
         return (yield from until_damage(self._sql, select, decode=self._decode))[0]
 
     def _note(self, table: str) -> None:
-        message = f"some rows of the table {table} could not be read"
-        if message not in self.unread:
-            self.unread.append(message)
+        if table not in self.damaged:
+            self.damaged.add(table)
+            self.unread.append(f"some rows of the table {table} could not be read")
 
     def _accept_damaged_schema(self) -> None:
         """Have SQLite skip what is wrong in the schema, if it does not accept all of it."""

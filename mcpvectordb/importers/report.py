@@ -16,6 +16,7 @@ from mcpvectordb.importers.items import (
 )
 
 SKIPPED_ITEMS = 1_000
+MOST_REASONS, OTHERS = 50, "for other reasons"
 MARK = "imported"
 """The metadata key under which an imported item has its mark."""
 
@@ -85,6 +86,11 @@ def _hashed(value: Any) -> Any:
     return dict(value if isinstance(value, Mapping) else vars(value))
 
 
+def add(counts: Counter[str], reason: str, number: int = 1) -> None:
+    """Count a reason; many different ones, which a source can have, count as others."""
+    counts[reason if reason in counts or len(counts) < MOST_REASONS else OTHERS] += number
+
+
 class ImportReport:
     """Counts what becomes of the items of an import."""
 
@@ -114,9 +120,14 @@ class ImportReport:
 
     def skip(self, id: str, reason: str) -> None:
         """Count an item that is not imported."""
-        self.skipped[reason] += 1
+        add(self.skipped, reason)
         if len(self.skipped_items) < SKIPPED_ITEMS:
             self.skipped_items.append((id, reason))
+
+    def embedded(self, outcomes: Mapping[str, int]) -> None:
+        """Count what became of embeddings."""
+        for outcome, number in outcomes.items():
+            add(self.embeddings, outcome, number)
 
     def finished(self, **rest: Any) -> Imported:
         """The report as a record."""

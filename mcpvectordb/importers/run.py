@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -34,7 +35,7 @@ from mcpvectordb.importers.items import (
     UnreadPart,
 )
 from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
-from mcpvectordb.importers.report import ImportReport, Marker
+from mcpvectordb.importers.report import ImportReport, Marker, add
 from mcpvectordb.importers.restore import Restore
 from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.write_contexts import ContextImport
@@ -120,7 +121,7 @@ class ImportRun:
             case LeftOut():
                 self._report.skip(item.id, item.reason)
             case NotKept():
-                self._report.not_kept[item.what] += item.count
+                add(self._report.not_kept, item.what, item.count)
             case UnreadPart():
                 self._report.unread.append(item.what)
             case Expected():
@@ -146,6 +147,7 @@ class ImportRun:
     ) -> None:
         self._waiting.append(item)
         self._characters += len(getattr(item, "text", ""))
+        self._characters += sum(len(image.data) for image in getattr(item, "images", ()))
         if len(self._waiting) >= BATCH_ITEMS or self._characters >= BATCH_CHARACTERS:
             self.flush()
 
@@ -168,15 +170,16 @@ class ImportRun:
                 "here; its documents are imported"
             )
             return
+        if not self._report.dry_run and not self._add(item):
+            return
         self._report.count("libraries", "added")
         if item.confirmed:
             self._named.append(item)
-        if not self._report.dry_run:
-            self._add(item)
-        if not item.confirmed:
+        else:
             self._report.notes.append(
                 f"the library {item.library} is to follow {item.root}: if that folder may be read, "
-                f"run `mcpvectordb library confirm {item.library}`, then `mcpvectordb sync`"
+                f"run `mcpvectordb library confirm {shlex.quote(item.library)}`, then "
+                "`mcpvectordb sync`"
             )
 
     def sync(self) -> None:
@@ -196,7 +199,8 @@ class ImportRun:
             for path, reason in done.failures:
                 self._report.skip(path, reason)
 
-    def _add(self, item: FollowedFolder) -> None:
+    def _add(self, item: FollowedFolder) -> bool:
+        """Add a library that follows a folder; whether that was possible."""
         try:
             self._shelf.add_library(
                 item.library,
@@ -209,6 +213,8 @@ class ImportRun:
                 self._shelf.describe(item.library, path, text)
         except (InvalidInput, IngestError) as error:
             self._report.notes.append(f"the library {item.library} follows no folder: {error}")
+            return False
+        return True
 
 
 def run(

@@ -114,7 +114,7 @@ class ContextImport:
                 here = self._known.find(entry, mark)
                 if self._count(item, outcome := self._outcome(here, mark)):
                     owners[self._store(sql, entry, mark, here, outcome, prepared)] = item
-        self._report.embeddings += self._kept.keep(self._index, owners)
+        self._report.embedded(self._kept.keep(self._index, owners))
 
     def _plan(self, checked: Sequence[tuple[ImportedContext, Entry, ImportMark]]) -> None:
         """Report what would become of items."""
@@ -123,7 +123,7 @@ class ContextImport:
             outcome = self._outcome(self._known.find(entry, mark), mark)
             self._count(item, outcome)
             new += [item] if outcome in ("added", "changed") else []
-        self._report.embeddings += self._kept.plan(new)
+        self._report.embedded(self._kept.plan(new))
 
     def _checked(
         self, items: Sequence[ImportedContext]

@@ -15,7 +15,7 @@ from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.texts import GivenText
 from mcpvectordb.documents.write import DocumentWriter
-from mcpvectordb.errors import IngestError, InvalidInput
+from mcpvectordb.errors import IngestError, InvalidInput, NoText
 from mcpvectordb.importers.items import ImportedDocument
 from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
 from mcpvectordb.importers.report import ANOTHER, ImportMark, ImportReport, Marker, Outcome
@@ -68,6 +68,9 @@ class DocumentImport:
             try:
                 checked_name(library)
                 given = self._given(item)
+            except NoText:
+                self._report.skip(item.id, "it has no text")
+                continue
             except (InvalidInput, IngestError) as error:
                 self._report.skip(item.id, str(error))
                 continue
@@ -81,7 +84,7 @@ class DocumentImport:
                 owners[found.key] = item  # a killed import may not have stored its embedding
             else:
                 to_write.append((item, given))
-        self._report.embeddings += (
+        self._report.embedded(
             self._kept.plan(item for item, _ in to_write)
             if self._report.dry_run
             else self._kept.keep(self._index, owners | self._stored(library, to_write))

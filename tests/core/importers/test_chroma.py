@@ -76,6 +76,8 @@ def test_what_is_only_in_the_queue_comes_too(db: Database, unpacked: Callable[[s
         (0, "rooibos", np.ones(32, "<f4").tobytes(), {"chroma:document": "Rooibos is red."}),
         (1, "sencha", None, {"chroma:document": "Sencha is steamed."}),
         (3, "oolong", None, {}),
+        (3, "puerh", None, {}),
+        (0, "puerh", None, {"chroma:document": "Pu-erh is dark.", "weight": None}),
     ]
     for step, (operation, id, vector, metadata) in enumerate(operations, 1):
         sql.execute(
@@ -90,6 +92,24 @@ def test_what_is_only_in_the_queue_comes_too(db: Database, unpacked: Callable[[s
     }
     assert texts.keys() == {"assam", "sencha", "puerh", "rooibos"}
     assert (texts["sencha"], texts["rooibos"]) == ("Sencha is steamed.", "Rooibos is red.")
+    [puerh] = db.documents.browse(where={"source": "puerh"})
+    assert (texts["puerh"], puerh.metadata.keys()) == ("Pu-erh is dark.", {"imported"})
+
+
+def test_a_damaged_index_costs_no_item(db: Database, unpacked: Callable[[str], Path]) -> None:
+    path = unpacked("chroma-1.5.9") / "chroma.sqlite3"
+    sql = apsw.Connection(str(path))
+    size = sql.execute("PRAGMA page_size").get
+    root = sql.execute(
+        "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_embeddings_1'"
+    ).get
+    sql.close()
+    raw = bytearray(path.read_bytes())
+    raw[(root - 1) * size : root * size] = b"\xff" * size
+    path.write_bytes(raw)
+    done = db.import_from(path)
+    assert done.added == {"documents": 59, "vectors": 2}
+    assert done.unread == ("some rows of the table embeddings could not be read",)
 
 
 def test_files_of_an_unknown_layout_are_said_and_embedded_anew(
