@@ -17,6 +17,7 @@ BENCHMARKS = {
     "words": "how fast passages are found by words, beside other engines",
     "hybrid": "how fast passages are found by words and meaning together, beside other engines",
     "ingest": "how fast files come in, beside what the model alone could do",
+    "imports": "what it costs to move in, with embeddings kept and without",
     "start": "what it costs to begin: import, help, server, first answer",
     "memory": "how much memory a server, searches and ingest take; with --data FILE, how well "
     "agents remember long conversations",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         Unwritable,
     )
+    from mcpvectordb.importers.items import Imported
     from mcpvectordb.joint.records import LineMatch, LineMatches, Quotation
     from mcpvectordb.records import (
         Backlog,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         DocumentHeading,
         Embedded,
         Explained,
+        Exported,
         Hit,
         Ingested,
         Library,
@@ -100,9 +102,11 @@ __all__ = [
     "EndpointFailed",
     "Entry",
     "Explained",
+    "Exported",
     "FetchFailed",
     "Hit",
     "Image",
+    "Imported",
     "IngestError",
     "Ingested",
     "InvalidFilter",
@@ -156,6 +160,7 @@ _HOMES = (
     "contexts.context",
     "vectors.vector",
     "joint.records",
+    "importers.items",
     "embedding.embedder",
     "database",
     "embedding.add_endpoint",

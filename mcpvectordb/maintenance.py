@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -19,6 +15,7 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
 from mcpvectordb.storage.file import File, uri
+from mcpvectordb.storage.new_file import flush_to_disk, new_file
 from mcpvectordb.storage.schema import VERSION
 
 
@@ -61,10 +58,6 @@ INVALID_SETTING = (
 INITIAL_SETTINGS = "('model', 'chunk_size', 'chunk_overlap')"
 
 
-_SUFFIXES = ("", "-journal", "-wal", "-shm")
-_STALE_SECONDS = 3600  # a copy that is being made is written to all the time
-
-
 class MaintainedIndex(Protocol):
     """An index that can be made again from the ordinary tables."""
 
@@ -85,39 +78,13 @@ def copy(
 
     Deleted text and unpublished documents are not in it.
     """
-    target = target.expanduser().absolute()
-    if overwrite:
-        target = target.resolve()  # a link stays one
-        _check_replaceable(file, target)
-    elif target.exists():
-        raise _exists(target)
-    if not target.parent.is_dir():
-        raise errors.Unwritable(f"the folder {target.parent} does not exist: make it first")
-    _remove_stale_parts(target)
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with new_file(file, target, overwrite=overwrite) as new:
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
-            sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
-            _forget_deleted(part, unpublished)
-        _verify(part)
-        if overwrite:
-            _check_replaceable(file, target)
-            part.replace(target)
-        else:
-            _put_in_place(part, target)
-        _sync_folder(target.parent)
-    except FileExistsError:
-        raise _exists(target) from None
-    except OSError as error:
-        if isinstance(error, errors.MCPVectorDBError):
-            raise
-        raise errors.Unwritable(f"{target} cannot be written: {error.strerror}") from error
-    finally:
-        for suffix in _SUFFIXES:
-            Path(f"{part}{suffix}").unlink(missing_ok=True)
-    return target
+            sql.execute("VACUUM INTO ?", (f"{uri(new.part)}?vfs={apsw.vfs_names()[0]}",))
+            _forget_deleted(new.part, unpublished)
+        _verify(new.part)
+    return new.path
 
 
 def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
@@ -217,64 +184,6 @@ def _bytes(file: File) -> int:
     )
 
 
-def _exists(target: Path) -> errors.InvalidInput:
-    return errors.InvalidInput(
-        f"{target} exists already; name a new file, remove that one first, or ask for it to be "
-        "overwritten (overwrite=True, --overwrite)"
-    )
-
-
-def _check_replaceable(file: File, target: Path) -> None:
-    """Refuse to overwrite the database itself, what is no file, and a database that is in use.
-
-    SQLite would take the log of the old file for a part of the new one.
-    """
-    if not target.exists():
-        return
-    if not file.memory and target.samefile(file.path):
-        raise errors.InvalidInput(f"{target} is the database itself: name another file")
-    if not target.is_file():
-        raise errors.InvalidInput(f"{target} is not a file: name a file to overwrite")
-    beside = [name for suffix in _SUFFIXES[1:] if os.path.lexists(name := f"{target}{suffix}")]
-    if beside:
-        raise errors.Unwritable(
-            f"{target} is open in a process, or was not closed by one ({Path(beside[0]).name}): it "
-            "is not overwritten"
-        )
-
-
-def _remove_stale_parts(target: Path) -> None:
-    """Remove what copies to `target` left behind when they were killed."""
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part(-journal|-wal|-shm)?")
-    for path in target.parent.iterdir():
-        if pattern.fullmatch(path.name):
-            with contextlib.suppress(OSError):  # another copy may have been faster
-                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
-                    path.unlink()
-
-
-def _put_in_place(part: Path, target: Path) -> None:
-    """Give a complete copy its name; unlike a rename, this never replaces a file that another
-    process has made meanwhile.
-    """
-    try:
-        os.link(part, target)
-    except FileExistsError:
-        raise
-    except OSError:  # FAT and some network disks have no hard links
-        _rename_to_new(part, target)
-
-
-def _rename_to_new(part: Path, target: Path) -> None:
-    """Reserve the name by an empty file of our own, and replace only that one."""
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    try:
-        part.replace(target)
-    except OSError:
-        target.unlink(missing_ok=True)
-        raise
-
-
 def _forget_deleted(part: Path, unpublished: UnpublishedDocuments) -> None:
     """Take out of a copy what is not yet, or no longer, a document: unpublished ones, and what has
     stayed of deleted text. Unused pages are not in it, but words in the indexes and answers in the
@@ -309,14 +218,4 @@ def _verify(part: Path) -> None:
             )
     finally:
         connection.close()
-    with part.open("rb+") as written:
-        os.fsync(written.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    flush_to_disk(part)

@@ -433,6 +433,20 @@ class Synced(Record):
     planned: tuple[tuple[str, str], ...] = ()
 
 
+class Exported(Record):
+    """What an export wrote: the format, and how many documents, contexts and vectors.
+
+    `left_out` says what of the file the format does not hold; JSONL holds everything.
+    """
+
+    path: str
+    format: str
+    documents: int
+    contexts: int
+    vectors: int
+    left_out: tuple[str, ...] = ()
+
+
 class Stats(Record):
     """Counts and sizes of a file, and its model and chunk sizes.
 
@@ -459,7 +473,7 @@ class Progress(Record):
     """The progress of a long step.
 
     step          "ingest" and "sync" count files, "parse" the one that is ingested, "embed" chunks,
-                  "fetch" and the download of a model bytes
+                  "export" items, "fetch" and the download of a model bytes
     done, total   what is committed, and of how much; `total` is None while it is unknown
     chunks        how many were embedded meanwhile, of `chunks_known` so far, and their `tokens`
     seconds_left  an estimate for this step and those after it; None while there is none
@@ -514,6 +528,7 @@ class Source(Record):
 
     `media_type` is the whole Content-Type header, with the charset; `etag` is the HTTP entity tag.
     `mtime_ns` is the file's modification time if no later version can have the same, otherwise -1.
+    `vault` says whether it is a note of an Obsidian vault.
     """
 
     source: str
@@ -524,6 +539,7 @@ class Source(Record):
     media_type: str = ""
     etag: str = ""
     mtime_ns: int = -1
+    vault: bool = False
 
 
 class Parsed(Record):

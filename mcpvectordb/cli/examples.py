@@ -57,6 +57,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb copy for-the-laptop.db",
         "mcpvectordb copy --db work.db backup.db --overwrite",
     ),
+    "import": (
+        "mcpvectordb import ~/Downloads/conversations.json --dry-run",
+        "mcpvectordb import obsidian ~/vault --library mine",
+        "mcpvectordb import csv rows.csv --text question,answer --id number",
+    ),
+    "export": (
+        "mcpvectordb export everything.jsonl",
+        "mcpvectordb export ~/markdown --library work",
+        "mcpvectordb export passages.csv --overwrite --json",
+    ),
     "salvage": (
         "mcpvectordb salvage damaged.db saved.db",
         "mcpvectordb salvage damaged.db saved.db --json",

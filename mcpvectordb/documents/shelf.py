@@ -16,7 +16,7 @@ from mcpvectordb.documents import libraries, notes, rows
 from mcpvectordb.documents import texts as given_texts
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
-from mcpvectordb.documents.given import DocumentChange, checked_change, update
+from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
 from mcpvectordb.documents.stored import StoredDocuments
@@ -136,7 +136,9 @@ class Documents(StoredDocuments):
             known = None if duplicate else self._writer.known(read.source, library, hash)
         said = DocumentChange(keys=(metadata or None) if update_metadata else None)
         if known is not None:
-            return self._finish(self._stored(self._say(known, said)), embed, progress, deadline)
+            return self._finish(
+                self._stored(self._writer.say(known, said)), embed, progress, deadline
+            )
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         if not any_text:
             formats.check_extension(read)
@@ -155,7 +157,7 @@ class Documents(StoredDocuments):
         report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
         status, key = self._writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
-            status, key = self._say(key, said)
+            status, key = self._writer.say(key, said)
         done = self._finish(self._stored((status, key)), embed, progress, deadline)
         return replace(done, note=notes.joined(parsed.note, done.note))
 
@@ -257,7 +259,7 @@ class Documents(StoredDocuments):
         deadline = self._encoder.deadline()
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-        return self._finish(self._stored(self._say(key, change)), embed, progress, deadline)
+        return self._finish(self._stored(self._writer.say(key, change)), embed, progress, deadline)
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
@@ -271,15 +273,19 @@ class Documents(StoredDocuments):
         pattern: str = EVERYTHING,
         ignore: Sequence[str] = (),
         description: str = "",
+        confirm: bool = True,
     ) -> None:
         """Let a library follow a folder; `sync` ingests its files.
 
         `pattern` selects files relative to the folder: `*` matches within one folder, `**/` any
         folders, `{md,txt}` one of both. `ignore` has patterns as in a .gitignore; .gitignore and
         .mcpvectordbignore files in the folder apply too. To change these options, add the library
-        again with the same folder.
+        again with the same folder. `confirm=False` leaves the consent to read it to a person; see
+        `confirm_library`.
         """
-        libraries.add(self._file, self._folders, name, root, pattern, ignore, description)
+        libraries.add(
+            self._file, self._folders, name, root, pattern, ignore, description, confirm=confirm
+        )
 
     def confirm_library(self, name: str) -> None:
         """Let a library that was not added on this machine, or not to this file, read its folder.
@@ -489,20 +495,6 @@ class Documents(StoredDocuments):
             tuning=self.tuning,
         )
 
-    def _say(self, key: int, change: DocumentChange) -> tuple[Status, int]:
-        """Make a change of what people say of a document; "updated" or "skipped", and its key.
-
-        A new title is kept first and then written, with the text, as a document of its own in the
-        place of this one: a long one takes several transactions. The next call finishes that.
-        """
-        if change == DocumentChange():
-            return "skipped", key
-        with self._file.writing() as sql:
-            changed, title = update(sql, self._index, key, change)
-        if title:
-            return "updated", self._writer.retitle(key, title)
-        return "updated" if changed else "skipped", key
-
     def _store(
         self,
         given: Sequence[GivenText],
@@ -511,7 +503,7 @@ class Documents(StoredDocuments):
     ) -> list[_StoredDocument]:
         """Store texts in short transactions."""
         stored: list[_StoredDocument] = []
-        for places in given_texts.store(given, library, self._writer, self._say, self.tuning):
+        for places in given_texts.store(given, library, self._writer, self.tuning):
             with self._file.reading(limited=False):  # one transaction for all of them
                 stored += map(self._stored, places)
             if progress:

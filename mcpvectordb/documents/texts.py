@@ -21,14 +21,21 @@ from mcpvectordb.records import Parsed, Source, Status
 
 
 class GivenText(NamedTuple):
-    """A text that can be stored, its hash, and what people say of it."""
+    """A text that can be stored, its hash, and what people say of it.
+
+    `created_at` is "" for a document that is new, `parsed` None for a text that is not parsed yet.
+    """
 
     source: Source
     hash: str
     said: DocumentChange
+    created_at: str = ""
+    parsed: Parsed | None = None
 
     def parse(self) -> Parsed:
         """The text as code, if its source has the name of a code file, or else as Markdown."""
+        if self.parsed is not None:
+            return self.parsed
         written_in = formats.by_name(self.source.name)
         if written_in and written_in.module == "code":
             return code.parse(self.source)
@@ -100,12 +107,11 @@ def store(
     given: Sequence[GivenText],
     library: str,
     writer: DocumentWriter,
-    say: Callable[[int, DocumentChange], tuple[Status, int]],
     tuning: FolderTuning,
 ) -> Iterator[list[tuple[Status, int]]]:
     """Write texts in short transactions; the statuses and keys of each batch when it is stored.
 
-    Of those that are known, only what people say of them is stored, by `say`.
+    Of those that are known, only what people say of them is stored.
     """
     for batch in _batches(_prepared(given, library, writer, tuning), tuning):
         new = [each for _, each in batch if not isinstance(each, int)]
@@ -114,7 +120,7 @@ def store(
         place: tuple[Status, int]
         for said, each in batch:
             place = ("skipped", each) if isinstance(each, int) else next(written)
-            stored.append(say(place[1], said) if place[0] == "skipped" else place)
+            stored.append(writer.say(place[1], said) if place[0] == "skipped" else place)
         yield stored
 
 
@@ -137,6 +143,7 @@ def _document(text: GivenText, library: str, writer: DocumentWriter) -> Prepared
         library=library,
         given=text.said.keys,
         title=text.said.title,
+        created_at=text.created_at,
     )
 
 

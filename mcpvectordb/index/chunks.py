@@ -314,6 +314,20 @@ class ChunkIndex:
         narrowed, bindings = self._owned_by(owners)
         return int(sql.execute(f"{count} {narrowed}", (model, *bindings)).get)
 
+    def waiting(
+        self, sql: apsw.Connection, model: int, owners: Sequence[int]
+    ) -> list[tuple[int, IndexedChunk]]:
+        """(owner, chunk) of the chunks of these owners that wait for an embedding."""
+        narrowed, bindings = self._owned_by(owners)
+        of = dict(
+            sql.execute(
+                f"SELECT chunk, (SELECT owner FROM {self.chunks} WHERE id = chunk) "
+                f"FROM {self._pending} WHERE model = ? {narrowed}",
+                (model, *bindings),
+            )
+        )
+        return [(of[each.id], each) for each in self.passages(sql, list(of))]
+
     def is_leased(self, sql: apsw.Connection, model: int) -> bool:
         """Whether anybody is embedding chunks of this index by a model."""
         return bool(

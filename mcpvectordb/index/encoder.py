@@ -116,13 +116,25 @@ class Encoder:
             if self.active(sql) is None:  # another process may have been faster
                 name, digest, dimension = self._identity()
                 self._activate(sql, self.register(sql, name, digest, dimension))
-                size, overlap = self._automatic_sizes(name)
-                sql.execute(
-                    "INSERT INTO settings (name, value) VALUES ('chunk_size', ?), "
-                    "('chunk_overlap', ?)",
-                    (str(size), str(overlap)),
-                )
+                self._put_sizes(sql, *self._automatic_sizes(name))
             return self.sizes(sql)
+
+    def adopt(self, name: str, digest: str, dimension: int, size: int, overlap: int) -> None:
+        """Write the model and chunk sizes of another file into a new one.
+
+        Not if an embedder or a model was chosen for it that is another one.
+        """
+        chosen = self._identity()[:2] if self._given or self._config.model else (name, digest)
+        with self._file.writing() as sql:
+            if self.active(sql) is None and chosen == (name, digest):
+                self._activate(sql, self.register(sql, name, digest, dimension))
+                self._put_sizes(sql, size, overlap)
+
+    def _put_sizes(self, sql: apsw.Connection, size: int, overlap: int) -> None:
+        sql.execute(
+            "INSERT INTO settings (name, value) VALUES ('chunk_size', ?), ('chunk_overlap', ?)",
+            (str(size), str(overlap)),
+        )
 
     def sizes(self, sql: apsw.Connection) -> tuple[int, int]:
         """Chunk size and overlap in tokens, as the file has them, or as it would get them."""

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, Refused, TooLarge, Unreadable
+from mcpvectordb.ingest.formats.vault import is_in_vault
 from mcpvectordb.ingest.secret_files import is_secret_place, secret_in
 from mcpvectordb.records import ProgressCallback, Source
 
@@ -103,6 +104,7 @@ def read_path(
         raw=raw,
         file_type=resolved.suffix[1:].lower() or "unknown",
         modified=_iso(info.st_mtime),
+        vault=resolved.suffix.lower() in (".md", ".markdown") and is_in_vault(resolved),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
+from mcpvectordb.ingest.formats import vault
 from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.ingest.structure import front_matter, outline, plain
 from mcpvectordb.metadata import MAX_DEPTH, encode
@@ -19,7 +20,10 @@ _HEADING_MARKS = ("#", "==", "--")
 def parse(source: Source) -> Parsed:
     """Return the decoded text with title and metadata; invalid front matter is only text."""
     text = decode(source.raw, declared=charset(source.media_type))
-    metadata = _metadata(front_matter(text)[0])
+    front, end = front_matter(text)
+    metadata = _metadata(front)
+    if source.vault:
+        metadata = vault.metadata(text[end:], front, metadata)
     given = metadata.get("title")
     title = plain(str(given)) if isinstance(given, str | float) or type(given) is int else ""
     return Parsed(

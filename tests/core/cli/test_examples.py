@@ -16,6 +16,12 @@ from mcpvectordb.embedding import endpoint
 from tests.support_onnx import graph, table, write_model
 
 FILES = ("keys.md", "report.md", "old.md", "draft.md", "spare.md")
+IMPORTED = {
+    "Downloads/conversations.json": '[{"uuid": "1", "chat_messages": []}]',
+    "vault/.obsidian/app.json": "{}",
+    "vault/Tea.md": "See [[Milk]].",
+    "rows.csv": "number,question,answer\n1,How hot?,Eighty degrees.\n",
+}
 ENDLESS = {"watch"}
 # The hub of these tests and the servers of models cannot be reached, their files are too small to
 # measure searches in, and nobody is there to be asked.
@@ -54,6 +60,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("notes/recipes/tea.md", *FILES):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(f"# {name}\n\nThe signing key of {name} is rotated.\n")
+    for name, text in IMPORTED.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
     (home / ".cursor").mkdir()
     write_model(home / "my-model", graph(table(6)))
     ingest = ["ingest", *FILES, "--library", "work", "-m", "year=2026"]
