@@ -107,7 +107,7 @@ class PageGate:
         """Begin a session and take the token out of the address."""
         if not hmac.compare_digest(given.encode(), self._token):
             raise HttpError(401, "unauthorized", _OPEN_AGAIN)
-        answer = RedirectResponse("/", 303)
+        answer = RedirectResponse("/", 303, {"Cache-Control": "no-store"})
         answer.set_cookie(
             _cookie_name(scope), self._sessions.begin(), path="/", httponly=True, samesite="strict"
         )

@@ -124,6 +124,7 @@ class Job:
 
     def _end(self, state: JobState) -> None:
         self.state, self._ended_at = state, _now()
+        self._work = dict  # what it holds, such as an uploaded file, is needed no longer
         self._changed(self)
 
 

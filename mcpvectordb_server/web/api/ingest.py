@@ -57,6 +57,8 @@ class Upload:
         """Forget it."""
         self._file.close()
 
+    __del__ = close
+
 
 async def take_upload(request: Request, site: Site) -> Upload:
     """The file in the body of a request, taken when there is room for it."""
@@ -74,11 +76,7 @@ async def take_upload(request: Request, site: Site) -> Upload:
                 raise _too_large(most)
             upload.write(part)
     except ClientDisconnect:
-        upload.close()
         raise HttpError(400, "bad_request", "the file was not sent completely") from None
-    except BaseException:
-        upload.close()
-        raise
     return upload
 
 

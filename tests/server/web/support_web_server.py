@@ -9,12 +9,16 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
+from jsonschema import Draft202012Validator
 
 from mcpvectordb import Database
 from mcpvectordb_server.connections import HttpLimits, listen, uvicorn_server
+from mcpvectordb_server.web.api import ROUTES
 from mcpvectordb_server.web.application import application
+from mcpvectordb_server.web.openapi import describe
 from mcpvectordb_server.web.site import Site
 
 TOKEN = "a-token-for-the-tests-of-the-page"
@@ -74,7 +78,9 @@ class Served:
         raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         kind = {"Content-Type": "application/json"} if body is not None else {}
         status, _, answer = self.raw(method, path, raw, {**kind, **(headers or {})})
-        return status, json.loads(answer)
+        reply = json.loads(answer)
+        check_reply(method, path, status, reply)
+        return status, reply
 
     def get(self, path: str) -> Any:
         """What a route answers that must succeed."""
@@ -105,6 +111,37 @@ class Served:
         cookie = re.match(r"[^;]+", headers["Set-Cookie"])
         assert cookie
         return Browser(self, cookie[0])
+
+
+def check_reply(method: str, path: str, status: int, reply: Any) -> None:
+    """Whether a reply is as /api/openapi.json says, with nothing besides."""
+    document = _strict(describe(ROUTES))
+    route = urlsplit(path).path
+    for template, operations in document["paths"].items():
+        expression = re.sub(r"{\w+}", "[^/]+", template)
+        if re.fullmatch(expression, route) and method.lower() in operations:
+            answers = operations[method.lower()]["responses"]
+            if str(status) not in answers and status < 400:
+                raise AssertionError(f"{method} {template} does not say that it answers {status}")
+            content = answers.get(str(status), answers["default"])["content"]
+            break
+    else:
+        content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
+    if "application/json" in content and route != "/api/openapi.json":
+        schema = {**content["application/json"]["schema"], "components": document["components"]}
+        Draft202012Validator(schema).validate(reply)
+
+
+def _strict(schema: Any) -> Any:
+    """A schema in which objects have no properties but those that are named."""
+    if isinstance(schema, list):
+        return [_strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _strict(value) for key, value in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        made.setdefault("additionalProperties", False)
+    return made
 
 
 class Browser:
