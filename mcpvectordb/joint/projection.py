@@ -33,8 +33,8 @@ def project(
     if model is None:
         return _made([], (), (0.0, 0.0), 0)
     vectors = UnitVectors(sql, model, documents, contexts)
-    count = sum(len(block.ids) for block in vectors.blocks())
-    sample = _sample(vectors.blocks(), max(1, -(-count // SAMPLE)), model.dimension)
+    step = max(1, -(-vectors.passages // SAMPLE))
+    sample = _sample(vectors.blocks(), step, model.dimension)
     mean, axes, explained = principal_axes(sample)
     placed = [
         block._replace(rows=((block.rows - mean) @ axes).astype("float32"))

@@ -199,8 +199,8 @@ class JointShelves(ABC):
         """Groups of passages that say nearly the same, the largest first, by their embeddings.
 
         Each passage of a group has such a cosine with at least one other of it. The comparison is
-        approximate, so that it takes seconds and not hours in a large file: of pairs just above
-        the threshold a few are missed, of equal ones none.
+        approximate, so that it takes seconds in a large file: of pairs just above the threshold a
+        few are missed, of equal ones none. All embeddings are in memory meanwhile.
         """
         from mcpvectordb.joint.duplicates import find
 

@@ -35,7 +35,7 @@ class UnitVectors:
         self, sql: apsw.Connection, model: ModelRow, documents: ChunkIndex, contexts: ChunkIndex
     ) -> None:
         self._sql, self._model, self._indexes = sql, model, (documents, contexts)
-        libraries = [
+        libraries: list[str] = [
             name
             for (name,) in sql.execute(
                 "SELECT DISTINCT library FROM published_documents ORDER BY library"
@@ -45,6 +45,7 @@ class UnitVectors:
         if contexts.count(sql):
             self.names += (("contexts", ""),)
         self._numbers = {name: number for number, name in enumerate(libraries)}
+        self.passages = documents.count(sql) + contexts.count(sql)
         self.pending = documents.count_pending(sql, model.key) + contexts.count_pending(
             sql, model.key
         )

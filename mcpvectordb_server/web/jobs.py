@@ -124,7 +124,7 @@ class Job:
 
     def _end(self, state: JobState) -> None:
         self.state, self._ended_at = state, _now()
-        self._work = dict  # what it holds, such as an uploaded file, is needed no longer
+        self._work = _nothing  # what it holds, such as an uploaded file, is needed no longer
         self._changed(self)
 
 
@@ -206,6 +206,10 @@ class Jobs:
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
             job.run()
+
+
+def _nothing(_: ProgressCallback) -> Mapping[str, Any]:
+    return {}
 
 
 def _progress_reply(progress: Progress) -> ProgressReply:

@@ -40,7 +40,7 @@ def test_nearly_equal_rows_are_found_among_many() -> None:
     noise = random.standard_normal((300, 64)).astype(np.float32)
     rows = np.concatenate([rows, rows[:300] + 0.12 * noise])  # cosine about .99
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    first, second, cosines = similar_pairs(rows.astype(np.float16), 0.95)
+    first, second, cosines = similar_pairs(rows, 0.95)
     found = {frozenset(pair) for pair in zip(first.tolist(), second.tolist(), strict=True)}
     wanted = {frozenset((number, 3_000 + number)) for number in range(300)}
     assert len(wanted & found) >= 297 and cosines.min() >= 0.949
