@@ -128,5 +128,8 @@ class FileWatch:
                 self.revision += 1
                 self._events.publish("changed", {"revision": self.revision})
             if loading and not self._db.loading:
-                self._events.publish("model", {"state": "ready"})
+                self._events.publish("model", {"state": self._model_state()})
             loading = self._db.loading
+
+    def _model_state(self) -> str:
+        return "missing" if "vector" in self._db.contexts.statistics().unavailable else "ready"

@@ -70,14 +70,23 @@ async def parameters(route: ApiRoute, request: Request) -> dict[str, Any]:
     if route.arguments.unknown(raw):
         remark = route.arguments.ignored(raw) or "there are no parameters here"
         raise HttpError(400, "invalid_argument", remark.replace(" and was ignored", ""))
+    _refuse_nulls(route, raw)
     return route.arguments.read(raw, max_text=LIMITS.max_body)
+
+
+def _refuse_nulls(route: ApiRoute, raw: Mapping[str, Any]) -> None:
+    """Refuse null where it is no value: that `dry_run: null` deletes is what nobody expects."""
+    for name, value in raw.items():
+        kinds = _kinds(route, name)
+        if "null" not in kinds and (value is None or (value == "null" and "string" not in kinds)):
+            raise HttpError(400, "invalid_argument", f"{name} must not be null: leave it out")
 
 
 def _query(route: ApiRoute, request: Request) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in request.query_params:
         values = request.query_params.getlist(name)
-        if _is_list(route, name):
+        if "array" in _kinds(route, name):
             found[name] = values
         elif len(values) > 1:
             raise HttpError(400, "invalid_argument", f"{name} is given {len(values)} times")
@@ -86,9 +95,10 @@ def _query(route: ApiRoute, request: Request) -> dict[str, Any]:
     return found
 
 
-def _is_list(route: ApiRoute, name: str) -> bool:
+def _kinds(route: ApiRoute, name: str) -> set[str]:
+    """The types of JSON that a parameter may have."""
     schema = route.arguments.schema.get("properties", {}).get(name, {})
-    return any(each.get("type") == "array" for each in (schema, *schema.get("anyOf", ())))
+    return {each["type"] for each in (schema, *schema.get("anyOf", ())) if "type" in each}
 
 
 async def _json(request: Request) -> dict[str, Any]:

@@ -16,6 +16,7 @@ Limit = Annotated[int, "Items of a page", Field(ge=1, le=500)]
 Offset = Annotated[int, "Items to leave out before", Field(ge=0, le=10_000_000)]
 Few = Annotated[int, "How many", Field(ge=1, le=50)]
 DocumentId = Annotated[str, "The id of a document, also one that it had before it was replaced"]
+ChunkId = Annotated[int, "The id of a passage", Field(ge=0, lt=2**63)]
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
 
@@ -282,7 +283,7 @@ def list_chunks(site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset
     return ChunkList(chunks=[chunk_reply(each, waiting) for each in found], total=document.chunks)
 
 
-def get_chunk(site: Site, *, chunk: Annotated[int, "The id of a passage"]) -> NeighboursReply:
+def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
     """A passage with the ones before and after it."""
     there = site.db.documents.chunks_by_ids([chunk])
     if not there:
@@ -303,9 +304,7 @@ def get_chunk(site: Site, *, chunk: Annotated[int, "The id of a passage"]) -> Ne
     )
 
 
-def similar_to_chunk(
-    site: Site, *, chunk: Annotated[int, "The id of a passage"], limit: Few = 8
-) -> SimilarReply:
+def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarReply:
     """The passages nearest to one, near-duplicates among them."""
     found = site.db.similar(chunk=chunk, limit=limit)
     return SimilarReply(

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from mcpvectordb import Ingested, InvalidInput, Source
 from mcpvectordb_server.grant import ProgressCallback
 from mcpvectordb_server.web.api.documents import DocumentEntry, document_reply
-from mcpvectordb_server.web.api.libraries import EVERYTHING, JobStarted, synced_reply
+from mcpvectordb_server.web.api.libraries import EVERYTHING, JobStarted, absolute, synced_reply
 from mcpvectordb_server.web.errors import HttpError
 from mcpvectordb_server.web.site import Site
 
@@ -159,6 +159,7 @@ def ingest_folder(
     dry_run: Annotated[bool, "Only say what would be done"] = False,
 ) -> JobStarted:
     """Ingest the files of a folder once; secrets in it are never read."""
+    folder = absolute(folder)
 
     def work(progress: ProgressCallback) -> Mapping[str, Any]:
         done = site.db.documents.ingest_folder(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import Library, NotFound, Synced, Unreadable
+from mcpvectordb import InvalidInput, Library, NotFound, Synced, Unreadable
 from mcpvectordb_server.grant import ProgressCallback
 from mcpvectordb_server.web.api.documents import DocumentEntry, document_reply
 from mcpvectordb_server.web.jobs import JobReply
@@ -110,7 +110,7 @@ def follow(
     sync: Annotated[bool, "Ingest its files now"] = True,
 ) -> FollowedReply:
     """Let a library follow a folder; secrets in it are never read."""
-    documents = site.db.documents
+    documents, root = site.db.documents, absolute(root)
     # Refuses folders where secrets are kept, and those that are none, before anything is changed.
     plan = documents.ingest_folder(
         root, library=name, pattern=pattern, ignore=ignore or (), dry_run=True, guard=True
@@ -186,7 +186,7 @@ def directories(
 ) -> DirectoriesReply:
     """The folders of this machine, to choose one to follow."""
     try:
-        folder = Path(path).expanduser().resolve(strict=True)
+        folder = Path(absolute(path)).resolve(strict=True)
         with os.scandir(folder) as entries:
             names = sorted(
                 each.name for each in entries if not each.name.startswith(".") and _is_folder(each)
@@ -202,6 +202,17 @@ def directories(
         ],
         truncated=len(names) > MOST_DIRECTORIES,
     )
+
+
+def absolute(folder: str) -> str:
+    """A folder with its ~ expanded; one that is relative to nothing a page knows is refused."""
+    try:
+        path = Path(folder).expanduser()
+    except RuntimeError:
+        raise InvalidInput("there is no home folder here: give the whole path") from None
+    if not path.is_absolute():
+        raise InvalidInput("give the whole path of the folder, or one from ~")
+    return str(path)
 
 
 def synced_reply(done: Synced) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from mcpvectordb_server.web.hits import similar_replies
 from mcpvectordb_server.web.map_cache import NEAR
 from mcpvectordb_server.web.site import Site
 
-MemoryId = Annotated[int, "The number of a memory"]
+MemoryId = Annotated[int, "The number of a memory", Field(ge=0, lt=2**63)]
 Author = Literal["user", "agent"]
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types of images that a browser is given; SVG is none of them, because it may have scripts."""

@@ -25,6 +25,8 @@ JSON = {"Content-Type": "application/json"}
         (b"{}", 400, "invalid_argument"),
         (b'{"query": 1}', 400, "invalid_argument"),
         (b'{"query": null}', 400, "invalid_argument"),
+        (b'{"query": "a", "text": null}', 400, "invalid_argument"),
+        (b'{"query": "a", "library": null}', 200, ""),
         (b'{"query": "a", "limit": 0}', 400, "invalid_argument"),
         (b'{"query": "a", "limit": 101}', 400, "invalid_argument"),
         (b'{"query": "a", "limit": 1e999}', 400, "invalid_argument"),
@@ -55,6 +57,7 @@ def test_a_mistyped_parameter_is_named_with_the_one_that_was_meant(filled: Serve
     status, answer = filled.ask("GET", "/api/tags?x=1")
     assert status == 400 and "no parameters" in answer["error"]["message"]
     assert filled.ask("GET", "/api/documents?limit=1&limit=2")[0] == 400
+    assert filled.ask("GET", "/api/documents?limit=null")[0] == 400
     assert filled.ask("PATCH", "/api/memories/1", {"id": 2})[0] == 400
 
 

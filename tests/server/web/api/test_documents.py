@@ -113,6 +113,7 @@ def test_what_will_be_deleted_is_told_before(served: Served, tmp_path: Path) -> 
     assert [each["followed"] for each in told["documents"]] == [False, True]
     assert "2 documents and 2 passages" in told["consequences"][0]
     assert "1 of them is in a library that follows a folder" in told["consequences"][1]
+    assert served.ask("POST", "/api/documents/delete", {"ids": ids, "dry_run": None})[0] == 400
     assert served.db.documents.count() == 2
     done = served.post("/api/documents/delete", ids=ids)
     assert done["dry_run"] is False and done["count"] == 2 and served.db.documents.count() == 0

@@ -89,7 +89,14 @@ def test_a_folder_that_was_added_elsewhere_must_be_confirmed(tmp_path: Path, fol
 
 @pytest.mark.parametrize(
     ("root", "status"),
-    [("/proc/self", 403), ("/nowhere/at/all", 422), ("", 400), ("{home}/.ssh", 403), ("a\0b", 422)],
+    [
+        ("/proc/self", 403),
+        ("/nowhere/at/all", 422),
+        ("", 400),
+        ("notes", 400),
+        ("{home}/.ssh", 403),
+        ("/a\0b", 422),
+    ],
 )
 def test_a_folder_that_may_not_be_read_is_refused(
     root: str, status: int, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
