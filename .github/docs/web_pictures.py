@@ -1,9 +1,9 @@
 """Draw the pages of `mcpvectordb web`: `python .github/docs/web_pictures.py [FOLDER]`.
 
-Without a folder it writes the two pictures of README; with one, every view into it, as a desktop and
-as a phone show it, light and dark. A file is made from the demo's pages, this project's documentation
-and a few texts in other languages, and a real Chromium looks at the real server. Needs the packages
-playwright and Pillow, and /usr/bin/chromium (or the program that CHROMIUM names).
+Without a folder it writes the two pictures of README; with one, every view into it, as a desktop
+and as a phone show it, light and dark. A file is made from the demo's pages, this project's
+documentation and a few texts in other languages, and a real Chromium looks at the real server.
+Needs the packages playwright and Pillow, and /usr/bin/chromium (or the program that CHROMIUM names).
 """
 
 from __future__ import annotations
@@ -47,44 +47,62 @@ VIEWS = {
     "health": "#/health",
 }
 LETTERS = {
-    "brief-vom-festland.md": "# Brief vom Festland\n\nDie Linse wird jeden zweiten Tag mit destilliertem "
-    "Wasser gereinigt. Essig ist verboten, weil er die Vergütung angreift.\n\nDas Versorgungsschiff kommt "
-    "am ersten Dienstag des Monats, sofern die Dünung unter zwei Metern bleibt.\n",
-    "灯塔日志.md": "# 灯塔日志\n\n透镜每隔一天用蒸馏水和软毛刷清洁一次。禁止使用醋，因为它会腐蚀镀膜。\n\n"
-    "## 雾\n\n一旦看不见外侧浮标，雾号每分钟鸣响两次。请记下开始和结束的时间，船主会来询问。\n",
-    "رسالة.md": "# رسالة إلى الحارس\n\nتُنظَّف العدسة كل يومين بالماء المقطر وفرشاة ناعمة. الخل ممنوع لأنه يتلف الطلاء.\n",
+    "brief-vom-festland.md": """# Brief vom Festland
+
+Die Linse wird jeden zweiten Tag mit destilliertem Wasser gereinigt. Essig ist verboten, weil er
+die Vergütung angreift. Das Versorgungsschiff kommt am ersten Dienstag des Monats, sofern die Dünung
+unter zwei Metern bleibt.""",
+    "灯塔日志.md": """# 灯塔日志
+
+透镜每隔一天用蒸馏水和软毛刷清洁一次。禁止使用醋，因为它会腐蚀镀膜。
+
+## 雾
+
+一旦看不见外侧浮标，雾号每分钟鸣响两次。请记下开始和结束的时间，船主会来询问。""",
+    "رسالة.md": """# رسالة إلى الحارس
+
+تُنظَّف العدسة كل يومين بالماء المقطر وفرشاة ناعمة. الخل ممنوع لأنه يتلف الطلاء.""",
 }
-MEMORIES = (
-    ("lamp", "agent", "The turning motor showed **E-4021** twice this week, each time after noon. Opening the "
-     "north vent first keeps it from coming back.", ("motor", "E-4021")),
-    ("lamp", "user", "Ordered two more cans of the thin oil for the upper bearing.", ("supplies",)),
-    ("rules", "agent", "Decided: the lens is cleaned every second day, with distilled water. The rules of 2024 "
-     "said vinegar; they no longer apply.\n\n- brush: soft, from the green box\n- water: distilled, 2 l a week\n- "
-     "never: vinegar, it eats the coating", ("decision", "lens")),
-    ("boat", "agent", "The skipper turned back at the outer buoy on Tuesday: swell of 2.4 m. Eleven drums of diesel "
-     "are left.", ("supplies", "boat")),
-    ("boat", "user", "Passengers who get seasick: tablets an hour before departure, amidships, eyes on the "
-     "horizon.", ("people",)),
-    ("weather", "agent", "Barometer fell 4 hPa in three hours; shutters closed at 17:40, horn from 18:05 to "
-     "19:20.", ("log", "fog")),
-    ("weather", "agent", "The harbour office asks for the minutes of fog by the fifth of each month.", ("deadline",)),
-    ("kitchen", "user", "The starter likes rye better than wheat.", ("bread",)),
-    ("kitchen", "agent", "Cistern at the red mark since Sunday: only drinking and cooking.", ("water", "log")),
-)
+# One line each: thread, who stored it, tags; then the text.
+MEMORIES = """
+lamp agent motor,E-4021
+The turning motor showed **E-4021** twice this week, always after noon. Open the north vent first.
+lamp user supplies
+Ordered two more cans of the thin oil for the upper bearing.
+rules agent decision,lens
+Decided: the lens is cleaned every second day, with distilled water. Vinegar eats the coating.
+boat agent supplies,boat
+The skipper turned back at the outer buoy: swell of 2.4 m. Eleven drums of diesel are left.
+boat user people
+Passengers who get seasick: tablets an hour before departure, amidships, eyes on the horizon.
+weather agent log,fog
+Barometer fell 4 hPa in three hours; shutters closed at 17:40, horn from 18:05 to 19:20.
+weather agent deadline
+The harbour office asks for the minutes of fog by the fifth of each month.
+kitchen user bread
+The starter likes rye better than wheat.
+kitchen agent water,log
+Cistern at the red mark since Sunday: only drinking and cooking.
+"""
 
 
 def make_file(db: Database) -> None:
     """Store what the pictures show."""
-    for page in sorted((ROOT / "mcpvectordb/cli/demo_pages").glob("*.md")):
-        db.documents.ingest_text(page.read_text("utf-8"), source=page.name, library="station", embed=False)
-    for page in (*sorted((ROOT / ".github/docs").glob("*.md")), ROOT / ".github/ARCHITECTURE.md"):
-        db.documents.ingest_text(page.read_text("utf-8"), source=f"docs/{page.name}", library="manual", embed=False)
-    for path in sorted((ROOT / "mcpvectordb/text").glob("*.py")):
-        db.documents.ingest_text(path.read_text("utf-8"), source=f"text/{path.name}", library="code", embed=False)
+    folders = {
+        "station": ROOT / "mcpvectordb/cli/demo_pages",
+        "manual": ROOT / ".github/docs",
+        "code": ROOT / "mcpvectordb/text",
+    }
+    for library, folder in folders.items():
+        for file in sorted((*folder.glob("*.md"), *folder.glob("[a-z]*.py"))):
+            text = file.read_text("utf-8")
+            db.documents.ingest_text(text, source=file.name, library=library, embed=False)
     for name, text in LETTERS.items():
         db.documents.ingest_text(text, source=name, library="letters", embed=False)
-    for thread, source, text, tags in MEMORIES:
-        db.contexts.add(thread=thread, source=source, text=text, tags=tags, metadata={"station": "Skerry"})
+    lines = MEMORIES.strip().split("\n")
+    for head, text in zip(lines[::2], lines[1::2], strict=True):
+        thread, source, tags = head.split()
+        db.contexts.add(thread=thread, source=source, text=text, tags=tags.split(","))
     db.embed_pending()
 
 
@@ -97,8 +115,10 @@ def served(db: Database) -> Iterator[str]:
     from mcpvectordb_server.web.site import Site
 
     token = "t" * 32
-    config = uvicorn.Config(application(Site(db), token=token), port=0, log_level="warning", timeout_graceful_shutdown=1)
+    site = Site(db)
+    config = uvicorn.Config(application(site, token=token), port=0, log_level="warning")
     server = uvicorn.Server(config)
+    site.events.stopping = lambda: server.should_exit
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -141,14 +161,17 @@ def show(page: Page, view: str) -> None:
     """Go to a view and wait until it stands still."""
     if view == "read":
         show(page, "search")
-        page.click(".hit-link:has-text(\"Station rules 2025\")")
+        page.click('.hit-link:has-text("Station rules 2025")')
         page.wait_for_selector("mark.cited")
     else:
         page.evaluate("hash => { location.hash = hash }", VIEWS[view])
-        page.wait_for_selector({"search": ".hit", "compare": ".column .brief", "map": "canvas.plane"}.get(view, "main h1"))
-    page.wait_for_load_state("networkidle") if view not in VIEWS else page.wait_for_timeout(500)
+        page.wait_for_selector(
+            {"search": ".hit", "compare": ".column .brief", "map": "canvas.plane"}.get(
+                view, "main h1"
+            )
+        )
+    page.wait_for_timeout(500)
     if view == "map":
-        page.evaluate("document.querySelector('.legend').open = true")
         _point_at_something(page)
 
 

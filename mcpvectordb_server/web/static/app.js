@@ -1,6 +1,6 @@
 // The start: session, routes, the events that all views share, keys that work everywhere.
 
-import { follow, session } from "./api.js";
+import { follow, session, superseded } from "./api.js";
 import { announce, h, icon, notify, plain, state } from "./dom.js";
 import { parse } from "./route.js";
 
@@ -38,7 +38,9 @@ async function show() {
     const made = await view.open(route, { ...app, signal: leave.signal, place: (...content) => shown.number === number && place(...content) });
     if (shown.number === number) shown.update = made?.update ?? null;
   } catch (error) {
-    if (shown.number === number && error.name !== "AbortError") place(failure(error));
+    if (shown.number !== number || error.name === "AbortError") return;
+    // A module that could not be loaded says no reason: the session knows whether it has ended.
+    place(failure(error.status === undefined ? await session().then(() => error, (reason) => reason) : error));
   }
 }
 
@@ -118,6 +120,11 @@ async function start() {
     main.focus();
   });
   document.addEventListener("keydown", keys);
+  // What a view did not expect is said to the user; what it left unfinished is not.
+  addEventListener("unhandledrejection", (event) => {
+    if (superseded(event.reason)) event.preventDefault();
+    else notify(event.reason.message, { bad: true });
+  });
   try {
     app.session = await session();
   } catch (error) {

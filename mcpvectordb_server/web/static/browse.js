@@ -158,7 +158,7 @@ function libraryTools(library, app) {
   };
   return h("div.row",
     library.root ? button("Sync", () => sync().catch((error) => notify(error.message, { bad: true })), { icon: "refresh", kind: "quiet" }) : null,
-    button("Describe", describe, { icon: "edit", kind: "quiet" }),
+    library.root && button("Describe", describe, { icon: "edit", kind: "quiet" }),
     button("Delete", async () => (await removeLibrary(library)) && (location.hash = "#/browse"), { icon: "delete", kind: "quiet" }));
 }
 

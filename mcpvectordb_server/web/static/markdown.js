@@ -385,8 +385,8 @@ class Inline {
 
   link(at, to, depth, image) {
     const close = this.next("](", at + 1, Math.min(to, at + 2000));
-    if (close < 0 || this.text.slice(at + 1, close).includes("[")) return null;
-    const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(this.text.slice(close, Math.min(to, close + 3000)));
+    if (close < 0 || this.next(")", close, close + 2000) < 0 || this.text.slice(at + 1, close).includes("[")) return null;
+    const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(this.text.slice(close, Math.min(to, close + 2000)));
     if (!target) return null;
     const end = close + target[0].length;
     const words = h("span", { dir: "auto" });

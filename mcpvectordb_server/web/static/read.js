@@ -119,10 +119,10 @@ class Document extends Reading {
     this.drawHead();
     this.drawAbout();
     this.line = Number(this.options.get("line")) || 1;
-    await this.cite(Number(this.options.get("chunk")) || 0);
+    const chunk = Number(this.options.get("chunk")) || 0;
+    this.open(narrow() ? "text" : chunk ? "passages" : "about");
+    await this.cite(chunk);
     await this.drawText();
-    this.open(this.chunk ? "passages" : "about");
-    if (matchMedia("(max-width: 900px)").matches) this.open("text");
   }
 
   /** The same document at another passage: only the marks move. */
@@ -290,7 +290,7 @@ class Document extends Reading {
       this.parts = [await this.readLines(line, WINDOW)];
       this.redraw();
     }
-    if (this.reading.dataset.tab !== "text" && matchMedia("(max-width: 900px)").matches) this.open("text");
+    if (this.reading.dataset.tab !== "text" && narrow()) this.open("text");
     this.jump(line);
     this.text.focus({ preventScroll: true });
   }
@@ -370,7 +370,7 @@ class Memory extends Reading {
       ["Created", day(memory.created_at, { clock: true })], ["Changed", memory.updated_at === memory.created_at ? "" : day(memory.updated_at, { clock: true })],
       ["Id", h("code", `memory:${memory.id}`)],
     ]), ...metadata(memory.metadata));
-    this.open(matchMedia("(max-width: 900px)").matches ? "text" : "about");
+    this.open(narrow() ? "text" : "about");
   }
 
   citation() {
@@ -385,6 +385,8 @@ class Memory extends Reading {
     return "Similar to this memory";
   }
 }
+
+const narrow = () => matchMedia("(max-width: 900px)").matches;
 
 function images(memory) {
   if (!Array.isArray(memory.images)) return [];
