@@ -14,7 +14,7 @@ from mcpvectordb.cli.main import program
 from tests.support_onnx import graph, table, write_model
 
 FILES = ("keys.md", "report.md", "old.md", "draft.md", "spare.md")
-ENDLESS = {"watch"}
+ENDLESS = {"watch", "web"}
 # The hub of these tests cannot be reached, their files are too small to measure searches in, and
 # nobody is there to be asked.
 CODES = {"model pull": 1, "bench": 1, "library confirm": 1}
