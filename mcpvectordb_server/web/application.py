@@ -31,8 +31,11 @@ from mcpvectordb_server.web.turns import Turns
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def application(site: Site, *, token: str) -> ASGIApp:
-    """The page and its API for a file; `site` is started and closed with the application."""
+def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
+    """The page and its API for a file; `site` is started and closed with the application.
+
+    `token` lets browsers and programs in, `once` one browser.
+    """
     turns = Turns()
 
     @asynccontextmanager
@@ -58,7 +61,7 @@ def application(site: Site, *, token: str) -> ASGIApp:
         exception_handlers={MCPVectorDBError: _failed, HTTPException: _unknown},
     )
     app.router.redirect_slashes = False
-    return PageGate(app, token=token)
+    return PageGate(app, token=token, once=once)
 
 
 def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:

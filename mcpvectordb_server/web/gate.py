@@ -72,11 +72,13 @@ class PageGate:
     """Checks Host, Origin and who asks, and adds the headers that browsers keep to.
 
     What passes has `scope["csrf"]`: the token that a write must repeat, None for a program that has
-    sent the bearer token.
+    sent the bearer token. `once` lets one browser in: the address that a browser is started with is
+    seen by everybody who may list the processes of this machine.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, once: str = "") -> None:
         self._app, self._token, self._sessions = app, token.encode(), Sessions()
+        self._once = once.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what may not pass, and pass on the rest."""
@@ -105,7 +107,9 @@ class PageGate:
 
     def _enter(self, scope: Scope, given: str) -> Response:
         """Begin a session and take the token out of the address."""
-        if not hmac.compare_digest(given.encode(), self._token):
+        if self._once and hmac.compare_digest(given.encode(), self._once):
+            self._once = b""
+        elif not hmac.compare_digest(given.encode(), self._token):
             raise HttpError(401, "unauthorized", _OPEN_AGAIN)
         answer = RedirectResponse("/", 303, {"Cache-Control": "no-store"})
         answer.set_cookie(

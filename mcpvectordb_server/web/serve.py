@@ -36,13 +36,14 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     secret = secrets.token_urlsafe(32) if token is None else _checked(token)
     listener = _listener(port)
+    once = secrets.token_urlsafe(32)
     site = Site(db)
-    server = uvicorn_server(application(site, token=secret))
+    server = uvicorn_server(application(site, token=secret, once=once))
     site.events.stopping = lambda: server.should_exit
     url = f"http://{HOST}:{listener.getsockname()[1]}/"
     _say(db, url, secret, given=token is not None)
     if open_page:
-        threading.Thread(target=_open, args=(f"{url}?token={secret}",), daemon=True).start()
+        threading.Thread(target=_open, args=(f"{url}?token={once}",), daemon=True).start()
     try:
         anyio.run(server.serve, [listener])
     except KeyboardInterrupt:  # uvicorn raises the signal again when it has ended

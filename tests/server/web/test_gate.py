@@ -3,10 +3,12 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
 
-from mcpvectordb_server.web.gate import MOST_SESSIONS, Sessions
+from mcpvectordb_server.web.gate import MOST_SESSIONS, PageGate, Sessions
 from tests.server.web.support_web_server import TOKEN, Served
 
 ALONE = {"Authorization": None}
@@ -152,3 +154,26 @@ def test_only_so_many_sessions_are_kept_and_those_in_use_stay() -> None:
         assert sessions.csrf_token(first)
         sessions.begin()
     assert sessions.csrf_token(first) and sessions.csrf_token(second) is None
+
+
+def test_the_address_that_a_browser_is_started_with_lets_one_in_only() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("not reached")
+
+    gate = PageGate(app, token=TOKEN, once="for-one-browser-only")
+
+    def enter(token: str) -> int:
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/",
+            "query_string": f"token={token}".encode(),
+            "headers": [(b"host", b"127.0.0.1:80")],
+            "server": ("127.0.0.1", 80),
+        }
+        answer = gate._answer(scope, Headers(scope=scope))
+        assert answer is not None
+        return answer.status_code
+
+    tokens = ("for-one-browser-only", "for-one-browser-only", "", TOKEN, TOKEN)
+    assert [enter(token) for token in tokens] == [303, 401, 401, 303, 303]

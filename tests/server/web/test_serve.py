@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +67,23 @@ def test_the_command_prints_an_address_that_works_and_ends_with_ctrl_c(tmp_path:
         assert process.wait(20) == 0
         assert "Stopped." in process.stderr.read()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.db"]
+
+
+@POSIX
+def test_the_page_is_opened_in_the_browser_by_an_address_of_its_own(tmp_path: Path) -> None:
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n')
+    browser.chmod(0o755)
+    with command(tmp_path / "a.db", "--port", "0", BROWSER=str(browser)) as (_, url):
+        deadline = time.monotonic() + 20
+        while not opened.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        address = opened.read_text()
+        assert address.partition("=")[0] == url.partition("=")[0] and address != url
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        assert opener.open(address, timeout=20).status == 200
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(address, timeout=20)
 
 
 def test_a_token_of_ones_own_is_not_printed(tmp_path: Path) -> None:
