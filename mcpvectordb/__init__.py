@@ -52,7 +52,13 @@ if TYPE_CHECKING:
         Unwritable,
     )
     from mcpvectordb.importers.items import Imported
-    from mcpvectordb.joint.records import LineMatch, LineMatches, Quotation
+    from mcpvectordb.joint.records import (
+        Duplicates,
+        LineMatch,
+        LineMatches,
+        Projection,
+        Quotation,
+    )
     from mcpvectordb.records import (
         Backlog,
         Chunk,
@@ -63,9 +69,11 @@ if TYPE_CHECKING:
         Embedded,
         Explained,
         Exported,
+        FolderContents,
         Hit,
         Ingested,
         Library,
+        PassedOver,
         Place,
         Progress,
         Results,
@@ -96,6 +104,7 @@ __all__ = [
     "DatabaseError",
     "Document",
     "DocumentHeading",
+    "Duplicates",
     "Embedded",
     "Embedder",
     "EmbeddingFailed",
@@ -104,6 +113,7 @@ __all__ = [
     "Explained",
     "Exported",
     "FetchFailed",
+    "FolderContents",
     "Hit",
     "Image",
     "Imported",
@@ -126,8 +136,10 @@ __all__ = [
     "Outcome",
     "Page",
     "ParseFailed",
+    "PassedOver",
     "Place",
     "Progress",
+    "Projection",
     "Quotation",
     "ReadOnly",
     "ReadTimeout",

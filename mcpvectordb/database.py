@@ -189,6 +189,11 @@ class Database(JointShelves):
         """
         self._encoder.warm()
 
+    @property
+    def loading(self) -> bool:
+        """Whether `warm` is still loading the model."""
+        return self._encoder.loading
+
     def deadline(self) -> AbstractContextManager[object]:
         """Give all reads of a block one `Config.read_timeout` together; otherwise each has its own.
 
@@ -313,6 +318,21 @@ class Database(JointShelves):
         return run(
             target, Path(path), kind, options, embed=embed, dry_run=dry_run, progress=progress
         )
+
+    def space(self) -> dict[str, int]:
+        """The bytes that each kind of content takes in the file, and those that are unused.
+
+        Every page of the file is read for it, so it takes seconds in a large one.
+        """
+        return maintenance.space(self._file)
+
+    def version(self) -> int:
+        """A number that is another one after any other thread or process has changed the file.
+
+        Ask again in the same thread: the numbers of two threads do not compare.
+        """
+        with self._file.reading() as sql:
+            return int(sql.execute("PRAGMA data_version").get)
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -169,6 +170,40 @@ def stats(file: File, encoder: Encoder) -> Stats:
         chunk_size=size,
         chunk_overlap=overlap,
     )
+
+
+def space(file: File) -> dict[str, int]:
+    """The bytes of the tables and indexes of each kind, the largest first, and the free pages."""
+    found: Counter[str] = Counter()
+    with file.reading(limited=False) as sql:
+        tables = dict(sql.execute("SELECT name, tbl_name FROM sqlite_schema"))
+        for name, size in sql.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE"):
+            found[_content(tables.get(name, name))] += size
+        found["unused"] = sql.execute(
+            "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
+        ).get
+    return dict(found.most_common())
+
+
+# What tables hold, by a beginning of their name; shadow tables begin with their own table's name.
+_CONTENTS = (
+    ("document_words", "words of documents"),
+    ("document_embeddings", "embeddings of documents"),
+    ("document_meaning", "codes of embeddings"),
+    ("context_meaning", "codes of embeddings"),
+    ("vector_meaning", "codes of embeddings"),
+    ("document", "texts of documents"),
+    ("context_words", "words of contexts"),
+    ("context_spellings", "words of contexts"),
+    ("context_embeddings", "embeddings of contexts"),
+    ("context_images", "images of contexts"),
+    ("context", "texts of contexts"),
+    ("vector", "vectors"),
+)
+
+
+def _content(table: str) -> str:
+    return next((what for name, what in _CONTENTS if table.startswith(name)), "other")
 
 
 def _bytes(file: File) -> int:

@@ -267,6 +267,26 @@ class Library(Record):
     confirmed: bool = False
 
 
+class FolderContents(Record):
+    """A folder of a library: the number of its own documents, and of those below each folder in it.
+
+    `path` is relative to the library; `folders` are (name, documents).
+    """
+
+    library: str
+    path: str
+    documents: int
+    folders: tuple[tuple[str, int], ...]
+
+
+class PassedOver(Record):
+    """A file of a folder that a library follows which is not ingested, and why."""
+
+    library: str
+    path: str
+    reason: str
+
+
 class Scores(Record):
     """The scores of an item in each leg of a search; those that do not apply are None.
 

@@ -91,6 +91,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb model use all-MiniLM-L6-v2",
         "mcpvectordb model use all-MiniLM-L6-v2 --db work.db",
     ),
+    "web": ("mcpvectordb web", "mcpvectordb web --read-only --no-open --port 9000"),
     "serve": ("mcpvectordb serve --list-tools", "mcpvectordb serve --surface all --list-tools"),
     "setup": ("mcpvectordb setup --print", "mcpvectordb setup cursor --dry-run"),
     "demo": ("mcpvectordb demo", "mcpvectordb --db pages.db demo"),

@@ -350,6 +350,21 @@ class Contexts:
                 )
             ]
 
+    def tags(self) -> dict[str, int]:
+        """How many contexts have each tag, the most frequent first."""
+        with self._file.reading() as sql:
+            return dict(_most_frequent(sql, "context_tags", "tag", -1))
+
+    def days(self) -> dict[str, int]:
+        """How many contexts were stored on each day (2025-11-29, UTC), the newest first."""
+        with self._file.reading() as sql:
+            return dict(
+                sql.execute(
+                    "SELECT substr(created_at, 1, 10) AS day, count(*) FROM contexts "
+                    "GROUP BY day ORDER BY day DESC"
+                )
+            )
+
     def statistics(self) -> ContextStats:
         """Counts of contexts, threads, tags and images, and what cannot run on this machine."""
         unavailable = {
@@ -517,7 +532,7 @@ def _count_pending(sql: apsw.Connection) -> int:
 def _most_frequent(
     sql: apsw.Connection, table: str, column: str, limit: int
 ) -> tuple[tuple[str, int], ...]:
-    """(value, count) of the most frequent values of a column."""
+    """(value, count) of the most frequent values of a column; of all with a limit of -1."""
     return tuple(
         (name, count)
         for name, count in sql.execute(

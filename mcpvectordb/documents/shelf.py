@@ -70,16 +70,15 @@ class Documents(StoredDocuments):
         search: DocumentSearch,
         tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
-        super().__init__(file, unpublished, tuning)
-        self._config, self._encoder, self._index = config, encoder, index
-        self._search = search
+        super().__init__(file, index, unpublished, tuning)
+        self._config, self._encoder, self._search = config, encoder, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self._worker = Worker(config)
         self._folders = ConfirmedFolders(file)
 
     def ingest(
         self,
-        source: str | os.PathLike[str],
+        source: str | os.PathLike[str] | Source,
         *,
         library: str = "default",
         metadata: Mapping[str, Any] | None = None,
@@ -95,7 +94,7 @@ class Documents(StoredDocuments):
         reader: Callable[[Source], str] | None = None,
         wait: bool = True,
     ) -> Ingested:
-        """Ingest a file or an http(s) URL.
+        """Ingest a file, an http(s) URL, or bytes that you have read: `Source`.
 
         A source that is in the library already is skipped if its bytes are unchanged, and replaced
         otherwise; the old document stays until the new one is stored. The keys of `metadata` are
@@ -469,7 +468,7 @@ class Documents(StoredDocuments):
         """End the process of the parser."""
         self._worker.close()
 
-    def _fetched(self, source: str | os.PathLike[str], library: str) -> tuple[int | None, str, str]:
+    def _fetched(self, source: Any, library: str) -> tuple[int | None, str, str]:
         """The key, ETag and modification time of a URL's document, to fetch it only if changed."""
         if not sources.is_url(source):
             return None, "", ""

@@ -227,7 +227,7 @@ class Encoder:
             fixed = self.active(sql)
         if fixed is None:
             return "nothing has been ingested yet"
-        if not wait and self._warming is not None and self._warming.is_alive():
+        if not wait and self.loading:
             return "the model is still loading; ask again in a moment"
         try:
             embedder = self._embedder(fixed)
@@ -270,6 +270,11 @@ class Encoder:
         """
         self._warming = threading.Thread(target=self._warm, name="mcpvectordb-warm", daemon=True)
         self._warming.start()
+
+    @property
+    def loading(self) -> bool:
+        """Whether `warm` has not loaded the model yet."""
+        return self._warming is not None and self._warming.is_alive()
 
     def embed_in_background(self, wait: float) -> None:
         """Leave embedding to a thread from its first request on; nothing happens in a file that is

@@ -22,7 +22,7 @@ IMPORTED = {
     "vault/Tea.md": "See [[Milk]].",
     "rows.csv": "number,question,answer\n1,How hot?,Eighty degrees.\n",
 }
-ENDLESS = {"watch"}
+ENDLESS = {"watch", "web"}
 # The hub of these tests and the servers of models cannot be reached, their files are too small to
 # measure searches in, and nobody is there to be asked.
 CODES = {"model pull": 1, "model add-endpoint": 1, "bench": 1, "library confirm": 1}
