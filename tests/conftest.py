@@ -55,6 +55,17 @@ def _data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_provisional_embeddings() -> Iterator[None]:
+    """Tests do not depend on whether the static model is installed; those of it turn it on."""
+    from mcpvectordb import Config
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPVECTORDB_PROVISIONAL", "off")  # for processes
+        patch.setitem(Config.__init__.__kwdefaults__, "provisional", False)
+        yield
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where a test's database file goes."""

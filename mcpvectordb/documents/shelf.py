@@ -202,7 +202,11 @@ class Documents(StoredDocuments):
         )
         checked_name(library)
         stored = self._store(given, library, progress)
-        error = self._embed_all(progress)[1] if embed and given else ""
+        error = ""
+        if embed and given:
+            error = self._embed_all(progress)[1]
+        else:
+            self._encoder.provisional.fill(self._index)
         return self._results(stored, embed, error)
 
     def ingest_folder(
@@ -440,7 +444,9 @@ class Documents(StoredDocuments):
         )
         found = self._search.whole(question) if whole else self._search.chunks(question)
         if backlog.pending:
-            waiting = [hit.item.id for hit in found if hit.scores.vector is None]
+            waiting = [
+                hit.item.id for hit in found if hit.scores.vector is None or hit.scores.provisional
+            ]
             self._encoder.prefer(self._index, waiting)
         note = "" if found.hits else self.why_empty(library=library, where=where)
         return replace(found, backlog=backlog, note=note)
@@ -531,11 +537,11 @@ class Documents(StoredDocuments):
         deadline: float | None,
     ) -> Ingested:
         """Embed a stored document, also a known one: its first ingest may have been interrupted."""
-        embedded, error = (
-            self._encoder.embed_owner(self._index, stored.key, deadline, progress)
-            if embed
-            else (Embedded(), "")
-        )
+        embedded, error = Embedded(), ""
+        if embed:
+            embedded, error = self._encoder.embed_owner(self._index, stored.key, deadline, progress)
+        else:
+            self._encoder.provisional.fill(self._index, [stored.key])
         [done] = self._results([stored], embed, error)
         return replace(done, embedded=embedded)
 
@@ -547,16 +553,24 @@ class Documents(StoredDocuments):
         with self._file.reading(limited=False) as sql:
             for status, key, document in stored:
                 pending = self._encoder.count_pending(sql, self._index, [key])
-                note = _not_embedded(status, document, pending, error) if embed and pending else ""
+                note = ""
+                if embed and pending and status == "skipped" and not error:
+                    note = (
+                        f"already stored; {pending:,} of {counted_passages(document.chunks)} still "
+                        "wait for embedding"
+                    )
+                elif embed and pending:
+                    note = self._encoder.provisional.note(pending, error)
                 done.append(Ingested(status=status, document=document, pending=pending, note=note))
         return done
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
         if not embed:
+            self._encoder.provisional.fill(self._index)
             return done
         embedded, error = self._embed_all(progress)
-        note = f"{_ONLY_BY_WORDS}: {error}" if error else done.note
+        note = self._encoder.provisional.note(error=error) if error else done.note
         return replace(done, note=note, embedded=done.embedded + embedded)
 
     def _embed_all(self, progress: ProgressCallback | None) -> tuple[Embedded, str]:
@@ -564,6 +578,7 @@ class Documents(StoredDocuments):
         try:
             return self._encoder.embed(index=self._index, progress=progress), ""
         except ModelError as error:
+            self._encoder.provisional.fill(self._index)
             return Embedded(), str(error)
 
 
@@ -571,23 +586,6 @@ class _StoredDocument(NamedTuple):
     status: Status
     key: int
     document: Document
-
-
-_ONLY_BY_WORDS = "stored and found by words, but not yet by meaning"
-
-
-def _not_embedded(status: Status, document: Document, pending: int, error: str) -> str:
-    """The note on a document of which some chunks are still pending."""
-    if error:
-        return f"{_ONLY_BY_WORDS}: {error}"
-    if status == "skipped":
-        return (
-            f"already stored; {pending:,} of {counted_passages(document.chunks)} still wait for "
-            "embedding"
-        )
-    return (
-        f"found by words now; by meaning as embedding proceeds, {counted_passages(pending)} waiting"
-    )
 
 
 def _silent(_: Progress) -> None:

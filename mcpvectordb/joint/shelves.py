@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcpvectordb.errors import InvalidInput
+from mcpvectordb.index import models
 from mcpvectordb.search.hybrid import checked_window
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class JointShelves(ABC):
         with self._file.reading() as sql:
             place = self._named(document, context)
             given = self._texts().one(sql, place, context)
-            model = self._encoder.active(sql)
+            model = models.active(sql)
             if model is None:
                 raise AssertionError  # a stored text has chunks, and these a model
             return SimilarTexts(sql, model, *self._indexes).similar(
