@@ -20,7 +20,8 @@ from typing import Any, Self
 from mcpvectordb.documents.given import DocumentChange, update
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import BATCH, Encoder
+from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.queue import BATCH
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.records import Embedded, Progress, Source
 from mcpvectordb.storage.file import File

@@ -35,16 +35,16 @@ from mcpvectordb.index.background import BackgroundEmbedder, embed_progress, unt
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow, QueryEmbedding
 from mcpvectordb.index.provisional import ProvisionalEmbedder
+from mcpvectordb.index.queue import BATCH, EmbeddingQueue
 from mcpvectordb.ingest.chunking import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
 
-BATCH = 32  # texts that are embedded at once: an interrupt waits for one batch at most
-# The same in the background: a document that is stored meanwhile waits for one of them.
+# Texts that are embedded at once in the background: a document that is stored meanwhile waits for
+# one of these batches.
 BACKGROUND_BATCH = 8
 DEFAULT_VECTOR_WEIGHT = 0.5  # of cosines against BM25, for models that do not give their own
-POLL_SECONDS = 0.1  # between looks for pending chunks that other processes have leased
 # For queries that a model cannot represent: codes (E-4021 is embedded like E-4022), and letters
 # that are not in its vocabulary.
 BLIND_VECTOR_WEIGHT = 0.1
@@ -64,6 +64,7 @@ class Encoder:
         self._tokens: TokenPipeline | None = None
         self.background: BackgroundEmbedder | None = None
         self.provisional = ProvisionalEmbedder(file, config, indexes)
+        self._queue = EmbeddingQueue(file, self.provisional, lambda text: self.tokens().count(text))
 
     # What the file determines.
 
@@ -135,6 +136,8 @@ class Encoder:
         A file that is older than a shelf has none for it. What is provisional is removed if nothing
         waits any more, as after the deletion of the last document that did.
         """
+        if self._file.read_only:
+            return
         with contextlib.suppress(Damaged):  # a damaged file must open, so that it can be checked
             with self._file.reading(limited=False) as sql:
                 lacking, done = self._lacking(sql), self.provisional.is_done(sql)
@@ -307,24 +310,19 @@ class Encoder:
         if model is None or total == 0:
             self.complete()
             return done
+        report = progress or (lambda _: None)
         for each in indexes:
             self.provisional.fill(
                 each,
                 owners,
                 least=BATCH + 1,
-                report=lambda: progress(embed_progress(done, total)) if progress else None,
+                report=lambda: report(embed_progress(done, total)),
             )
         embedder = self._embedder(model)
         for each in indexes:
-            while (leased := self._lease(each, model, owners)) is not None:
-                batch, copied = leased
-                done += Embedded(chunks=copied)
-                if batch:
-                    done += self._embed_batch(each, model, embedder, batch)
-                elif not copied:
-                    time.sleep(POLL_SECONDS)  # other processes work on what is left
-                if progress:
-                    progress(embed_progress(done, total))
+            for some in self._queue.embed_all(each, model, embedder, owners):
+                done += some
+                report(embed_progress(done, total))
         return done
 
     def embed_some(
@@ -346,13 +344,7 @@ class Encoder:
             if alone and index.is_leased(sql, model.key):
                 return Embedded()
         self.provisional.fill(index, owners, least=BATCH + 1)
-        embedder = self._embedder(model)
-        leased = self._lease(index, model, owners, most)
-        if leased is None:
-            return None
-        batch, copied = leased
-        done = Embedded(chunks=copied)
-        return done + self._embed_batch(index, model, embedder, batch) if batch else done
+        return self._queue.embed_some(index, model, self._embedder(model), owners, most)
 
     def backlog(self, index: ChunkIndex) -> Backlog:
         """How many chunks of an index wait for the active model, and what becomes of them."""
@@ -458,43 +450,6 @@ class Encoder:
             for index in self._indexes:
                 index.drop(sql, old)
             sql.execute("DELETE FROM models WHERE key = ?", (old,))
-
-    def _lease(
-        self, index: ChunkIndex, model: ModelRow, owners: Sequence[int] | None, most: int = BATCH
-    ) -> tuple[list[tuple[int, str]], int] | None:
-        """Chunks to embed now, and how many got a known embedding; None if none are pending."""
-        with self._file.writing() as sql:
-            batch, copied = index.lease(sql, model.key, most, owners)
-            if copied:
-                self.provisional.finish(sql)
-            if batch or copied or index.count_pending(sql, model.key, owners):
-                return batch, copied
-        return None
-
-    def _embed_batch(
-        self, index: ChunkIndex, model: ModelRow, embedder: Embedder, batch: list[tuple[int, str]]
-    ) -> Embedded:
-        began, counted = time.monotonic(), getattr(embedder, "tokens_embedded", None)
-        texts = list(dict.fromkeys(text for _, text in batch))
-        try:
-            vectors = dict(zip(texts, checked(embedder, texts), strict=True))
-        except BaseException:
-            # Also after an interrupt: then nobody has to wait until the lease ends.
-            with self._file.writing() as sql:
-                index.release(sql, model.key, [chunk for chunk, _ in batch])
-            raise
-        with self._file.writing() as sql:
-            settled = index.settle(
-                sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch)
-            )
-            self.provisional.finish(sql)
-        # An embedder of the user's own does not count tokens.
-        tokens = (
-            sum(map(self.tokens().count, texts))
-            if counted is None
-            else getattr(embedder, "tokens_embedded", counted) - counted
-        )
-        return Embedded(chunks=settled, tokens=tokens, seconds=time.monotonic() - began)
 
     def _embedder(self, fixed: ModelRow) -> Embedder:
         """The embedder for a model of the file; loaded once."""
