@@ -20,13 +20,15 @@ from statistics import fmean
 
 from benchmarks import metrics, texts
 from benchmarks.collection import Collection, Entry, load
-from benchmarks.quality import ranked, searches
+from benchmarks.quality import sample, searches
 from benchmarks.store import say
-from mcpvectordb import Config, Database
+from mcpvectordb import Chunk, Config, Database, Results
 
+Figures = dict[str, float]
 SEED = 5
 SHARES = (0, 50, 100)
 MODES = ("vector", "hybrid")
+DEPTH = 50  # passages that are asked for: the best ten documents are among them
 QUESTION = "how do I read a file line by line"
 
 
@@ -61,7 +63,8 @@ def main(arguments: list[str]) -> None:
         folder = Path(temporary)
         found: list[Quality] | list[Delay]
         if options.data:
-            found = list(qualities([load(each) for each in options.data], options.model, folder))
+            collections = [load(each) for each in options.data]
+            found = list(qualities(collections, options.model, options.queries, folder))
         else:
             found = [each for count in options.files for each in delays(count, options, folder)]
     if options.json:
@@ -71,16 +74,17 @@ def main(arguments: list[str]) -> None:
 
 
 def qualities(
-    collections: Sequence[Collection], models: Sequence[str], folder: Path
+    collections: Sequence[Collection], models: Sequence[str], queries: int | None, folder: Path
 ) -> Iterator[Quality]:
     """The figures of every collection, model, share and mode."""
     for model in models or [""]:
         for collection in collections:
+            asked = sample(collection.queries, queries)
             for share in SHARES:
                 path = folder / f"{collection.name}-{model}-{share}.db"
                 name = _fill(path, collection.corpus, model, share)
                 found = {
-                    provisional: _ndcg(path, collection, Config(provisional=provisional))
+                    provisional: _ndcg(path, collection, asked, Config(provisional=provisional))
                     for provisional in (False, True)
                 }
                 for mode in MODES:
@@ -105,18 +109,22 @@ def _fill(path: Path, corpus: Sequence[Entry], model: str, share: int) -> str:
         return db.stats().model
 
 
-def _ndcg(path: Path, collection: Collection, config: Config) -> dict[str, float]:
+def _ndcg(path: Path, collection: Collection, asked: dict[str, str], config: Config) -> Figures:
     """nDCG@10 by mode, 0 where the mode cannot search anything."""
     with Database(path, config=config) as db:
         figures = {}
         for mode in MODES:
             ask = searches(db, mode)
             graded = (
-                metrics.ndcg(ranked(ask, text).documents, collection.judged[id], 10)
-                for id, text in collection.queries.items()
+                metrics.ndcg(_documents(ask(text, limit=DEPTH)), collection.judged[id], 10)
+                for id, text in asked.items()
             )
             figures[mode] = round(fmean(graded), 4)
         return figures
+
+
+def _documents(found: Results[Chunk]) -> list[str]:
+    return list(dict.fromkeys(hit.item.document.source for hit in found))
 
 
 def delays(count: int, options: argparse.Namespace, folder: Path) -> Iterator[Delay]:
@@ -164,6 +172,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         metavar="NAME",
         help="an embedding model [the best one installed]",
     )
+    parser.add_argument("--queries", type=int, metavar="N", help="ask a sample of N queries [all]")
     parser.add_argument(
         "--files", type=int, nargs="+", default=[1_000, 10_000], metavar="N", help="how many files"
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure() -> None:
+    """Tests do not depend on whether the static model is installed; those of it turn it on."""
+    from mcpvectordb import Config
+
+    os.environ["MCPVECTORDB_PROVISIONAL"] = "off"  # for processes
+    Config.__init__.__kwdefaults__["provisional"] = False
+
+
 @pytest.fixture(autouse=True, scope="session")
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One cache folder for all tests and the processes they start, instead of the user's."""
@@ -52,17 +61,6 @@ def _data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what tests confirm out of the folder of this user's data."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_provisional_embeddings() -> Iterator[None]:
-    """Tests do not depend on whether the static model is installed; those of it turn it on."""
-    from mcpvectordb import Config
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MCPVECTORDB_PROVISIONAL", "off")  # for processes
-        patch.setitem(Config.__init__.__kwdefaults__, "provisional", False)
         yield
 
 
