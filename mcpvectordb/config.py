@@ -46,6 +46,8 @@ class Config:
     chunk_overlap       tokens that a chunk repeats from the one before it
     vector_weight       weight of the vector leg in hybrid searches for passages, 0 to 1; None is
                         the default of the model; `mcpvectordb bench` measures others
+    provisional         False leaves passages that wait for their embedding to words, also where the
+                        static model is installed that finds them by meaning meanwhile
     read_only           open for reading; nothing is written, not even a lock file on read-only
                         media
     busy_timeout        seconds to wait for another process's write
@@ -88,6 +90,7 @@ class Config:
     chunk_size: int = 0
     chunk_overlap: int = 0
     vector_weight: float | None = None
+    provisional: bool = True
     read_only: bool = False
     busy_timeout: float = 30.0
     read_timeout: float = 10.0

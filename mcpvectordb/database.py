@@ -87,8 +87,7 @@ class Database(JointShelves):
             self._file, self.config, self._encoder, documents, self._unpublished, search
         )
         self._file.register_check(self.check)
-        if not self._file.read_only:
-            self._encoder.complete()
+        self._encoder.complete()
 
     # Made, and their modules loaded, on first use: most processes need one shelf.
 

@@ -12,6 +12,7 @@ import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.index import models
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
@@ -51,9 +52,11 @@ JSON_COLUMNS = (
 )
 # A SQL condition that is true for settings with a value that is never written.
 INVALID_SETTING = (
-    "CASE name WHEN 'model' THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) WHEN "
-    "'chunk_size' THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
-    "WHEN 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' ELSE NOT json_valid(value) END"
+    "CASE WHEN name IN ('model', 'provisional') "
+    "THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) WHEN name = 'chunk_size' "
+    "THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
+    "WHEN name = 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' "
+    "ELSE NOT json_valid(value) END"
 )
 # The settings that are written together, with the first text of a file.
 INITIAL_SETTINGS = "('model', 'chunk_size', 'chunk_overlap')"
@@ -150,7 +153,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         contexts = sql.execute("SELECT count(*) FROM contexts").get
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
-        model = encoder.active(sql)
+        model = models.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
         pending = encoder.pending(sql, model) if model else 0

@@ -421,7 +421,7 @@ class Contexts:
             self._keys.settle(sql)
             done = [self._writer.add(sql, entry, prepared, self._now()) for entry in entries]
             stored = by_ids(sql, self._index, [id for id, _ in done], images=False)
-        self._embed_rest(prepared)
+        self._embed_rest(prepared, list(stored))
         return [
             Stored(status=status, context=stored[id], note=prepared.note) for id, status in done
         ]
@@ -433,7 +433,7 @@ class Contexts:
         with self._file.writing() as sql:
             fields = [self._writer.change(sql, change, prepared, self._now()) for change in changes]
             stored = by_ids(sql, self._index, [change.id for change in changes], images=False)
-        self._embed_rest(prepared)
+        self._embed_rest(prepared, list(stored))
         return [
             Updated(
                 context=stored[change.id],
@@ -443,9 +443,12 @@ class Contexts:
             for change, written in zip(changes, fields, strict=True)
         ]
 
-    def _embed_rest(self, prepared: PreparedContexts) -> None:
-        """Have chunks that wait embedded in the background, if there is one."""
-        if prepared.note and self._encoder.background is not None:
+    def _embed_rest(self, prepared: PreparedContexts, ids: Sequence[int]) -> None:
+        """Have chunks that wait embedded provisionally, and in the background, if there is one."""
+        if not prepared.note:
+            return
+        self._encoder.provisional.fill(self._index, ids)
+        if self._encoder.background is not None:
             self._encoder.background.ask()
 
     def _now(self) -> str:

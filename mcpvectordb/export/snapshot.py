@@ -15,7 +15,9 @@ from mcpvectordb.contexts.context import Image
 from mcpvectordb.documents import libraries
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import NotFound
-from mcpvectordb.index.encoder import Encoder, ModelRow
+from mcpvectordb.index import models
+from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.models import ModelRow
 from mcpvectordb.ingest.chunking import Span
 from mcpvectordb.metadata import decode, decode_list
 from mcpvectordb.search.why_empty import unknown_name
@@ -112,7 +114,7 @@ class ExportSnapshot:
 
     def __init__(self, sql: apsw.Connection, encoder: Encoder, library: str | None) -> None:
         self._sql, self._encoder, self.library = sql, encoder, library
-        self.model: ModelRow | None = encoder.active(sql)
+        self.model: ModelRow | None = models.active(sql)
         if library is not None:
             known = [name for (name,) in sql.execute(libraries.NAMES)]
             if checked_name(library) not in known:

@@ -18,8 +18,10 @@ from typing import NamedTuple
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.errors import ModelError
 from mcpvectordb.importers.items import ImportedContext, ImportedDocument
+from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex, IndexedChunk
-from mcpvectordb.index.encoder import Encoder, ModelRow
+from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.models import ModelRow
 from mcpvectordb.storage.file import File
 
 SAMPLE = 4  # texts of each batch that are embedded for comparison
@@ -49,7 +51,7 @@ class KeptEmbeddings:
         Passages that have an embedding already are left alone.
         """
         with self._file.reading(limited=False) as sql:
-            model = self._encoder.active(sql)
+            model = models.active(sql)
             if model is None or not owners:
                 return Counter()
             waiting = index.waiting(sql, model.key, list(owners))

@@ -29,8 +29,10 @@ from mcpvectordb.importers.items import OwnRecord
 from mcpvectordb.importers.kept_embeddings import KEPT, is_usable
 from mcpvectordb.importers.own_records import OwnContext, OwnDocument
 from mcpvectordb.importers.report import ImportReport
+from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder, ModelRow
+from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.models import ModelRow
 from mcpvectordb.ingest.chunking import Span
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.shelf import Vectors
@@ -96,7 +98,7 @@ class Restore:
                 self._encoder.ensure_model()
             self._index_keys(headers[0].get("settings"))
         with self._file.reading(limited=False) as sql:
-            active = self._encoder.active(sql)
+            active = models.active(sql)
             self._before = _Bounds(
                 sql.execute("SELECT coalesce(max(key), 0) FROM published_documents").get,
                 sql.execute("SELECT coalesce(max(id), 0) FROM contexts").get,

@@ -41,6 +41,7 @@ from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.write_contexts import ContextImport
 from mcpvectordb.importers.write_documents import DocumentImport
 from mcpvectordb.importers.write_vectors import VectorImport
+from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
@@ -263,7 +264,7 @@ def _embed(encoder: Encoder, report: ImportReport, progress: ProgressCallback | 
 
 def _pending(target: ImportTarget) -> int:
     with target.file.reading(limited=False) as sql:
-        model = target.encoder.active(sql)
+        model = models.active(sql)
         return target.encoder.pending(sql, model) if model else 0
 
 

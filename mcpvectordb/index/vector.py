@@ -298,6 +298,12 @@ class VectorIndex:
             [id for each, _ in found for id in each], np.concatenate([rows for _, rows in found])
         )
 
+    def sample(self, sql: apsw.Connection, group: int, dimension: int, most: int) -> Embeddings:
+        """Up to `most` of a group's embeddings, spread evenly over its ids."""
+        return self.embeddings(
+            sql, group, dimension, vec0.sample(sql, self.codes_table(group), most)
+        )
+
     def _view(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
     ) -> _View | None:

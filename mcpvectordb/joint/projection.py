@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import ModelRow
+from mcpvectordb.index.models import ModelRow
 from mcpvectordb.joint.records import Projection
 from mcpvectordb.joint.unit_vectors import Name, UnitRows, UnitVectors
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcpvectordb.errors import InvalidInput, NotFound
+from mcpvectordb.index import models
 from mcpvectordb.search.hybrid import checked_window
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class JointShelves(ABC):
         checked_window(limit, 0)
         wanted = JointFilter.checked(kind).kinds
         with self._file.reading() as sql:
-            model = self._encoder.active(sql)
+            model = models.active(sql)
             if chunk is not None and document is None and context is None:
                 if model is None or not self.documents.chunks_by_ids([chunk]):
                     raise NotFound(f"no passage has the id {chunk}")
@@ -193,7 +194,7 @@ class JointShelves(ABC):
         from mcpvectordb.joint.projection import project
 
         with self._file.reading(limited=False) as sql:
-            return project(sql, self._encoder.active(sql), *self._indexes)
+            return project(sql, models.active(sql), *self._indexes)
 
     def duplicates(self, *, min_cosine: float = 0.95) -> list[Duplicates]:
         """Groups of passages that say nearly the same, the largest first, by their embeddings.
@@ -207,7 +208,7 @@ class JointShelves(ABC):
         if not 0.5 <= min_cosine <= 1:
             raise InvalidInput(f"min_cosine must be 0.5 to 1, not {min_cosine}")
         with self._file.reading(limited=False) as sql:
-            return find(sql, self._encoder.active(sql), min_cosine, *self._indexes)
+            return find(sql, models.active(sql), min_cosine, *self._indexes)
 
     def _texts(self) -> StoredTexts:
         from mcpvectordb.joint.texts import StoredTexts

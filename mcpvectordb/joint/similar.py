@@ -13,7 +13,7 @@ from mcpvectordb.contexts.context import Context
 from mcpvectordb.documents import rows as document_rows
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import ModelRow
+from mcpvectordb.index.models import ModelRow
 from mcpvectordb.joint.search import Kind
 from mcpvectordb.records import Chunk, Hit, Results, Scores
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import apsw
 
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import ModelRow
+from mcpvectordb.index.models import ModelRow
 
 if TYPE_CHECKING:
     import numpy as np
