@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         Unwritable,
     )
+    from mcpvectordb.history.records import ChangedItem, Forgotten, HistoryEntry, Undone
     from mcpvectordb.joint.records import LineMatch, LineMatches, Quotation
     from mcpvectordb.records import (
         Backlog,
@@ -80,6 +81,7 @@ __all__ = [
     "Backlog",
     "Busy",
     "Change",
+    "ChangedItem",
     "Chunk",
     "Closed",
     "Condition",
@@ -98,6 +100,8 @@ __all__ = [
     "Entry",
     "Explained",
     "FetchFailed",
+    "Forgotten",
+    "HistoryEntry",
     "Hit",
     "Image",
     "IngestError",
@@ -135,6 +139,7 @@ __all__ = [
     "Synced",
     "Thread",
     "TooLarge",
+    "Undone",
     "Unreadable",
     "UnsupportedFormat",
     "Unwritable",
@@ -151,6 +156,7 @@ _HOMES = (
     "records",
     "contexts.context",
     "vectors.vector",
+    "history.records",
     "joint.records",
     "embedding.embedder",
     "database",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -11,10 +12,16 @@ from typing import TYPE_CHECKING, Self
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
 from mcpvectordb.documents import rows
+from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.embedding.embedder import Embedder
+from mcpvectordb.errors import InvalidInput, ModelError
+from mcpvectordb.history import actor
+from mcpvectordb.history.log import History
+from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
@@ -22,6 +29,7 @@ from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.records import ProgressCallback, Stats
 from mcpvectordb.search.expansion import QueryExpander
+from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.file import File
@@ -30,6 +38,8 @@ if TYPE_CHECKING:
     from mcpvectordb.contexts.fulltext import ContextFulltext
     from mcpvectordb.contexts.metadata_index import MetadataIndex
     from mcpvectordb.contexts.shelf import Contexts
+    from mcpvectordb.history.timeline import Timeline
+    from mcpvectordb.history.versions import Item
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
@@ -73,7 +83,13 @@ class Database(JointShelves):
             "context", "''", words=False, memory=self._memory, tuning=self._tuning
         )
         self._indexes = (documents, contexts)
-        self._unpublished = UnpublishedDocuments(self._file, documents, self._tuning)
+        self._history = History(self._file, self.config)
+        self._unpublished = UnpublishedDocuments(
+            self._file,
+            documents,
+            DocumentVersions(self._history, self._tuning.slice_chunks),
+            self._tuning,
+        )
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
         self._cache = Cache()
         self._reranker = CachedReranker(self.config, self._cache)
@@ -81,7 +97,13 @@ class Database(JointShelves):
             self._file, documents, QueryExpander(documents, self._cache), self._reranker
         )
         self.documents = Documents(
-            self._file, self.config, self._encoder, documents, self._unpublished, search
+            self._file,
+            self.config,
+            self._encoder,
+            documents,
+            self._unpublished,
+            search,
+            LibraryVersions(self._file, self._history),
         )
         self._file.register_check(self.check)
         if not self._file.read_only:
@@ -94,7 +116,7 @@ class Database(JointShelves):
         """The vectors shelf: embeddings of your own."""
         from mcpvectordb.vectors.shelf import Vectors
 
-        return Vectors(self._file, self._vector_store)
+        return Vectors(self._file, self._vector_store, self._history)
 
     @cached_property
     def contexts(self) -> Contexts:
@@ -109,13 +131,14 @@ class Database(JointShelves):
             self._fulltext,
             self._metadata_index,
             self._reranker,
+            self._history,
         )
 
     @cached_property
     def _vector_store(self) -> VectorStore:
         from mcpvectordb.vectors.store import VectorStore
 
-        return VectorStore(self._memory, self._tuning)
+        return VectorStore(self._history, self._memory, self._tuning)
 
     @cached_property
     def _fulltext(self) -> ContextFulltext:
@@ -134,6 +157,7 @@ class Database(JointShelves):
         """Everything that can be checked and made again."""
         return (
             self._unpublished,
+            self._history,
             *self._indexes,
             self._vector_store,
             self._fulltext,
@@ -193,6 +217,80 @@ class Database(JointShelves):
         raises ReadTimeout. Writes, and waiting for a model, are not limited.
         """
         return self._file.deadline()
+
+    def acting_as(self, name: str) -> AbstractContextManager[None]:
+        """Let the changes of a block be made by `name` in the history; otherwise it is "python"."""
+        return actor.acting_as(name)
+
+    def history(
+        self, name: str | None = None, *, since: str | None = None, limit: int = 20
+    ) -> list[HistoryEntry]:
+        """What was changed, by whom and when, the newest first.
+
+        `name` is a document's path (or the end of one), source or id, memory:7 for a context, the
+        id of a vector, or a library; also of something that was deleted. `since` is a time such as
+        2026-11-29, today or 2d (ago).
+        """
+        checked_page(limit, 0)
+        items = None if name is None else self._history_items(name)
+        return self._timeline.entries(items, since, limit)
+
+    def diff(self, change: int) -> str:
+        """What the change with this number did to texts and metadata, as a unified diff."""
+        return self._timeline.diff(change)
+
+    def undo(self, change: int | None = None, *, embed: bool = True) -> Undone:
+        """Take back the change with this number (see `history`), or the latest one.
+
+        An undo is a change itself, so it can be undone. Items that were changed again since stay as
+        they are (`Undone.kept`); if all were, InvalidInput is raised. Embeddings are made again, as
+        far as the file has none for the same text; with `embed=False` by `embed_pending`.
+        """
+        undone = self._timeline.undo(change)
+        if not embed:
+            return undone
+        try:
+            self._encoder.embed()
+        except ModelError as error:
+            return replace(undone, note=f"found by words, but not yet by meaning: {error}")
+        return undone
+
+    def forget(self, name: str) -> Forgotten:
+        """Delete an item for good, with all that the history has of it; see `history` for names.
+
+        Nothing of it stays in the file: the indexes and the file are written anew, which takes as
+        long as `compact`. Raises NotFound, and InvalidInput for a name of several items. Copies of
+        the file still have it, and merging one brings it back.
+        """
+        items = self._history_items(name)
+        if len(items) > 1:
+            shown = ", ".join(sorted(f"{each.place}/{each.name}".strip("/") for each in items))
+            raise InvalidInput(f"{name!r:.200} may mean {len(items)} items: {shown:.1000}")
+        versions = self._timeline.forget(items[0])
+        self.compact()
+        self._file.check_log_is_empty()
+        return Forgotten(name=name, versions=versions)
+
+    def keep_history(self, on: bool) -> None:
+        """Keep what is replaced and deleted from now on, or delete it and keep nothing more."""
+        self._history.switch(on)
+
+    def _history_items(self, name: str) -> list[Item]:
+        """The items of the history that a name may mean; raises NotFound."""
+        [places] = self.documents.candidates([name])
+        return self._timeline.named(name, [each.document.id for each in places])
+
+    @cached_property
+    def _timeline(self) -> Timeline:
+        from mcpvectordb.history.timeline import Timeline
+
+        shelves = (
+            self.documents.versioned,
+            self.documents.library_versions,
+            self.contexts.versioned,
+            self.vectors.versioned,
+        )
+        return Timeline(self._file, self._history, shelves)
 
     def copy_to(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write a complete copy into a file, also while others write to this one.

@@ -26,6 +26,7 @@ LAYERS = (
     "text",
     "filters",
     "storage",
+    "history",
     "embedding",
     "ingest",
     "index",

@@ -149,8 +149,8 @@ def _add_missing_owners(sql: apsw.Connection) -> None:
         )
     for (id,) in sql.execute(missing.format("context", "id")).fetchall():
         sql.execute(
-            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at) "
-            "VALUES (?1, 'salvaged', 'user', x'', ?2, ?2)",
+            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at, uid) "
+            "VALUES (?1, 'salvaged', 'user', x'', ?2, ?2, ?1 || ' ' || ?2)",
             (id, dates.now()),
         )
     sql.execute(
