@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from mcpvectordb.history.records import ChangedItem, Forgotten, HistoryEntry, Undone
     from mcpvectordb.joint.records import LineMatch, LineMatches, Quotation
+    from mcpvectordb.merge.records import Merged
     from mcpvectordb.records import (
         Backlog,
         Chunk,
@@ -112,6 +113,7 @@ __all__ = [
     "LineMatch",
     "LineMatches",
     "MCPVectorDBError",
+    "Merged",
     "ModelDamaged",
     "ModelError",
     "ModelMissing",
@@ -158,6 +160,7 @@ _HOMES = (
     "vectors.vector",
     "history.records",
     "joint.records",
+    "merge.records",
     "embedding.embedder",
     "database",
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +21,7 @@ from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.embedding.embedder import Embedder
-from mcpvectordb.errors import InvalidInput, ModelError
+from mcpvectordb.errors import Damaged, InvalidInput, ModelError, ReadOnly
 from mcpvectordb.history import actor
 from mcpvectordb.history.log import History
 from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
@@ -27,7 +30,8 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.shelves import JointShelves
-from mcpvectordb.records import ProgressCallback, Stats
+from mcpvectordb.merge.records import Merged
+from mcpvectordb.records import ProgressCallback, Stats, counted_passages
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
@@ -39,8 +43,9 @@ if TYPE_CHECKING:
     from mcpvectordb.contexts.metadata_index import MetadataIndex
     from mcpvectordb.contexts.shelf import Contexts
     from mcpvectordb.history.timeline import Timeline
-    from mcpvectordb.history.versions import Item
+    from mcpvectordb.history.versions import Item, VersionedShelf
     from mcpvectordb.maintenance import MaintainedIndex
+    from mcpvectordb.merge.copies import MergedFile
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
 
@@ -255,6 +260,91 @@ class Database(JointShelves):
             return replace(undone, note=f"found by words, but not yet by meaning: {error}")
         return undone
 
+    def merge(
+        self, path: str | os.PathLike[str], *, progress: ProgressCallback | None = None
+    ) -> Merged:
+        """Take everything from another file that is not here, or is newer there.
+
+        Documents are the same by library and source, contexts by an id of their own in all copies
+        of a file, vectors by store, namespace and id. Of two changes of one item the later wins,
+        and the other one is in the history; what was deleted later than it was changed is deleted.
+        Embeddings come along if both files use the same model. The other file is not changed. It is
+        one transaction: a kill leaves this file as it was, and other writers wait meanwhile.
+        """
+        from mcpvectordb.merge.copies import FileMerge
+
+        other_path = self._checked_other(path)
+        with self._opened_other(other_path) as other:
+            try:
+                merged = FileMerge(self._side, other._side, progress).run()
+            except Damaged as error:
+                raise Damaged(
+                    f"{other_path} was not merged, and nothing changed: {error}"
+                ) from None
+        with self._file.reading(limited=False) as sql:
+            model = self._encoder.active(sql)
+            waiting = self._encoder.pending(sql, model) if model else 0
+        self._unpublished.clean()
+        note = f"waiting for their embeddings: {counted_passages(waiting)}" if waiting else ""
+        return replace(merged, path=str(other_path), note=note)
+
+    def sync_with(
+        self, path: str | os.PathLike[str], *, progress: ProgressCallback | None = None
+    ) -> tuple[Merged, Merged]:
+        """Merge another file into this one, then this one into it: both hold the same then."""
+        if self._file.memory:
+            raise InvalidInput("a database in memory has no file that another one could read")
+        merged = self.merge(path, progress=progress)
+        with Database(path, config=replace(self.config, read_only=False)) as other:
+            return merged, other.merge(self.path, progress=progress)
+
+    def _checked_other(self, path: str | os.PathLike[str]) -> Path:
+        other = Path(path).expanduser()
+        if not other.is_file():
+            raise InvalidInput(f"there is no file {other} to merge")
+        if not self._file.memory and other.samefile(self.path):
+            raise InvalidInput(f"{other} is the database itself: name another file")
+        if self.read_only:
+            raise ReadOnly(f"{self.path} is open for reading only, so nothing is merged into it")
+        return other
+
+    @contextlib.contextmanager
+    def _opened_other(self, path: Path) -> Iterator[Database]:
+        """Another file, open for reading; one of an older format as a copy, which is migrated."""
+        config = replace(self.config, read_only=True)
+        try:
+            other = Database(path, config=config)
+        except ReadOnly:
+            with tempfile.TemporaryDirectory(prefix="mcpvectordb-") as folder:
+                copy = maintenance.snapshot(path, Path(folder) / "copy.db")
+                with Database(copy, config=replace(config, read_only=False)) as other:
+                    yield other
+            return
+        with other:
+            yield other
+
+    @property
+    def _side(self) -> MergedFile:
+        from mcpvectordb.merge.copies import MergedFile
+
+        return MergedFile(
+            self._file,
+            self._history,
+            self._versioned,
+            self._indexes,
+            self._encoder,
+            self._vector_store,
+        )
+
+    @property
+    def _versioned(self) -> tuple[VersionedShelf, ...]:
+        return (
+            self.documents.versioned,
+            self.documents.library_versions,
+            self.contexts.versioned,
+            self.vectors.versioned,
+        )
+
     def forget(self, name: str) -> Forgotten:
         """Delete an item for good, with all that the history has of it; see `history` for names.
 
@@ -284,21 +374,20 @@ class Database(JointShelves):
     def _timeline(self) -> Timeline:
         from mcpvectordb.history.timeline import Timeline
 
-        shelves = (
-            self.documents.versioned,
-            self.documents.library_versions,
-            self.contexts.versioned,
-            self.vectors.versioned,
-        )
-        return Timeline(self._file, self._history, shelves)
+        return Timeline(self._file, self._history, self._versioned)
 
-    def copy_to(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    def copy_to(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, history: bool = True
+    ) -> Path:
         """Write a complete copy into a file, also while others write to this one.
 
         An existing file is an error or, with `overwrite`, replaced when the copy is complete; a
-        database that is open in some process is never replaced.
+        database that is open in some process is never replaced. Without `history` nothing that was
+        replaced or deleted is in the copy: so give a file to others.
         """
-        return maintenance.copy(self._file, Path(path), self._unpublished, overwrite=overwrite)
+        return maintenance.copy(
+            self._file, Path(path), self._unpublished, overwrite=overwrite, history=history
+        )
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""

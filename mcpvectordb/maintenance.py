@@ -15,6 +15,7 @@ import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.history.log import clear
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
@@ -79,11 +80,16 @@ class MaintainedIndex(Protocol):
 
 
 def copy(
-    file: File, target: Path, unpublished: UnpublishedDocuments, *, overwrite: bool = False
+    file: File,
+    target: Path,
+    unpublished: UnpublishedDocuments,
+    *,
+    overwrite: bool = False,
+    history: bool = True,
 ) -> Path:
     """Write a copy of the database; nothing is at `target`, or the old file, until it is complete.
 
-    Deleted text and unpublished documents are not in it.
+    Unpublished documents are not in it, nor deleted text outside of the history.
     """
     target = target.expanduser().absolute()
     if overwrite:
@@ -100,7 +106,7 @@ def copy(
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
             sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
-            _forget_deleted(part, unpublished)
+            _forget_deleted(part, unpublished, history)
         _verify(part)
         if overwrite:
             _check_replaceable(file, target)
@@ -117,6 +123,19 @@ def copy(
     finally:
         for suffix in _SUFFIXES:
             Path(f"{part}{suffix}").unlink(missing_ok=True)
+    return target
+
+
+def snapshot(path: Path, target: Path) -> Path:
+    """Copy a file whose schema was verified, of whatever format, as it is; `target` is new."""
+    reader = apsw.Connection(
+        uri(path.resolve()), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    with contextlib.closing(reader):
+        reader.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        reader.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        vec0.load(reader)
+        reader.execute("VACUUM INTO ?", (str(target),))
     return target
 
 
@@ -182,6 +201,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         contexts = sql.execute("SELECT count(*) FROM contexts").get
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
+        history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
         model = encoder.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
@@ -201,6 +221,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         dimension=dimension,
         chunk_size=size,
         chunk_overlap=overlap,
+        history_bytes=history_bytes,
     )
 
 
@@ -275,7 +296,7 @@ def _rename_to_new(part: Path, target: Path) -> None:
         raise
 
 
-def _forget_deleted(part: Path, unpublished: UnpublishedDocuments) -> None:
+def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool) -> None:
     """Take out of a copy what is not yet, or no longer, a document: unpublished ones, and what has
     stayed of deleted text. Unused pages are not in it, but words in the indexes and answers in the
     cache are.
@@ -295,6 +316,10 @@ def _forget_deleted(part: Path, unpublished: UnpublishedDocuments) -> None:
             unpublished.remove_all(connection)
             connection.execute("DELETE FROM cache")
             fts5.forget_deleted(connection)
+            if not history:
+                clear(connection)
+        if not history:
+            connection.execute("VACUUM")
 
 
 def _verify(part: Path) -> None:

@@ -36,6 +36,7 @@ LAYERS = (
     "contexts",
     "joint",
     "maintenance",
+    "merge",
     "database",
     "recovery",
     "bench",

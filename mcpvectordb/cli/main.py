@@ -36,6 +36,9 @@ COMMANDS = {
     "multi-get": ("documents", "Print several documents"),
     "update": ("documents", "Change the metadata, title or library of a document"),
     "delete": ("documents", "Remove documents, by path, id or #hash"),
+    "history": ("history", "List what was changed, by whom and when"),
+    "undo": ("history", "Take back a change, or the latest one"),
+    "forget": ("history", "Delete something so that nothing of it stays in the file"),
     "embed": ("ingest", "Embed the chunks that have no embedding yet"),
     "library": ("libraries", "List libraries, and let them follow folders"),
     "sync": ("libraries", "Update one library, or all that follow a folder, from its folder"),
@@ -72,6 +75,8 @@ MEANT = {
     "info": "status",
     "backup": "copy",
     "vacuum": "compact",
+    "log": "history",
+    "restore": "undo",
     "server": "serve",
     "models": "model list",
 }
@@ -192,7 +197,10 @@ def opened(
             )
         elif context.find_root().obj is None:
             path.parent.mkdir(parents=True, exist_ok=True)
-    with Database(path, config=configured(read_only=read_only)) as db:
+    with (
+        Database(path, config=configured(read_only=read_only)) as db,
+        db.acting_as("shell"),
+    ):
         yield db
 
 

@@ -44,6 +44,14 @@ class RestoredContexts:
         """memory:7, by the id that it has or had in this file."""
         return f"memory:{version.local.get('id', '?')}"
 
+    def owner(self, version: Version) -> int:
+        """The id of a stored context."""
+        return int(version.local["id"])
+
+    def check(self, version: Version) -> None:
+        """Raise Damaged unless a version has what a context has."""
+        versions.check(version)
+
     def restore(self, version: Version, body: bytes) -> None:
         """Store a version as the present one; its embeddings are made again where none is known."""
         unpacked = ContextBody(body)

@@ -67,10 +67,18 @@ class LibraryVersions:
         """The library's name."""
         return version.item.name
 
+    def owner(self, version: Version) -> int:
+        """None: a library has no chunks."""
+        return 0
+
+    def check(self, version: Version) -> None:
+        """Raise Damaged unless a version has what a library has."""
+        _checked_notes(version)
+
     def restore(self, version: Version, body: bytes) -> None:
         """Let a library follow its folder again; its folder may have to be confirmed again."""
         name, fields = version.item.name, version.fields or {}
-        notes = _checked_notes(fields)
+        notes = _checked_notes(version)
         with self._file.writing() as sql:
             self.keep(sql, name)
             sql.execute("DELETE FROM library_notes WHERE library = ?", (name,))
@@ -103,11 +111,13 @@ def _version(row: Sequence[Any]) -> Version:
     return Version(Item(SHELF, "", name), stamp, fields)
 
 
-def _checked_notes(fields: Any) -> dict[str, str]:
+def _checked_notes(version: Version) -> dict[str, str]:
     """The descriptions of the parts of a library; raises Damaged if anything is not as written."""
     try:
-        for each in _FIELDS:
-            storable(fields[each], each)
+        fields = version.fields or {}
+        for text in (version.item.name, *(fields[each] for each in _FIELDS)):
+            storable(text, "library")
+        storable(version.local["inode"], "inode")
         decode_list(fields["ignore"])
         notes: dict[str, str] = fields["notes"]
         for path, text in notes.items():

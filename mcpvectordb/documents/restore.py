@@ -60,9 +60,13 @@ class RestoredDocuments:
         root = sql.execute("SELECT root FROM libraries WHERE name = ?", (library,)).get
         return rows.path(library, source, root or "")
 
+    def owner(self, version: Version) -> int:
+        """The key of a stored document."""
+        return versions.key_of(version)
+
     def restore(self, version: Version, body: bytes) -> None:
         """Write a version as the present one; its embeddings are made again where none is known."""
-        _check(version)
+        self.check(version)
         self._writer.restore(version, body)
 
     def remove(self, item: Item) -> None:
@@ -75,23 +79,22 @@ class RestoredDocuments:
             self._unpublished.withdraw(sql, [versions.key_of(found)] if found else [], packed)
         self._unpublished.clean()
 
-
-def _check(version: Version) -> None:
-    """Raise Damaged unless a version has what a document has: it may come from another file."""
-    try:
-        fields: Mapping[str, Any] = version.fields or {}
-        for values, types in ((fields, _TYPES), (version.local, _LOCAL_TYPES)):
-            for name, kind in types.items():
-                if type(values[name]) is not kind:
-                    raise ValueError
-                if kind is str:
-                    metadata.storable(values[name], name)
-                elif not -(2**63) <= values[name] < 2**63:
-                    raise ValueError
-        metadata.decode(fields["metadata"])
-        if fields["given"] is not None:
-            metadata.decode(fields["given"])
-        checked_name(version.item.place)
-        metadata.storable(version.item.name, "source", blank=False)
-    except (KeyError, TypeError, ValueError, RecursionError):
-        raise Damaged("a document in the history is not what was written") from None
+    def check(self, version: Version) -> None:
+        """Raise Damaged unless a version has what a document has: it may come from another file."""
+        try:
+            fields: Mapping[str, Any] = version.fields or {}
+            for values, types in ((fields, _TYPES), (version.local, _LOCAL_TYPES)):
+                for name, kind in types.items():
+                    if type(values[name]) is not kind:
+                        raise ValueError
+                    if kind is str:
+                        metadata.storable(values[name], name)
+                    elif not -(2**63) <= values[name] < 2**63:
+                        raise ValueError
+            metadata.decode(fields["metadata"])
+            if fields["given"] is not None:
+                metadata.decode(fields["given"])
+            checked_name(version.item.place)
+            metadata.storable(version.item.name, "source", blank=False)
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise Damaged("a document in the history is not what was written") from None

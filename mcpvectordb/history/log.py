@@ -36,7 +36,7 @@ _SELECT = "SELECT shelf, place, name, twin, stamp, fields, body FROM history_ver
 _ITEM = "shelf = ? AND place = ? AND name = ? AND twin = ?"
 
 
-class _Group:
+class _ChangeGroup:
     """The transactions of one call, which are one change."""
 
     def __init__(self, action: str) -> None:
@@ -53,7 +53,7 @@ class _Current(NamedTuple):
     kept: bool
 
 
-_group: ContextVar[_Group | None] = ContextVar("group", default=None)
+_group: ContextVar[_ChangeGroup | None] = ContextVar("group", default=None)
 
 
 class History:
@@ -76,7 +76,7 @@ class History:
         if _group.get() is not None:
             yield
             return
-        token = _group.set(_Group(action))
+        token = _group.set(_ChangeGroup(action))
         try:
             yield
         finally:
@@ -113,7 +113,7 @@ class History:
         last, kept = sql.execute("SELECT clock, kept FROM history_state").get
         stamp = clock.next_stamp(last, self.wall_clock())
         sql.execute("UPDATE history_state SET clock = ?", (stamp,))
-        group = _group.get() or _Group("")
+        group = _group.get() or _ChangeGroup("")
         if group.first is None:
             group.first = stamp
         current = _Current(

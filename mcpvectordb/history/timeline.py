@@ -75,7 +75,7 @@ class ItemChange(NamedTuple):
         return "updated" if same else "replaced"
 
 
-class _Change(NamedTuple):
+class _LoggedChange(NamedTuple):
     """A change in the log: the number of its first transaction, and the stamps of all."""
 
     number: int
@@ -171,7 +171,9 @@ class Timeline:
         present = self._shelves[item.shelf].find(sql, item)
         return [*self._history.of(sql, item), *([present] if present else [])]
 
-    def _due(self, sql: apsw.Connection, change: _Change) -> tuple[list[ItemChange], list[str]]:
+    def _due(
+        self, sql: apsw.Connection, change: _LoggedChange
+    ) -> tuple[list[ItemChange], list[str]]:
         """What an undo of a change has to do, and the names of what was changed again since."""
         due, kept = [], []
         for each in self._item_changes(sql, change.stamps):
@@ -191,7 +193,7 @@ class Timeline:
 
     def _changes(
         self, sql: apsw.Connection, first: int, items: Collection[Item] | None
-    ) -> Iterator[_Change]:
+    ) -> Iterator[_LoggedChange]:
         chosen, bindings = "", list[Any]([first])
         if items is not None:
             stamps = [each.stamp for item in items for each in self.versions(sql, item)]
@@ -206,9 +208,9 @@ class Timeline:
             bindings,
         ).fetchall()
         for number, made, actor, action in rows:
-            yield _Change(number, json.loads(made), actor, action)
+            yield _LoggedChange(number, json.loads(made), actor, action)
 
-    def _find(self, sql: apsw.Connection, number: int | None) -> _Change:
+    def _find(self, sql: apsw.Connection, number: int | None) -> _LoggedChange:
         """The change with this number, or the latest that did anything; raises NotFound."""
         if number is None:
             for change in self._changes(sql, 0, None):
@@ -228,7 +230,7 @@ class Timeline:
                 f"there is no change {number} in the history: it never was, or it is too old; "
                 "`mcpvectordb history` lists those that there are"
             )
-        return _Change(row[0], json.loads(row[1]), row[2], row[3])
+        return _LoggedChange(row[0], json.loads(row[1]), row[2], row[3])
 
     def _made(self, sql: apsw.Connection, stamps: Sequence[int]) -> Iterator[Version]:
         """The versions that were made at these stamps: former ones, and those that are present."""
@@ -253,7 +255,7 @@ class Timeline:
         return ItemChange(item, before, max(made, key=lambda each: each.order))
 
     def _entry(
-        self, sql: apsw.Connection, change: _Change, items: Collection[Item] | None
+        self, sql: apsw.Connection, change: _LoggedChange, items: Collection[Item] | None
     ) -> HistoryEntry:
         changes = self._item_changes(sql, change.stamps, None if items is not None else SHOWN)
         if items is not None:

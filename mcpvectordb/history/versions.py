@@ -90,6 +90,12 @@ class VersionedShelf(Protocol):
     def text(self, body: bytes) -> str:
         """The text of a packed body; "" if it has none."""
 
+    def owner(self, version: Version) -> int:
+        """The key of a present version's chunks; 0 on a shelf without chunks."""
+
+    def check(self, version: Version) -> None:
+        """Raise Damaged unless a version has the fields of an item: it may be of another file."""
+
     def label(self, sql: apsw.Connection, version: Version) -> str:
         """The name of a version's item, as people know it."""
 

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import apsw
@@ -405,6 +405,23 @@ class ChunkIndex:
         )
         self.vector.add_packed(sql, model, stored)
         return len(stored)
+
+    def embeddings(self, sql: apsw.Connection, model: int, owner: int) -> dict[int, bytes]:
+        """The embeddings of an owner's chunks by a model, by the chunks' positions."""
+        rows = sql.execute(
+            f"SELECT c.position, e.embedding FROM {self.chunks} c JOIN {self._embeddings} e "
+            "ON e.chunk = c.id AND e.model = ? WHERE c.owner = ?",
+            (model, owner),
+        )
+        return dict(rows)
+
+    def settle_positions(
+        self, sql: apsw.Connection, model: int, owner: int, found: Mapping[int, bytes]
+    ) -> int:
+        """Store embeddings of an owner's chunks that wait for one, by position; their number."""
+        rows = sql.execute(f"SELECT id, position FROM {self.chunks} WHERE owner = ?", (owner,))
+        known = [(id, found[position]) for id, position in rows if position in found]
+        return self.settle(sql, model, known)
 
     # Maintenance.
 

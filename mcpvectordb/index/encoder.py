@@ -124,6 +124,16 @@ class Encoder:
                 )
             return self.sizes(sql)
 
+    def adopt(self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int) -> ModelRow:
+        """Give a new file the model and chunk sizes of another one."""
+        row = self.register(sql, *model[1:])
+        self._activate(sql, row)
+        sql.execute(
+            "INSERT INTO settings (name, value) VALUES ('chunk_size', ?), ('chunk_overlap', ?)",
+            (str(size), str(overlap)),
+        )
+        return row
+
     def sizes(self, sql: apsw.Connection) -> tuple[int, int]:
         """Chunk size and overlap in tokens, as the file has them, or as it would get them."""
         kept = dict(

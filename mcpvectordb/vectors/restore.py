@@ -47,13 +47,31 @@ class RestoredVectors:
         item = version.item
         return "/".join(filter(None, (item.place, item.twin, item.name)))
 
+    def owner(self, version: Version) -> int:
+        """None: a vector has no chunks."""
+        return 0
+
+    def check(self, version: Version) -> None:
+        """Raise Damaged unless a version has what a vector has."""
+        try:
+            fields = version.fields or {}
+            if type(fields["dimension"]) is not int or version.local["metric"] not in METRICS:
+                raise ValueError
+            decode(fields["metadata"])
+            for name, text in zip(("store", "id"), version.item[1:3], strict=True):
+                storable(text, name, blank=False)
+            storable(version.item.twin, "namespace")
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise _not_written() from None
+
     def restore(self, version: Version, body: bytes) -> None:
         """Store a vector as it was."""
+        self.check(version)
         item, fields = version.item, version.fields or {}
         group = _checked_group(version, body)
         with self._file.writing() as sql:
             row = self._store.find(sql, item.place)
-            row = row or self._store.create(sql, item.place, fields["metric"])
+            row = row or self._store.create(sql, item.place, version.local["metric"])
             self._store.put(sql, row, item.twin, [item.name], [fields["metadata"]], [group])
 
     def remove(self, item: Item) -> None:
@@ -68,19 +86,16 @@ def _checked_group(version: Version, body: bytes) -> arrays.Group:
     """The embedding of a version; raises Damaged if it is not as one is written."""
     import numpy as np
 
-    fields = version.fields or {}
+    dimension = (version.fields or {})["dimension"]
     try:
-        dimension = fields["dimension"]
-        if type(dimension) is not int or fields["metric"] not in METRICS:
-            raise ValueError
-        decode(fields["metadata"])
-        for name, text in zip(("store", "id"), version.item[1:3], strict=True):
-            storable(text, name, blank=False)
-        storable(version.item.twin, "namespace")
         kind = np.float32 if len(body) == 4 * dimension else np.float64
         group = arrays.one(np.frombuffer(body, kind))
         if group.dimension != dimension:
             raise ValueError
-    except (KeyError, TypeError, ValueError, RecursionError):
-        raise Damaged("a vector in the history is not what was written") from None
+    except ValueError:
+        raise _not_written() from None
     return group
+
+
+def _not_written() -> Damaged:
+    return Damaged("a vector in the history is not what was written")

@@ -100,7 +100,7 @@ class VectorStore:
         The history keeps those that are replaced by something else.
         """
         coded = self._coded(sql, store, groups)
-        rows = _Rows(store.key, namespace, ids, metadata, groups)
+        rows = _NewVectors(store.key, namespace, ids, metadata, groups)
         keys, known = _claim(sql, rows, self._history.stamp(sql))
         if known:
             self._replace(sql, rows, keys, known)
@@ -119,7 +119,7 @@ class VectorStore:
     def _replace(
         self,
         sql: apsw.Connection,
-        rows: _Rows,
+        rows: _NewVectors,
         keys: Sequence[int],
         known: Mapping[int, tuple[int, int]],
     ) -> None:
@@ -266,7 +266,7 @@ def _parts(sql: apsw.Connection) -> list[tuple[StoreRow, int]]:
     ]
 
 
-class _Rows(NamedTuple):
+class _NewVectors(NamedTuple):
     """Vectors to be written: an id, metadata, and in one of the groups an embedding for each."""
 
     store: int
@@ -277,7 +277,7 @@ class _Rows(NamedTuple):
 
 
 def _claim(
-    sql: apsw.Connection, rows: _Rows, stamp: int
+    sql: apsw.Connection, rows: _NewVectors, stamp: int
 ) -> tuple[list[int], dict[int, tuple[int, int]]]:
     """Insert the row of each id that is new: the key of each, and (key, old part) of known ones,
     by their position.

@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb.history.versions import Item, Version, body_name
+from mcpvectordb.history.versions import LOCAL, Item, Version, body_name
 
 SHELF = "vectors"
 _SELECT = (
@@ -48,9 +48,9 @@ def embedding(sql: apsw.Connection, item: Item) -> bytes:
 def _version(row: Sequence[Any]) -> Version:
     store, id, namespace, stamp, metric, dimension, metadata, values = row
     fields = {
-        "metric": metric,
         "dimension": dimension,
         "metadata": metadata,
         "hash": hashlib.sha256(values).hexdigest(),
+        LOCAL: {"metric": metric},  # the store's, which may be another one in another file
     }
     return Version(Item(SHELF, store, id, namespace), stamp, fields, body_name(values))
