@@ -63,6 +63,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb copy for-the-laptop.db",
         "mcpvectordb copy --db work.db backup.db --overwrite",
     ),
+    "merge": ("mcpvectordb merge laptop.db", "mcpvectordb merge laptop.db --json"),
+    "sync-with": ("mcpvectordb sync-with laptop.db", "mcpvectordb sync-with laptop.db --json"),
     "salvage": (
         "mcpvectordb salvage damaged.db saved.db",
         "mcpvectordb salvage damaged.db saved.db --json",

@@ -1,17 +1,18 @@
-"""Commands about what was before: history, undo, forget."""
+"""Commands about what was before, and about copies: history, undo, forget, merge, sync-with."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import ask, json_option, yes_option
-from mcpvectordb.cli.output import busy, complain, fail, print_json, quantity, show, show_block
+from mcpvectordb.cli.output import bar, busy, complain, fail, print_json, quantity, show, show_block
 
 if TYPE_CHECKING:
-    from mcpvectordb import HistoryEntry
+    from mcpvectordb import HistoryEntry, Merged
 
 _SHOWN = 10  # items of a change that are listed; --json has up to a hundred
 
@@ -128,3 +129,58 @@ def forget(context: click.Context, name: str, for_good: bool, yes: bool, as_json
         print_json(done)
     else:
         show(f"forgotten {name} with {quantity(done.versions, 'former version')}")
+
+
+other_argument = click.argument("other", metavar="OTHER", type=click.Path(path_type=Path))
+
+
+@click.command()
+@other_argument
+@json_option
+@click.pass_context
+def merge(context: click.Context, other: Path, as_json: bool) -> None:
+    """Take everything from the file OTHER that is not here, or is newer there.
+
+    Of two changes of the same thing the later wins; the other one is in the history. OTHER is not
+    changed. If this is interrupted, nothing is merged.
+    """
+    with opened(context, make=True) as db, bar("merging", "items") as move:
+        done = db.merge(other, progress=move)
+    if as_json:
+        print_json(done)
+    else:
+        _show_merged(done)
+
+
+@click.command("sync-with")
+@other_argument
+@json_option
+@click.pass_context
+def sync_with(context: click.Context, other: Path, as_json: bool) -> None:
+    """Merge the file OTHER into this one and this one into OTHER: both hold the same then."""
+    with opened(context) as db, bar("merging", "items") as move:
+        done = db.sync_with(other, progress=move)
+        here = db.path
+    if as_json:
+        print_json({"here": done[0], "other": done[1]})
+        return
+    for each, path in zip(done, (here, other), strict=True):
+        show(f"{path}:")
+        _show_merged(each)
+
+
+def _show_merged(done: Merged) -> None:
+    for what, names in (
+        ("added", done.added),
+        ("updated", done.updated),
+        ("deleted", done.deleted),
+        ("changed in both, the earlier change is in the history:", done.lost),
+    ):
+        for name in names[:_SHOWN]:
+            show(f"{what} {name}")
+        if (more := len(names) - _SHOWN) > 0:
+            show(f"{what} {more:,} more")
+    counts = (len(done.added), len(done.updated), len(done.deleted), len(done.lost))
+    show("{:,} added, {:,} updated, {:,} deleted, {:,} changed in both".format(*counts))
+    if done.note:
+        complain(f"{done.note}: run `mcpvectordb embed`")

@@ -48,6 +48,8 @@ COMMANDS = {
     "rebuild": ("maintenance", "Rebuild the indexes from the stored texts and embeddings"),
     "compact": ("maintenance", "Return unused space to the disk"),
     "copy": ("maintenance", "Write a complete copy as one file"),
+    "merge": ("history", "Take what is new or newer from another copy of the file"),
+    "sync-with": ("history", "Merge another copy and this file, in both directions"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
     "bench": ("bench", "Measure searches on FILE (or --db)"),
     "model": ("models", "List, fetch, add and change embedding models"),

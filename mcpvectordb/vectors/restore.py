@@ -72,7 +72,9 @@ class RestoredVectors:
         with self._file.writing() as sql:
             row = self._store.find(sql, item.place)
             row = row or self._store.create(sql, item.place, version.local["metric"])
-            self._store.put(sql, row, item.twin, [item.name], [fields["metadata"]], [group])
+            self._store.put(
+                sql, row, item.twin, [item.name], [fields["metadata"]], [group], anew=True
+            )
 
     def remove(self, item: Item) -> None:
         """Delete a vector, if it is there."""

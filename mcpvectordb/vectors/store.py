@@ -94,16 +94,18 @@ class VectorStore:
         ids: Sequence[str],
         metadata: Sequence[str],
         groups: Sequence[Group],
+        *,
+        anew: bool = False,
     ) -> int:
         """Write vectors with distinct ids; returns how many replaced one (these keep their key).
 
-        The history keeps those that are replaced by something else.
+        The history keeps those that are replaced by something else or, with `anew`, by the same.
         """
         coded = self._coded(sql, store, groups)
         rows = _NewVectors(store.key, namespace, ids, metadata, groups)
         keys, known = _claim(sql, rows, self._history.stamp(sql))
         if known:
-            self._replace(sql, rows, keys, known)
+            self._replace(sql, rows, keys, known, anew)
         self._remove_codes(sql, list(known.values()), coded)
         for group in groups:
             chosen = [keys[position] for position in group.positions]
@@ -122,6 +124,7 @@ class VectorStore:
         rows: _NewVectors,
         keys: Sequence[int],
         known: Mapping[int, tuple[int, int]],
+        anew: bool,
     ) -> None:
         """Update the rows of known vectors, except those that stay what they are."""
         for group in rows.groups:
@@ -132,7 +135,8 @@ class VectorStore:
                 version, embedding = found
                 after = (group.dimension, rows.metadata[position])
                 fields = version.fields or {}
-                if ((fields["dimension"], fields["metadata"]), embedding) != (after, row.tobytes()):
+                before = (fields["dimension"], fields["metadata"])
+                if anew or (before, embedding) != (after, row.tobytes()):
                     self._history.keep(sql, version, embedding)
                     sql.execute(
                         "UPDATE vectors SET dimension = ?, metadata = ?, stamp = ? WHERE key = ?",

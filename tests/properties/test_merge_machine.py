@@ -4,6 +4,7 @@ idempotent, commutative and associative in all that can be read, and every file 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import tempfile
@@ -147,10 +148,8 @@ class MergeMachine(RuleBasedStateMachine):
 
     @rule(file=FILES, library=LIBRARIES)
     def remove_library(self, file: int, library: str) -> None:
-        try:
+        with contextlib.suppress(NotFound):
             self.dbs[file].documents.remove_library(library)
-        except NotFound:
-            pass
 
     @rule(file=FILES, text=TEXTS, tags=st.none() | st.just(["t"]))
     def remember(self, file: int, text: str, tags: list[str] | None) -> None:
@@ -182,23 +181,21 @@ class MergeMachine(RuleBasedStateMachine):
 
     @rule(file=FILES)
     def undo(self, file: int) -> None:
-        try:
+        with contextlib.suppress(NotFound, InvalidInput):  # nothing to undo, or changed since
             self.dbs[file].undo()
-        except (NotFound, InvalidInput):  # nothing to undo, or changed by what was merged since
-            pass
 
-    @rule(target=FILES, other=FILES)
-    def merge(self, target: int, other: int) -> None:
-        if target == other:
+    @rule(into=FILES, source_file=FILES)
+    def merge(self, into: int, source_file: int) -> None:
+        if into == source_file:
             return
-        ours, theirs = readable(self.dbs[target]), readable(self.dbs[other])
-        self.dbs[target].merge(self.dbs[other].path)
-        both = readable(self.dbs[target])
+        ours, theirs = readable(self.dbs[into]), readable(self.dbs[source_file])
+        self.dbs[into].merge(self.dbs[source_file].path)
+        both = readable(self.dbs[into])
         for shelf in ("documents", "contexts", "vectors"):
             assert ours[shelf].keys() & theirs[shelf].keys() <= both[shelf].keys()
         assert both["versions"] == ours["versions"] | theirs["versions"]
-        again = self.dbs[target].merge(self.dbs[other].path)
-        assert readable(self.dbs[target]) == both
+        again = self.dbs[into].merge(self.dbs[source_file].path)
+        assert readable(self.dbs[into]) == both
         assert not (again.added or again.updated or again.deleted or again.lost)
 
     @rule()
