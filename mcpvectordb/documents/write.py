@@ -214,7 +214,7 @@ class DocumentWriter:
             with self._file.writing() as sql:
                 old = [] if duplicate else self._with_source_of(sql, document)
                 document = _with_given(sql, document, old)
-                key = _insert(sql, document, self.versions.history.stamp(sql), duplicate)
+                key = _insert(sql, document, 0, duplicate)  # `publish` gives it a stamp
                 self._unpublished.begin(sql, key)
             for first, spans in self._unpublished.slices(document.spans):
                 with self._file.writing() as sql:
