@@ -63,14 +63,14 @@ def _switch(context: click.Context, name: str, yes: bool) -> None:
     show(f"history is {name}")
 
 
-def _show_entry(entry: HistoryEntry) -> None:
+def _show_entry(entry: HistoryEntry, *, err: bool = False) -> None:
     by = f"{entry.actor}, {entry.action}" if entry.action else entry.actor
-    show(f"{entry.number}  {entry.time[:19].replace('T', ' ')}  {by}")
+    show(f"{entry.number}  {entry.time[:19].replace('T', ' ')}  {by}", err=err)
     for each in entry.items[:_SHOWN]:
         title = f"  {each.title}" if each.title and not each.name.endswith(each.title) else ""
-        show(f"    {each.kind} {each.name}{title}")
+        show(f"    {each.kind} {each.name}{title}", err=err)
     if (more := entry.count - _SHOWN) > 0:
-        show(f"    and {more:,} more")
+        show(f"    and {more:,} more", err=err)
 
 
 @click.command()
@@ -88,7 +88,7 @@ def undo(context: click.Context, change: int | None, yes: bool, as_json: bool) -
         if change is None:
             if meant is None:
                 fail("there is nothing to undo")
-            _show_entry(meant)
+            _show_entry(meant, err=True)
             change = meant.number
         ask(f"Change {change} will be taken back.", yes)
         with busy("restoring"):
