@@ -72,6 +72,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ingest,
             ["--db", "work.db", *ingest],
             ["--db", "damaged.db", "ingest", "keys.md"],
+            ["--db", "laptop.db", "ingest", "keys.md"],
         ):
             result = CliRunner().invoke(program, arguments)
             assert result.exit_code == 0, result.output
