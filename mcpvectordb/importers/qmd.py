@@ -168,13 +168,15 @@ def _embeddings(
         )
         if isinstance(seq, int) and isinstance(pos, int)
     )
+    if not chunks:
+        return {}, ""
     ends = [pos for _, pos, _ in chunks[1:]] + [len(text)]
     found = {
         text[pos:end]: values
         for (seq, pos, _), end in zip(chunks, ends, strict=True)
         if (values := vectors.get(f"{hash}_{seq}"))
     }
-    return found, chunks[0][2] if chunks else ""
+    return found, chunks[0][2]
 
 
 def _text(value: object) -> str:
