@@ -17,6 +17,8 @@ BENCHMARKS = {
     "words": "how fast passages are found by words, beside other engines",
     "hybrid": "how fast passages are found by words and meaning together, beside other engines",
     "ingest": "how fast files come in, beside what the model alone could do",
+    "imports": "what it costs to move in, with embeddings kept and without",
+    "provisional": "how well and how soon passages are found by meaning before they are embedded",
     "start": "what it costs to begin: import, help, server, first answer",
     "memory": "how much memory a server, searches and ingest take; with --data FILE, how well "
     "agents remember long conversations",
@@ -32,7 +34,7 @@ BENCHMARKS = {
 def main(arguments: list[str]) -> None:
     """Run the benchmark that the first argument names with the other arguments."""
     if not arguments or arguments[0] not in BENCHMARKS:
-        listed = "\n".join(f"  {name:10} {what}" for name, what in BENCHMARKS.items())
+        listed = "\n".join(f"  {name:11} {what}" for name, what in BENCHMARKS.items())
         sys.exit(f"usage: python -m benchmarks NAME [--help]\n\n{listed}")
     try:
         import_module(f"benchmarks.{arguments[0]}").main(arguments[1:])

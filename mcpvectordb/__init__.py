@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Updated,
     )
     from mcpvectordb.database import Database
+    from mcpvectordb.embedding.add_endpoint import add_endpoint
     from mcpvectordb.embedding.embedder import Embedder
     from mcpvectordb.errors import (
         Busy,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         Damaged,
         DatabaseError,
         EmbeddingFailed,
+        EndpointFailed,
         FetchFailed,
         IngestError,
         InvalidFilter,
@@ -49,7 +51,14 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         Unwritable,
     )
-    from mcpvectordb.joint.records import LineMatch, LineMatches, Quotation
+    from mcpvectordb.importers.items import Imported
+    from mcpvectordb.joint.records import (
+        Duplicates,
+        LineMatch,
+        LineMatches,
+        Projection,
+        Quotation,
+    )
     from mcpvectordb.records import (
         Backlog,
         Chunk,
@@ -59,9 +68,12 @@ if TYPE_CHECKING:
         DocumentHeading,
         Embedded,
         Explained,
+        Exported,
+        FolderContents,
         Hit,
         Ingested,
         Library,
+        PassedOver,
         Place,
         Progress,
         Results,
@@ -92,14 +104,19 @@ __all__ = [
     "DatabaseError",
     "Document",
     "DocumentHeading",
+    "Duplicates",
     "Embedded",
     "Embedder",
     "EmbeddingFailed",
+    "EndpointFailed",
     "Entry",
     "Explained",
+    "Exported",
     "FetchFailed",
+    "FolderContents",
     "Hit",
     "Image",
+    "Imported",
     "IngestError",
     "Ingested",
     "InvalidFilter",
@@ -119,8 +136,10 @@ __all__ = [
     "Outcome",
     "Page",
     "ParseFailed",
+    "PassedOver",
     "Place",
     "Progress",
+    "Projection",
     "Quotation",
     "ReadOnly",
     "ReadTimeout",
@@ -141,6 +160,7 @@ __all__ = [
     "Updated",
     "Vector",
     "__version__",
+    "add_endpoint",
 ]
 
 # Where the names live, the cheapest first: a program that only wants a version or an error class
@@ -152,8 +172,10 @@ _HOMES = (
     "contexts.context",
     "vectors.vector",
     "joint.records",
+    "importers.items",
     "embedding.embedder",
     "database",
+    "embedding.add_endpoint",
 )
 
 

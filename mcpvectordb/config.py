@@ -1,4 +1,7 @@
-"""The configuration; the library reads the environment only where `Config.from_env` is called."""
+"""The configuration; the library reads the environment only where `Config.from_env` is called.
+
+The one exception is the key of an endpoint, which is kept in no object (`embedding/endpoint.py`).
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,8 @@ class Config:
     chunk_overlap       tokens that a chunk repeats from the one before it
     vector_weight       weight of the vector leg in hybrid searches for passages, 0 to 1; None is
                         the default of the model; `mcpvectordb bench` measures others
+    provisional         False leaves passages that wait for their embedding to words, also where the
+                        static model is installed that finds them by meaning meanwhile
     read_only           open for reading; nothing is written, not even a lock file on read-only
                         media
     busy_timeout        seconds to wait for another process's write
@@ -54,7 +59,8 @@ class Config:
     allow_private_urls  True allows URLs of this machine and of private networks
     fetch_timeout       seconds for a whole download, redirects included
     host_interval       seconds between two downloads from one host; 0 does not wait
-    proxy               http://[user:password@]host:port for downloads; "" connects directly
+    proxy               http://[user:password@]host:port for downloads and endpoints that are not
+                        in a private network; "" connects directly
     parse_timeout       seconds that parsing a file may take
     parse_memory        bytes of address space of the parser, where the system can limit it
     parse_output_bytes  largest text, in bytes, that a file may be parsed into
@@ -69,6 +75,7 @@ class Config:
                         filters
     max_image_bytes     largest image of a context
     max_image_bytes_total  largest sum of all images of a context
+    reranker            the model that reranks; "" is the cross-encoder of the extra quality
     rerank_contexts     False keeps the MCP tools that search contexts from using the
                         cross-encoder, where it is installed
     models_dir          folder of pulled and added models; "" is one in the platform's data folder
@@ -83,6 +90,7 @@ class Config:
     chunk_size: int = 0
     chunk_overlap: int = 0
     vector_weight: float | None = None
+    provisional: bool = True
     read_only: bool = False
     busy_timeout: float = 30.0
     read_timeout: float = 10.0
@@ -104,6 +112,7 @@ class Config:
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"
     max_image_bytes: int = 10 * 2**20
     max_image_bytes_total: int = 100 * 2**20
+    reranker: str = ""
     rerank_contexts: bool = True
     models_dir: str = ""
     cache_dir: str = ""

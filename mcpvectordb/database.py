@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
@@ -20,7 +21,7 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.shelves import JointShelves
-from mcpvectordb.records import ProgressCallback, Stats
+from mcpvectordb.records import Exported, ProgressCallback, Stats
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from mcpvectordb.contexts.fulltext import ContextFulltext
     from mcpvectordb.contexts.metadata_index import MetadataIndex
     from mcpvectordb.contexts.shelf import Contexts
+    from mcpvectordb.export.write import ExportFormat
+    from mcpvectordb.importers.items import Imported, Into
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
@@ -84,8 +87,7 @@ class Database(JointShelves):
             self._file, self.config, self._encoder, documents, self._unpublished, search
         )
         self._file.register_check(self.check)
-        if not self._file.read_only:
-            self._encoder.complete()
+        self._encoder.complete()
 
     # Made, and their modules loaded, on first use: most processes need one shelf.
 
@@ -186,6 +188,11 @@ class Database(JointShelves):
         """
         self._encoder.warm()
 
+    @property
+    def loading(self) -> bool:
+        """Whether `warm` is still loading the model."""
+        return self._encoder.loading
+
     def deadline(self) -> AbstractContextManager[object]:
         """Give all reads of a block one `Config.read_timeout` together; otherwise each has its own.
 
@@ -202,6 +209,39 @@ class Database(JointShelves):
         """
         return maintenance.copy(self._file, Path(path), self._unpublished, overwrite=overwrite)
 
+    def export_to(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: ExportFormat | None = None,
+        library: str | None = None,
+        overwrite: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> Exported:
+        """Write everything, or the documents of one library, in a format that others read.
+
+        jsonl     all that is in the file: `import_from` makes an equal one of it
+        markdown  a folder with a file for each document and context, with front matter
+        csv       passages and vectors as one table
+        parquet   the same, with embeddings as lists; needs the extra `parquet`
+
+        Without `format` the name decides: .jsonl, .csv, .parquet, or no ending for a folder of
+        Markdown; with .gz after it, JSONL and CSV are packed. It is one snapshot, also while others
+        write, and appears complete or not at all. An existing file is an error or, with
+        `overwrite`, replaced; a folder never is.
+        """
+        from mcpvectordb.export.write import export
+
+        return export(
+            self._file,
+            self._encoder,
+            Path(path),
+            format=format,
+            library=library,
+            overwrite=overwrite,
+            progress=progress,
+        )
+
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""
         return maintenance.compact(self._file, self._maintained)
@@ -217,6 +257,81 @@ class Database(JointShelves):
     def stats(self) -> Stats:
         """Counts, sizes and the model of the file."""
         return maintenance.stats(self._file, self._encoder)
+
+    def import_from(
+        self,
+        path: str | os.PathLike[str],
+        kind: str | None = None,
+        *,
+        library: str = "",
+        into: Into | Literal[""] = "",
+        table: str = "",
+        text: Sequence[str] = (),
+        id: str = "",
+        title: str = "",
+        embedding: str = "",
+        metadata: Sequence[str] = (),
+        model: str = "",
+        embed: bool = True,
+        dry_run: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> Imported:
+        """Import what another program has stored; the report says what came and what did not.
+
+        `kind` is one of `importers.KINDS`; without it the source is recognised by its content. The
+        source is only read, and may be in use. Importing again brings what is new and what changed;
+        items that were changed here stay as they are. After a kill, the same call continues.
+        `dry_run` only reports. Embeddings are kept where they are those of the file's model;
+        everything else is embedded at the end, or with `embed=False` by `embed_pending`.
+
+        library    the library of all documents; otherwise the source decides
+        into       "documents" or "vectors", for items that have a text and an embedding
+        table, text, id, title, embedding, metadata   columns or fields of tables, JSON Lines, CSV
+        model      the name of the model that made the embeddings, where the source does not say it
+        """
+        from mcpvectordb.importers.items import ImportOptions
+        from mcpvectordb.importers.run import ImportTarget, run
+
+        target = ImportTarget(
+            self._file,
+            self.config,
+            self._encoder,
+            self._indexes,
+            self._unpublished,
+            self._fulltext,
+            self._metadata_index,
+            self.documents,
+            self.vectors,
+        )
+        options = ImportOptions(
+            library=library,
+            into=into,
+            table=table,
+            text=text,
+            id=id,
+            title=title,
+            embedding=embedding,
+            metadata=metadata,
+            model=model,
+        )
+        return run(
+            target, Path(path), kind, options, embed=embed, dry_run=dry_run, progress=progress
+        )
+
+    def space(self) -> dict[str, int]:
+        """The bytes that each kind of content takes in the file, and those that are unused.
+
+        Every page of the file is read for it, so it takes seconds in a large one.
+        """
+        return maintenance.space(self._file)
+
+    def version(self) -> int:
+        """A number that is another one after any other thread or process has changed the file.
+
+        Ask again in the same thread: the numbers of two threads do not compare.
+        """
+        with self._file.reading() as sql:
+            return int(sql.execute("PRAGMA data_version").get)
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""

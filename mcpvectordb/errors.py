@@ -24,6 +24,7 @@ MCPVectorDBError
 │       └── RetryLater                   the host is left alone for some seconds yet
 └── ModelError                           embedding
     ├── ModelMissing (LookupError)       no such model, or its files are not on this machine
+    │   └── EndpointFailed               its endpoint cannot be asked, or gave no usable answer
     ├── ModelDamaged (ValueError)        a file's digest is not the expected one
     └── EmbeddingFailed (RuntimeError)   the embedder returned unusable vectors
 """
@@ -188,6 +189,12 @@ class ModelMissing(ModelError, LookupError):
     """The model is unknown or its files are not installed; the message says how to get them."""
 
     code = "model_missing"
+
+
+class EndpointFailed(ModelMissing):
+    """A model's endpoint cannot be asked or gave no usable answer; what it should embed waits."""
+
+    code = "endpoint_failed"
 
 
 class ModelDamaged(ModelError, ValueError):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import time
-import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,10 +12,12 @@ import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.index import models
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
 from mcpvectordb.storage.file import File, uri
+from mcpvectordb.storage.new_file import flush_to_disk, new_file
 from mcpvectordb.storage.schema import VERSION
 
 
@@ -53,16 +52,14 @@ JSON_COLUMNS = (
 )
 # A SQL condition that is true for settings with a value that is never written.
 INVALID_SETTING = (
-    "CASE name WHEN 'model' THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) WHEN "
-    "'chunk_size' THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
-    "WHEN 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' ELSE NOT json_valid(value) END"
+    "CASE WHEN name IN ('model', 'provisional') "
+    "THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) WHEN name = 'chunk_size' "
+    "THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
+    "WHEN name = 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' "
+    "ELSE NOT json_valid(value) END"
 )
 # The settings that are written together, with the first text of a file.
 INITIAL_SETTINGS = "('model', 'chunk_size', 'chunk_overlap')"
-
-
-_SUFFIXES = ("", "-journal", "-wal", "-shm")
-_STALE_SECONDS = 3600  # a copy that is being made is written to all the time
 
 
 class MaintainedIndex(Protocol):
@@ -85,39 +82,13 @@ def copy(
 
     Deleted text and unpublished documents are not in it.
     """
-    target = target.expanduser().absolute()
-    if overwrite:
-        target = target.resolve()  # a link stays one
-        _check_replaceable(file, target)
-    elif target.exists():
-        raise _exists(target)
-    if not target.parent.is_dir():
-        raise errors.Unwritable(f"the folder {target.parent} does not exist: make it first")
-    _remove_stale_parts(target)
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with new_file(file, target, overwrite=overwrite) as new:
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
-            sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
-            _forget_deleted(part, unpublished)
-        _verify(part)
-        if overwrite:
-            _check_replaceable(file, target)
-            part.replace(target)
-        else:
-            _put_in_place(part, target)
-        _sync_folder(target.parent)
-    except FileExistsError:
-        raise _exists(target) from None
-    except OSError as error:
-        if isinstance(error, errors.MCPVectorDBError):
-            raise
-        raise errors.Unwritable(f"{target} cannot be written: {error.strerror}") from error
-    finally:
-        for suffix in _SUFFIXES:
-            Path(f"{part}{suffix}").unlink(missing_ok=True)
-    return target
+            sql.execute("VACUUM INTO ?", (f"{uri(new.part)}?vfs={apsw.vfs_names()[0]}",))
+            _forget_deleted(new.part, unpublished)
+        _verify(new.part)
+    return new.path
 
 
 def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
@@ -182,7 +153,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         contexts = sql.execute("SELECT count(*) FROM contexts").get
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
-        model = encoder.active(sql)
+        model = models.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
         pending = encoder.pending(sql, model) if model else 0
@@ -204,6 +175,40 @@ def stats(file: File, encoder: Encoder) -> Stats:
     )
 
 
+def space(file: File) -> dict[str, int]:
+    """The bytes of the tables and indexes of each kind, the largest first, and the free pages."""
+    found: Counter[str] = Counter()
+    with file.reading(limited=False) as sql:
+        tables = dict(sql.execute("SELECT name, tbl_name FROM sqlite_schema"))
+        for name, size in sql.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE"):
+            found[_content(tables.get(name, name))] += size
+        found["unused"] = sql.execute(
+            "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
+        ).get
+    return dict(found.most_common())
+
+
+# What tables hold, by a beginning of their name; shadow tables begin with their own table's name.
+_CONTENTS = (
+    ("document_words", "words of documents"),
+    ("document_embeddings", "embeddings of documents"),
+    ("document_meaning", "codes of embeddings"),
+    ("context_meaning", "codes of embeddings"),
+    ("vector_meaning", "codes of embeddings"),
+    ("document", "texts of documents"),
+    ("context_words", "words of contexts"),
+    ("context_spellings", "words of contexts"),
+    ("context_embeddings", "embeddings of contexts"),
+    ("context_images", "images of contexts"),
+    ("context", "texts of contexts"),
+    ("vector", "vectors"),
+)
+
+
+def _content(table: str) -> str:
+    return next((what for name, what in _CONTENTS if table.startswith(name)), "other")
+
+
 def _bytes(file: File) -> int:
     if file.memory:
         with file.reading(limited=False) as sql:
@@ -215,64 +220,6 @@ def _bytes(file: File) -> int:
     return sum(
         path.stat().st_size for path in (file.path, Path(f"{file.path}-wal")) if path.exists()
     )
-
-
-def _exists(target: Path) -> errors.InvalidInput:
-    return errors.InvalidInput(
-        f"{target} exists already; name a new file, remove that one first, or ask for it to be "
-        "overwritten (overwrite=True, --overwrite)"
-    )
-
-
-def _check_replaceable(file: File, target: Path) -> None:
-    """Refuse to overwrite the database itself, what is no file, and a database that is in use.
-
-    SQLite would take the log of the old file for a part of the new one.
-    """
-    if not target.exists():
-        return
-    if not file.memory and target.samefile(file.path):
-        raise errors.InvalidInput(f"{target} is the database itself: name another file")
-    if not target.is_file():
-        raise errors.InvalidInput(f"{target} is not a file: name a file to overwrite")
-    beside = [name for suffix in _SUFFIXES[1:] if os.path.lexists(name := f"{target}{suffix}")]
-    if beside:
-        raise errors.Unwritable(
-            f"{target} is open in a process, or was not closed by one ({Path(beside[0]).name}): it "
-            "is not overwritten"
-        )
-
-
-def _remove_stale_parts(target: Path) -> None:
-    """Remove what copies to `target` left behind when they were killed."""
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part(-journal|-wal|-shm)?")
-    for path in target.parent.iterdir():
-        if pattern.fullmatch(path.name):
-            with contextlib.suppress(OSError):  # another copy may have been faster
-                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
-                    path.unlink()
-
-
-def _put_in_place(part: Path, target: Path) -> None:
-    """Give a complete copy its name; unlike a rename, this never replaces a file that another
-    process has made meanwhile.
-    """
-    try:
-        os.link(part, target)
-    except FileExistsError:
-        raise
-    except OSError:  # FAT and some network disks have no hard links
-        _rename_to_new(part, target)
-
-
-def _rename_to_new(part: Path, target: Path) -> None:
-    """Reserve the name by an empty file of our own, and replace only that one."""
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    try:
-        part.replace(target)
-    except OSError:
-        target.unlink(missing_ok=True)
-        raise
 
 
 def _forget_deleted(part: Path, unpublished: UnpublishedDocuments) -> None:
@@ -309,14 +256,4 @@ def _verify(part: Path) -> None:
             )
     finally:
         connection.close()
-    with part.open("rb+") as written:
-        os.fsync(written.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    flush_to_disk(part)

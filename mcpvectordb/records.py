@@ -170,16 +170,18 @@ class Coverage(Record):
 class Backlog(Record):
     """How many of a shelf's passages there are, and how many of them wait for their embedding.
 
-    `outlook` says what becomes of those, as the end of a sentence; "" if none waits.
+    `provisional` of those that wait are found by meaning already, by embeddings of a faster model.
+    `outlook` says what becomes of those that wait, as the end of a sentence; "" if none does.
     """
 
     passages: int = 0
     pending: int = 0
+    provisional: int = 0
     outlook: str = ""
 
     @property
     def embedded(self) -> int:
-        """How many passages are found by meaning."""
+        """How many passages are embedded by the file's own model."""
         return self.passages - self.pending
 
     @property
@@ -187,6 +189,14 @@ class Backlog(Record):
         """One line for people and agents; "" if no passage waits."""
         if not self.pending:
             return ""
+        if self.provisional:
+            only_words = self.pending - self.provisional
+            return (
+                f"of all {counted_passages(self.passages)}, {self.embedded:,} are searched by "
+                f"their own embeddings so far, {self.provisional:,} by provisional ones"
+                + (f" and {only_words:,} by words alone" if only_words else "")
+                + f"; {self.outlook}"
+            )
         if not self.embedded:
             return f"no passage is embedded yet (waiting: {self.pending:,}); {self.outlook}"
         return (
@@ -267,6 +277,26 @@ class Library(Record):
     confirmed: bool = False
 
 
+class FolderContents(Record):
+    """A folder of a library: the number of its own documents, and of those below each folder in it.
+
+    `path` is relative to the library; `folders` are (name, documents).
+    """
+
+    library: str
+    path: str
+    documents: int
+    folders: tuple[tuple[str, int], ...]
+
+
+class PassedOver(Record):
+    """A file of a folder that a library follows which is not ingested, and why."""
+
+    library: str
+    path: str
+    reason: str
+
+
 class Scores(Record):
     """The scores of an item in each leg of a search; those that do not apply are None.
 
@@ -279,6 +309,8 @@ class Scores(Record):
     rerank        the score of the cross-encoder, 0 to 1
     reach         the BM25 of an average chunk that has every word of the query once
     recency       by what the score was multiplied because of the item's age, 0 to 1 (`newer`)
+    provisional   whether `vector` is a cosine by the faster model that embeds what still waits for
+                  the file's own; such cosines do not compare with others
     """
 
     text: float | None = None
@@ -289,6 +321,7 @@ class Scores(Record):
     rerank: float | None = None
     reach: float | None = None
     recency: float | None = None
+    provisional: bool = False
 
     @property
     def distance(self) -> float | None:
@@ -433,6 +466,20 @@ class Synced(Record):
     planned: tuple[tuple[str, str], ...] = ()
 
 
+class Exported(Record):
+    """What an export wrote: the format, and how many documents, contexts and vectors.
+
+    `left_out` says what of the file the format does not hold; JSONL holds everything.
+    """
+
+    path: str
+    format: str
+    documents: int
+    contexts: int
+    vectors: int
+    left_out: tuple[str, ...] = ()
+
+
 class Stats(Record):
     """Counts and sizes of a file, and its model and chunk sizes.
 
@@ -459,7 +506,7 @@ class Progress(Record):
     """The progress of a long step.
 
     step          "ingest" and "sync" count files, "parse" the one that is ingested, "embed" chunks,
-                  "fetch" and the download of a model bytes
+                  "export" items, "fetch" and the download of a model bytes
     done, total   what is committed, and of how much; `total` is None while it is unknown
     chunks        how many were embedded meanwhile, of `chunks_known` so far, and their `tokens`
     seconds_left  an estimate for this step and those after it; None while there is none
@@ -514,6 +561,7 @@ class Source(Record):
 
     `media_type` is the whole Content-Type header, with the charset; `etag` is the HTTP entity tag.
     `mtime_ns` is the file's modification time if no later version can have the same, otherwise -1.
+    `vault` says whether it is a note of an Obsidian vault.
     """
 
     source: str
@@ -524,6 +572,7 @@ class Source(Record):
     media_type: str = ""
     etag: str = ""
     mtime_ns: int = -1
+    vault: bool = False
 
 
 class Parsed(Record):

@@ -134,10 +134,10 @@ def _over_http(options: Options) -> Callable[[Server[Any]], None]:
 
     import anyio
 
-    from mcpvectordb_server import http
+    from mcpvectordb_server import connections, http
 
     token = http.token_for(options.host, options.token, Config.data_folder())
-    listener = http.listen(options.host, options.port)
+    listener = connections.listen(options.host, options.port)
 
     def run(server: Server[Any]) -> None:
         address, port = listener.getsockname()[:2]

@@ -72,7 +72,8 @@ def remote_entry(host: McpHost, url: str, token: str) -> Entry:
 
 def token_of(url: str) -> str:
     """The bearer token for a server: MCPVECTORDB_TOKEN, or this machine's own for a URL on it."""
-    from mcpvectordb_server.http import is_loopback, token_for
+    from mcpvectordb_server.connections import is_loopback
+    from mcpvectordb_server.http import token_for
 
     given = os.environ.get(f"{Config.ENV_PREFIX}TOKEN")
     if given is None and not is_loopback(urlsplit(url).hostname or ""):

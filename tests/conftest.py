@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="torture by other rounds: what happens in one depends on its number, and these begin "
         "at N million",
     )
+
+
+def pytest_configure() -> None:
+    """Tests do not depend on whether the static model is installed; those of it turn it on."""
+    from mcpvectordb import Config
+
+    os.environ["MCPVECTORDB_PROVISIONAL"] = "off"  # for processes
+    Config.__init__.__kwdefaults__["provisional"] = False
 
 
 @pytest.fixture(autouse=True, scope="session")

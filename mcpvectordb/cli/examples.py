@@ -57,6 +57,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb copy for-the-laptop.db",
         "mcpvectordb copy --db work.db backup.db --overwrite",
     ),
+    "import": (
+        "mcpvectordb import ~/Downloads/conversations.json --dry-run",
+        "mcpvectordb import obsidian ~/vault --library mine",
+        "mcpvectordb import csv rows.csv --text question,answer --id number",
+    ),
+    "export": (
+        "mcpvectordb export everything.jsonl",
+        "mcpvectordb export ~/markdown --library work",
+        "mcpvectordb export passages.csv --overwrite --json",
+    ),
     "salvage": (
         "mcpvectordb salvage damaged.db saved.db",
         "mcpvectordb salvage damaged.db saved.db --json",
@@ -69,10 +79,19 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb model pull nomic-embed-text-v1.5",
     ),
     "model add": ("mcpvectordb model add ~/my-model", "mcpvectordb model add ~/my-model --help"),
+    "model add-endpoint": (
+        "mcpvectordb model add-endpoint nomic --url http://localhost:11434/v1 "
+        "--model nomic-embed-text",
+        "mcpvectordb model add-endpoint openai --url https://api.openai.com/v1 "
+        "--model text-embedding-3-small --key-variable OPENAI_API_KEY",
+        "mcpvectordb model add-endpoint judge --url http://localhost:8080 "
+        "--model bge-reranker-v2-m3 --kind reranker",
+    ),
     "model use": (
         "mcpvectordb model use all-MiniLM-L6-v2",
         "mcpvectordb model use all-MiniLM-L6-v2 --db work.db",
     ),
+    "web": ("mcpvectordb web", "mcpvectordb web --read-only --no-open --port 9000"),
     "serve": ("mcpvectordb serve --list-tools", "mcpvectordb serve --surface all --list-tools"),
     "setup": ("mcpvectordb setup --print", "mcpvectordb setup cursor --dry-run"),
     "demo": ("mcpvectordb demo", "mcpvectordb --db pages.db demo"),

@@ -35,7 +35,7 @@ from mcpvectordb.cli.output import (
     show_skipped,
     skipped_in,
 )
-from mcpvectordb.errors import IngestError, InvalidInput
+from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats.charset import decode
 from mcpvectordb.records import Embedded, Progress, counted_passages
@@ -118,9 +118,11 @@ def ingest(
                 done.planned.append(("read", source))
             else:
                 _ingest_source(db, source, done, **given, name=name)
-        if not no_embed and not dry_run:
-            done.embedded += embed_pending(db)
-    done.show(dry_run)
+        try:
+            if not no_embed and not dry_run:
+                done.embedded += embed_pending(db)
+        finally:  # what is stored is stored, whether the model works or not
+            done.show(dry_run)
     if done.counts["failed"]:
         raise SystemExit(1)
 
@@ -157,10 +159,10 @@ def embed(context: click.Context) -> None:
 
 @contextlib.contextmanager
 def resumable(db: Database) -> Iterator[None]:
-    """Say after an interrupt how much waits for its embedding, and what continues with it."""
+    """Say after an interrupt, or without a model, how much waits, and what continues with it."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ModelError):
         if pending := db.stats().pending:
             complain(
                 f"{counted_passages(pending)} still to be embedded: `mcpvectordb embed` continues, "

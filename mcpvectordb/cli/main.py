@@ -36,6 +36,7 @@ COMMANDS = {
     "multi-get": ("documents", "Print several documents"),
     "update": ("documents", "Change the metadata, title or library of a document"),
     "delete": ("documents", "Remove documents, by path, id or #hash"),
+    "import": ("imports", "Bring in what another program has stored"),
     "embed": ("ingest", "Embed the chunks that have no embedding yet"),
     "library": ("libraries", "List libraries, and let them follow folders"),
     "sync": ("libraries", "Update one library, or all that follow a folder, from its folder"),
@@ -45,9 +46,11 @@ COMMANDS = {
     "rebuild": ("maintenance", "Rebuild the indexes from the stored texts and embeddings"),
     "compact": ("maintenance", "Return unused space to the disk"),
     "copy": ("maintenance", "Write a complete copy as one file"),
+    "export": ("export", "Write everything as JSONL, Markdown, CSV or Parquet"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
     "bench": ("bench", "Measure searches on FILE (or --db)"),
     "model": ("models", "List, fetch, add and change embedding models"),
+    "web": ("server", "Look into the database in a browser"),
     "serve": ("server", "Serve the database to MCP hosts"),
     "setup": ("server", "Enter the server into the settings of a host"),
     "demo": ("demo", "Ingest a few pages into a temporary database"),
@@ -71,6 +74,7 @@ MEANT = {
     "stats": "status",
     "info": "status",
     "backup": "copy",
+    "dump": "export",
     "vacuum": "compact",
     "server": "serve",
     "models": "model list",
@@ -101,7 +105,7 @@ class Program(click.Group):
 
         if name not in COMMANDS:
             return None
-        attribute = "list_" if name == "list" else name.replace("-", "_")
+        attribute = f"{name}_" if name in ("list", "import") else name.replace("-", "_")
         command: click.Command = getattr(
             import_module(f"mcpvectordb.cli.{COMMANDS[name][0]}"), attribute
         )

@@ -1,4 +1,4 @@
-"""Commands about embedding models: list, pull, add, use."""
+"""Commands about embedding models: list, pull, add, add-endpoint, use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import bar, print_json, show
 
 if TYPE_CHECKING:
-    from mcpvectordb.embedding.catalogue import Model, Pooling
+    from mcpvectordb.embedding.catalogue import Model, ModelKind, Pooling
 
 
 @click.group()
@@ -56,6 +56,7 @@ def _row(model: Model, installed: bool, used: bool) -> dict[str, Any]:
         "installed": installed,
         "used": used,
         "get_it": "" if installed else model.command,
+        "endpoint": model.endpoint.url if model.endpoint else "",
     }
 
 
@@ -76,12 +77,12 @@ def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             "*" if row["used"] else " ",
             row["name"],
             row["kind"],
-            f"{row['bytes'] / 1e6:.0f} MB",
+            f"{row['bytes'] / 1e6:.0f} MB" if row["bytes"] else "",
             str(row["dimension"]) if row["kind"] == "embedder" else "",
             row["languages"],
             figure(in_english(row["measured"])),
             figure(row["measured"].get("xquad-zh")),
-            "installed" if row["installed"] else row["get_it"],
+            row["endpoint"] or ("installed" if row["installed"] else row["get_it"]),
         )
 
 
@@ -103,11 +104,14 @@ def _model_of_the_file(context: click.Context) -> str:
 def pull(name: str) -> None:
     """Download a model of the catalogue; an interrupted download is resumed."""
     from mcpvectordb.embedding import weights
+    from mcpvectordb.embedding.catalogue import PROVISIONAL
 
     config = configured()
     with bar(f"pulling {name}", "bytes") as move:
         folder = config.models_folder()
         weights.pull(weights.find(name, folder), folder, hub=config.model_hub, progress=move)
+    if name == PROVISIONAL:
+        show("what waits for a file's own model is now found by meaning at once")
     show(f"{name} is ready; use it with: mcpvectordb model use {name}")
 
 
@@ -139,6 +143,37 @@ def add(
         f"{added.name} is ready ({added.dimension} d); use it with: mcpvectordb model use "
         f"{added.name}"
     )
+
+
+@model.command("add-endpoint")
+@click.argument("name")
+@click.option("--url", required=True, help="The server's URL, such as http://localhost:11434/v1.")
+@click.option("--model", required=True, help="What the server calls the model.")
+@click.option("--kind", type=click.Choice(["embedder", "reranker"]), default="embedder")
+@click.option("--key-variable", default="", help="The environment variable that has the key.")
+@click.option("--query-prefix", help="Text put in front of queries [default: by the model].")
+@click.option("--document-prefix", help="Text put in front of passages [default: by the model].")
+@click.option("--max-tokens", type=int, help="The longest text of the model [default: 512].")
+@click.option("--dimensions", type=int, help="Values per vector, of models that can give fewer.")
+@click.option("--batch-size", type=int, help="Most texts in a request [default: 32].")
+@click.option("--timeout", type=float, help="Seconds for passages, retries too [default: 120].")
+@click.option("--query-timeout", type=float, help="Seconds for a query [default: 5].")
+def add_endpoint(name: str, kind: ModelKind, **options: Any) -> None:
+    """Use a model of a server you run or pay for: Ollama, LM Studio, llama.cpp, vLLM, TEI, OpenAI.
+
+    The server embeds at URL/embeddings, or reranks at URL/rerank. Texts and queries are sent there.
+    """
+    from mcpvectordb.embedding.add_endpoint import add_endpoint as add
+
+    given = {option: value for option, value in options.items() if value is not None}
+    with bar("asking the server, which may have to load the model first", "answers"):
+        added = add(name, kind=kind, config=configured(), **given)
+    if kind == "reranker":
+        show(f"{name} is ready; use it with: MCPVECTORDB_RERANKER={name}")
+        return
+    prefixes = f"{added.query_prefix!r} and {added.document_prefix!r}"
+    show(f"queries and passages begin with {prefixes}")
+    show(f"{name} is ready ({added.dimension} d); use it with: mcpvectordb model use {name}")
 
 
 @model.command()

@@ -24,6 +24,32 @@ def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
 
 
 @click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="The port on 127.0.0.1; 0 takes any free one [default: 8765, or the next free one].",
+)
+@click.option("--no-open", is_flag=True, help="Print the address without opening a browser.")
+@click.option("--read-only", is_flag=True, help="Only look: nothing can be changed.")
+@click.pass_context
+def web(context: click.Context, port: int | None, no_open: bool, read_only: bool) -> None:
+    """Look into the database in a browser, live, while agents write to it.
+
+    The page is served on this machine only, until Ctrl-C. Its address has a token that lets one
+    browser or program in; set MCPVECTORDB_TOKEN to choose it.
+    """
+    import os
+
+    from mcpvectordb import Config
+    from mcpvectordb.cli.main import opened
+    from mcpvectordb_server.web.serve import serve as serve_page
+
+    with opened(context, make=not read_only, read_only=read_only) as db:
+        token = os.environ.get(Config.ENV_PREFIX + "TOKEN")
+        serve_page(db, port=port, open_page=not no_open, token=token)
+
+
+@click.command()
 @click.argument("host", metavar="HOST", required=False)
 @click.option(
     "--root",

@@ -25,7 +25,11 @@ class Image(Record):
 
 @final
 class Entry(Record):
-    """A context to add; a field that is None was not given."""
+    """A context to add; a field that is None was not given.
+
+    One that is brought from elsewhere has the times of its own, ISO 8601: it is stored beside the
+    last context of its thread even if that has the same text. `updated_at` alone is no such time.
+    """
 
     thread: str
     source: ContextSource
@@ -33,6 +37,8 @@ class Entry(Record):
     metadata: Mapping[str, Any] | None = None
     tags: Sequence[str] | None = None
     images: Sequence[Image] | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
 
 
 class Change(Record):

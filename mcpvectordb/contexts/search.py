@@ -17,7 +17,8 @@ from mcpvectordb.contexts.rows import ContextFilter, by_ids
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder, QueryEmbedding
+from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.records import Backlog, Explained, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion, hybrid, relevance
 from mcpvectordb.search.explain import StatementLog, together
@@ -26,6 +27,7 @@ from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.relevance import UNCALIBRATED, Judge
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.search.snippets import Snippets
+from mcpvectordb.search.vector_leg import VectorLeg
 from mcpvectordb.storage.file import File
 from mcpvectordb.text import boolean
 from mcpvectordb.text.bm25 import saturate
@@ -100,6 +102,7 @@ class ContextRanking:
     terms: tuple[Term, ...] = ()
     chunks: dict[int, int] = field(default_factory=dict)
     judge: Judge = UNCALIBRATED
+    leg: VectorLeg | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -206,7 +209,7 @@ class ContextSearch:
                 self._run_vector_leg(sql, query, query_embedding, allowed, ranking)
             else:
                 ranking.reasons["vector"] = query_embedding
-        ranking.rows = _fused(query, ranking.legs)
+        ranking.rows = _fused(query, ranking)
         if query.recency is not None:
             ranking.rows = _aged(sql, ranking.rows, query.recency)
         return ranking
@@ -249,11 +252,10 @@ class ContextSearch:
         wanted = OVERFETCH * query.depth
         depth = wanted + 20
         nearest: dict[int, tuple[int, float]] = {}
+        ranking.leg = VectorLeg(sql, self._index, query_embedding)
         with StatementLog(sql, query.explain) as log:
             while True:
-                chunks, _ = self._index.vector.nearest(
-                    sql, query_embedding.model, query_embedding.embedding, allowed.chunks, depth
-                )
+                chunks = ranking.leg.nearest(allowed.chunks, depth)
                 nearest = _nearest_of_each(sql, chunks)
                 if len(nearest) >= wanted or len(chunks) < depth:
                     break
@@ -320,7 +322,7 @@ class ContextSearch:
         That is calibrated for chunks of documents; contexts are cut and embedded the same way. The
         cosine of a context that only its words have found is looked up.
         """
-        cosines: dict[int, float] = {}
+        looked_up: dict[int, Scores] = {}
         missing = [id for id, _, scores in page if scores.vector is None]
         if missing and "vector" in ranking.legs and isinstance(query_embedding, QueryEmbedding):
             owners = dict(
@@ -330,15 +332,19 @@ class ContextSearch:
                     (json.dumps(missing),),
                 )
             )
-            embedding = query_embedding.embedding
-            found = self._index.vector.embeddings(
-                sql, query_embedding.model, len(embedding) // 4, list(owners)
-            ).cosines(embedding)
-            for chunk, cosine in found.items():
-                cosines[owners[chunk]] = max(cosine, cosines.get(owners[chunk], -1.0))
+            leg = VectorLeg(sql, self._index, query_embedding)
+            found = leg.complete(list(owners))
+            for chunk in sorted(found, key=found.__getitem__):  # the nearest of each comes last
+                looked_up[owners[chunk]] = Scores(
+                    vector=leg.cosine(chunk), provisional=leg.is_provisional(chunk)
+                )
         return [
             ranking.judge.relevance(
-                scores if id not in cosines else replace(scores, vector=cosines[id]),
+                scores
+                if id not in looked_up
+                else replace(
+                    scores, vector=looked_up[id].vector, provisional=looked_up[id].provisional
+                ),
                 contexts[id].text,
             )
             for id, _, scores in page
@@ -420,7 +426,8 @@ def _nearest_of_each(sql: apsw.Connection, chunks: Ranked) -> dict[int, tuple[in
     return nearest
 
 
-def _fused(query: ContextQuery, legs: Mapping[str, Ranked]) -> list[ScoredContext]:
+def _fused(query: ContextQuery, ranking: ContextRanking) -> list[ScoredContext]:
+    legs, leg = ranking.legs, ranking.leg
     text, vector = dict(legs.get("text", ())), dict(legs.get("vector", ()))
     text_rank = {id: rank for rank, id in enumerate(text, 1)}
     vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
@@ -435,7 +442,11 @@ def _fused(query: ContextQuery, legs: Mapping[str, Ranked]) -> list[ScoredContex
             vector_rank=vector_rank.get(id),
             rrf=rrf,
         )
-        rows.append((id, _score(query.mode, scores, rrf / highest), scores))
+        score = _score(query.mode, scores, rrf / highest)
+        if leg and id in vector and leg.is_provisional(ranking.chunks[id]):
+            # It was ranked by a cosine that compares with the others.
+            scores = replace(scores, vector=leg.cosine(ranking.chunks[id]), provisional=True)
+        rows.append((id, score, scores))
     return rows
 
 

@@ -350,6 +350,21 @@ class Contexts:
                 )
             ]
 
+    def tags(self) -> dict[str, int]:
+        """How many contexts have each tag, the most frequent first."""
+        with self._file.reading() as sql:
+            return dict(_most_frequent(sql, "context_tags", "tag", -1))
+
+    def days(self) -> dict[str, int]:
+        """How many contexts were stored on each day (2025-11-29, UTC), the newest first."""
+        with self._file.reading() as sql:
+            return dict(
+                sql.execute(
+                    "SELECT substr(created_at, 1, 10) AS day, count(*) FROM contexts "
+                    "GROUP BY day ORDER BY day DESC"
+                )
+            )
+
     def statistics(self) -> ContextStats:
         """Counts of contexts, threads, tags and images, and what cannot run on this machine."""
         unavailable = {
@@ -406,7 +421,7 @@ class Contexts:
             self._keys.settle(sql)
             done = [self._writer.add(sql, entry, prepared, self._now()) for entry in entries]
             stored = by_ids(sql, self._index, [id for id, _ in done], images=False)
-        self._embed_rest(prepared)
+        self._embed_rest(prepared, list(stored))
         return [
             Stored(status=status, context=stored[id], note=prepared.note) for id, status in done
         ]
@@ -418,7 +433,7 @@ class Contexts:
         with self._file.writing() as sql:
             fields = [self._writer.change(sql, change, prepared, self._now()) for change in changes]
             stored = by_ids(sql, self._index, [change.id for change in changes], images=False)
-        self._embed_rest(prepared)
+        self._embed_rest(prepared, list(stored))
         return [
             Updated(
                 context=stored[change.id],
@@ -428,9 +443,12 @@ class Contexts:
             for change, written in zip(changes, fields, strict=True)
         ]
 
-    def _embed_rest(self, prepared: PreparedContexts) -> None:
-        """Have chunks that wait embedded in the background, if there is one."""
-        if prepared.note and self._encoder.background is not None:
+    def _embed_rest(self, prepared: PreparedContexts, ids: Sequence[int]) -> None:
+        """Have chunks that wait embedded provisionally, and in the background, if there is one."""
+        if not prepared.note:
+            return
+        self._encoder.provisional.fill(self._index, ids)
+        if self._encoder.background is not None:
             self._encoder.background.ask()
 
     def _now(self) -> str:
@@ -517,7 +535,7 @@ def _count_pending(sql: apsw.Connection) -> int:
 def _most_frequent(
     sql: apsw.Connection, table: str, column: str, limit: int
 ) -> tuple[tuple[str, int], ...]:
-    """(value, count) of the most frequent values of a column."""
+    """(value, count) of the most frequent values of a column; of all with a limit of -1."""
     return tuple(
         (name, count)
         for name, count in sql.execute(

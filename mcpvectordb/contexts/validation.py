@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from mcpvectordb import metadata
+from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.contexts.context import Change, ContentType, ContextSource, Entry, Image
 from mcpvectordb.errors import InvalidInput, TooLarge, quoted
@@ -33,6 +33,8 @@ def checked_entry(entry: Entry, config: Config) -> Entry:
         text=_text(entry.text, config),
         tags=None if entry.tags is None else normalized_tags(entry.tags),
         images=None if entry.images is None else _images(entry.images, config),
+        created_at=_time(entry.created_at, "created_at"),
+        updated_at=_time(entry.updated_at or entry.created_at, "updated_at"),
     )
 
 
@@ -112,6 +114,10 @@ def normalized_tags(tags: Iterable[str]) -> tuple[str, ...]:
     if len(kept) > MAX_TAGS:
         raise InvalidInput(f"{len(kept)} tags were given; at most {MAX_TAGS} are kept")
     return tuple(kept)
+
+
+def _time(time: str | None, name: str) -> str | None:
+    return None if time is None else dates.parse(time, name)
 
 
 def _name(text: object, name: str) -> str:

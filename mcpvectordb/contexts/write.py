@@ -17,7 +17,6 @@ from mcpvectordb.index.chunks import ChunkIndex, embedding_text
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.chunking import Span
-from mcpvectordb.records import counted_passages
 
 
 class PreparedContexts(NamedTuple):
@@ -47,36 +46,38 @@ class ContextWriter:
         A model that is not on this machine is no error, nor one that is not done at the deadline:
         the chunks then wait for their embeddings.
         """
-        size, overlap = self._encoder.ensure_model()
-        spans = {text: self._split(text, size, overlap) for text in dict.fromkeys(texts)}
+        spans = self.split(texts)
         passages = [passage for text in spans for passage in _passages(text, spans[text])]
         try:
             model, vectors = self._encoder.embed_texts(self._index, passages, deadline=deadline)
         except ModelMissing as error:
-            note = f"stored and found by words, but not yet by meaning: {error}"
+            note = self._encoder.provisional.note(error=str(error))
             return PreparedContexts(spans, note=note)
         waiting = len(set(passages) - vectors.keys())
-        note = (
-            "found by words now; by meaning as embedding proceeds, "
-            f"{counted_passages(waiting)} waiting"
-            if waiting
-            else ""
-        )
+        note = self._encoder.provisional.note(waiting) if waiting else ""
         return PreparedContexts(spans, model, vectors, note)
+
+    def split(self, texts: Iterable[str]) -> dict[str, Sequence[Span]]:
+        """The chunks of each distinct text."""
+        size, overlap = self._encoder.ensure_model()
+        return {text: self._split(text, size, overlap) for text in dict.fromkeys(texts)}
 
     def add(
         self, sql: apsw.Connection, entry: Entry, prepared: PreparedContexts, now: str
     ) -> tuple[int, Literal["added", "repeated"]]:
         """Store a checked entry; the context's id and what was done.
 
-        An entry with the source and text of its thread's last context updates that context.
+        An entry with the source and text of its thread's last context updates that context, unless
+        it has a time of its own.
         """
         text_hash = _hash(entry.text)
         last = sql.execute(
             "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
             (entry.thread,),
         ).fetchone()
-        if repeated := last is not None and last[1:] == (entry.source, text_hash):
+        if repeated := (
+            last is not None and entry.created_at is None and last[1:] == (entry.source, text_hash)
+        ):
             id = int(last[0])
             sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (now, id))
             self._embed(sql, id, prepared)
@@ -84,7 +85,13 @@ class ContextWriter:
             sql.execute(
                 "INSERT INTO contexts (thread, source, hash, created_at, updated_at) "
                 "VALUES (?, ?, ?, ?, ?)",
-                (entry.thread, entry.source, text_hash, now, now),
+                (
+                    entry.thread,
+                    entry.source,
+                    text_hash,
+                    entry.created_at or now,
+                    entry.updated_at or now,
+                ),
             )
             id = sql.last_insert_rowid()
             self._put_text(sql, id, entry.text, prepared)
@@ -93,6 +100,29 @@ class ContextWriter:
         _put_tags(sql, id, entry.tags)
         _put_images(sql, id, entry.images)
         return id, "repeated" if repeated else "added"
+
+    def restore(
+        self, sql: apsw.Connection, id: int | None, entry: Entry, spans: Sequence[Span]
+    ) -> int:
+        """Store a checked entry with its own times and chunks, under its own id or a new one."""
+        sql.execute(
+            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                id,
+                entry.thread,
+                entry.source,
+                _hash(entry.text),
+                entry.created_at,
+                entry.updated_at,
+            ),
+        )
+        id = sql.last_insert_rowid()
+        self._put_text(sql, id, entry.text, PreparedContexts({entry.text: spans}))
+        self._put_metadata(sql, id, entry.metadata)
+        _put_tags(sql, id, entry.tags)
+        _put_images(sql, id, entry.images)
+        return id
 
     def change(
         self, sql: apsw.Connection, change: Change, prepared: PreparedContexts, now: str

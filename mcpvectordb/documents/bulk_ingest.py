@@ -21,6 +21,7 @@ from mcpvectordb.documents.given import DocumentChange, update
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.queue import BATCH
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.records import Embedded, Progress, Source
 from mcpvectordb.storage.file import File
@@ -150,6 +151,8 @@ class BulkIngest:
             moved = prepared.moved is not None and status != "skipped"
             self.counts["moved" if moved else status] += 1
         self._waiting.clear()
+        # What the model can embed within a batch or two need not be found before.
+        self._encoder.provisional.fill(self._index, least=BATCH + 1 if self._embedding else 1)
         if self._embedding:
             self._embedding.notify()
 

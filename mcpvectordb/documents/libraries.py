@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,15 +38,16 @@ def add(
     pattern: str,
     ignore: Sequence[str],
     description: str,
+    *,
+    confirm: bool = True,
 ) -> None:
     """Add a library that follows a folder, or change the options of the one with this folder.
 
-    Whoever adds a folder has confirmed it.
+    Whoever adds a folder has confirmed it, unless a foreign file named it.
     """
     checked_name(name)
     storable(description, "description")
-    _check_pattern(pattern)
-    gitignore.of_patterns(storable(each, "ignore") for each in ignore)
+    check_selection(pattern, ignore)
     folder, inode = _folder(root)
     with file.writing() as sql:
         known = sql.execute("SELECT root FROM libraries WHERE name = ?", (name,)).fetchone()
@@ -70,7 +71,33 @@ def add(
                 datetime.now(UTC).isoformat(timespec="microseconds"),
             ),
         )
-        folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
+        if confirm:
+            folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
+
+
+def restore(
+    file: File,
+    name: str,
+    root: str,
+    pattern: str,
+    ignore: Sequence[str],
+    description: str,
+    created_at: str,
+    notes: Mapping[str, str],
+) -> None:
+    """Add a library as another file had it; its folder need not be here, and is not confirmed."""
+    checked_name(name)
+    check_selection(pattern, ignore)
+    with file.writing() as sql:
+        sql.execute(
+            "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) "
+            "VALUES (?, ?, '', ?, ?, ?, ?)",
+            (name, root, pattern, json.dumps(list(ignore)), description, created_at),
+        )
+        sql.executemany(
+            "INSERT INTO library_notes (library, path, text) VALUES (?, ?, ?)",
+            ((name, path, text) for path, text in notes.items()),
+        )
 
 
 def unfollow(file: File, folders: ConfirmedFolders, name: str) -> None:
@@ -176,6 +203,12 @@ def _followed(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
             f"{name[:LONGEST_QUOTE]} FOLDER`"
         )
     return found
+
+
+def check_selection(pattern: str, ignore: Sequence[str]) -> None:
+    """Refuse a pattern or rules that cannot select files of a folder (InvalidInput)."""
+    _check_pattern(pattern)
+    gitignore.of_patterns(storable(each, "ignore") for each in ignore)
 
 
 def _check_pattern(pattern: str) -> None:

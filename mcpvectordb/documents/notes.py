@@ -7,12 +7,12 @@ import sys
 from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index import models
+from mcpvectordb.index.provisional import ProvisionalEmbedder
 from mcpvectordb.records import Document, Status, counted_passages
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.stop_words import mostly_foreign
 
-ONLY_BY_WORDS = "stored and found by words, but not yet by meaning"
 # The carrier of the first has no wheel for Windows.
 MULTILINGUAL = "multilingual-e5-small" + ("-hub" if sys.platform == "win32" else "")
 _FIRST = 20  # documents whose language decides
@@ -24,28 +24,26 @@ def joined(*notes: str) -> str:
     return "; ".join(filter(None, notes))
 
 
-def not_embedded(status: Status, document: Document, pending: int, error: str) -> str:
+def not_embedded(
+    status: Status, document: Document, pending: int, error: str, provisional: ProvisionalEmbedder
+) -> str:
     """The note on a document of which some chunks are still pending."""
-    if error:
-        return f"{ONLY_BY_WORDS}: {error}"
-    if status == "skipped":
+    if status == "skipped" and not error:
         return (
             f"already stored; {pending:,} of {counted_passages(document.chunks)} still wait for "
             "embedding"
         )
-    return (
-        f"found by words now; by meaning as embedding proceeds, {counted_passages(pending)} waiting"
-    )
+    return provisional.note(pending, error)
 
 
-def other_languages(file: File, encoder: Encoder, config: Config) -> str:
+def other_languages(file: File, config: Config) -> str:
     """That a multilingual model exists, if a file's first documents need it; said once per file.
 
     It is "" in a file whose model knows more than English, and once it has 20 documents of which
     most are in English.
     """
     with file.reading(limited=False) as sql:
-        model = encoder.active(sql)
+        model = models.active(sql)
         if model is None or not (model.name in CATALOGUE and CATALOGUE[model.name].latin_only):
             return ""
         if sql.execute("SELECT 1 FROM settings WHERE name = ?", (_SETTING,)).fetchone():

@@ -41,12 +41,23 @@ PENDING = (
     "(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
     "WHERE c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
 )
+# `path` in SQL, and the folder in it.
+PATH = (
+    "(d.library || '/' || coalesce((SELECT "
+    f"replace(substr(d.source, length(rtrim(l.root, '{os.sep}')) + 2), '{os.sep}', '/') "
+    "FROM libraries l WHERE l.name = d.library AND l.root <> '' AND "
+    f"substr(d.source, 1, length(rtrim(l.root, '{os.sep}')) + 1) = "
+    f"rtrim(l.root, '{os.sep}') || '{os.sep}'), ltrim(d.source, '/')))"
+)
+FOLDER = f"rtrim(rtrim({PATH}, replace({PATH}, '/', '')), '/')"
 PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
 FIELDS = {
     **{name: f"d.{name}" for name in COLUMNS},
     "modified": "nullif(d.modified, '')",
     "date": "coalesce(nullif(d.modified, ''), d.created_at)",
     "pending": PENDING,
+    "path": PATH,
+    "folder": FOLDER,
 }
 CHUNK_FIELDS = {
     **FIELDS,
@@ -56,6 +67,7 @@ CHUNK_FIELDS = {
 }
 KINDS: filters.Kinds = {
     **dict.fromkeys(("id", "library", "source", "title", "hash", "file_type", "text"), "text"),
+    **dict.fromkeys(("path", "folder"), "text"),
     **dict.fromkeys(("size", "pending", "page", "position"), "number"),
     **dict.fromkeys(("modified", "created_at", "date"), "time"),
 }

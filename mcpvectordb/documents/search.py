@@ -20,8 +20,9 @@ from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex, embedding_text
-from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
+from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
 from mcpvectordb.index.keyword import NO_MATCH
+from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion, hybrid, relevance, variety
 from mcpvectordb.search.expansion import QueryExpander
@@ -31,6 +32,7 @@ from mcpvectordb.search.relevance import UNCALIBRATED, Judge
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.search.snippets import Snippets
 from mcpvectordb.search.variety import EVERYTHING, Variety
+from mcpvectordb.search.vector_leg import VectorLeg
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_all_terms, parse_query
@@ -89,6 +91,7 @@ class DocumentRanking:
     reasons: dict[str, str] = field(default_factory=dict)
     judge: Judge = UNCALIBRATED
     variety: Variety = EVERYTHING
+    leg: VectorLeg | None = None
 
 
 Find = Callable[[apsw.Connection, DocumentQuery], DocumentRanking]
@@ -243,7 +246,7 @@ class DocumentSearch:
         found = DocumentRanking(judge=hybrid.judge(question.text, query, question.query_embedding))
         ranked = self._near(sql, question, query, question.wanted, found)
         found.rows = [
-            (chunk, min(1.0, max(0.0, cosine)), Scores(vector=cosine, vector_rank=rank))
+            (chunk, min(1.0, max(0.0, cosine)), _vector_scores(found.leg, chunk, rank))
             for rank, (_, chunk, cosine) in enumerate(ranked, 1)
         ]
         return found
@@ -265,14 +268,14 @@ class DocumentSearch:
             usual + (least - usual) * blind
             for usual, least in zip(WEIGHTS, BLIND_WEIGHTS, strict=True)
         ]
-        fused = _fused([text, vector], weights, full_score)
+        fused = _fused([text, vector], weights, full_score, found.leg)
         if question.expand:
             if reason := _no_need_to_expand(text, vector):
                 found.reasons["expansion"] = reason
             else:
                 feedback = [chunk for chunk, _ in fused[:FEEDBACK_DOCUMENTS]]
                 more = self._expand(sql, question, query, feedback, found)
-                fused = _fused([text, vector, *more], weights, full_score)
+                fused = _fused([text, vector, *more], weights, full_score, found.leg)
         found.rows = [(chunk, 1 / rank, scores) for rank, (chunk, scores) in enumerate(fused, 1)]
         return found
 
@@ -294,7 +297,8 @@ class DocumentSearch:
             found.reasons["vector"] = "there is nothing to search"
         else:
             found.legs.append("vector")
-            return self._nearest(sql, question, query, question.query_embedding, depth)
+            found.leg = VectorLeg(sql, self._index, question.query_embedding)
+            return self._nearest(sql, question, query, found.leg, depth)
         return []
 
     def _expand(
@@ -312,7 +316,8 @@ class DocumentSearch:
         text, *_ = self._matching(sql, question, expansion.query, depth)
         if expansion.query_embedding is None:
             return [text, []]
-        return [text, self._nearest(sql, question, query, expansion.query_embedding, depth)]
+        leg = VectorLeg(sql, self._index, expansion.query_embedding)
+        return [text, self._nearest(sql, question, query, leg, depth)]
 
     def _matching(
         self, sql: apsw.Connection, question: DocumentQuery, query: Query, depth: int
@@ -330,14 +335,13 @@ class DocumentSearch:
         sql: apsw.Connection,
         question: DocumentQuery,
         query: Query,
-        query_embedding: QueryEmbedding,
+        leg: VectorLeg,
         depth: int,
     ) -> RankedDocuments:
         """Documents by the cosine of their nearest passage."""
         allowed = self._index.keyword.narrowed(query, question.filter.chunks)
-        model, embedding = query_embedding.model, query_embedding.embedding
         for most in _depths(depth):
-            near = self._index.vector.nearest(sql, model, embedding, allowed, most).ranked
+            near = leg.nearest(allowed, most)
             if (ranked := _documents(sql, near, depth, most)) is not None:
                 return ranked
         return []
@@ -469,8 +473,18 @@ def _judged(
     )
 
 
+def _vector_scores(leg: VectorLeg | None, chunk: int, rank: int) -> Scores:
+    """The cosine of a chunk by the model that has embedded it, and its rank."""
+    if leg is None:
+        return Scores()
+    return Scores(vector=leg.cosine(chunk), vector_rank=rank, provisional=leg.is_provisional(chunk))
+
+
 def _fused(
-    rankings: Sequence[RankedDocuments], weights: Sequence[float], full_score: float | None
+    rankings: Sequence[RankedDocuments],
+    weights: Sequence[float],
+    full_score: float | None,
+    leg: VectorLeg | None,
 ) -> list[tuple[int, Scores]]:
     """(best chunk, scores) of documents by reciprocal rank fusion.
 
@@ -481,27 +495,17 @@ def _fused(
     heard = [each for each, weight in zip(owners, weights, strict=False) if weight >= 1]
     fused = fusion.rewarded(fusion.rrf(owners, RRF_K, weights[: len(rankings)]), heard)
     text, vector = (
-        {owner: (rank, score) for rank, (owner, _, score) in enumerate(each, 1)}
+        {owner: (rank, chunk, score) for rank, (owner, chunk, score) in enumerate(each, 1)}
         for each in rankings[:2]
     )
     best = _best_chunks(rankings, weights)
     rows = []
     for owner, rrf in fused:
-        text_rank, bm25 = text.get(owner, (None, None))
-        vector_rank, cosine = vector.get(owner, (None, None))
-        rows.append(
-            (
-                best[owner],
-                Scores(
-                    text=bm25,
-                    text_rank=text_rank,
-                    vector=cosine,
-                    vector_rank=vector_rank,
-                    rrf=rrf,
-                    reach=full_score,
-                ),
-            )
-        )
+        rank, chunk, _ = vector.get(owner, (None, 0, 0.0))
+        scores = _vector_scores(leg, chunk, rank) if rank else Scores()
+        rank, _, bm25 = text.get(owner, (None, 0, None))
+        scores = replace(scores, text=bm25, text_rank=rank, rrf=rrf, reach=full_score)
+        rows.append((best[owner], scores))
     return rows
 
 

@@ -16,7 +16,7 @@ from mcpvectordb.documents import libraries, notes, rows
 from mcpvectordb.documents import texts as given_texts
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
-from mcpvectordb.documents.given import DocumentChange, checked_change, update
+from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
 from mcpvectordb.documents.stored import StoredDocuments
@@ -70,16 +70,15 @@ class Documents(StoredDocuments):
         search: DocumentSearch,
         tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
-        super().__init__(file, unpublished, tuning)
-        self._config, self._encoder, self._index = config, encoder, index
-        self._search = search
+        super().__init__(file, index, unpublished, tuning)
+        self._config, self._encoder, self._search = config, encoder, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self._worker = Worker(config)
         self._folders = ConfirmedFolders(file)
 
     def ingest(
         self,
-        source: str | os.PathLike[str],
+        source: str | os.PathLike[str] | Source,
         *,
         library: str = "default",
         metadata: Mapping[str, Any] | None = None,
@@ -95,7 +94,7 @@ class Documents(StoredDocuments):
         reader: Callable[[Source], str] | None = None,
         wait: bool = True,
     ) -> Ingested:
-        """Ingest a file or an http(s) URL.
+        """Ingest a file, an http(s) URL, or bytes that you have read: `Source`.
 
         A source that is in the library already is skipped if its bytes are unchanged, and replaced
         otherwise; the old document stays until the new one is stored. The keys of `metadata` are
@@ -136,11 +135,13 @@ class Documents(StoredDocuments):
             known = None if duplicate else self._writer.known(read.source, library, hash)
         said = DocumentChange(keys=(metadata or None) if update_metadata else None)
         if known is not None:
-            return self._finish(self._stored(self._say(known, said)), embed, progress, deadline)
+            return self._finish(
+                self._stored(self._writer.say(known, said)), embed, progress, deadline
+            )
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         if not any_text:
             formats.check_extension(read)
-        report = progress or _silent
+        report = progress or (lambda _: None)
         report(Progress(step="parse", done=0, total=1))
         parsed = given_texts.read_by(reader, read) if reader else self._worker.parse(read)
         prepared = self._writer.prepare(
@@ -155,7 +156,7 @@ class Documents(StoredDocuments):
         report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
         status, key = self._writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
-            status, key = self._say(key, said)
+            status, key = self._writer.say(key, said)
         done = self._finish(self._stored((status, key)), embed, progress, deadline)
         return replace(done, note=notes.joined(parsed.note, done.note))
 
@@ -201,7 +202,11 @@ class Documents(StoredDocuments):
         )
         checked_name(library)
         stored = self._store(given, library, progress)
-        error = self._embed_all(progress)[1] if embed and given else ""
+        error = ""
+        if embed and given:
+            error = self._embed_all(progress)[1]
+        else:
+            self._encoder.provisional.fill(self._index)
         return self._results(stored, embed, error)
 
     def ingest_folder(
@@ -257,7 +262,7 @@ class Documents(StoredDocuments):
         deadline = self._encoder.deadline()
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-        return self._finish(self._stored(self._say(key, change)), embed, progress, deadline)
+        return self._finish(self._stored(self._writer.say(key, change)), embed, progress, deadline)
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
@@ -271,15 +276,19 @@ class Documents(StoredDocuments):
         pattern: str = EVERYTHING,
         ignore: Sequence[str] = (),
         description: str = "",
+        confirm: bool = True,
     ) -> None:
         """Let a library follow a folder; `sync` ingests its files.
 
         `pattern` selects files relative to the folder: `*` matches within one folder, `**/` any
         folders, `{md,txt}` one of both. `ignore` has patterns as in a .gitignore; .gitignore and
         .mcpvectordbignore files in the folder apply too. To change these options, add the library
-        again with the same folder.
+        again with the same folder. `confirm=False` leaves the consent to read it to a person; see
+        `confirm_library`.
         """
-        libraries.add(self._file, self._folders, name, root, pattern, ignore, description)
+        libraries.add(
+            self._file, self._folders, name, root, pattern, ignore, description, confirm=confirm
+        )
 
     def confirm_library(self, name: str) -> None:
         """Let a library that was not added on this machine, or not to this file, read its folder.
@@ -439,7 +448,9 @@ class Documents(StoredDocuments):
         )
         found = self._search.whole(question) if whole else self._search.chunks(question)
         if backlog.pending:
-            waiting = [hit.item.id for hit in found if hit.scores.vector is None]
+            waiting = [
+                hit.item.id for hit in found if hit.scores.vector is None or hit.scores.provisional
+            ]
             self._encoder.prefer(self._index, waiting)
         note = "" if found.hits else self.why_empty(library=library, where=where)
         return replace(found, backlog=backlog, note=note)
@@ -463,7 +474,7 @@ class Documents(StoredDocuments):
         """End the process of the parser."""
         self._worker.close()
 
-    def _fetched(self, source: str | os.PathLike[str], library: str) -> tuple[int | None, str, str]:
+    def _fetched(self, source: Any, library: str) -> tuple[int | None, str, str]:
         """The key, ETag and modification time of a URL's document, to fetch it only if changed."""
         if not sources.is_url(source):
             return None, "", ""
@@ -489,20 +500,6 @@ class Documents(StoredDocuments):
             tuning=self.tuning,
         )
 
-    def _say(self, key: int, change: DocumentChange) -> tuple[Status, int]:
-        """Make a change of what people say of a document; "updated" or "skipped", and its key.
-
-        A new title is kept first and then written, with the text, as a document of its own in the
-        place of this one: a long one takes several transactions. The next call finishes that.
-        """
-        if change == DocumentChange():
-            return "skipped", key
-        with self._file.writing() as sql:
-            changed, title = update(sql, self._index, key, change)
-        if title:
-            return "updated", self._writer.retitle(key, title)
-        return "updated" if changed else "skipped", key
-
     def _store(
         self,
         given: Sequence[GivenText],
@@ -511,8 +508,9 @@ class Documents(StoredDocuments):
     ) -> list[_StoredDocument]:
         """Store texts in short transactions."""
         stored: list[_StoredDocument] = []
-        for places in given_texts.store(given, library, self._writer, self._say, self.tuning):
-            stored += map(self._stored, places)
+        for places in given_texts.store(given, library, self._writer, self.tuning):
+            with self._file.reading(limited=False):  # one transaction for all of them
+                stored += map(self._stored, places)
             if progress:
                 progress(Progress(step="ingest", done=len(stored), total=len(given)))
         return stored
@@ -530,16 +528,16 @@ class Documents(StoredDocuments):
         deadline: float | None,
     ) -> Ingested:
         """Embed a stored document, also a known one: its first ingest may have been interrupted."""
-        embedded, error = (
-            self._encoder.embed_owner(self._index, stored.key, deadline, progress)
-            if embed
-            else (Embedded(), "")
-        )
+        embedded, error = Embedded(), ""
+        if embed:
+            embedded, error = self._encoder.embed_owner(self._index, stored.key, deadline, progress)
+        else:
+            self._encoder.provisional.fill(self._index, [stored.key])
         [done] = self._results([stored], embed, error)
         return replace(done, embedded=embedded)
 
     def _other_languages(self) -> str:
-        return notes.other_languages(self._file, self._encoder, self._config)
+        return notes.other_languages(self._file, self._config)
 
     def _results(
         self, stored: Sequence[_StoredDocument], embed: bool, error: str
@@ -549,11 +547,11 @@ class Documents(StoredDocuments):
         with self._file.reading(limited=False) as sql:
             for status, key, document in stored:
                 pending = self._encoder.count_pending(sql, self._index, [key])
-                note = (
-                    notes.not_embedded(status, document, pending, error)
-                    if embed and pending
-                    else ""
-                )
+                note = ""
+                if embed and pending:
+                    note = notes.not_embedded(
+                        status, document, pending, error, self._encoder.provisional
+                    )
                 done.append(Ingested(status=status, document=document, pending=pending, note=note))
         return [*done[:-1], self._advised(done[-1])] if done else []
 
@@ -565,9 +563,10 @@ class Documents(StoredDocuments):
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
         done = replace(done, note=self._other_languages())
         if not embed:
+            self._encoder.provisional.fill(self._index)
             return done
         embedded, error = self._embed_all(progress)
-        note = f"{notes.ONLY_BY_WORDS}: {error}" if error else ""
+        note = self._encoder.provisional.note(error=error) if error else ""
         return replace(done, note=notes.joined(note, done.note), embedded=done.embedded + embedded)
 
     def _embed_all(self, progress: ProgressCallback | None) -> tuple[Embedded, str]:
@@ -575,6 +574,7 @@ class Documents(StoredDocuments):
         try:
             return self._encoder.embed(index=self._index, progress=progress), ""
         except ModelError as error:
+            self._encoder.provisional.fill(self._index)
             return Embedded(), str(error)
 
 
@@ -582,10 +582,6 @@ class _StoredDocument(NamedTuple):
     status: Status
     key: int
     document: Document
-
-
-def _silent(_: Progress) -> None:
-    """Report to nobody."""
 
 
 def _check(library: str, given: Mapping[str, Any] | None) -> None:

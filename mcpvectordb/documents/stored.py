@@ -3,28 +3,57 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import Literal
 
 from mcpvectordb.documents import rows
 from mcpvectordb.documents.bulk_ingest import FolderTuning
+from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.errors import InvalidInput, NotFound
+from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.ingest import formats, structure
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Coverage, Document, DocumentHeading
+from mcpvectordb.records import (
+    Chunk,
+    Coverage,
+    Document,
+    DocumentHeading,
+    FolderContents,
+    PassedOver,
+)
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import why_empty
 from mcpvectordb.storage.file import File
+
+Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
+# Ties are broken by the key, so that pages of a list neither repeat nor leave out a document.
+_SORTS: dict[str, str] = {
+    "newest": "d.created_at DESC, d.key DESC",
+    "oldest": "d.created_at, d.key",
+    "title": "d.title, d.key",
+    "path": "d.library, d.source, d.key",
+    "size": "d.size DESC, d.key DESC",
+    "modified": "d.modified DESC, d.key DESC",
+}
 
 
 class StoredDocuments(NamedDocuments):
     """The methods of the documents shelf that read, list and delete documents."""
 
-    def __init__(self, file: File, unpublished: UnpublishedDocuments, tuning: FolderTuning) -> None:
+    def __init__(
+        self,
+        file: File,
+        index: ChunkIndex,
+        unpublished: UnpublishedDocuments,
+        tuning: FolderTuning,
+    ) -> None:
         super().__init__(file)
-        self._unpublished, self.tuning = unpublished, tuning
+        self._index, self._unpublished, self.tuning = index, unpublished, tuning
 
     def get(self, id: str) -> Document:
         """The document with this id; raises NotFound."""
@@ -42,13 +71,19 @@ class StoredDocuments(NamedDocuments):
                 )
             )
 
+    def syntax(self, id: str) -> Literal["markdown", "text", "code"]:
+        """In which syntax a document's text is read, by the name of its source; raises NotFound."""
+        known = formats.by_name(PurePosixPath(self.get(id).source).name)
+        if known is not None and known.module == "code":
+            return "code"
+        return "text" if known is not None and known.module == "text" else "markdown"
+
     def outline(self, id: str) -> list[DocumentHeading]:
         """The headings of a document, in their order; none for code and plain text.
 
         Raises NotFound.
         """
-        known = formats.by_name(PurePosixPath(self.get(id).source).name)
-        if known is not None and known.module in ("code", "text"):
+        if self.syntax(id) != "markdown":
             return []
         text = self.text(id)
         sections, line, counted = [], 1, 0
@@ -76,6 +111,40 @@ class StoredDocuments(NamedDocuments):
             else f"there is no page {page}: this document has no pages, so read it by lines"
         )
 
+    def chunks(self, id: str, *, limit: int = 100, offset: int = 0) -> list[Chunk]:
+        """The passages of a document as the index has them, in their order; raises NotFound."""
+        checked_page(limit, offset)
+        with self._file.reading() as sql:
+            found = sql.execute(
+                "SELECT id FROM document_chunks WHERE owner = ? ORDER BY position LIMIT ? OFFSET ?",
+                (rows.row(sql, id)[0], limit, offset),
+            )
+            ids = [chunk for (chunk,) in found]
+            chunks = rows.chunks(sql, self._index, ids)
+            return [chunks[chunk] for chunk in ids]
+
+    def chunks_by_ids(self, ids: Sequence[int]) -> list[Chunk]:
+        """The passages with these ids (`Chunk.id`), in this order; unknown ones are left out."""
+        with self._file.reading() as sql:
+            there = sql.execute(
+                "SELECT c.id FROM document_chunks c "
+                "JOIN published_documents d ON d.key = c.owner "
+                "WHERE c.id IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(ids)),),
+            )
+            found = rows.chunks(sql, self._index, [chunk for (chunk,) in there])
+            return [found[chunk] for chunk in ids if chunk in found]
+
+    def waiting(self, id: str) -> frozenset[int]:
+        """The ids of a document's passages that wait for their embedding; raises NotFound."""
+        with self._file.reading() as sql:
+            found = sql.execute(
+                "SELECT c.id FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
+                "WHERE c.owner = ? AND p.model = (SELECT value FROM settings WHERE name = 'model')",
+                (rows.row(sql, id)[0],),
+            )
+            return frozenset(chunk for (chunk,) in found)
+
     def browse(
         self,
         *,
@@ -83,21 +152,82 @@ class StoredDocuments(NamedDocuments):
         where: Where | None = None,
         limit: int = 20,
         offset: int = 0,
+        sort: Sort = "newest",
     ) -> list[Document]:
-        """The documents that match all conditions, newest first.
+        """The documents that match all conditions, newest first or in another order.
 
         The field `pending` is the number of a document's chunks that are not embedded yet. An
         unknown library or metadata key is no error: nothing matches, and `why_empty` says why.
+        `sort` is newest, oldest, title, path, size (largest first) or modified (latest first).
         """
         checked_page(limit, offset)
+        if sort not in _SORTS:
+            raise InvalidInput(f"sort must be {', '.join(_SORTS)}, not {quoted(sort)}")
         chosen = rows.document_filter(library, where)
         with self._file.reading() as sql:
+            # Only keys are sorted: a row of SELECT counts the chunks of its document.
+            found = sql.execute(
+                f"SELECT d.key FROM published_documents d WHERE {chosen.condition} "
+                f"ORDER BY {_SORTS[sort]} LIMIT ? OFFSET ?",
+                (*chosen.bindings, limit, offset),
+            )
+            keys = [key for (key,) in found]
+            documents = rows.by_keys(sql, keys)
+            return [documents[key] for key in keys]
+
+    def folders(self, library: str, path: str = "") -> FolderContents:
+        """A folder of a library by the paths of its documents, with the folders inside of it.
+
+        `path` is relative to the library, "" for all of it; one without documents is empty.
+        """
+        inside = f"{path.strip('/')}/" if path.strip("/") else ""
+        counts: Counter[str] = Counter()
+        with self._file.reading() as sql:
+            followed = sql.execute(
+                "SELECT root FROM libraries WHERE name = ?", (checked_name(library),)
+            ).fetchone()
+            for (source,) in sql.execute(
+                "SELECT source FROM published_documents WHERE library = ?", (library,)
+            ):
+                shown = rows.path(library, source, followed[0] if followed else "")
+                place = shown[len(library) + 1 :]
+                if place.startswith(inside):
+                    folder, slash, _ = place[len(inside) :].partition("/")
+                    counts[folder if slash else ""] += 1
+        documents = counts.pop("", 0)
+        return FolderContents(
+            library=library,
+            path=inside.rstrip("/"),
+            documents=documents,
+            folders=tuple(sorted(counts.items())),
+        )
+
+    def file_types(self) -> dict[str, int]:
+        """How many documents there are of each type, the most frequent first."""
+        with self._file.reading() as sql:
+            return dict(
+                sql.execute(
+                    "SELECT file_type, count(*) FROM published_documents GROUP BY file_type "
+                    "ORDER BY count(*) DESC, file_type"
+                )
+            )
+
+    def passed_over(
+        self, library: str | None = None, *, limit: int = 100, offset: int = 0
+    ) -> list[PassedOver]:
+        """The files of followed folders of which the last sync could make nothing, and why.
+
+        They are looked at again when they change. What `pattern` and `ignore` leave out is not
+        among them; `sync` with `dry_run` lists it.
+        """
+        checked_page(limit, offset)
+        with self._file.reading() as sql:
             return [
-                rows.document(row)
-                for row in sql.execute(
-                    f"{rows.SELECT} WHERE {chosen.condition} "
-                    "ORDER BY d.created_at DESC, d.key DESC LIMIT ? OFFSET ?",
-                    (*chosen.bindings, limit, offset),
+                PassedOver(library=name, path=path, reason=reason)
+                for name, path, reason in sql.execute(
+                    "SELECT library, path, reason FROM library_skipped "
+                    "WHERE ?1 IS NULL OR library = ?1 ORDER BY library, path LIMIT ?2 OFFSET ?3",
+                    (library, limit, offset),
                 )
             ]
 

@@ -21,14 +21,21 @@ from mcpvectordb.records import Parsed, Source, Status
 
 
 class GivenText(NamedTuple):
-    """A text that can be stored, its hash, and what people say of it."""
+    """A text that can be stored, its hash, and what people say of it.
+
+    `created_at` is "" for a document that is new, `parsed` None for a text that is not parsed yet.
+    """
 
     source: Source
     hash: str
     said: DocumentChange
+    created_at: str = ""
+    parsed: Parsed | None = None
 
     def parse(self) -> Parsed:
         """The text as code, if its source has the name of a code file, or else as Markdown."""
+        if self.parsed is not None:
+            return self.parsed
         written_in = formats.by_name(self.source.name)
         if written_in and written_in.module == "code":
             return code.parse(self.source)
@@ -97,45 +104,47 @@ def checked_texts(
 
 
 def store(
-    given: Iterable[GivenText],
+    given: Sequence[GivenText],
     library: str,
     writer: DocumentWriter,
-    say: Callable[[int, DocumentChange], tuple[Status, int]],
     tuning: FolderTuning,
 ) -> Iterator[list[tuple[Status, int]]]:
     """Write texts in short transactions; the statuses and keys of each batch when it is stored.
 
-    Of those that are known, only what people say of them is stored, by `say`.
+    Of those that are known, only what people say of them is stored.
     """
-    for batch in _batches(_prepared(given, library, writer), tuning):
+    for batch in _batches(_prepared(given, library, writer, tuning), tuning):
         new = [each for _, each in batch if not isinstance(each, int)]
         written = iter(writer.write_all(new) if new else ())
         stored: list[tuple[Status, int]] = []
         place: tuple[Status, int]
         for said, each in batch:
             place = ("skipped", each) if isinstance(each, int) else next(written)
-            stored.append(say(place[1], said) if place[0] == "skipped" else place)
+            stored.append(writer.say(place[1], said) if place[0] == "skipped" else place)
         yield stored
 
 
 def _prepared(
-    given: Iterable[GivenText], library: str, writer: DocumentWriter
+    given: Sequence[GivenText], library: str, writer: DocumentWriter, tuning: FolderTuning
 ) -> Iterator[tuple[DocumentChange, PreparedDocument | int]]:
     """What is said of each text, and the document to write or the key of the one that there is."""
-    for text in given:
-        known = writer.known(text.source.source, library, text.hash)
-        yield (
-            text.said,
-            known
-            or writer.prepare(
-                text.source,
-                text.parse(),
-                hash=text.hash,
-                library=library,
-                given=text.said.keys,
-                title=text.said.title,
-            ),
-        )
+    for start in range(0, len(given), tuning.documents_per_write):
+        texts = given[start : start + tuning.documents_per_write]
+        known = writer.known_all(library, [(text.source.source, text.hash) for text in texts])
+        for text, key in zip(texts, known, strict=True):
+            yield text.said, key or _document(text, library, writer)
+
+
+def _document(text: GivenText, library: str, writer: DocumentWriter) -> PreparedDocument:
+    return writer.prepare(
+        text.source,
+        text.parse(),
+        hash=text.hash,
+        library=library,
+        given=text.said.keys,
+        title=text.said.title,
+        created_at=text.created_at,
+    )
 
 
 def _batches(

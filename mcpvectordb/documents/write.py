@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import apsw
 
-from mcpvectordb import metadata
+from mcpvectordb import dates, metadata
 from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.given import Given, encoded, of_keys, stored
+from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored, update
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.errors import DatabaseError, NotFound, TooLarge
 from mcpvectordb.index.chunks import ChunkIndex
@@ -34,7 +33,8 @@ class PreparedDocument(NamedTuple):
     """A document that is ready to be written.
 
     `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
-    document whose id, creation time and metadata it takes over.
+    document whose id, creation time and metadata it takes over. `created_at` is "" for now, `id` ""
+    for a new one.
     """
 
     library: str
@@ -47,6 +47,8 @@ class PreparedDocument(NamedTuple):
     own: Mapping[str, Any]
     given: Given
     moved: int | None
+    created_at: str = ""
+    id: str = ""
 
 
 class DocumentWriter:
@@ -75,6 +77,7 @@ class DocumentWriter:
         moved: int | None = None,
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
+        created_at: str = "",
     ) -> PreparedDocument:
         """The document for `write`: metadata checked, text split into chunks, raw bytes dropped.
 
@@ -100,6 +103,7 @@ class DocumentWriter:
             own=parsed.metadata,
             given=said,
             moved=moved,
+            created_at=created_at,
         )
 
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
@@ -127,6 +131,20 @@ class DocumentWriter:
         It keeps what people said of the newest of those. With `duplicate` they stay.
         """
         return self.write_all([prepared], duplicate=duplicate)[0]
+
+    def say(self, key: int, change: DocumentChange) -> tuple[Status, int]:
+        """Make a change of what people say of a document; "updated" or "skipped", and its key.
+
+        A new title is kept first and then written, with the text, as a document of its own in the
+        place of this one: a long one takes several transactions. The next call finishes that.
+        """
+        if change == DocumentChange():
+            return "skipped", key
+        with self._file.writing() as sql:
+            changed, title = update(sql, self._index, key, change)
+        if title:
+            return "updated", self.retitle(key, title)
+        return "updated" if changed else "skipped", key
 
     def retitle(self, key: int, title: str) -> int:
         """Write a document again under another title, which is indexed and embedded; its new key.
@@ -244,13 +262,19 @@ class DocumentWriter:
 
     def known(self, source: str, library: str, hash: str) -> int | None:
         """The key of the document with this source and content in a library; None without one."""
+        return self.known_all(library, [(source, hash)])[0]
+
+    def known_all(self, library: str, contents: Iterable[tuple[str, str]]) -> list[int | None]:
+        """As `known`, for each pair of a source and the hash of its content."""
         with self._file.reading(limited=False) as sql:
-            row = sql.execute(
-                "SELECT key FROM published_documents WHERE library = ? AND source = ? AND hash = ? "
-                "ORDER BY key LIMIT 1",
-                (library, source, hash),
-            ).fetchone()
-        return row[0] if row else None
+            return [
+                sql.execute(
+                    "SELECT key FROM published_documents "
+                    "WHERE library = ? AND source = ? AND hash = ? ORDER BY key LIMIT 1",
+                    (library, *each),
+                ).get
+                for each in contents
+            ]
 
     def _with_source_of(self, sql: apsw.Connection, document: PreparedDocument) -> list[int]:
         rows = sql.execute(
@@ -348,7 +372,7 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
         "etag, created_at, metadata, given, mtime_ns) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            str(uuid.uuid4()),
+            prepared.id or str(uuid.uuid4()),
             prepared.library,
             source.source,
             prepared.title,
@@ -357,7 +381,7 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
             prepared.size,
             source.modified,
             source.etag,
-            datetime.now(UTC).isoformat(timespec="microseconds"),
+            prepared.created_at or dates.now(),
             encoded(prepared.given.over(prepared.own)),
             prepared.given.encode(),
             source.mtime_ns,

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def add(
     are read from the sentence-transformers files in the directory, and the name is the directory's.
     """
     name = name or directory.resolve().name
-    _check_name(name, folder)
+    check_name(name, folder)
     sources = _sources(directory)
     with writing(folder), tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as temporary:
         copy = Path(temporary) / name
@@ -70,14 +70,20 @@ def add(
     return model
 
 
-def _check_name(name: str, folder: Path) -> None:
+def check_name(
+    name: str, folder: Path, *, replaced: Callable[[Path], bool] = lambda _: False
+) -> None:
+    """Raise InvalidInput unless a model can be added under this name.
+
+    `replaced` says of the folder of an added model whether another may take its place.
+    """
     if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"a model's name is made of letters, digits, dots, dashes and underscores, not {name!r}"
         )
     if name in CATALOGUE:
         raise InvalidInput(f"{name} is a model of the catalogue; give yours another name")
-    if (folder / name).exists():
+    if (folder / name).exists() and not replaced(folder / name):
         raise InvalidInput(
             f"there is a model {name} already; give another name, or remove {folder / name}"
         )

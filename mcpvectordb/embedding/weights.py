@@ -11,9 +11,18 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT, VOCABULARY, Model, ModelFile, get
+from mcpvectordb.embedding import fingerprint
+from mcpvectordb.embedding.catalogue import (
+    CATALOGUE,
+    DEFAULT,
+    VOCABULARY,
+    Endpoint,
+    Model,
+    ModelFile,
+    get,
+)
 from mcpvectordb.embedding.tokenizer import SHIPPED
 from mcpvectordb.errors import (
     FetchFailed,
@@ -44,7 +53,26 @@ def embedder(name: str, folder: Path) -> Model:
     if model.kind != "embedder":
         raise InvalidInput(
             f"{name} ranks pairs of texts and cannot embed; `mcpvectordb model list` shows those "
-            f"that can"
+            f"that can, and MCPVECTORDB_RERANKER={name} uses this one for reranking"
+        )
+    return model
+
+
+def find_build(name: str, digest: str, folder: Path) -> Model:
+    """Return the model that a file was embedded with; ModelMissing if it is another one here."""
+    try:
+        model = find(name, folder)
+    except ModelMissing as error:
+        if not fingerprint.is_endpoint(digest):
+            raise
+        raise ModelMissing(
+            f"this file is embedded by the endpoint {name}, which is not known on this machine; "
+            f"run: mcpvectordb model add-endpoint {name} --url URL --model MODEL"
+        ) from error
+    if not fingerprint.same(model.digest, digest):
+        raise ModelMissing(
+            f"this file was embedded with another build of {name}: "
+            f"run `mcpvectordb model use {name}` to embed it again"
         )
     return model
 
@@ -145,7 +173,8 @@ def _places(model: Model, file: ModelFile, folder: Path) -> Iterator[Path]:
         from importlib.metadata import PackageNotFoundError, distribution
 
         with suppress(PackageNotFoundError):
-            yield Path(str(distribution(model.carrier).locate_file(file.path)))
+            carried = PurePosixPath(model.carried_in, file.path)
+            yield Path(str(distribution(model.carrier).locate_file(carried)))
     yield folder / model.name / file.name
 
 
@@ -153,7 +182,9 @@ def _described(path: Path) -> Model:
     try:
         fields = json.loads(path.read_bytes())
         files = {role: ModelFile(**file) for role, file in fields.pop("files").items()}
-        return Model(**{**fields, "name": path.parent.name, "files": files})
+        server = fields.pop("endpoint", None)
+        endpoint = Endpoint(**server) if server else None
+        return Model(**{**fields, "name": path.parent.name, "files": files, "endpoint": endpoint})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelDamaged(
             f"{path} is invalid ({error}); remove its folder and add the model again"

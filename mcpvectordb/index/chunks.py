@@ -18,8 +18,7 @@ from typing import NamedTuple
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import changes
-from mcpvectordb.index.arrays import MAX_DIMENSION
+from mcpvectordb.index import changes, models
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.memory import Memory
@@ -111,11 +110,11 @@ class ChunkIndex:
     ) -> None:
         self._unpublished = unpublished
         self.chunks, self.words, self._has_words = f"{shelf}_chunks", f"{shelf}_words", words
-        self._embeddings, self._pending = f"{shelf}_embeddings", f"{shelf}_pending"
+        self.embeddings, self.pending = f"{shelf}_embeddings", f"{shelf}_pending"
         self._tuning, self._deleter = tuning, fts5.Deleter(self.words)
         self.keyword = KeywordIndex(self.words, self.chunks, memory, tuning)
         self.vector = VectorIndex(
-            shelf, self._embeddings, "chunk", "model", memory, filtered, tuning
+            shelf, self.embeddings, "chunk", "model", memory, filtered, tuning
         )
         self._passages = (
             f"SELECT c.id, {title}, c.headings, c.header, c.tile, c.tile_start, c.start, "
@@ -138,14 +137,15 @@ class ChunkIndex:
         )
 
     def create(self, sql: apsw.Connection, model: int, dimension: int) -> None:
-        """Create the vec0 table of a model; existing chunks are queued for embedding."""
+        """Create the vec0 table of a model; existing chunks are queued, if it embeds them all."""
         self.vector.create(sql, model, dimension)
-        self._queue_missing(sql, model)
+        if model in models.awaited(sql):
+            self._queue_missing(sql, model)
 
     def drop(self, sql: apsw.Connection, model: int) -> None:
         """Delete a model's embeddings and its vec0 table."""
-        sql.execute(f"DELETE FROM {self._pending} WHERE model = ?", (model,))
-        sql.execute(f"DELETE FROM {self._embeddings} WHERE model = ?", (model,))
+        sql.execute(f"DELETE FROM {self.pending} WHERE model = ?", (model,))
+        sql.execute(f"DELETE FROM {self.embeddings} WHERE model = ?", (model,))
         self.vector.drop(sql, model)
 
     def put(
@@ -161,7 +161,7 @@ class ChunkIndex:
 
         `first` is the position of the first of them.
         """
-        used = models(sql)
+        awaited = models.awaited(sql)
         ids: list[int] = []
         for position, span in enumerate(spans, first):
             front = text[span.tile_start : span.start]
@@ -191,12 +191,12 @@ class ChunkIndex:
             if self._has_words:
                 self._put_words(sql, passage._replace(id=ids[-1]))
             sql.executemany(
-                f"INSERT INTO {self._pending} (model, chunk, leased) VALUES (?, ?, 0)",
-                ((model, ids[-1]) for model, _ in used),
+                f"INSERT INTO {self.pending} (model, chunk, leased) VALUES (?, ?, 0)",
+                ((model, ids[-1]) for model in awaited),
             )
         if self._has_words:
             changes.record(sql, self.words, ids[-1:])
-        for model, _ in used:
+        for model in awaited:
             self._copy_known(sql, model, ids)
 
     def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
@@ -220,7 +220,7 @@ class ChunkIndex:
         if self._has_words:
             self._deleter.delete(sql, ids)
             changes.record(sql, self.words, ids[:1])
-        for model, _ in models(sql):
+        for model, _ in models.every(sql):
             self.vector.remove(sql, model, ids)
         sql.executemany(f"DELETE FROM {self.chunks} WHERE id = ?", ((id,) for id in ids))
         return len(ids)
@@ -230,12 +230,12 @@ class ChunkIndex:
         ids = [
             id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
         ]
-        for model, _ in models(sql):
+        for model, _ in models.every(sql):
             changes.record(sql, self.vector.codes_table(model), ids)
 
     def record_everything(self, sql: apsw.Connection) -> None:
         """Have every process read again what it keeps in memory of the embedded chunks."""
-        for model, _ in models(sql):
+        for model, _ in models.every(sql):
             changes.record_everything(sql, self.vector.codes_table(model))
 
     def passages(
@@ -292,7 +292,7 @@ class ChunkIndex:
             for hash in hashes
             for row in sql.execute(
                 f"SELECT c.hash, e.embedding FROM {self.chunks} c "
-                f"JOIN {self._embeddings} e ON e.chunk = c.id AND e.model = ? "
+                f"JOIN {self.embeddings} e ON e.chunk = c.id AND e.model = ? "
                 "WHERE c.hash = ? LIMIT 1",
                 (model, hash),
             )
@@ -306,19 +306,33 @@ class ChunkIndex:
         self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None
     ) -> int:
         """The number of chunks (of these owners, or all published) that wait for an embedding."""
-        count = f"SELECT count(*) FROM {self._pending} WHERE model = ?1"
+        count = f"SELECT count(*) FROM {self.pending} WHERE model = ?1"
         if owners is None and self._unpublished:  # two counts are faster than a look at each row
             incomplete = f"SELECT id FROM {self.chunks} WHERE owner IN ({self._unpublished})"
             count = f"SELECT ({count}) - ({count} AND chunk IN ({incomplete}))"
             return int(sql.execute(count, (model,)).get)
-        narrowed, bindings = self._owned_by(owners)
+        narrowed, bindings = self.owned_by(owners)
         return int(sql.execute(f"{count} {narrowed}", (model, *bindings)).get)
+
+    def waiting(
+        self, sql: apsw.Connection, model: int, owners: Sequence[int]
+    ) -> list[tuple[int, IndexedChunk]]:
+        """(owner, chunk) of the chunks of these owners that wait for an embedding."""
+        narrowed, bindings = self.owned_by(owners)
+        of = dict(
+            sql.execute(
+                f"SELECT chunk, (SELECT owner FROM {self.chunks} WHERE id = chunk) "
+                f"FROM {self.pending} WHERE model = ? {narrowed}",
+                (model, *bindings),
+            )
+        )
+        return [(of[each.id], each) for each in self.passages(sql, list(of))]
 
     def is_leased(self, sql: apsw.Connection, model: int) -> bool:
         """Whether anybody is embedding chunks of this index by a model."""
         return bool(
             sql.execute(
-                f"SELECT EXISTS (SELECT 1 FROM {self._pending} WHERE model = ? AND {_LEASED})",
+                f"SELECT EXISTS (SELECT 1 FROM {self.pending} WHERE model = ? AND {_LEASED})",
                 (model, *self._lease_times()),
             ).get
         )
@@ -339,9 +353,25 @@ class ChunkIndex:
         texts = [(each.id, each.embedding_text) for each in self.passages(sql, ids)]
         if len(texts) < len(ids):
             raise Damaged(
-                f"{self._pending} names chunks that are not there: run `mcpvectordb rebuild`"
+                f"{self.pending} names chunks that are not there: run `mcpvectordb rebuild`"
             )
         return texts, len(copied)
+
+    def owned_by(self, owners: Sequence[int] | None) -> tuple[str, tuple[str, ...]]:
+        """SQL that narrows pending chunks to those of these owners, or published ones; bindings."""
+        if owners is None and self._unpublished:
+            return (
+                f"AND chunk NOT IN (SELECT id FROM {self.chunks} WHERE owner IN "
+                f"({self._unpublished}))",
+                (),
+            )
+        if owners is None:
+            return "", ()
+        return (
+            f"AND chunk IN (SELECT id FROM {self.chunks} "
+            "WHERE owner IN (SELECT value FROM json_each(?)))",
+            (json.dumps(owners),),
+        )
 
     def _pending_of(
         self, sql: apsw.Connection, model: int, owners: Sequence[int] | None, limit: int
@@ -350,9 +380,9 @@ class ChunkIndex:
 
         What was stored last is most likely asked for next.
         """
-        narrowed, bindings = self._owned_by(owners)
+        narrowed, bindings = self.owned_by(owners)
         rows = sql.execute(
-            f"SELECT chunk FROM {self._pending} WHERE model = ? "
+            f"SELECT chunk FROM {self.pending} WHERE model = ? "
             f"AND NOT {_LEASED} {narrowed} ORDER BY chunk DESC LIMIT {limit}",
             (model, *self._lease_times(), *bindings),
         )
@@ -373,7 +403,7 @@ class ChunkIndex:
         known = dict(
             sql.execute(
                 f"SELECT c.id, e.embedding FROM {self.chunks} c "
-                f"JOIN {self._embeddings} e "
+                f"JOIN {self.embeddings} e "
                 f"ON e.chunk IN ((SELECT min(id) {equal}), (SELECT max(id) {equal})) "
                 "AND e.model = ? "
                 "WHERE c.id IN (SELECT value FROM json_each(?))",
@@ -394,17 +424,28 @@ class ChunkIndex:
         stored: list[tuple[int, bytes]] = []
         for chunk, embedding in embeddings:
             waiting = sql.execute(
-                f"DELETE FROM {self._pending} WHERE model = ? AND chunk = ? RETURNING chunk",
+                f"DELETE FROM {self.pending} WHERE model = ? AND chunk = ? RETURNING chunk",
                 (model, chunk),
             ).fetchall()
             if waiting:
                 stored.append((chunk, embedding))
         sql.executemany(
-            f"INSERT INTO {self._embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
+            f"INSERT INTO {self.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
             ((chunk, model, embedding) for chunk, embedding in stored),
         )
         self.vector.add_packed(sql, model, stored)
+        fast = models.provisional(sql) if stored else None
+        if fast and (active := models.active(sql)) and active.key == model:
+            self._forget(sql, fast.key, [chunk for chunk, _ in stored])
         return len(stored)
+
+    def _forget(self, sql: apsw.Connection, model: int, chunks: Sequence[int]) -> None:
+        """Delete the provisional embeddings of chunks that have their own."""
+        sql.executemany(
+            f"DELETE FROM {self.embeddings} WHERE chunk = ? AND model = ?",
+            ((chunk, model) for chunk in chunks),
+        )
+        self.vector.remove(sql, model, chunks)
 
     # Maintenance.
 
@@ -428,7 +469,7 @@ class ChunkIndex:
         """Free what deleted rows still occupy inside the indexes."""
         if self._has_words:
             fts5.optimize(sql, self.words)
-        for model, dimension in models(sql):
+        for model, dimension in models.every(sql):
             self.vector.rebuild(sql, model, dimension)
 
     def rebuild(self, sql: apsw.Connection) -> None:
@@ -438,10 +479,13 @@ class ChunkIndex:
             for passage in self.passages(sql):
                 self._put_words(sql, passage)
             changes.record_everything(sql, self.words)
-        sql.execute(f"DELETE FROM {self._pending}")
-        for model, dimension in models(sql):
-            self.vector.rebuild(sql, model, dimension)
+        sql.execute(f"DELETE FROM {self.pending}")
+        for model in models.awaited(sql):
             self._queue_missing(sql, model)
+        if fast := models.provisional(sql):
+            self._forget(sql, fast.key, self._embedded_twice(sql, fast.key))
+        for model, dimension in models.every(sql):
+            self.vector.rebuild(sql, model, dimension)
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """The problems of the chunks and their indexes, one sentence each."""
@@ -453,9 +497,15 @@ class ChunkIndex:
         if self._has_words:
             yield from fts5.tombstone_problems(sql, self.words)
             yield from self._wrong_words(sql)
-        for model, dimension in models(sql):
+        for model, dimension in models.every(sql):
             yield from self.vector.problems(sql, model, dimension)
+        for model in models.awaited(sql):
             yield from self._lost_chunks(sql, model)
+        if fast := models.provisional(sql):
+            yield from (
+                f"{self.chunks}: chunk {id} has a provisional embedding beside its own"
+                for id in self._embedded_twice(sql, fast.key)
+            )
 
     def altered(self, sql: apsw.Connection) -> Iterator[tuple[int, bytes]]:
         """The chunks whose text differs from the one that was ingested, with its present hash."""
@@ -476,23 +526,8 @@ class ChunkIndex:
         self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]
     ) -> None:
         sql.executemany(
-            f"UPDATE {self._pending} SET leased = ? WHERE model = ? AND chunk = ?",
+            f"UPDATE {self.pending} SET leased = ? WHERE model = ? AND chunk = ?",
             ((time, model, id) for id in ids),
-        )
-
-    def _owned_by(self, owners: Sequence[int] | None) -> tuple[str, tuple[str, ...]]:
-        if owners is None and self._unpublished:
-            return (
-                f"AND chunk NOT IN (SELECT id FROM {self.chunks} WHERE owner IN "
-                f"({self._unpublished}))",
-                (),
-            )
-        if owners is None:
-            return "", ()
-        return (
-            f"AND chunk IN (SELECT id FROM {self.chunks} "
-            "WHERE owner IN (SELECT value FROM json_each(?)))",
-            (json.dumps(owners),),
         )
 
     def _put_words(self, sql: apsw.Connection, passage: IndexedChunk) -> None:
@@ -507,11 +542,21 @@ class ChunkIndex:
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
         sql.execute(
-            f"INSERT OR IGNORE INTO {self._pending} (model, chunk, leased) "
+            f"INSERT OR IGNORE INTO {self.pending} (model, chunk, leased) "
             f"SELECT ?1, id, 0 FROM {self.chunks} "
-            f"WHERE id NOT IN (SELECT chunk FROM {self._embeddings} WHERE model = ?1)",
+            f"WHERE id NOT IN (SELECT chunk FROM {self.embeddings} WHERE model = ?1)",
             (model,),
         )
+
+    def _embedded_twice(self, sql: apsw.Connection, provisional: int) -> list[int]:
+        """The chunks with a provisional embedding that do not wait for the active model."""
+        rows = sql.execute(
+            f"SELECT chunk FROM {self.embeddings} e WHERE model = ? AND NOT EXISTS "
+            f"(SELECT 1 FROM {self.pending} p WHERE p.chunk = e.chunk AND p.model = "
+            "(SELECT value FROM settings WHERE name = 'model'))",
+            (provisional,),
+        )
+        return [chunk for (chunk,) in rows]
 
     def _broken_tiles(self, sql: apsw.Connection) -> Iterator[str]:
         expected = (None, 0, 0)
@@ -536,8 +581,8 @@ class ChunkIndex:
 
     def _lost_chunks(self, sql: apsw.Connection, model: int) -> Iterator[str]:
         rows = sql.execute(
-            f"SELECT id, (SELECT count(*) FROM {self._embeddings} WHERE chunk = id AND model = ?1) "
-            f"+ (SELECT count(*) FROM {self._pending} WHERE chunk = id AND model = ?1) AS n "
+            f"SELECT id, (SELECT count(*) FROM {self.embeddings} WHERE chunk = id AND model = ?1) "
+            f"+ (SELECT count(*) FROM {self.pending} WHERE chunk = id AND model = ?1) AS n "
             f"FROM {self.chunks} WHERE n <> 1",
             (model,),
         )
@@ -546,25 +591,6 @@ class ChunkIndex:
                 f"{self.chunks}: chunk {id} is "
                 f"{'both embedded and' if count else 'neither embedded nor'} waiting"
             )
-
-
-def models(sql: apsw.Connection) -> list[tuple[int, int]]:
-    """Key and dimension of every model of the file; raises Damaged if one cannot be a model."""
-    rows = list(
-        sql.execute(
-            "SELECT key, dimension, typeof(name) || typeof(digest) FROM models ORDER BY key"
-        )
-    )
-    if strange := [
-        dimension
-        for _, dimension, types in rows
-        if types != "texttext" or not 1 <= dimension <= MAX_DIMENSION
-    ]:
-        raise Damaged(
-            f"the file names a model of {strange[0]} dimensions, which is none: run `mcpvectordb "
-            f"salvage`"
-        )
-    return [(key, dimension) for key, dimension, _ in rows]
 
 
 def _visible(front: str) -> str:

@@ -11,10 +11,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import apsw
 
@@ -22,6 +20,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import Embedder, checked
+from mcpvectordb.embedding.static import StaticEmbedder
 from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline
 from mcpvectordb.errors import (
     Closed,
@@ -31,43 +30,24 @@ from mcpvectordb.errors import (
     ModelError,
     ModelMissing,
 )
+from mcpvectordb.index import models
 from mcpvectordb.index.background import BackgroundEmbedder, embed_progress, until
-from mcpvectordb.index.chunks import ChunkIndex, models
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.models import ModelRow, QueryEmbedding
+from mcpvectordb.index.provisional import ProvisionalEmbedder
+from mcpvectordb.index.queue import BATCH, EmbeddingQueue
 from mcpvectordb.ingest.chunking import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
 
-BATCH = 32  # texts that are embedded at once: an interrupt waits for one batch at most
-# The same in the background: a document that is stored meanwhile waits for one of them.
+# Texts that are embedded at once in the background: a document that is stored meanwhile waits for
+# one of these batches.
 BACKGROUND_BATCH = 8
 DEFAULT_VECTOR_WEIGHT = 0.5  # of cosines against BM25, for models that do not give their own
-POLL_SECONDS = 0.1  # between looks for pending chunks that other processes have leased
 # For queries that a model cannot represent: codes (E-4021 is embedded like E-4022), and letters
 # that are not in its vocabulary.
 BLIND_VECTOR_WEIGHT = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class QueryEmbedding:
-    """A query's embedding by a model of the file, and the weight of its cosines in fusion.
-
-    `name` is the model's name in the catalogue, "" for one that is not in it.
-    """
-
-    model: int
-    embedding: bytes
-    weight: float
-    name: str = ""
-
-
-class ModelRow(NamedTuple):
-    """A row of the table models."""
-
-    key: int
-    name: str
-    digest: str
-    dimension: int
 
 
 class Encoder:
@@ -83,25 +63,14 @@ class Encoder:
         self._warming: threading.Thread | None = None
         self._tokens: TokenPipeline | None = None
         self.background: BackgroundEmbedder | None = None
+        self.provisional = ProvisionalEmbedder(file, config, indexes)
+        self._queue = EmbeddingQueue(file, self.provisional, lambda text: self.tokens().count(text))
 
     # What the file determines.
 
-    def active(self, sql: apsw.Connection) -> ModelRow | None:
-        """The model that searches use; None in a file into which nothing was ingested yet."""
-        row = sql.execute(
-            "SELECT key, models.name, digest, dimension FROM models "
-            "JOIN settings ON settings.name = 'model' AND settings.value = key"
-        ).fetchone()
-        if row and [type(value) for value in row] != [int, str, str, int]:
-            raise Damaged(
-                "the file's model is not what was written: run `mcpvectordb check`, then "
-                "`mcpvectordb salvage`"
-            )
-        return ModelRow(*row) if row else None
-
     def expected_model(self, sql: apsw.Connection) -> tuple[str, int]:
         """Name and dimension of the active model, or of the one that the first ingest chooses."""
-        model = self.active(sql)
+        model = models.active(sql)
         if model is not None:
             return model.name, model.dimension
         name, _, dimension = self._identity()
@@ -110,19 +79,31 @@ class Encoder:
     def ensure_model(self) -> tuple[int, int]:
         """Write model and chunk sizes into a new file; returns the file's size and overlap."""
         with self._file.reading(limited=False) as sql:
-            if self.active(sql) is not None:
+            if models.active(sql) is not None:
                 return self.sizes(sql)
         with self._file.writing() as sql:
-            if self.active(sql) is None:  # another process may have been faster
+            if models.active(sql) is None:  # another process may have been faster
                 name, digest, dimension = self._identity()
                 self._activate(sql, self.register(sql, name, digest, dimension))
-                size, overlap = self._automatic_sizes(name)
-                sql.execute(
-                    "INSERT INTO settings (name, value) VALUES ('chunk_size', ?), "
-                    "('chunk_overlap', ?)",
-                    (str(size), str(overlap)),
-                )
+                self._put_sizes(sql, *self._automatic_sizes(name))
             return self.sizes(sql)
+
+    def adopt(self, name: str, digest: str, dimension: int, size: int, overlap: int) -> None:
+        """Write the model and chunk sizes of another file into a new one.
+
+        Not if an embedder or a model was chosen for it that is another one.
+        """
+        chosen = self._identity()[:2] if self._given or self._config.model else (name, digest)
+        with self._file.writing() as sql:
+            if models.active(sql) is None and chosen == (name, digest):
+                self._activate(sql, self.register(sql, name, digest, dimension))
+                self._put_sizes(sql, size, overlap)
+
+    def _put_sizes(self, sql: apsw.Connection, size: int, overlap: int) -> None:
+        sql.execute(
+            "INSERT INTO settings (name, value) VALUES ('chunk_size', ?), ('chunk_overlap', ?)",
+            (str(size), str(overlap)),
+        )
 
     def sizes(self, sql: apsw.Connection) -> tuple[int, int]:
         """Chunk size and overlap in tokens, as the file has them, or as it would get them."""
@@ -164,21 +145,25 @@ class Encoder:
     def complete(self) -> None:
         """Create the vec0 tables that are missing for any model of the file in any index.
 
-        A file that is older than a shelf has none for it.
+        A file that is older than a shelf has none for it. What is provisional is removed if nothing
+        waits any more, as after the deletion of the last document that did.
         """
+        if self._file.read_only:
+            return
         with contextlib.suppress(Damaged):  # a damaged file must open, so that it can be checked
             with self._file.reading(limited=False) as sql:
-                lacking = self._lacking(sql)
-            if lacking:
+                lacking, done = self._lacking(sql), self.provisional.is_done(sql)
+            if lacking or done:
                 with self._file.writing() as sql:
                     for index, model, dimension in self._lacking(sql):
                         index.create(sql, model, dimension)
+                    self.provisional.finish(sql)
 
     def _lacking(self, sql: apsw.Connection) -> list[tuple[ChunkIndex, int, int]]:
         return [
             (index, model, dimension)
             for index in self._indexes
-            for model, dimension in models(sql)
+            for model, dimension in models.every(sql)
             if model not in index.vector.coded(sql)
         ]
 
@@ -188,7 +173,7 @@ class Encoder:
 
     def count_pending(self, sql: apsw.Connection, index: ChunkIndex, owners: Sequence[int]) -> int:
         """The number of chunks of these owners that wait for the active model."""
-        model = self.active(sql)
+        model = models.active(sql)
         return index.count_pending(sql, model.key, owners) if model else 0
 
     # What this machine has.
@@ -205,24 +190,30 @@ class Encoder:
     def query_embedding(
         self, text: str, backlog: Backlog | None = None, *, wait: bool = False
     ) -> QueryEmbedding | str:
-        """A query's embedding, or the reason why there is none, as while all passages wait.
+        """A query's embedding, or the reason why there is none.
 
+        While all passages wait it is that by the provisional model, if they have such embeddings.
         With `wait` it waits for a model that is being loaded.
         """
+        blind = is_non_latin(text)
+        fast = None
+        if backlog is not None and backlog.provisional:
+            weight = BLIND_VECTOR_WEIGHT if blind else self._config.vector_weight
+            fast = self.provisional.query(text, weight)
         if backlog is not None and backlog.pending and not backlog.embedded:
-            return backlog.note
+            return fast or backlog.note
         with self._file.reading() as sql:
-            fixed = self.active(sql)
+            fixed = models.active(sql)
         if fixed is None:
             return "nothing has been ingested yet"
-        if not wait and self._warming is not None and self._warming.is_alive():
+        if not wait and self.loading:
             return "the model is still loading; ask again in a moment"
         try:
             embedder = self._embedder(fixed)
             vector = checked(embedder, [text], query=True)[0]
         except ModelError as error:
             return str(error)
-        blind = getattr(embedder, "latin_only", False) and is_non_latin(text)
+        blind = blind and getattr(embedder, "latin_only", False)
         known = (
             fixed.name
             if fixed.name in CATALOGUE and CATALOGUE[fixed.name].digest == fixed.digest
@@ -233,6 +224,7 @@ class Encoder:
             vector.tobytes(),
             BLIND_VECTOR_WEIGHT if blind else self._weight(embedder),
             known,
+            provisional=fast,
         )
 
     def missing_reason(self) -> str:
@@ -241,7 +233,7 @@ class Encoder:
         The model is not loaded for that.
         """
         with self._file.reading() as sql:
-            fixed = self.active(sql)
+            fixed = models.active(sql)
         try:
             if fixed is not None and self._loaded is None:
                 self._located(fixed)
@@ -258,6 +250,11 @@ class Encoder:
         """
         self._warming = threading.Thread(target=self._warm, name="mcpvectordb-warm", daemon=True)
         self._warming.start()
+
+    @property
+    def loading(self) -> bool:
+        """Whether `warm` has not loaded the model yet."""
+        return self._warming is not None and self._warming.is_alive()
 
     def embed_in_background(self, wait: float) -> None:
         """Leave embedding to a thread from its first request on; nothing happens in a file that is
@@ -283,18 +280,26 @@ class Encoder:
         deadline: float | None,
         progress: ProgressCallback | None = None,
     ) -> tuple[Embedded, str]:
-        """Embed the chunks of one owner, in the background until the deadline; the error, or ""."""
+        """Embed the chunks of one owner, in the background until the deadline; the error, or "".
+
+        Chunks that still wait then, or will for a while, get a provisional embedding.
+        """
         if self.background is None or deadline is None:
             try:
                 return self.embed(index=index, owners=[owner], progress=progress), ""
             except ModelError as error:
+                self.provisional.fill(index, [owner])
                 return Embedded(), str(error)
 
         def count() -> int:
             with self._file.reading(limited=False) as sql:
                 return self.count_pending(sql, index, [owner])
 
-        return self.background.embed(index, owner, count, deadline, progress)
+        self.provisional.fill(index, [owner], least=BATCH + 1)
+        done = self.background.embed(index, owner, count, deadline, progress)
+        if count():
+            self.provisional.fill(index, [owner])
+        return done
 
     def prefer(self, index: ChunkIndex, chunks: Sequence[int]) -> None:
         """Embed the owners of these chunks before others in the background, if there is one."""
@@ -317,24 +322,27 @@ class Encoder:
         """
         indexes = [index] if index else self._indexes
         with self._file.reading(limited=False) as sql:
-            model = model or self.active(sql)
+            model = model or models.active(sql)
             total = (
                 sum(each.count_pending(sql, model.key, owners) for each in indexes) if model else 0
             )
         done = Embedded()
         if model is None or total == 0:
+            self.complete()
             return done
+        report = progress or (lambda _: None)
+        for each in indexes:
+            self.provisional.fill(
+                each,
+                owners,
+                least=BATCH + 1,
+                report=lambda: report(embed_progress(done, total)),
+            )
         embedder = self._embedder(model)
         for each in indexes:
-            while (leased := self._lease(each, model, owners)) is not None:
-                batch, copied = leased
-                done += Embedded(chunks=copied)
-                if batch:
-                    done += self._embed_batch(each, model, embedder, batch)
-                elif not copied:
-                    time.sleep(POLL_SECONDS)  # other processes work on what is left
-                if progress:
-                    progress(embed_progress(done, total))
+            for some in self._queue.embed_all(each, model, embedder, owners):
+                done += some
+                report(embed_progress(done, total))
         return done
 
     def embed_some(
@@ -350,25 +358,21 @@ class Encoder:
         Nothing is embedded if other processes have leased all of them or, with `alone`, any.
         """
         with self._file.reading(limited=False) as sql:
-            model = self.active(sql)
+            model = models.active(sql)
             if model is None or not index.count_pending(sql, model.key, owners):
                 return None
             if alone and index.is_leased(sql, model.key):
                 return Embedded()
-        embedder = self._embedder(model)
-        leased = self._lease(index, model, owners, most)
-        if leased is None:
-            return None
-        batch, copied = leased
-        done = Embedded(chunks=copied)
-        return done + self._embed_batch(index, model, embedder, batch) if batch else done
+        self.provisional.fill(index, owners, least=BATCH + 1)
+        return self._queue.embed_some(index, model, self._embedder(model), owners, most)
 
     def backlog(self, index: ChunkIndex) -> Backlog:
         """How many chunks of an index wait for the active model, and what becomes of them."""
         with self._file.reading() as sql:
-            model = self.active(sql)
+            model = models.active(sql)
             pending = index.count_pending(sql, model.key) if model else 0
             passages = index.count(sql) if pending else 0
+            provisional = min(pending, self.provisional.count(sql, index)) if pending else 0
             # The server's searches need not look for what others do.
             leased = (
                 self.background is None
@@ -377,11 +381,18 @@ class Encoder:
                 and index.is_leased(sql, model.key)
             )
         return Backlog(
-            passages=passages, pending=pending, outlook=self._outlook(leased) if pending else ""
+            passages=passages,
+            pending=pending,
+            provisional=provisional,
+            outlook=self._outlook(leased) if pending else "",
         )
 
     def _outlook(self, leased: bool) -> str:
         """What becomes of chunks that wait; `leased` if somebody is embedding some."""
+        failed = self.provisional.error
+        return self._next_step(leased) + (f"; no provisional embeddings: {failed}" * bool(failed))
+
+    def _next_step(self, leased: bool) -> str:
         if self.background is not None:
             failed = self.background.error
             return (
@@ -400,7 +411,7 @@ class Encoder:
         not available on this machine, another ModelError if it failed.
         """
         with self._file.reading(limited=False) as sql:
-            model = self.active(sql)
+            model = models.active(sql)
             if model is None:
                 raise ModelMissing("the file has no model yet: settle it first")
             vectors = index.known(sql, model.key, texts)
@@ -429,6 +440,9 @@ class Encoder:
         spec = weights.embedder(name, self._config.models_folder())
         weights.locate(spec, self._config.models_folder())
         with self._file.writing() as sql:
+            fast = models.provisional(sql)
+            if fast and fast.digest == spec.digest:
+                self.provisional.drop(sql)
             new = self.register(sql, spec.name, spec.digest, spec.dimension)
         while True:
             self.embed(model=new, progress=progress)
@@ -440,6 +454,7 @@ class Encoder:
         return new
 
     def _activate(self, sql: apsw.Connection, model: ModelRow) -> None:
+        self.provisional.drop(sql)
         sql.execute(
             "INSERT OR REPLACE INTO settings (name, value) VALUES ('model', ?)", (str(model.key),)
         )
@@ -450,40 +465,6 @@ class Encoder:
             for index in self._indexes:
                 index.drop(sql, old)
             sql.execute("DELETE FROM models WHERE key = ?", (old,))
-
-    def _lease(
-        self, index: ChunkIndex, model: ModelRow, owners: Sequence[int] | None, most: int = BATCH
-    ) -> tuple[list[tuple[int, str]], int] | None:
-        """Chunks to embed now, and how many got a known embedding; None if none are pending."""
-        with self._file.writing() as sql:
-            batch, copied = index.lease(sql, model.key, most, owners)
-            if batch or copied or index.count_pending(sql, model.key, owners):
-                return batch, copied
-        return None
-
-    def _embed_batch(
-        self, index: ChunkIndex, model: ModelRow, embedder: Embedder, batch: list[tuple[int, str]]
-    ) -> Embedded:
-        began, counted = time.monotonic(), getattr(embedder, "tokens_embedded", None)
-        texts = list(dict.fromkeys(text for _, text in batch))
-        try:
-            vectors = dict(zip(texts, checked(embedder, texts), strict=True))
-        except BaseException:
-            # Also after an interrupt: then nobody has to wait until the lease ends.
-            with self._file.writing() as sql:
-                index.release(sql, model.key, [chunk for chunk, _ in batch])
-            raise
-        with self._file.writing() as sql:
-            settled = index.settle(
-                sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch)
-            )
-        # An embedder of the user's own does not count tokens.
-        tokens = (
-            sum(map(self.tokens().count, texts))
-            if counted is None
-            else getattr(embedder, "tokens_embedded", counted) - counted
-        )
-        return Embedded(chunks=settled, tokens=tokens, seconds=time.monotonic() - began)
 
     def _embedder(self, fixed: ModelRow) -> Embedder:
         """The embedder for a model of the file; loaded once."""
@@ -510,23 +491,26 @@ class Encoder:
         )
 
     def _load(self, fixed: ModelRow) -> Embedder:
+        spec, files = self._located(fixed)
+        if spec.endpoint:
+            from mcpvectordb.embedding.endpoint_embedder import EndpointEmbedder
+
+            return EndpointEmbedder(spec, fixed.digest, proxy=self._config.proxy)
+        if spec.static:
+            return StaticEmbedder(spec, files)
         from mcpvectordb.embedding.onnx import OnnxEmbedder
 
-        return OnnxEmbedder(*self._located(fixed), cache=self._config.cache_folder())
+        return OnnxEmbedder(spec, files, cache=self._config.cache_folder())
 
     def _located(self, fixed: ModelRow) -> tuple[Model, dict[str, Path]]:
-        spec = weights.find(fixed.name, self._config.models_folder())
-        if spec.digest != fixed.digest:
-            raise ModelMissing(
-                f"this file was embedded with another build of {fixed.name}: "
-                f"run `mcpvectordb model use {fixed.name}` to embed it again"
-            )
-        return spec, weights.locate(spec, self._config.models_folder())
+        folder = self._config.models_folder()
+        spec = weights.find_build(fixed.name, fixed.digest, folder)
+        return spec, weights.locate(spec, folder)
 
     def _warm(self) -> None:
         with contextlib.suppress(ModelError, Closed):  # the first search reports what is wrong
             with self._file.reading(limited=False) as sql:
-                fixed = self.active(sql)
+                fixed = models.active(sql)
             if fixed is not None:
                 checked(self._embedder(fixed), ["warm"], query=True)
         if self.background is not None:
@@ -551,12 +535,13 @@ class Encoder:
 
     def _tokenizer_path(self) -> Path:
         with self._file.reading(limited=False) as sql:
-            fixed = self.active(sql)
+            fixed = models.active(sql)
         try:
             spec = weights.find(
                 fixed.name if fixed else self._identity()[0], self._config.models_folder()
             )
-            return weights.locate(spec, self._config.models_folder())["tokenizer"]
+            # An endpoint has no tokenizer.
+            return weights.locate(spec, self._config.models_folder()).get("tokenizer", SHIPPED)
         except ModelMissing:
             return SHIPPED  # token counts differ slightly from the model's, which is harmless
 
@@ -564,6 +549,7 @@ class Encoder:
         """End what goes on in the background, and release the model."""
         if self.background is not None:
             self.background.close()
+        self.provisional.close()
         if self._loaded is not None and self._loaded is not self._given:
             close = getattr(self._loaded, "close", None)
             if close:

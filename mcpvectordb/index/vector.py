@@ -161,7 +161,7 @@ class VectorIndex:
     def fill(self, sql: apsw.Connection, group: int, dimension: int) -> None:
         """Create the vec0 table of a group from its embeddings."""
         self.create(sql, group, dimension)
-        for ids, rows in self._blocks(sql, group, dimension):
+        for ids, rows in self.blocks(sql, group, dimension):
             self.add_many(sql, group, ids, rows)
 
     def add_packed(
@@ -287,7 +287,7 @@ class VectorIndex:
 
         held = set(known.ids) if known else set()
         blocks = list(
-            self._blocks(sql, group, dimension, _only([id for id in ids if id not in held]))
+            self.blocks(sql, group, dimension, _only([id for id in ids if id not in held]))
         )
         found = [
             ([], np.empty((0, dimension))),
@@ -296,6 +296,12 @@ class VectorIndex:
         ]
         return Embeddings(
             [id for each, _ in found for id in each], np.concatenate([rows for _, rows in found])
+        )
+
+    def sample(self, sql: apsw.Connection, group: int, dimension: int, most: int) -> Embeddings:
+        """Up to `most` of a group's embeddings, spread evenly over its ids."""
+        return self.embeddings(
+            sql, group, dimension, vec0.sample(sql, self.codes_table(group), most)
         )
 
     def _view(
@@ -415,7 +421,7 @@ class VectorIndex:
         wide = queries.astype(np.float64)
         nothing = (np.empty(0, np.int64), np.empty(0), np.empty((0, dimension)))
         best = [nothing for _ in wide]
-        for ids, rows in self._blocks(sql, group, dimension, allowed):
+        for ids, rows in self.blocks(sql, group, dimension, allowed):
             for position, query in enumerate(wide):
                 scores = metrics.METRICS[metric](rows, query)
                 if np.isnan(scores).any():
@@ -489,9 +495,10 @@ class VectorIndex:
         while block := list(itertools.islice(rows, arrays.block_rows(dimension))):
             yield block
 
-    def _blocks(
+    def blocks(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed = EVERYTHING
     ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        """(ids, embeddings) of a group, some at a time, by id unless `allowed` chooses some."""
         for block in self._stored(sql, group, dimension, allowed):
             yield (
                 [id for id, _ in block],

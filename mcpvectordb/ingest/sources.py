@@ -15,11 +15,13 @@ import stat
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, Refused, TooLarge, Unreadable
+from mcpvectordb.ingest.formats.vault import is_in_vault
 from mcpvectordb.ingest.secret_files import is_secret_place, secret_in
+from mcpvectordb.metadata import storable
 from mcpvectordb.records import ProgressCallback, Source
 
 KERNEL = ("/proc", "/sys")
@@ -40,7 +42,7 @@ class SecretFile(Refused):
 
 
 def read(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Source,
     *,
     config: Config,
     roots: Collection[Path] = (),
@@ -53,9 +55,11 @@ def read(
 ) -> Source | None:
     """Read a URL with `urls.fetch` or a file with `read_path`, which explain the parameters.
 
-    Returns None if a URL's server reports that the version with this `etag` or `modified` time is
-    still current.
+    A `Source` is checked and returned as it is. Returns None if a URL's server reports that the
+    version with this `etag` or `modified` time is still current.
     """
+    if isinstance(source, Source):
+        return _checked(source, config, guard)
     if not is_url(source):
         return read_path(source, config=config, roots=roots, guard=guard, forbidden=forbidden)
     from mcpvectordb.ingest import urls  # a file needs no network
@@ -65,7 +69,27 @@ def read(
     )
 
 
-def is_url(source: str | os.PathLike[str]) -> bool:
+def _checked(source: Source, config: Config, guard: bool) -> Source:
+    """Bytes that the caller has read, after the checks that a file of this name would pass."""
+    storable(source.source, "source", blank=False)
+    storable(source.name, "name", blank=False)
+    _check_size(source.source, len(source.raw), config.max_source_bytes)
+    if guard and is_secret_place(Path("/", source.source)):
+        raise _secret_file(Path(source.source), "is where secrets are kept")
+    if guard and (what := secret_in(source.raw, PurePath(source.name).suffix)):
+        raise _secret_file(Path(source.source), f"is {what}")
+    return source
+
+
+def _check_size(name: object, size: int, limit: int) -> None:
+    if size > limit:
+        raise TooLarge(
+            f"{name} has {size} bytes, more than the limit of {limit} "
+            f"{how_to_allow('max_source_bytes')}"
+        )
+
+
+def is_url(source: str | os.PathLike[str] | Source) -> bool:
     """Whether this has the form of a URL of any scheme; `fetch` allows http and https only."""
     return isinstance(source, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source) is not None
 
@@ -103,6 +127,7 @@ def read_path(
         raw=raw,
         file_type=resolved.suffix[1:].lower() or "unknown",
         modified=_iso(info.st_mtime),
+        vault=resolved.suffix.lower() in (".md", ".markdown") and is_in_vault(resolved),
     )
 
 
@@ -165,12 +190,9 @@ def _read_regular(
             raise Unreadable(f"{path} was replaced while it was being opened; try again")
         # The reported size may be wrong (a growing file, a special file system), so the read is
         # limited as well.
-        if info.st_size > limit or len(raw := file.read(limit + 1)) > limit:
-            size = max(info.st_size, limit + 1)
-            raise TooLarge(
-                f"{path} has {size} bytes, more than the limit of {limit} "
-                f"{how_to_allow('max_source_bytes')}"
-            )
+        _check_size(path, info.st_size, limit)
+        raw = file.read(limit + 1)
+        _check_size(path, len(raw), limit)
         return raw, info
 
 

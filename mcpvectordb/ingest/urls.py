@@ -18,64 +18,27 @@ pages of one host there is a pause (`host_interval`).
 
 from __future__ import annotations
 
-import base64
-import re
-import socket
-import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, responses
+from http.client import HTTPException, HTTPResponse, responses
 from ipaddress import ip_address
 from urllib.parse import unquote, urljoin, urlsplit
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config, how_to_allow
-from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge, quoted
-from mcpvectordb.ingest.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
+from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge
 from mcpvectordb.ingest.content_encoding import ACCEPTED, PIECE, decompressed
+from mcpvectordb.network.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
+from mcpvectordb.network.connection import Deadline, Resolver, request, resolved
+from mcpvectordb.network.connection import system_resolver as _system_resolver
 from mcpvectordb.records import Progress, ProgressCallback, Source
 
 MAX_REDIRECTS = 5
 REDIRECTS = {301, 302, 303, 307, 308}
-
-Resolver = Callable[[str, int], list[str]]
-
-
-class Deadline:
-    """The time at which a fetch is aborted."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    def passed(self) -> bool:
-        """Whether the deadline is over."""
-        return time.monotonic() >= self._end
-
-    def left(self) -> float:
-        """Return the seconds that are left; raises TimeoutError if there are none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
-
-    @contextmanager
-    def shuts_down(self, connection: socket.socket) -> Iterator[None]:
-        """Shut the connection down at the deadline: a socket's timeout restarts with every byte."""
-        # A duplicate, because TLS takes the socket object over; both name the same connection.
-        with closing(connection.dup()) as handle:
-            timer = threading.Timer(self.left(), _shut, [handle])
-            timer.daemon = True
-            timer.start()
-            try:
-                yield
-            finally:
-                timer.cancel()
-                timer.join()
 
 
 def fetch(
@@ -111,7 +74,9 @@ def fetch(
             if hop == 0 and (pause := _turn(parsed.host, config.host_interval, wait=wait)):
                 time.sleep(pause)
                 deadline = Deadline(config.fetch_timeout)
-            with _get(parsed, addresses, headers, config.proxy, deadline) as response:
+            with request(
+                "GET", parsed, addresses, headers, proxy=config.proxy, deadline=deadline
+            ) as response:
                 if response.status not in REDIRECTS or not response.getheader("Location"):
                     return _source(
                         url, response, bool(etag or modified), config, deadline, progress
@@ -143,7 +108,11 @@ def _checked_addresses(
                 f"{parsed.host} is a name of private networks (allow_private_urls is false); "
                 f"set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
             ) from None
-        addresses = [] if config.proxy and private else _resolved(parsed, resolve, deadline)
+        addresses = (
+            []
+            if config.proxy and private
+            else resolved(parsed.host, parsed.port, resolve, deadline)
+        )
     for address in addresses:
         if reason := blocked(address, allow_private=private):
             hint = (
@@ -156,132 +125,7 @@ def _checked_addresses(
     return addresses
 
 
-def _resolved(parsed: ParsedUrl, resolve: Resolver, deadline: Deadline) -> list[str]:
-    """Resolve the host in a thread, because the system's resolver cannot be interrupted."""
-    answer: list[list[str] | BaseException] = []
-
-    def run() -> None:
-        try:
-            answer.append(resolve(parsed.host, parsed.port))
-        except BaseException as error:
-            answer.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(deadline.left())
-    if not answer:
-        raise TimeoutError
-    if isinstance(answer[0], BaseException):
-        raise answer[0]
-    if not answer[0]:
-        raise FetchFailed(f"{parsed.host} could not be fetched from: the name has no address")
-    return answer[0]
-
-
-def _system_resolver(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
 # --- the request
-
-
-@contextmanager
-def _get(
-    parsed: ParsedUrl, addresses: list[str], headers: dict[str, str], proxy: str, deadline: Deadline
-) -> Iterator[HTTPResponse]:
-    """Request the target from one of these addresses; no name is resolved again."""
-    secure, relay = parsed.scheme == "https", urlsplit(proxy)
-    credentials = _proxy_credentials(relay.username, relay.password)
-    if proxy:
-        addresses, port = [str(relay.hostname)], relay.port or 3128
-    else:
-        port = parsed.port
-    with closing(_connect(addresses, port, deadline)) as plain, deadline.shuts_down(plain):
-        if proxy and secure:
-            _tunnel(plain, parsed, credentials)
-        with closing(_http_connection(parsed, plain, secure)) as connection:
-            if proxy and not secure:
-                connection.request(
-                    "GET",
-                    f"http://{parsed.authority}{parsed.target}",
-                    headers=headers | credentials,
-                )
-            else:
-                connection.request("GET", parsed.target, headers=headers)
-            with connection.getresponse() as response:
-                yield response
-
-
-def _http_connection(parsed: ParsedUrl, plain: socket.socket, secure: bool) -> HTTPConnection:
-    """HTTP over a connected socket; the certificate and the Host header are those of the name."""
-    if not secure:
-        connection = HTTPConnection(parsed.host, parsed.port)
-        connection.sock = plain
-        return connection
-    context = _tls()
-    connection = HTTPSConnection(parsed.host, parsed.port, context=context)
-    connection.sock = context.wrap_socket(plain, server_hostname=parsed.host)
-    return connection
-
-
-def _connect(addresses: list[str], port: int, deadline: Deadline) -> socket.socket:
-    """Connect to the first address that answers; each gets its share of the remaining time."""
-    for tried, address in enumerate(addresses):
-        try:
-            connection = socket.create_connection(
-                (address, port), timeout=deadline.left() / (len(addresses) - tried)
-            )
-        except OSError:
-            if tried == len(addresses) - 1:
-                raise
-        else:
-            # The deadline itself is enforced by `shuts_down`.
-            connection.settimeout(deadline.seconds)
-            return connection
-    raise AssertionError("no address to connect to")
-
-
-def _shut(connection: socket.socket) -> None:
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _tls() -> ssl.SSLContext:
-    """A TLS context that trusts the system's authorities and certifi's: some systems have none."""
-    import certifi
-
-    context = ssl.create_default_context()
-    context.load_verify_locations(certifi.where())
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-def _proxy_credentials(user: str | None, password: str | None) -> dict[str, str]:
-    if user is None:
-        return {}
-    pair = f"{unquote(user)}:{unquote(password or '')}".encode()
-    return {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
-
-
-def _tunnel(connection: socket.socket, parsed: ParsedUrl, credentials: dict[str, str]) -> None:
-    fields = {"Host": parsed.authority} | credentials
-    lines = [
-        f"CONNECT {parsed.authority} HTTP/1.1",
-        *(f"{name}: {value}" for name, value in fields.items()),
-        "",
-        "",
-    ]
-    connection.sendall("\r\n".join(lines).encode("ascii"))
-    head = b""
-    # Byte by byte, because the bytes after the blank line belong to TLS.
-    while not head.endswith(b"\r\n\r\n") and len(head) < PIECE and (byte := connection.recv(1)):
-        head += byte
-    status = head.split(b"\r\n")[0].decode("latin-1")
-    if not re.match(r"HTTP/1\.[01] 2\d\d", status):
-        raise FetchFailed(
-            f"{parsed.host} could not be fetched from: the proxy answered {quoted(status)}"
-        )
 
 
 def _headers(etag: str, modified: str) -> dict[str, str]:

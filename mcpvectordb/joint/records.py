@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mcpvectordb.contexts.context import Context
 from mcpvectordb.records import Document, Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class LineMatch(Record):
@@ -72,3 +76,45 @@ class Quotation(Record):
     text_sha256: str = ""
     searched: int = 0
     note: str = ""
+
+
+class Projection(Record):
+    """All embedded passages in the plane: arrays with one value for each of them.
+
+    ids          `Chunk.id` of a passage of a document, `Context.id` of a passage of a context
+    x, y         its place by the first two principal components
+    groups       the number of its group in `names`
+    names        ("documents", library) for each library, then ("contexts", "") if there are any
+    explained    the shares of the variance that both components have
+    pending      how many passages have no embedding yet and so no place
+    """
+
+    ids: NDArray[np.int64]
+    x: NDArray[np.float32]
+    y: NDArray[np.float32]
+    groups: NDArray[np.uint16]
+    names: tuple[tuple[Literal["documents", "contexts"], str], ...]
+    explained: tuple[float, float]
+    pending: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON's types."""
+        arrays = {name: getattr(self, name).tolist() for name in ("ids", "x", "y", "groups")}
+        return {**super().to_dict(), **arrays}
+
+
+class Duplicates(Record):
+    """Passages that say nearly the same: ids of passages of documents, and of contexts.
+
+    `cosine` is the lowest of those by which they were found to belong together.
+    """
+
+    chunks: tuple[int, ...]
+    contexts: tuple[int, ...]
+    cosine: float
+
+    def __len__(self) -> int:
+        return len(self.chunks) + len(self.contexts)

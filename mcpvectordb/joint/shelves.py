@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mcpvectordb.errors import InvalidInput
+from mcpvectordb.errors import InvalidInput, NotFound
+from mcpvectordb.index import models
 from mcpvectordb.search.hybrid import checked_window
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mcpvectordb.index.chunks import ChunkIndex
     from mcpvectordb.index.encoder import Encoder
     from mcpvectordb.joint.quotations import StatedPlace
-    from mcpvectordb.joint.records import LineMatches, Quotation
+    from mcpvectordb.joint.records import Duplicates, LineMatches, Projection, Quotation
     from mcpvectordb.joint.search import Kind, Query
     from mcpvectordb.joint.texts import StoredTexts
     from mcpvectordb.records import Chunk, Place, Results
@@ -144,13 +145,16 @@ class JointShelves(ABC):
         *,
         document: str | None = None,
         context: int | None = None,
+        chunk: int | None = None,
         kind: Kind | None = None,
         limit: int = 5,
     ) -> Results[Chunk | Context]:
         """The documents and contexts most similar to a stored one, by their embeddings.
 
         `document` is a name as for `documents.lookup`. The score is the cosine between the best
-        passage of each and the mean of the passages of the one that is given.
+        passage of each and the mean of the passages of the one that is given. With a `chunk`
+        (`Chunk.id`) in place of both, passages are compared with this one alone, and several of
+        one document may be returned.
         """
         from mcpvectordb.joint.search import JointFilter
         from mcpvectordb.joint.similar import SimilarTexts
@@ -158,14 +162,53 @@ class JointShelves(ABC):
         checked_window(limit, 0)
         wanted = JointFilter.checked(kind).kinds
         with self._file.reading() as sql:
+            model = models.active(sql)
+            if chunk is not None and document is None and context is None:
+                if model is None or not self.documents.chunks_by_ids([chunk]):
+                    raise NotFound(f"no passage has the id {chunk}")
+                similar = SimilarTexts(sql, model, *self._indexes)
+                return similar.to_chunk(chunk, wanted, limit)
             place = self._named(document, context)
             given = self._texts().one(sql, place, context)
-            model = self._encoder.active(sql)
             if model is None:
                 raise AssertionError  # a stored text has chunks, and these a model
             return SimilarTexts(sql, model, *self._indexes).similar(
                 "documents" if given.is_document else "contexts", given.key, wanted, limit
             )
+
+    def highlights(self, text: str, query: str) -> list[tuple[int, int]]:
+        """(start, end) of the words and phrases of a query in a text, in characters.
+
+        Words are compared as the search by words compares them, by their stems.
+        """
+        from mcpvectordb.search.highlight import occurrences
+        from mcpvectordb.text.query import highlight_terms
+
+        return occurrences(text, highlight_terms(query), stemmed=True)
+
+    def projection(self) -> Projection:
+        """All embedded passages in the plane, by principal component analysis, for a map of them.
+
+        It reads every embedding of the file: about a second for 100,000 passages.
+        """
+        from mcpvectordb.joint.projection import project
+
+        with self._file.reading(limited=False) as sql:
+            return project(sql, models.active(sql), *self._indexes)
+
+    def duplicates(self, *, min_cosine: float = 0.95) -> list[Duplicates]:
+        """Groups of passages that say nearly the same, the largest first, by their embeddings.
+
+        Each passage of a group has such a cosine with at least one other of it. The comparison is
+        approximate, so that it takes seconds in a large file: of pairs just above the threshold a
+        few are missed, of equal ones none. All embeddings are in memory meanwhile.
+        """
+        from mcpvectordb.joint.duplicates import find
+
+        if not 0.5 <= min_cosine <= 1:
+            raise InvalidInput(f"min_cosine must be 0.5 to 1, not {min_cosine}")
+        with self._file.reading(limited=False) as sql:
+            return find(sql, models.active(sql), min_cosine, *self._indexes)
 
     def _texts(self) -> StoredTexts:
         from mcpvectordb.joint.texts import StoredTexts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -12,7 +13,7 @@ from mcpvectordb.contexts.context import Context
 from mcpvectordb.documents import rows as document_rows
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import ModelRow
+from mcpvectordb.index.models import ModelRow
 from mcpvectordb.joint.search import Kind
 from mcpvectordb.records import Chunk, Hit, Results, Scores
 
@@ -34,18 +35,61 @@ class SimilarTexts:
         self, kind: Kind, owner: int, wanted: tuple[Kind, ...], limit: int
     ) -> Results[Chunk | Context]:
         """The items most similar to that of `owner`, without itself, each by its best chunk."""
-        direction = self._direction(kind, owner)
+        index = self._indexes[kind]
+        ids = [
+            id
+            for (id,) in self._sql.execute(
+                f"SELECT id FROM {index.chunks} WHERE owner = ? ORDER BY position LIMIT ?",
+                (owner, MOST_CHUNKS),
+            )
+        ]
+        direction = self._direction(index, ids)
         if direction is None:
             return Results(hits=(), legs=(), reasons={"vector": NOT_EMBEDDED})
-        ranked = [
-            (cosine, each, chunk, found)
-            for each in wanted
-            for found, (chunk, cosine) in self._nearest(
-                each, direction, owner if each == kind else 0, limit
-            ).items()
-        ]
-        ranked.sort(key=lambda row: (-row[0], row[1], row[2]))
-        best = ranked[:limit]
+        return self._results(
+            [
+                (cosine, each, chunk, found)
+                for each in wanted
+                for found, (chunk, cosine) in self._nearest(
+                    each, direction, owner if each == kind else 0, limit
+                ).items()
+            ],
+            limit,
+        )
+
+    def to_chunk(
+        self, chunk: int, wanted: tuple[Kind, ...], limit: int
+    ) -> Results[Chunk | Context]:
+        """The passages of documents, and the contexts, most similar to one passage."""
+        direction = self._direction(self._indexes["documents"], [chunk])
+        if direction is None:
+            return Results(hits=(), legs=(), reasons={"vector": NOT_EMBEDDED})
+        ranked: list[tuple[float, Kind, int, int]] = []
+        if "documents" in wanted:
+            others = Allowed(
+                "SELECT id FROM document_chunks WHERE id != ? "
+                "AND owner IN (SELECT key FROM published_documents)",
+                (chunk,),
+            )
+            nearest = self._indexes["documents"].vector.nearest
+            ranked += [
+                (cosine, "documents", id, id)
+                for id, cosine in nearest(
+                    self._sql, self._model.key, direction, others, limit
+                ).ranked
+            ]
+        if "contexts" in wanted:
+            ranked += [
+                (cosine, "contexts", id, found)
+                for found, (id, cosine) in self._nearest("contexts", direction, 0, limit).items()
+            ]
+        return self._results(ranked, limit)
+
+    def _results(
+        self, ranked: list[tuple[float, Kind, int, int]], limit: int
+    ) -> Results[Chunk | Context]:
+        """The hits for (cosine, kind, chunk, owner), best first."""
+        best = sorted(ranked, key=lambda row: (-row[0], row[1], row[2]))[:limit]
         chunks = document_rows.chunks(
             self._sql, self._indexes["documents"], [row[2] for row in best if row[1] == "documents"]
         )
@@ -67,18 +111,11 @@ class SimilarTexts:
             legs=("vector",),
         )
 
-    def _direction(self, kind: Kind, owner: int) -> bytes | None:
-        """The mean of the unit vectors of a text's chunks as float32; None without embeddings."""
+    def _direction(self, index: ChunkIndex, ids: Sequence[int]) -> bytes | None:
+        """The mean of the unit vectors of chunks as float32; None without embeddings."""
         import numpy as np
 
-        index, model = self._indexes[kind], self._model
-        ids = [
-            id
-            for (id,) in self._sql.execute(
-                f"SELECT id FROM {index.chunks} WHERE owner = ? ORDER BY position LIMIT ?",
-                (owner, MOST_CHUNKS),
-            )
-        ]
+        model = self._model
         rows: Any = index.vector.embeddings(self._sql, model.key, model.dimension, ids).rows
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         rows = (rows / np.where(lengths > 0, lengths, 1))[lengths[:, 0] > 0]

@@ -18,7 +18,7 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,15 @@ import apsw
 
 from mcpvectordb.storage.file import MEMORY, PAGE_SIZE, uri
 from mcpvectordb.storage.schema import VERSION, migrate
+from mcpvectordb.storage.table_scan import (
+    UNREADABLE,
+    Row,
+    rows_by_key,
+    rows_by_rowid,
+    until_damage,
+)
 
-Row = tuple[object, ...]
-
-_UNREADABLE = (apsw.CorruptError, apsw.IOError, apsw.NotADBError, apsw.FormatError)
 _HEADER_SIZE = 100
-_MAX_ROWID = 2**63 - 1
 # The columns of sqlite_schema, under a name that SQLite does not reserve.
 _SCHEMA_TABLE = "CREATE TABLE old_schema (type, name, tbl_name, rootpage, sql)"
 
@@ -127,8 +130,9 @@ class DamagedFile:
     def _rows_at(self, root: int, table: RawTable) -> Generator[Row, None, bool]:
         """The rows of a table that begins at page `root`; returns whether these are all."""
         with self._opened(table.definition, root) as sql:
-            read = _rows_by_rowid if table.rowid else _rows_by_key
-            return (yield from read(sql, table))
+            if table.rowid:
+                return (yield from rows_by_rowid(sql, table.name, table.columns, table.decode))
+            return (yield from rows_by_key(sql, table.name, table.columns, table.key, table.decode))
 
     def _find_roots(self) -> dict[str, int]:
         """The root pages of the tables, by name.
@@ -146,7 +150,7 @@ class DamagedFile:
         roots: dict[str, int] = {}
         for root in (schema, *parts):
             with self._opened(_SCHEMA_TABLE, root) as sql:
-                for name, page, statement in _until_damage(
+                for name, page, statement in until_damage(
                     sql,
                     "SELECT CAST(name AS BLOB), rootpage, CAST(sql AS BLOB), rowid FROM old_schema",
                 ):
@@ -172,7 +176,7 @@ class DamagedFile:
     def _apply_log(self) -> None:
         """Write what is in the log (-wal) of the copy into the copy itself."""
         with (
-            contextlib.suppress(*_UNREADABLE),
+            contextlib.suppress(*UNREADABLE),
             contextlib.closing(apsw.Connection(str(self._copy))) as sql,
         ):
             sql.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
@@ -265,72 +269,6 @@ def _is_chunk(row: Row) -> bool:
         and isinstance(row[11], bytes)
         and len(row[11]) == 16
     )
-
-
-def _rows_by_rowid(sql: apsw.Connection, table: RawTable) -> Generator[Row, None, bool]:
-    """The rows in front of each damaged page and behind it; returns whether there was none.
-
-    A scan ends at a damaged page. A row behind the damage is then found by its rowid, from which
-    one scan goes back to the damage and the next one goes on.
-    """
-    select, start = f"SELECT {table.columns}, rowid FROM {table.name} WHERE rowid", -_MAX_ROWID
-    scan = functools.partial(_until_damage, sql, decode=table.decode)
-    undamaged = True
-    while True:
-        complete, last = yield from scan(f"{select} > ? ORDER BY rowid", start)
-        if complete:
-            return undamaged
-        undamaged = False
-        behind = _rowid_behind(sql, table.name, last)
-        if behind is None:
-            return False
-        yield from scan(f"{select} > ? AND rowid < ? ORDER BY rowid DESC", last, behind)
-        start = behind - 1
-
-
-def _rows_by_key(sql: apsw.Connection, table: RawTable) -> Generator[Row, None, bool]:
-    """The rows from both ends up to a damaged page; returns whether there was none."""
-    for direction in ("ASC", "DESC"):
-        order = ", ".join(f'"{each}" {direction}' for each in table.key)
-        select = f"SELECT {table.columns}, 0 FROM {table.name} ORDER BY {order}"
-        complete, _ = yield from _until_damage(sql, select, decode=table.decode)
-        if complete:
-            return direction == "ASC"
-    return False
-
-
-def _until_damage(
-    sql: apsw.Connection, select: str, *bindings: int, decode: Callable[[Row], Row] = tuple
-) -> Generator[Row, None, tuple[bool, int]]:
-    """The decoded rows of a select without its last column, the rowid.
-
-    Returns whether these are all, and the last rowid in front of the damage.
-    """
-    last = bindings[0] if bindings else 0
-    try:
-        for *row, rowid in sql.execute(select, bindings):
-            # In a damaged B-tree, a page may point back to an earlier one.
-            if len(bindings) == 1 and rowid <= last:
-                return False, last
-            last = rowid
-            yield decode(tuple(row))
-    except (*_UNREADABLE, apsw.SQLError):
-        return False, last
-    return True, last
-
-
-def _rowid_behind(sql: apsw.Connection, table: str, last: int) -> int | None:
-    """A rowid that can be read behind the damage after `last`, found in steps of doubled size."""
-    start, step = max(last, 0), 1
-    while start + step < _MAX_ROWID:
-        with contextlib.suppress(*_UNREADABLE):
-            row = sql.execute(
-                f"SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT 1", (start + step,)
-            ).fetchone()
-            if row is None or row[0] > start + step:
-                return int(row[0]) if row else None
-        step *= 2
-    return None
 
 
 def _first_page(definition: str, root: int, pages: int) -> bytes:

@@ -14,9 +14,10 @@ from mcpvectordb.database import Database
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput, NotOurFile, Unreadable, Unwritable
 from mcpvectordb.recovery import repair
-from mcpvectordb.recovery.raw_pages import DamagedFile, RawTable, Row
+from mcpvectordb.recovery.raw_pages import DamagedFile, RawTable
 from mcpvectordb.storage.file import PAGE_SIZE
 from mcpvectordb.storage.schema import migrate
+from mcpvectordb.storage.table_scan import Row
 
 # Tables that are made again from others, or whose rows nobody needs.
 _DERIVED = {"document_pending", "context_pending", "cache", "changes", "library_skipped"}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import apsw
 
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import QueryEmbedding
+from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.query import Query, fts5_phrase
@@ -60,7 +60,7 @@ class QueryExpander:
             terms = self._best_terms(sql, query, texts)
             self._cache.write({key: terms})
         mean = (
-            self._mean(sql, query_embedding, passages)
+            self._means(sql, query_embedding, passages)
             if isinstance(query_embedding, QueryEmbedding)
             else None
         )
@@ -87,6 +87,16 @@ class QueryExpander:
             if weight > 0
         ]
 
+    def _means(
+        self, sql: apsw.Connection, query_embedding: QueryEmbedding, passages: Sequence[int]
+    ) -> QueryEmbedding | None:
+        """The mean of the passages' embeddings, by each model that has embedded any of them."""
+        own, fast = self._mean(sql, query_embedding, passages), query_embedding.provisional
+        mean = self._mean(sql, fast, passages) if fast else None
+        if own is None and mean is None:
+            return None
+        return replace(own or query_embedding, provisional=mean or fast)
+
     def _mean(
         self, sql: apsw.Connection, query_embedding: QueryEmbedding, passages: Sequence[int]
     ) -> QueryEmbedding | None:
@@ -98,13 +108,10 @@ class QueryExpander:
             (query_embedding.model, json.dumps(list(passages))),
         )
         vectors = [np.frombuffer(embedding, np.float32) for (embedding,) in rows]
-        return (
-            replace(
-                query_embedding, embedding=np.mean(vectors, axis=0).astype(np.float32).tobytes()
-            )
-            if vectors
-            else None
-        )
+        if not vectors:
+            return None
+        mean = np.mean(vectors, axis=0).astype(np.float32)
+        return replace(query_embedding, embedding=mean.tobytes())
 
 
 def _words(text: str) -> Iterator[str]:

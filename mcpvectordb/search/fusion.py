@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 # that asking for more results does not change the first ones.
 DEPTH = 100
 
+Weight = float | Mapping[int, float]
+"""Of a leg: the same for every candidate, or that of each."""
+
 
 def fuse(
     legs: Sequence[Mapping[int, float]],
-    weights: Sequence[float],
+    weights: Sequence[Weight],
     tiers: Mapping[int, int],
     spans: Sequence[float] = (),
 ) -> list[tuple[int, float]]:
@@ -146,10 +149,11 @@ def _stretched(
     return {id: min(1.0, max(0.0, base + (score - low) / span)) for id, score in leg.items()}
 
 
-def _average(id: int, legs: Sequence[Mapping[int, float]], weights: Sequence[float]) -> float:
+def _average(id: int, legs: Sequence[Mapping[int, float]], weights: Sequence[Weight]) -> float:
     score = total = 0.0
-    for leg, weight in zip(legs, weights, strict=True):
+    for leg, of_leg in zip(legs, weights, strict=True):
         if (part := leg.get(id)) is not None:
+            weight = of_leg if isinstance(of_leg, float | int) else of_leg[id]
             score += part * weight
             total += weight
     return score / total if total else 0.0

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import apsw
 
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import Allowed, Ranked
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, QueryEmbedding
+from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
 from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
-from mcpvectordb.index.vector import Embeddings
+from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.records import Mode, Scores
 from mcpvectordb.search import fusion
 from mcpvectordb.search.relevance import Judge
+from mcpvectordb.search.vector_leg import VectorLeg
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_query
 from mcpvectordb.text.tokens import is_non_latin
@@ -95,7 +97,7 @@ def rank_chunks(
     """
     query, depth = parse_query(text), fusion.tier_depth(wanted)
     matched, near = NO_MATCH, Ranked()
-    embeddings: Embeddings | None = None
+    leg: VectorLeg | None = None
     legs: list[str] = []
     reasons: dict[str, str] = {}
     if mode != "vector":
@@ -106,21 +108,14 @@ def rank_chunks(
             reasons["text"] = NO_WORDS
     if mode != "text":
         if isinstance(query_embedding, QueryEmbedding):
-            near, embeddings = index.vector.nearest(
-                sql,
-                query_embedding.model,
-                query_embedding.embedding,
-                index.keyword.narrowed(query, allowed),
-                depth,
-            )
+            leg = VectorLeg(sql, index, query_embedding)
+            near = leg.nearest(index.keyword.narrowed(query, allowed), depth)
             legs.append("vector")
         else:
             reasons["vector"] = query_embedding
-    candidates = _Candidates(matched, near)
-    if len(legs) == 2 and isinstance(query_embedding, QueryEmbedding) and embeddings:
-        embeddings = candidates.complete(sql, index, query_embedding, embeddings)
-        weight = _vector_weight(query, query_embedding.weight, matched.code_share)
-        fused = candidates.fuse(query_embedding.embedding, embeddings, weight)
+    candidates = _Candidates(matched, near, leg)
+    if leg and len(legs) == 2 and isinstance(query_embedding, QueryEmbedding):
+        fused = candidates.fuse(leg, _Weights.of(query, query_embedding, matched.code_share))
     elif legs == ["vector"]:
         fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in near]
     else:
@@ -133,61 +128,70 @@ def rank_chunks(
     return ChunkRanking(rows, tuple(legs), reasons, judge(text, query, query_embedding))
 
 
-def _vector_weight(query: Query, usual: float, code_share: float) -> float:
-    """The weight of cosines: the more of a query's BM25 is due to codes, the less they mean."""
-    if query.exact:
-        return BLIND_VECTOR_WEIGHT
-    return min(usual, usual + (BLIND_VECTOR_WEIGHT - usual) * code_share)
+class _Weights(NamedTuple):
+    """The weights of cosines in fusion: of those by the file's model, and of provisional ones."""
+
+    own: float
+    provisional: float
+
+    @classmethod
+    def of(cls, query: Query, embedding: QueryEmbedding, code_share: float) -> _Weights:
+        """The weights for a query: the more of its BM25 is due to codes, the less cosines mean."""
+
+        def weight(usual: float) -> float:
+            if query.exact:
+                return BLIND_VECTOR_WEIGHT
+            return min(usual, usual + (BLIND_VECTOR_WEIGHT - usual) * code_share)
+
+        return cls(weight(embedding.weight), weight((embedding.provisional or embedding).weight))
 
 
 def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Judge:
     """The judge of the relevance of a query's results."""
-    model = query_embedding.name if isinstance(query_embedding, QueryEmbedding) else ""
-    return Judge(model, exact=query.exact, foreign=is_non_latin(text))
+    found = query_embedding if isinstance(query_embedding, QueryEmbedding) else None
+    fast = found.provisional if found else None
+    return Judge(
+        found.name if found else "",
+        exact=query.exact,
+        foreign=is_non_latin(text),
+        provisional=fast.name if fast else "",
+    )
 
 
 class _Candidates:
     """The candidates of both legs, with their scores and ranks in each."""
 
-    def __init__(self, matched: KeywordMatch, near: Ranked) -> None:
-        self._matched = matched
+    def __init__(self, matched: KeywordMatch, near: Ranked, leg: VectorLeg | None) -> None:
+        self._matched, self._leg = matched, leg
         self._text, self._vector = dict(matched.best), dict(near)
         self._text_rank = {id: rank for rank, id in enumerate(self._text, 1)}
         self._vector_rank = {id: rank for rank, id in enumerate(self._vector, 1)}
         self.tiers = fusion.tiers([list(self._text_rank), list(self._vector_rank)])
 
-    def complete(
-        self,
-        sql: apsw.Connection,
-        index: ChunkIndex,
-        query_embedding: QueryEmbedding,
-        known: Embeddings,
-    ) -> Embeddings:
-        """Give every candidate both true scores; returns the embeddings of all of them."""
-        self._text |= self._matched.scores([id for id in self._vector if id not in self._text])
-        dimension = len(query_embedding.embedding) // 4
-        embeddings = index.vector.embeddings(
-            sql, query_embedding.model, dimension, list(self._text), known
-        )
-        self._vector = embeddings.cosines(query_embedding.embedding)
-        return embeddings
+    def fuse(self, leg: VectorLeg, weights: _Weights) -> Ranked:
+        """The candidates by both scores, after pseudo-relevance feedback from the best ones.
 
-    def fuse(self, embedding: bytes, embeddings: Embeddings, weight: float) -> Ranked:
-        """The candidates by both scores, after pseudo-relevance feedback from the best ones."""
-        weights = [1 - weight, weight]
+        Each gets both true scores before, also those that only the other leg found.
+        """
+        self._text |= self._matched.scores([id for id in self._vector if id not in self._text])
+        self._vector = leg.complete(list(self._text))
+        cosines = {
+            id: weights.provisional if leg.is_provisional(id) else weights.own for id in self.tiers
+        }
+        legs_weights = [{id: 1 - weight for id, weight in cosines.items()}, cosines]
         spans = [TEXT_SPAN * max(self._text.values(), default=0.0), VECTOR_SPAN]
-        first = fusion.fuse([self._text, self._vector], weights, self.tiers, spans)
-        best = [id for id, _ in first[:FEEDBACK_CHUNKS]]
-        moved = embeddings.cosines(embeddings.rocchio(embedding, best))
-        return fusion.fuse([self._text, moved], weights, self.tiers, spans)
+        first = fusion.fuse([self._text, self._vector], legs_weights, self.tiers, spans)
+        moved = leg.moved([id for id, _ in first[:FEEDBACK_CHUNKS]])
+        return fusion.fuse([self._text, moved], legs_weights, self.tiers, spans)
 
     def scores(self, id: int, recency: float | None = None) -> Scores:
         """The scores and ranks of a candidate in both legs."""
         return Scores(
             text=self._text.get(id),
             text_rank=self._text_rank.get(id),
-            vector=self._vector.get(id),
+            vector=self._leg.cosine(id) if self._leg else None,
             vector_rank=self._vector_rank.get(id),
             reach=self._matched.full_score,
             recency=recency,
+            provisional=self._leg is not None and self._leg.is_provisional(id),
         )

@@ -61,11 +61,13 @@ BY_MEANING = {
     "all-MiniLM-L6-v2": Weights(base=-6.3, cosine=9.13),
     "bge-small-en-v1.5": Weights(base=-14.79, cosine=18.26),
     "multilingual-e5-small": Weights(base=-46.65, cosine=51.82),
+    "potion-base-8M": Weights(base=-7.31, cosine=9.66),
 }
 BY_BOTH = {
     "all-MiniLM-L6-v2": Weights(base=-7.08, cosine=5.47, coverage=5.7),
     "bge-small-en-v1.5": Weights(base=-12.25, cosine=11.05, coverage=5.63),
     "multilingual-e5-small": Weights(base=-31.77, cosine=31.84, coverage=5.59),
+    "potion-base-8M": Weights(base=-8.41, cosine=4.1, coverage=8.56),
 }
 
 
@@ -90,12 +92,13 @@ class Judge:
 
     `model` is the catalogue's name of the embedding model, "" for others and if there was none. An
     `exact` query has nothing but codes, whose embeddings mean nothing; a `foreign` one is in other
-    than Latin letters.
+    than Latin letters. `provisional` is the name of the model of provisional embeddings.
     """
 
     model: str = ""
     exact: bool = False
     foreign: bool = False
+    provisional: str = ""
 
     def relevance(self, scores: Scores, text: str | None = None) -> float | None:
         """The probability that a hit with this text is relevant; None if that is not calibrated.
@@ -120,7 +123,8 @@ class Judge:
         by_words = scores.text is not None and scores.reach is not None
         if self.exact or scores.vector is None:
             return BY_WORDS if by_words else None
-        return (BY_BOTH if by_words else BY_MEANING).get(self.model)
+        model = self.provisional if self.provisional and scores.provisional else self.model
+        return (BY_BOTH if by_words else BY_MEANING).get(model)
 
     @property
     def _latin_only(self) -> bool:

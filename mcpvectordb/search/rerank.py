@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import Model
 from mcpvectordb.embedding.reranker import DEFAULT, Reranker
-from mcpvectordb.errors import ModelError
+from mcpvectordb.errors import ModelError, ModelMissing
 from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.tokens import is_non_latin
+
+if TYPE_CHECKING:
+    from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
 
 
 class CachedReranker:
@@ -21,7 +25,7 @@ class CachedReranker:
     def __init__(self, config: Config, cache: Cache) -> None:
         self._config, self._cache = config, cache
         self._lock = threading.Lock()
-        self._loaded: Reranker | None = None
+        self._loaded: Reranker | EndpointReranker | None = None
 
     @property
     def loaded(self) -> bool:
@@ -40,7 +44,7 @@ class CachedReranker:
                 "questions"
             )
         try:
-            model = weights.find(DEFAULT, self._config.models_folder())
+            model = self._model()
             if model.latin_only and is_non_latin(query):
                 return f"{model.name} reads Latin letters only"
             return self._scores(model, query, passages)
@@ -50,9 +54,7 @@ class CachedReranker:
     def missing_reason(self) -> str:
         """Why the model is not available on this machine; "" if its files are there."""
         try:
-            weights.locate(
-                weights.find(DEFAULT, self._config.models_folder()), self._config.models_folder()
-            )
+            weights.locate(self._model(), self._config.models_folder())
         except ModelError as error:
             return str(error)
         return ""
@@ -80,8 +82,18 @@ class CachedReranker:
             known |= new
         return [known[key] for key in keys]
 
-    def _reranker(self, model: Model) -> Reranker:
+    def _model(self) -> Model:
+        model = weights.find(self._config.reranker or DEFAULT, self._config.models_folder())
+        if model.kind != "reranker":
+            raise ModelMissing(f"{model.name}, which MCPVECTORDB_RERANKER names, is no reranker")
+        return model
+
+    def _reranker(self, model: Model) -> Reranker | EndpointReranker:
         with self._lock:
-            if self._loaded is None:
+            if self._loaded is None and model.endpoint:
+                from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
+
+                self._loaded = EndpointReranker(model, proxy=self._config.proxy)
+            elif self._loaded is None:
                 self._loaded = Reranker(model, weights.locate(model, self._config.models_folder()))
             return self._loaded

@@ -229,6 +229,18 @@ def snippet_terms(text: str) -> list[str]:
     return list(dict.fromkeys(_content(terms, lambda term: term)))[:MAX_DISTINCT_TERMS]
 
 
+def highlight_terms(text: str) -> list[Term]:
+    """The content words and phrases of a query that a text is marked for; exclusions are not."""
+    terms = [
+        Term(term)
+        for minus, phrase, word in _pieces(text)
+        if not minus
+        for term in ([phrase] if phrase else _terms(word))
+        if WORD.search(term)
+    ]
+    return list(dict.fromkeys(_content(terms, lambda term: term.text)))[:MAX_DISTINCT_TERMS]
+
+
 def _pieces(text: str) -> Iterator[tuple[bool, str, str]]:
     """(after a minus, phrase, word) of a query's parts: each is a phrase or a word."""
     for piece in _PIECE.finditer(text[:MAX_QUERY_CHARACTERS].replace("\x00", " ")):

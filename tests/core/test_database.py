@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
 
 from mcpvectordb import Config, Database
 from tests.support import Letters
@@ -23,3 +29,61 @@ def test_shelves_that_are_not_used_are_not_loaded(path: Path) -> None:
         db.contexts.add("thread", "agent", "note")
         assert db.contexts is db.contexts
         assert db.check() == []
+
+
+def test_the_version_changes_with_what_others_write(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db, Database(path, embedder=Letters()) as other:
+        version = db.version()
+        assert db.version() == version
+        other.documents.ingest_text("tea", source="a.md")
+        changed = db.version()
+        assert changed != version and db.version() == changed
+        id = other.contexts.add("t", "user", "hello").id
+        noted = db.version()
+        other.contexts.update(id, tags=["a"])
+        assert len({changed, noted, db.version()}) == 3
+
+
+def test_a_model_is_loading_until_it_is_loaded(path: Path) -> None:
+    embedder = Gate()
+    with Database(path, embedder=embedder) as db:
+        assert not db.loading
+        embedder.open.set()
+        db.documents.ingest_text("tea", source="a.md")
+        embedder.open.clear()
+        db.warm()
+        assert db.loading
+        assert db.documents.search("tea").legs == ("text",)
+        embedder.open.set()
+        assert db._encoder._warming is not None
+        db._encoder._warming.join(10)
+        assert not db.loading and "vector" in db.documents.search("tea").legs
+
+
+class Gate(Letters):
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        assert self.open.wait(10)
+        return super().embed(texts, query=query)
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "marked"),
+    [
+        ("The teas of Japan", "tea", ["teas"]),
+        ("green tea and green", '"green tea"', ["green tea"]),
+        ("tea without milk", "tea -milk", ["tea"]),
+        ("the tea and the cup", "the tea", ["tea"]),
+        ("绿茶很好喝", "绿茶", ["绿茶"]),
+        ("Größe und Tür", "größe", ["Größe"]),
+        ("😀 tea 😀", "tea", ["tea"]),
+        ("nothing here", "tea", []),
+        ("tea", "", []),
+    ],
+)
+def test_highlights_are_offsets_of_what_the_search_compares(
+    text: str, query: str, marked: list[str], db: Database
+) -> None:
+    assert [text[start:end] for start, end in db.highlights(text, query)] == marked

@@ -396,3 +396,16 @@ def test_rows_that_are_missing_in_an_index_of_sqlite_are_reported(path: Path) ->
     other.close()
     with Database(path, embedder=Letters()) as db:
         assert any("document_chunks_by_hash" in problem for problem in db.check())
+
+
+def test_the_space_of_a_file_is_told_by_what_takes_it(db: Database) -> None:
+    before = db.space()
+    db.documents.ingest_text("green tea " * 5000, source="a.md")
+    db.contexts.add("t", "user", "hello")
+    space = db.space()
+    assert space["texts of documents"] > before["texts of documents"]
+    assert {"words of documents", "embeddings of contexts", "codes of embeddings"} <= space.keys()
+    db._file._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert sum(space.values()) == db.stats().bytes
+    db.documents.delete_where(library="default")
+    assert db.space()["unused"] > space["unused"]

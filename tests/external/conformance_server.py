@@ -14,7 +14,7 @@ import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpvectordb import InvalidInput, MCPVectorDBError, Progress
-from mcpvectordb_server import http
+from mcpvectordb_server import connections, http
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.server import Service
@@ -129,9 +129,9 @@ def main() -> None:
     app = http.application(
         service.server, "streamable-http", token=TOKEN, hosts=http.hosts_of("127.0.0.1", [])
     )
-    listener = http.listen("127.0.0.1", 0)
+    listener = connections.listen("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)  # noqa: T201
-    anyio.run(http.uvicorn_server(with_token(app)).serve, [listener])
+    anyio.run(connections.uvicorn_server(with_token(app)).serve, [listener])
 
 
 if __name__ == "__main__":

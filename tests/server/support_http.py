@@ -9,8 +9,9 @@ from typing import Any
 
 import anyio
 
+from mcpvectordb_server import connections
 from mcpvectordb_server import http as served
-from mcpvectordb_server.http import HttpLimits
+from mcpvectordb_server.connections import HttpLimits
 from mcpvectordb_server.server import Service
 from tests.server.clients import VERSIONS
 
@@ -21,13 +22,13 @@ class Running:
     """A server on a free port of this machine, in a thread."""
 
     def __init__(self, transport: str, made: Service, *, head_seconds: float = 10.0) -> None:
-        self.listener = served.listen("127.0.0.1", 0)
+        self.listener = connections.listen("127.0.0.1", 0)
         self.port: int = self.listener.getsockname()[1]
         app = served.application(
             made.server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", [])
         )
         limits = HttpLimits(head_seconds=head_seconds, shutdown_seconds=1)
-        self.server = served.uvicorn_server(app, limits)
+        self.server = connections.uvicorn_server(app, limits)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 

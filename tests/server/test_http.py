@@ -21,6 +21,7 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 from starlette.responses import PlainTextResponse
 
 from mcpvectordb import InvalidInput
+from mcpvectordb_server import connections
 from mcpvectordb_server import http as served
 from tests.server.clients import Wire, service
 from tests.server.little_surface import LITTLE, Shelf
@@ -78,7 +79,7 @@ def test_health_needs_no_token_and_reveals_nothing(running: Running) -> None:
 
 
 def test_a_body_beyond_the_limit_is_refused(running: Running) -> None:
-    assert running.request(body=b'{"a": "' + b"x" * served.LIMITS.max_body + b'"}')[0] == 413
+    assert running.request(body=b'{"a": "' + b"x" * connections.LIMITS.max_body + b'"}')[0] == 413
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ def test_a_full_disk_at_the_first_start_is_a_clear_error_and_leaves_no_file(tmp_
     ],
 )
 def test_serving_other_machines_needs_a_given_token(host: str, local: bool, tmp_path: Path) -> None:
-    assert served.is_loopback(host) is local
+    assert connections.is_loopback(host) is local
     if not local:
         with pytest.raises(InvalidInput, match="set MCPVECTORDB_TOKEN"):
             served.token_for(host, None, tmp_path)
@@ -320,7 +321,7 @@ def test_a_port_in_use_is_a_clear_error() -> None:
             InvalidInput, match=r"cannot listen on 127.0.0.1 port \d+: Address already in use"
         ),
     ):
-        served.listen("127.0.0.1", taken.getsockname()[1])
+        connections.listen("127.0.0.1", taken.getsockname()[1])
 
 
 def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_on_a_signal(

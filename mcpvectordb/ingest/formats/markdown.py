@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
+from mcpvectordb.ingest.formats import vault
 from mcpvectordb.ingest.formats.charset import charset, decode
 from mcpvectordb.ingest.structure import front_matter, outline, plain
 from mcpvectordb.metadata import MAX_DEPTH, encode
@@ -13,12 +14,16 @@ from mcpvectordb.records import Parsed, Source
 
 # The YAML parser takes up to a second for this many characters.
 _LONGEST_FRONT_MATTER = 32_000
+_HEADING_MARKS = ("#", "==", "--")
 
 
 def parse(source: Source) -> Parsed:
     """Return the decoded text with title and metadata; invalid front matter is only text."""
     text = decode(source.raw, declared=charset(source.media_type))
-    metadata = _metadata(front_matter(text)[0])
+    front, end = front_matter(text)
+    metadata = _metadata(front)
+    if source.vault:
+        metadata = vault.metadata(text[end:], front, metadata)
     given = metadata.get("title")
     title = plain(str(given)) if isinstance(given, str | float) or type(given) is int else ""
     return Parsed(
@@ -31,6 +36,8 @@ def parse(source: Source) -> Parsed:
 
 def _first_heading(text: str) -> str:
     """The first heading, or ""; after an uninformative "Notes" the next heading of level 2."""
+    if not any(mark in text for mark in _HEADING_MARKS):  # then the slower outline has none
+        return ""
     headings = [each for each in outline(text, "markdown").headings if each.path[-1]]
     if headings and headings[0].path[-1].removeprefix("📝").strip() == "Notes":
         headings = [each for each in headings[1:] if each.level == 2] or headings
@@ -38,10 +45,10 @@ def _first_heading(text: str) -> str:
 
 
 def _metadata(front: str) -> dict[str, Any]:
+    if not front.strip() or len(front) > _LONGEST_FRONT_MATTER:
+        return {}
     import yaml
 
-    if len(front) > _LONGEST_FRONT_MATTER:
-        return {}
     try:
         if not _harmless(yaml.parse(front, yaml.SafeLoader)):
             return {}

@@ -225,7 +225,8 @@ def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
     """Show the collections, how many documents they have, and whether they can be searched by
     meaning.
     """
-    coverage = db.documents.coverage()
+    coverage, backlog = db.documents.coverage(), db.documents.backlog()
+    has_vectors = coverage.any or backlog.provisional > 0
     libraries = db.documents.libraries()
     collections = sorted(
         (_collection(db, each) for each in libraries),
@@ -237,7 +238,7 @@ def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
         "QMD Index Status:",
         f"  Total documents: {total}",
         f"  Needs embedding: {coverage.contents_waiting}",
-        f"  Vector index: {'yes' if coverage.any else 'no'}",
+        f"  Vector index: {'yes' if has_vectors else 'no'}",
         f"  Collections: {len(collections)}",
     ]
     lines += [
@@ -248,11 +249,11 @@ def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
         structured={
             "totalDocuments": total,
             "needsEmbedding": coverage.contents_waiting,
-            "hasVectorIndex": coverage.any,
+            "hasVectorIndex": has_vectors,
             "collections": collections,
         },
     )
-    return _with_note(reply, db.documents.backlog().note)
+    return _with_note(reply, backlog.note)
 
 
 def read(db: Database, path: str) -> str:

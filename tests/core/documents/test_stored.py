@@ -141,3 +141,106 @@ def test_a_document_that_stops_matching_meanwhile_stays(
         monkeypatch.setattr(db._unpublished, "clean", between_transactions)
         assert db.documents.delete_where(where={"metadata.number": {"gte": 0}}) == 59
         assert db.documents.get(last.id).metadata == {"number": -1}
+
+
+def test_the_passages_of_a_document_are_read_in_their_order_and_by_pages(db: Database) -> None:
+    text = "\n\n".join(f"## Part {n}\n\n" + f"word{n} " * 150 for n in range(5))
+    id = db.documents.ingest_text(text, source="long.md").document.id
+    chunks = db.documents.chunks(id)
+    assert len(chunks) == db.documents.get(id).chunks > 4
+    assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
+    assert all(text[chunk.start : chunk.end] == chunk.text for chunk in chunks)
+    assert db.documents.chunks(id, limit=2, offset=1) == chunks[1:3]
+    ids = [chunks[2].id, 10**9, chunks[0].id]
+    assert db.documents.chunks_by_ids(ids) == [chunks[2], chunks[0]]
+    with pytest.raises(NotFound):
+        db.documents.chunks("no id")
+
+
+def test_what_waits_for_its_embedding_is_named(db: Database) -> None:
+    id = db.documents.ingest_text("tea", source="a.md", embed=False).document.id
+    assert db.documents.waiting(id) == {chunk.id for chunk in db.documents.chunks(id)}
+    db.embed_pending()
+    assert db.documents.waiting(id) == frozenset()
+
+
+def test_documents_are_listed_in_the_order_that_is_asked_for(db: Database) -> None:
+    for title, source, text in (("b", "x/2.md", "a"), ("a", "x/1.md", "bbb"), ("c", "y.md", "cc")):
+        db.documents.ingest_text(text, source=source, title=title)
+
+    def titles(**order: Any) -> str:
+        return "".join(each.title for each in db.documents.browse(**order))
+
+    assert titles() == titles(sort="newest") == "cab"
+    assert titles(sort="oldest") == "bac"
+    assert titles(sort="title") == titles(sort="title", limit=2) + titles(sort="title", offset=2)
+    assert titles(sort="title") == titles(sort="path") == "abc" and titles(sort="size") == "acb"
+    with pytest.raises(InvalidInput, match="sort must be newest, oldest, title"):
+        db.documents.browse(sort="random")  # type: ignore[arg-type]
+
+
+def test_folders_are_those_of_the_paths_of_documents(db: Database, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    (folder / "tea" / "green").mkdir(parents=True)
+    for name in ("top.md", "tea/a.md", "tea/b.md", "tea/green/c.md"):
+        (folder / name).write_text(f"# {name}")
+    db.documents.add_library("notes", folder)
+    db.documents.sync("notes")
+    whole = db.documents.folders("notes")
+    assert (whole.documents, whole.folders) == (1, (("tea", 3),))
+    inside = db.documents.folders("notes", "/tea/")
+    assert (inside.path, inside.documents, inside.folders) == ("tea", 2, (("green", 1),))
+    assert db.documents.folders("notes", "no such").folders == ()
+    assert db.documents.folders("no library").documents == 0
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_documents_are_filtered_by_their_path_and_folder(
+    followed: bool, db: Database, tmp_path: Path
+) -> None:
+    folder = tmp_path / "n%o'tes"
+    (folder / "tea").mkdir(parents=True)
+    for name in ("top.md", "tea/a.md"):
+        (folder / name).write_text(f"# {name}")
+    if followed:
+        db.documents.add_library("notes", folder)
+        db.documents.sync("notes")
+    else:
+        db.documents.ingest_folder(folder, library="notes")
+    for each in db.documents.browse():
+        assert db.documents.browse(where={"path": each.path}) == [each]
+        assert db.documents.browse(where={"folder": each.path.rpartition("/")[0]}) == [each]
+    assert db.documents.count(where={"path": {"starts_with": "notes/"}}) == 2
+    found = db.documents.search("md", where={"path": {"ends_with": "tea/a.md"}})
+    assert [hit.item.document.title for hit in found] == ["tea/a.md"]
+
+
+def test_types_are_counted_the_most_frequent_first(db: Database) -> None:
+    for source in ("a.md", "b.md", "c.py"):
+        db.documents.ingest_text("x = 1", source=source)
+    assert list(db.documents.file_types().items()) == [("md", 2), ("py", 1)]
+
+
+def test_files_of_which_nothing_came_are_named_with_the_reason(
+    db: Database, tmp_path: Path
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "tea.md").write_text("# Tea")
+    (folder / "empty.md").write_text(" ")
+    db.documents.add_library("notes", folder)
+    [done] = db.documents.sync("notes")
+    found = db.documents.passed_over()
+    assert [Path(each.path).name for each in found] == ["empty.md"] and found[0].reason
+    assert db.documents.passed_over("other") == [] == db.documents.passed_over(offset=1)
+    assert {reason for _, reason in done.skipped_paths} == {found[0].reason}
+
+
+@pytest.mark.parametrize(
+    ("source", "syntax"),
+    [("a.md", "markdown"), ("a.py", "code"), ("a.txt", "text"), ("a", "markdown")],
+)
+def test_the_syntax_is_that_of_the_source(source: str, syntax: str, db: Database) -> None:
+    id = db.documents.ingest_text("# x = 1", source=source).document.id
+    assert db.documents.syntax(id) == syntax
+    assert bool(db.documents.outline(id)) == (syntax == "markdown")

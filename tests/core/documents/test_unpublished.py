@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpvectordb import Busy, Config, Database, Source
+from mcpvectordb.index import models
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.records import Parsed
 from mcpvectordb.recovery.salvage import salvage
@@ -72,7 +73,7 @@ def seen(db: Database) -> dict[str, object]:
 
     with db._file.reading() as sql:
         stored = [each.source for each in documents if db.documents.lookup(each.path)]
-        pending = db._encoder.pending(sql, db._encoder.active(sql))
+        pending = db._encoder.pending(sql, models.active(sql))
     stats = db.stats()
     return {
         "documents": [(each.id, each.source, each.chunks) for each in documents],

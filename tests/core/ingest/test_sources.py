@@ -3,14 +3,16 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mcpvectordb.config import Config
-from mcpvectordb.errors import Refused, TooLarge, Unreadable
+from mcpvectordb.errors import InvalidInput, Refused, TooLarge, Unreadable
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.sources import is_url, read, read_path
+from mcpvectordb.records import Source
 from tests.support_files import KEYS, SECRETS, TOKENS, make
 
 CONFIG = Config()
@@ -423,3 +425,31 @@ def test_a_folder_outside_of_the_roots_or_of_secrets_is_refused(tmp_path: Path) 
         sources.check_folder(inside / "..", roots=[inside])
     with pytest.raises(Refused):
         sources.check_folder(inside / ".ssh", guard=True)
+
+
+def test_bytes_that_were_read_already_pass_the_same_checks_as_a_file() -> None:
+    given = Source(source="notes/tea.md", name="tea.md", raw=b"# Tea", file_type="md")
+    assert read(given, config=CONFIG, guard=True) is given
+    with pytest.raises(TooLarge, match=r"notes/tea\.md has 5 bytes, more than the limit of 4"):
+        read(given, config=Config(max_source_bytes=4))
+    for blank in ({"source": " "}, {"name": ""}, {"source": "a\ud800"}):
+        with pytest.raises(InvalidInput):
+            read(replace(given, **blank), config=CONFIG)
+
+
+@pytest.mark.parametrize("source", [".env", "backup/.ssh/id_rsa", "home/.aws/credentials"])
+def test_bytes_of_secrets_are_refused_by_the_name_they_had(source: str) -> None:
+    given = Source(source=source, name=Path(source).name, raw=b"x", file_type="unknown")
+    assert read(given, config=CONFIG) is given
+    with pytest.raises(Refused, match="only a person may ingest it"):
+        read(given, config=CONFIG, guard=True)
+
+
+def test_bytes_of_secrets_are_refused_by_their_content() -> None:
+    key = b"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n"
+    with pytest.raises(Refused, match="is a private key"):
+        read(
+            Source(source="a.txt", name="a.txt", raw=key, file_type="txt"),
+            config=CONFIG,
+            guard=True,
+        )

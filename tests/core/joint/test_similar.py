@@ -57,3 +57,24 @@ def test_many_passages_of_one_document_leave_room_for_others(db: Database) -> No
     for number in range(5):
         db.documents.ingest_text(f"zzz {number}", source=f"{number}.md")
     assert len(db.similar(document="start.md", limit=5)) == 5
+
+
+def test_a_passage_has_similar_ones_also_of_its_own_document(db: Database) -> None:
+    parts = ["aaa aaa " * 60, "zzz zzz " * 60, "aaa aab " * 60]
+    id = db.documents.ingest_text(
+        "\n\n".join(f"# {p[0]}\n\n{p}" for p in parts), source="a.md"
+    ).document.id
+    db.contexts.add("t", "user", "aaa aaa aab")
+    chunks = db.documents.chunks(id)
+    found = db.similar(chunk=chunks[0].id, limit=10)
+    assert chunks[0].id not in [hit.item.id for hit in found if isinstance(hit.item, Chunk)]
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    assert {type(hit.item) for hit in found} == {Chunk, Context} and len(found) == len(chunks)
+    assert len(db.similar(chunk=chunks[0].id, kind="contexts")) == 1
+
+
+def test_an_unknown_passage_is_not_found_and_one_item_must_be_named(filled: Database) -> None:
+    with pytest.raises(NotFound, match="no passage has the id 999"):
+        filled.similar(chunk=999)
+    with pytest.raises(InvalidInput, match="either a document or a context"):
+        filled.similar()

@@ -186,3 +186,17 @@ def test_blended_scores_never_rise_and_stay_between_the_given_ones(
     assert positioned == sorted(positioned, reverse=True) and all(
         0 <= score <= 1 for score in positioned
     )
+
+
+def test_a_candidate_may_have_weights_of_its_own() -> None:
+    text, vector = {1: 2.0, 2: 1.0, 3: 0.0}, {1: 0.0, 2: 0.5, 3: 1.0}
+    tiers = dict.fromkeys(text, 0)
+    same = fusion.fuse([text, vector], [0.4, 0.6], tiers)
+    assert (
+        fusion.fuse([text, vector], [dict.fromkeys(text, 0.4), {1: 0.6, 2: 0.6, 3: 0.6}], tiers)
+        == same
+    )
+    doubted = fusion.fuse(
+        [text, vector], [{1: 0.4, 2: 0.4, 3: 0.9}, {1: 0.6, 2: 0.6, 3: 0.1}], tiers
+    )
+    assert dict(doubted) == pytest.approx({1: 0.4, 2: 0.5, 3: 0.1})

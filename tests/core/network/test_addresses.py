@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb.errors import Refused
-from mcpvectordb.ingest.addresses import NEVER, PRIVATE, blocked, parse_url
+from mcpvectordb.network.addresses import NEVER, PRIVATE, blocked, parse_url
 
 PUBLIC = [
     "1.1.1.1",

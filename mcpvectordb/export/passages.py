@@ -1,0 +1,120 @@
+"""Passages and vectors as rows of one flat table, for CSV and Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mcpvectordb.export.snapshot import (
+    ExportedChunk,
+    ExportedContext,
+    ExportedDocument,
+    ExportedVector,
+    ExportSnapshot,
+)
+
+COLUMNS = (
+    "shelf",  # documents, contexts or vectors
+    "id",  # of a passage: the document's or context's id, # and the passage's number from 0
+    "text",
+    "title",
+    "source",
+    "library",
+    "thread",
+    "store",
+    "namespace",
+    "page",
+    "first_line",
+    "last_line",
+    "headings",
+    "tags",
+    "metadata",  # JSON
+    "created_at",
+    "model",
+    "embedding",
+)
+"""The columns; what does not apply to a row is None."""
+
+Row = dict[str, Any]
+
+
+def rows(snapshot: ExportSnapshot) -> Iterator[tuple[bool, Row]]:
+    """The rows, with the raw embedding; each with whether it is the last one of its item."""
+    model = snapshot.model.name if snapshot.model else None
+    for document in snapshot.documents():
+        yield from _of_item(_document(document), document.text, document.chunks, model)
+    for context in snapshot.contexts():
+        yield from _of_item(_context(context), context.text, context.chunks, model)
+    for vector in snapshot.vectors():
+        yield True, _vector(vector)
+
+
+def _of_item(
+    shared: Row, text: str, chunks: list[ExportedChunk], model: str | None
+) -> Iterator[tuple[bool, Row]]:
+    """The passages of a document or context; one without text has a single row without any."""
+    for place, (span, raw) in enumerate(chunks):
+        own = {
+            "id": f"{shared['id']}#{place}",
+            "text": text[span.start : span.end],
+            "page": span.page,
+            "first_line": span.first_line,
+            "last_line": span.last_line,
+            "headings": list(span.headings),
+            "model": model if raw else None,
+            "embedding": raw,
+        }
+        yield place == len(chunks) - 1, {**shared, **own}
+    if not chunks:
+        yield True, shared
+
+
+def _row(**values: Any) -> Row:
+    return {**dict.fromkeys(COLUMNS), **values}
+
+
+def _document(document: ExportedDocument) -> Row:
+    same = ("id", "title", "source", "library", "created_at")
+    return _row(
+        shelf="documents",
+        metadata=_json(document.metadata),
+        **{name: getattr(document, name) for name in same},
+    )
+
+
+def _context(context: ExportedContext) -> Row:
+    same = ("source", "thread", "tags", "created_at")
+    return _row(
+        shelf="contexts",
+        id=str(context.id),
+        metadata=None if context.metadata is None else _json(context.metadata),
+        **{name: getattr(context, name) for name in same},
+    )
+
+
+def _vector(vector: ExportedVector) -> Row:
+    return _row(
+        shelf="vectors",
+        id=vector.id,
+        store=vector.store,
+        namespace=vector.namespace,
+        metadata=_json(vector.metadata),
+        embedding=(vector.raw, vector.dimension),
+    )
+
+
+def _json(metadata: Mapping[str, Any]) -> str:
+    return json.dumps(metadata, ensure_ascii=False)
+
+
+def numbers(raw: bytes | tuple[bytes, int] | None) -> Any:
+    """An embedding as an array; None without one."""
+    import numpy as np
+
+    if raw is None:
+        return None
+    if isinstance(raw, bytes):
+        return np.frombuffer(raw, "<f4")
+    blob, dimension = raw
+    return np.frombuffer(blob, "<f4" if len(blob) == 4 * dimension else "<f8")

@@ -1,0 +1,312 @@
+"""SQLite files of other programs: read from a private snapshot, without trusting what is in them.
+
+The snapshot is made at once, so the program that the file belongs to is not kept waiting while its
+rows are imported, and nothing of the file, its log or its folder is changed. How it is made depends
+on the journal of the file:
+
+- A program has the file open in WAL mode (there are a -wal and a -shm): SQLite's backup, in one
+  read transaction.
+- A rollback journal mode: the same, under a shared lock.
+- Otherwise a reader would have to make a -shm, or to roll a journal back that a killed program
+  left: file, log and journal are copied, and SQLite completes the copy. So it goes with files that
+  are damaged beyond a backup.
+
+What a hostile file could do while it is read: run code by triggers, views or virtual tables (none
+of them is used, no extension is loaded, the schema is not trusted), return values of any size
+(limited) or never end (a statement that returns no row for a minute is stopped).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from mcpvectordb.errors import Damaged, Unreadable
+from mcpvectordb.storage.file import uri
+from mcpvectordb.storage.table_scan import UNREADABLE, Row, rows_by_key, rows_by_rowid, until_damage
+
+MAGIC = b"SQLite format 3\0"
+MAX_VALUE_BYTES = 100_000_000
+STATEMENT_SECONDS = 60.0  # without a row
+_STEPS = 100_000  # of SQLite's virtual machine between two looks at the clock
+_COPIES = 5  # attempts to copy a file that changes meanwhile
+_CODECS = {"UTF-8": "utf-8", "UTF-16le": "utf-16-le", "UTF-16be": "utf-16-be"}
+
+
+class ForeignDatabase:
+    """A snapshot of a SQLite file of another program.
+
+    columns    the columns of each ordinary table
+    virtual    the CREATE statement of each virtual table
+    damaged    the tables of which something could not be read
+    unread     one sentence for each of them, and for other damage
+    """
+
+    def __init__(
+        self, path: Path, folder: Path, *, statement_seconds: float = STATEMENT_SECONDS
+    ) -> None:
+        snapshot = _snapshot(path, folder)
+        self._sql = _hardened(f"{uri(snapshot)}?immutable=1", apsw.SQLITE_OPEN_READONLY)
+        self._seconds, self._last_row = statement_seconds, time.monotonic()
+        self._sql.set_progress_handler(self._overdue, _STEPS)
+        self.unread: list[str] = []
+        self.damaged: set[str] = set()
+        try:
+            self._accept_damaged_schema()
+            self._codec = _CODECS[self._sql.execute("PRAGMA encoding").get]
+            self.columns, self.virtual = self._schema()
+            if self.unread and not self.columns:
+                raise apsw.CorruptError("no table of it is readable")
+        except apsw.Error as error:
+            self.close()
+            raise Damaged(
+                f"{path} cannot be read ({error}): it is damaged or encrypted; nothing was "
+                "imported. Go back to a copy of it, or recover it with its own program"
+            ) from error
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether there is an ordinary table with these columns."""
+        return table in self.columns and set(columns) <= set(self.columns[table])
+
+    def key(self, table: str) -> tuple[str, ...]:
+        """The columns of a table's primary key; () if it has none."""
+        return self._columns(table, "pk ORDER BY pk")
+
+    def count(self, table: str) -> int:
+        """How many rows a table has; 0 if that cannot be read."""
+        try:
+            self._last_row = time.monotonic()
+            return int(self._sql.execute(f"SELECT count(*) FROM {_name(table)}").get)
+        except apsw.Error:
+            return 0
+
+    def rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """These columns of every row that can be read, in the order of the rows.
+
+        A column that the table does not have is None. A table that does not exist has no rows.
+        Damage is noted in `unread`.
+        """
+        if table not in self.columns:
+            return
+        try:
+            complete = yield from self._watched(self._scan(table, self._select(table, columns)))
+        except apsw.InterruptError:
+            complete = False
+        if not complete:
+            self._note(table)
+
+    def lookup(
+        self, table: str, columns: Sequence[str], key: str, values: Sequence[int | str]
+    ) -> Iterator[tuple[Any, ...]]:
+        """These columns of the rows whose `key` is one of the values, through an index if any."""
+        if table not in self.columns:
+            return
+        select = f"SELECT {self._select(table, columns)} FROM {_name(table)} WHERE {_name(key)} = ?"
+        try:
+            for value in values:
+                self._last_row = time.monotonic()
+                for row in self._sql.execute(select, (value,)):
+                    yield self._decode(row)
+        except (*UNREADABLE, apsw.SQLError, apsw.InterruptError):
+            self._note(table)
+
+    def close(self) -> None:
+        """Close the snapshot; its files are removed with their folder."""
+        self._sql.close()
+
+    def _scan(self, table: str, columns: str) -> Generator[Row, None, bool]:
+        name, key, rowid = _name(table), self._keys[table], self._rowid(table)
+        if key:
+            return (yield from rows_by_key(self._sql, name, columns, key, self._decode))
+        if rowid:
+            return (yield from rows_by_rowid(self._sql, name, columns, self._decode, rowid))
+        select = f"SELECT {columns}, 0 FROM {name}"
+        return (yield from until_damage(self._sql, select, decode=self._decode))[0]
+
+    def _note(self, table: str) -> None:
+        if table not in self.damaged:
+            self.damaged.add(table)
+            self.unread.append(f"some rows of the table {table} could not be read")
+
+    def _accept_damaged_schema(self) -> None:
+        """Have SQLite skip what is wrong in the schema, if it does not accept all of it."""
+        try:
+            self._sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        except (apsw.CorruptError, apsw.SQLError):
+            self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # the snapshot is read-only anyway
+            self._sql.execute("PRAGMA writable_schema = ON").fetchall()
+            self.unread.append("a part of the schema is damaged")
+
+    def _schema(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+        """The columns of ordinary tables, and the statements of virtual ones."""
+        columns, virtual = {}, {}
+        listed: Any = rows_by_rowid(
+            self._sql,
+            "sqlite_schema",
+            "type = 'table', CAST(name AS BLOB), CAST(coalesce(sql, '') AS BLOB)",
+        )
+        for is_table, *texts in listed:
+            name, statement = map(self._text, texts)
+            if not is_table:
+                continue
+            if statement[:15].upper() == "CREATE VIRTUAL ":
+                virtual[name] = statement
+            elif own := self._columns(name, "hidden <> 1 ORDER BY cid"):
+                columns[name] = own
+        return columns, virtual
+
+    def _columns(self, table: str, condition: str) -> tuple[str, ...]:
+        """The names of a table's columns; none if its name is not text, or its definition wrong."""
+        rows: Any = self._sql.execute(
+            f"SELECT CAST(name AS BLOB) FROM pragma_table_xinfo(?) WHERE {condition}", (table,)
+        )
+        return tuple(self._text(name) for (name,) in rows)
+
+    def _text(self, value: bytes | None) -> str:
+        return (value or b"").decode(self._codec, "replace")
+
+    @cached_property
+    def _keys(self) -> Mapping[str, tuple[str, ...]]:
+        """The primary key of each table that has no rowid; () for the others."""
+        listed: Any = self._sql.execute(
+            "SELECT CAST(name AS BLOB) FROM pragma_table_list WHERE schema = 'main' AND wr"
+        )
+        without = {self._text(name) for (name,) in listed}
+        return {table: self.key(table) if table in without else () for table in self.columns}
+
+    def _select(self, table: str, columns: Sequence[str]) -> str:
+        """The columns in SQL, each followed by whether it is text.
+
+        Text is read as bytes, since that of a damaged or foreign file need not be valid.
+        """
+        known = {*self.columns[table], *(() if self._keys[table] else (self._rowid(table),))}
+        return ", ".join(
+            f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END, "
+            f"typeof({each}) = 'text'"
+            for each in (_name(column) if column in known else "NULL" for column in columns)
+        )
+
+    def _rowid(self, table: str) -> str:
+        """The name of the rowid; "" if columns have all of its names."""
+        taken = {column.lower() for column in self.columns[table]}
+        return next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), "")
+
+    def _decode(self, row: Row) -> Row:
+        return tuple(
+            self._text(value) if is_text and isinstance(value, bytes) else value
+            for value, is_text in zip(row[::2], row[1::2], strict=True)
+        )
+
+    def _watched(self, scan: Generator[Row, None, bool]) -> Generator[Row, None, bool]:
+        """The rows of a scan, each of which starts the time for the next one."""
+        while True:
+            self._last_row = time.monotonic()
+            try:
+                row = next(scan)
+            except StopIteration as end:
+                return bool(end.value)
+            yield row
+
+    def _overdue(self) -> bool:
+        return time.monotonic() - self._last_row > self._seconds
+
+
+def _name(identifier: str) -> str:
+    """An identifier in SQL."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def _hardened(name: str, mode: int) -> apsw.Connection:
+    """A connection in which nothing of the file's schema runs but ordinary tables."""
+    sql = apsw.Connection(name, flags=mode | apsw.SQLITE_OPEN_URI)
+    for setting, value in (
+        (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+        (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+        (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
+        (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+        (apsw.SQLITE_DBCONFIG_DQS_DML, 0),
+    ):
+        sql.config(setting, value)
+    sql.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    sql.set_busy_timeout(10_000)
+    sql.execute("PRAGMA cell_size_check = ON").fetchall()
+    return sql
+
+
+def _snapshot(path: Path, folder: Path) -> Path:
+    """A copy of the file in `folder` as of one moment, complete in itself."""
+    copy = folder / f"snapshot-{len(list(folder.iterdir()))}.db"
+    if _can_be_locked(path):
+        with contextlib.suppress(apsw.Error):
+            _back_up(path, copy)
+            return copy
+    copy_stable(
+        [(_with(path, suffix), _with(copy, suffix)) for suffix in ("", "-wal", "-journal")], path
+    )
+    _complete(copy)
+    return copy
+
+
+def _can_be_locked(path: Path) -> bool:
+    """Whether a reader can lock the file without making another one beside it."""
+    with path.open("rb") as file:
+        in_wal_mode = file.read(20)[18:] == b"\2\2"
+    return not in_wal_mode or all(_state(_with(path, suffix))[0] for suffix in ("-wal", "-shm"))
+
+
+def _back_up(path: Path, copy: Path) -> None:
+    reader = _hardened(f"{uri(path)}?mode=ro", apsw.SQLITE_OPEN_READONLY)
+    with (
+        contextlib.closing(reader),
+        contextlib.closing(apsw.Connection(str(copy))) as target,
+        target.backup("main", reader, "main") as backup,
+    ):
+        while not backup.done:
+            backup.step()
+
+
+def _complete(copy: Path) -> None:
+    """Have SQLite apply the log, or roll the journal back, that was copied with the file."""
+    if not any(_with(copy, suffix).exists() for suffix in ("-wal", "-journal")):
+        return
+    with (
+        contextlib.suppress(apsw.Error),  # what of the file can be read without is read
+        contextlib.closing(_hardened(uri(copy), apsw.SQLITE_OPEN_READWRITE)) as sql,
+    ):
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+
+
+def copy_stable(pairs: Sequence[tuple[Path, Path]], source: Path) -> None:
+    """Copy files as of one moment: again if one of them changed meanwhile. Missing ones stay so."""
+    for _ in range(_COPIES):
+        before = [_state(original) for original, _ in pairs]
+        for original, copy in pairs:
+            copy.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(original, copy)
+        if before == [_state(original) for original, _ in pairs]:
+            return
+    raise Unreadable(
+        f"{source} changed with every attempt to copy it: close the program that uses it"
+    )
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Size and time of a file; zeros if there is none."""
+    try:
+        info = path.stat()
+    except OSError:
+        return 0, 0
+    return info.st_size, info.st_mtime_ns
+
+
+def _with(path: Path, suffix: str) -> Path:
+    return Path(f"{path}{suffix}")

@@ -1,0 +1,248 @@
+"""The databases of llm: embeddings.db, and logs.db in its old form (responses) and its new one.
+
+Newer versions store a conversation as a chain of messages, each of which names the one before it;
+a turn is one call of a model and ends with the message `tip_message_hash`. What older versions
+logged stays in the table responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from mcpvectordb.contexts.context import Image
+from mcpvectordb.importers import values
+from mcpvectordb.importers.foreign_database import ForeignDatabase
+from mcpvectordb.importers.items import (
+    Expected,
+    ImportedContext,
+    ImportedDocument,
+    ImportedVector,
+    ImportOptions,
+    Item,
+    LeftOut,
+    NotKept,
+)
+from mcpvectordb.importers.source import ImportSource
+
+_SOURCES = {"user": "user", "system": "user", "assistant": "agent", "tool": "agent"}
+_LEFT = {
+    "reasoning": "the reasoning of a model",
+    "tool_call": "a call of a tool",
+    "tool_result": "the result of a tool",
+}
+
+
+def recognises(source: ImportSource) -> bool:
+    """Whether it has the tables of embeddings.db or of logs.db."""
+    return source.database is not None and (
+        _has_embeddings(source.database)
+        or source.database.has("responses", "prompt", "response", "conversation_id")
+        or source.database.has("turns", "thread_id", "tip_message_hash")
+    )
+
+
+def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
+    """Documents and vectors of collections, or contexts of logged conversations."""
+    database = source.sqlite(recognises(source), "a database of llm")
+    tables = [each for each in ("embeddings", "turns", "responses") if each in database.columns]
+    yield Expected(items=sum(map(database.count, tables)))
+    if _has_embeddings(database):
+        yield from _embeddings(database, options)
+    turns = {str(id) for (id,) in database.rows("turns", "id")}
+    yield from _turns(database)
+    yield from _responses(database, turns)
+
+
+def _has_embeddings(database: ForeignDatabase) -> bool:
+    return database.has("collections", "id", "name", "model") and database.has(
+        "embeddings", "collection_id", "id", "embedding", "content"
+    )
+
+
+def _embeddings(database: ForeignDatabase, options: ImportOptions) -> Iterator[Item]:
+    """A document for each item whose text was stored, a vector for any other."""
+    collections = {
+        id: (str(name), str(model))
+        for id, name, model in database.rows("collections", "id", "name", "model")
+    }
+    for number, id, embedding, content, blob, metadata, updated in database.rows(
+        "embeddings", "collection_id", "id", "embedding", "content", "content_blob", "metadata",
+        "updated",
+    ):  # fmt: skip
+        name, model = collections.get(number, (str(number), ""))
+        usable = isinstance(embedding, bytes) and bool(embedding) and len(embedding) % 4 == 0
+        said = values.metadata(metadata)
+        if blob:
+            yield NotKept(what="the binary content of an item")
+        if isinstance(content, str) and content.strip() and options.into != "vectors":
+            yield ImportedDocument(
+                id=str(id),
+                text=content,
+                library=options.library or name,
+                metadata=said,
+                modified=values.time(updated),
+                embeddings={content: embedding} if usable else {},
+                model=model,
+            )
+        elif usable:
+            text = {"text": content} if isinstance(content, str) and content else {}
+            yield ImportedVector(
+                id=str(id), values=embedding, store=name, metadata=said | text | {"model": model}
+            )
+        else:
+            yield LeftOut(id=str(id), reason="neither a text nor an embedding")
+
+
+def _turns(database: ForeignDatabase) -> Iterator[Item]:
+    """A context for each message of each thread; a fork has only what is not in its origin."""
+    threads = {
+        str(id): (str(name or ""), str(origin or ""))
+        for id, name, origin in database.rows("threads", "id", "name", "forked_from")
+    }
+    parents = {
+        str(hash): (str(role), None if parent is None else str(parent))
+        for hash, role, parent in database.rows("messages", "hash", "role", "parent_hash")
+    }
+    seen: dict[str, set[str]] = {}
+    for thread, tip, model, moment in database.rows(
+        "turns", "thread_id", "tip_message_hash", "model", "datetime_utc"
+    ):
+        name, origin = threads.get(str(thread), ("", ""))
+        known = seen.setdefault(str(thread), set(seen.get(origin, ())))
+        new: list[str] = []
+        hash: str | None = str(tip)
+        while hash in parents and hash not in known:
+            known.add(hash)
+            new.append(hash)
+            hash = parents[hash][1]
+        for each in reversed(new):
+            text, images, left = _parts(database, each)
+            yield from (NotKept(what=what) for what in left)
+            if text.strip():
+                role = parents[each][0]
+                yield ImportedContext(
+                    id=f"{thread}/{each}",
+                    thread=f"llm-{thread}",
+                    source="user" if _SOURCES.get(role) == "user" else "agent",
+                    text=text,
+                    metadata=_said(name, model, role),
+                    images=images,
+                    created_at=values.time(moment),
+                )
+
+
+def _parts(database: ForeignDatabase, message: str) -> tuple[str, list[Image], list[str]]:
+    """The text and images of a message, and what else it has."""
+    texts: list[str] = []
+    images: list[Image] = []
+    left: list[str] = []
+    parts = database.lookup(
+        "parts", ("position", "type", "text", "payload"), "message_hash", [message]
+    )
+    for _, kind, text, payload in sorted(parts, key=lambda row: _number(row[0])):
+        more = values.json_value(payload)
+        more = more if isinstance(more, Mapping) else {}
+        if kind == "text":
+            texts.append(text if isinstance(text, str) else _with_fragments(database, more))
+        elif kind == "attachment":
+            attachment = more.get("attachment")
+            id = attachment.get("id") if isinstance(attachment, Mapping) else None
+            found = _image(database, id)
+            images += [found] if found else []
+            left += [] if found else ["an attachment that is no image of the database"]
+        else:
+            left.append(_LEFT.get(str(kind), "a part of another kind"))
+    return "\n".join(texts), images, left
+
+
+def _with_fragments(database: ForeignDatabase, payload: Mapping[str, Any]) -> str:
+    """The text of a part that refers to fragments."""
+    pieces = payload.get("text_ref")
+    texts = []
+    for piece in pieces if isinstance(pieces, list) else ():
+        if isinstance(piece, Mapping):
+            texts.append(
+                _fragment(database, piece["fragment"])
+                if isinstance(piece.get("fragment"), int)
+                else str(piece.get("literal", ""))
+            )
+    return "".join(texts)
+
+
+def _fragment(database: ForeignDatabase, id: int) -> str:
+    found = next(database.lookup("fragments", ("content",), "id", [id]), ("",))[0]
+    return str(found or "")
+
+
+def _image(database: ForeignDatabase, id: object) -> Image | None:
+    """The attachment with this id, if it is an image whose bytes are in the database."""
+    if not isinstance(id, str) or "attachments" not in database.columns:
+        return None
+    for kind, content in database.lookup("attachments", ("type", "content"), "id", [id]):
+        if isinstance(content, bytes) and content and str(kind).startswith("image/"):
+            return Image(data=content, mime_type=str(kind))
+    return None
+
+
+def _responses(database: ForeignDatabase, logged: set[str]) -> Iterator[Item]:
+    """Two contexts for each response of an older version: the prompt and the answer."""
+    names = {str(id): str(name or "") for id, name in database.rows("conversations", "id", "name")}
+    for id, model, prompt, system, answer, conversation, moment in database.rows(
+        "responses", "id", "model", "prompt", "system", "response", "conversation_id",
+        "datetime_utc",
+    ):  # fmt: skip
+        if str(id) in logged:
+            continue
+        said = _said(names.get(str(conversation), ""), model, "user")
+        thread, time = f"llm-{conversation or id}", values.time(moment)
+        fragments = _prompt_fragments(database, id)
+        question = "\n".join([*fragments, prompt if isinstance(prompt, str) else ""])
+        if question.strip():
+            yield ImportedContext(
+                id=f"{id}/prompt",
+                thread=thread,
+                source="user",
+                text=question,
+                metadata=said | ({"system": system} if system else {}),
+                images=list(_prompt_images(database, id)),
+                created_at=time,
+            )
+        if isinstance(answer, str) and answer.strip():
+            yield ImportedContext(
+                id=f"{id}/response",
+                thread=thread,
+                source="agent",
+                text=answer,
+                metadata=said | {"role": "assistant"},
+                created_at=time,
+            )
+
+
+def _prompt_fragments(database: ForeignDatabase, response: str) -> list[str]:
+    if not database.has("prompt_fragments", "response_id", "fragment_id"):
+        return []
+    rows = database.lookup(
+        "prompt_fragments", ("order", "fragment_id"), "response_id", [str(response)]
+    )
+    ids = [id for _, id in sorted(rows, key=lambda row: _number(row[0]))]
+    return [_fragment(database, id) for id in ids if isinstance(id, int)]
+
+
+def _prompt_images(database: ForeignDatabase, response: str) -> Iterator[Image]:
+    if not database.has("prompt_attachments", "response_id", "attachment_id"):
+        return
+    rows = database.lookup("prompt_attachments", ("attachment_id",), "response_id", [str(response)])
+    for id in chain.from_iterable(rows):
+        if found := _image(database, id):
+            yield found
+
+
+def _said(name: str, model: object, role: str) -> dict[str, Any]:
+    said = {"conversation": name, "model": values.storable(model), "role": role}
+    return {key: value for key, value in said.items() if value}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

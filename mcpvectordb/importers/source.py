@@ -1,0 +1,76 @@
+"""The file or folder that is imported, as far as a kind needs it to recognise and read it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from mcpvectordb.errors import Unreadable, UnsupportedFormat
+from mcpvectordb.importers.foreign_database import MAGIC, ForeignDatabase, copy_stable
+
+HEAD_BYTES = 65_536
+
+
+class ImportSource:
+    """A file or folder to import; `scratch` is a private folder for copies of parts of it."""
+
+    def __init__(self, path: Path, scratch: Path) -> None:
+        self.path, self._scratch = path, scratch
+        if not path.exists():
+            raise Unreadable(f"{path} does not exist (working folder: {Path.cwd()})")
+        self.is_folder = path.is_dir()
+        if not self.is_folder and not path.is_file():
+            raise Unreadable(f"{path} is a device or a pipe; name a file or a folder")
+        if not os.access(path, os.R_OK):
+            raise Unreadable(f"{path} may not be read: permission denied")
+        self._inside: dict[str, ImportSource] = {}
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes of a file; b"" for a folder."""
+        if self.is_folder:
+            return b""
+        with self.path.open("rb") as file:
+            return file.read(HEAD_BYTES)
+
+    @cached_property
+    def database(self) -> ForeignDatabase | None:
+        """A snapshot of the file if it is a SQLite database; None for other sources."""
+        return ForeignDatabase(self.path, self._scratch) if self.head.startswith(MAGIC) else None
+
+    def sqlite(self, recognised: bool = True, what: str = "") -> ForeignDatabase:
+        """The snapshot of a SQLite database; UnsupportedFormat if it is none.
+
+        One that was not recognised as `what` is refused, unless it is damaged.
+        """
+        if self.database is None:
+            raise UnsupportedFormat(f"{self.path} is not a SQLite database")
+        if not recognised and not self.database.unread:
+            raise UnsupportedFormat(
+                f"{self.path} is not {what}: it has the tables {', '.join(self.database.columns)}"
+            )
+        return self.database
+
+    def inside(self, file: str) -> ImportSource | None:
+        """The file of this name in a folder, None if it has none; a file itself as it is."""
+        if not self.is_folder or not file:
+            return self
+        if file not in self._inside and (self.path / file).is_file():
+            self._inside[file] = ImportSource(self.path / file, self._scratch)
+        return self._inside.get(file)
+
+    def beside(self, folder: str, files: Sequence[str]) -> Path:
+        """A copy of these files of a folder beside the file, as far as they exist."""
+        copy = self._scratch / f"{folder}-files"
+        copy.mkdir(exist_ok=True)
+        copy_stable([(self.path.parent / folder / name, copy / name) for name in files], self.path)
+        return copy
+
+    def close(self) -> None:
+        """Close the snapshot of a database, if there is one."""
+        for each in self._inside.values():
+            each.close()
+        if "database" in self.__dict__ and self.database is not None:
+            self.database.close()

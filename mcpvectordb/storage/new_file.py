@@ -1,0 +1,141 @@
+"""A file that appears complete or not at all: written beside its place, then put there.
+
+Until then nothing is at the place, or what was there before. A file that exists is replaced only
+on request, and a database that is open in some process never.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from mcpvectordb import errors
+from mcpvectordb.storage.file import File
+
+_SUFFIXES = ("", "-journal", "-wal", "-shm")
+_STALE_SECONDS = 3600  # a file that is being made is written to all the time
+
+
+class NewFile(NamedTuple):
+    """The place of a file that is being made, and the `part` that is written until it is done."""
+
+    path: Path
+    part: Path
+
+
+@contextlib.contextmanager
+def new_file(database: File, target: Path, *, overwrite: bool = False) -> Iterator[NewFile]:
+    """An empty file for the block to write, for its owner only; put in place when the block ends.
+
+    Whoever writes to it calls `flush_to_disk` at the end. If the block raises, it is removed.
+    `database` is a file that is never replaced.
+    """
+    target = target.expanduser().absolute()
+    if overwrite:
+        target = target.resolve()  # a link stays one
+        _check_replaceable(database, target)
+    elif target.exists():
+        raise exists(target)
+    if not target.parent.is_dir():
+        raise errors.Unwritable(f"the folder {target.parent} does not exist: make it first")
+    _remove_stale_parts(target)
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        yield NewFile(target, part)
+        if overwrite:
+            _check_replaceable(database, target)
+            part.replace(target)
+        else:
+            _put_in_place(part, target)
+        sync_folder(target.parent)
+    except FileExistsError:
+        raise exists(target) from None
+    except OSError as error:
+        if isinstance(error, errors.MCPVectorDBError):
+            raise
+        raise errors.Unwritable(f"{target} cannot be written: {error.strerror}") from error
+    finally:
+        for suffix in _SUFFIXES:
+            Path(f"{part}{suffix}").unlink(missing_ok=True)
+
+
+def flush_to_disk(part: Path) -> None:
+    """Have the system write a file to the disk."""
+    with part.open("rb+") as written:
+        os.fsync(written.fileno())
+
+
+def exists(target: Path) -> errors.InvalidInput:
+    """The error about a place that is taken."""
+    return errors.InvalidInput(
+        f"{target} exists already; name a new file, remove that one first, or ask for it to be "
+        "overwritten (overwrite=True, --overwrite)"
+    )
+
+
+def _check_replaceable(database: File, target: Path) -> None:
+    """Refuse to overwrite the database itself, what is no file, and a database that is in use.
+
+    SQLite would take the log of the old file for a part of the new one.
+    """
+    if not target.exists():
+        return
+    if not database.memory and target.samefile(database.path):
+        raise errors.InvalidInput(f"{target} is the database itself: name another file")
+    if not target.is_file():
+        raise errors.InvalidInput(f"{target} is not a file: name a file to overwrite")
+    beside = [name for suffix in _SUFFIXES[1:] if os.path.lexists(name := f"{target}{suffix}")]
+    if beside:
+        raise errors.Unwritable(
+            f"{target} is open in a process, or was not closed by one ({Path(beside[0]).name}): it "
+            "is not overwritten"
+        )
+
+
+def _remove_stale_parts(target: Path) -> None:
+    """Remove what was left behind beside `target` by processes that were killed."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part(-journal|-wal|-shm)?")
+    for path in target.parent.iterdir():
+        if pattern.fullmatch(path.name):
+            with contextlib.suppress(OSError):  # another process may have been faster
+                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                    path.unlink()
+
+
+def _put_in_place(part: Path, target: Path) -> None:
+    """Give a complete file its name; unlike a rename, this never replaces a file that another
+    process has made meanwhile.
+    """
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:  # FAT and some network disks have no hard links
+        _rename_to_new(part, target)
+
+
+def _rename_to_new(part: Path, target: Path) -> None:
+    """Reserve the name by an empty file of our own, and replace only that one."""
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        part.replace(target)
+    except OSError:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the system write a folder's entries to the disk, where that can be asked for."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

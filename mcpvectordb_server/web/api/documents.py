@@ -1,0 +1,492 @@
+"""/api/documents, /api/chunks, /api/folders, /api/file_types: what is stored of sources."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired, cast
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from mcpvectordb import Chunk, Condition, Document, InvalidInput, NotFound
+from mcpvectordb_server.web.hits import HitReply, similar_replies
+from mcpvectordb_server.web.map_cache import NEAR
+from mcpvectordb_server.web.site import Site
+
+Limit = Annotated[int, "Items of a page", Field(ge=1, le=500)]
+Offset = Annotated[int, "Items to leave out before", Field(ge=0, le=10_000_000)]
+Few = Annotated[int, "How many", Field(ge=1, le=50)]
+DocumentId = Annotated[str, "The id of a document, also one that it had before it was replaced"]
+ChunkId = Annotated[int, "The id of a passage", Field(ge=0, lt=2**63)]
+Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
+
+
+class DocumentEntry(TypedDict):
+    """A document as the library has it; `path` is its name in listings."""
+
+    id: str
+    library: str
+    source: str
+    title: str
+    hash: str
+    file_type: str
+    size: int
+    modified: str
+    created_at: str
+    metadata: dict[str, Any]
+    chunks: int
+    path: str
+
+
+class DocumentList(TypedDict):
+    """A page of documents, their number in all, and why there is none if a filter is mistaken."""
+
+    documents: list[DocumentEntry]
+    total: int
+    note: str
+
+
+class HeadingReply(TypedDict):
+    """A heading: its line, its level from 1, its text."""
+
+    line: int
+    level: int
+    title: str
+
+
+class DocumentDetails(DocumentEntry):
+    """A document with what else is known of it; `former` if the id was an earlier one."""
+
+    former: bool
+    pending: int
+    descriptions: list[str]
+    text_bytes: int
+    syntax: Literal["markdown", "text", "code"]
+
+
+class TextReply(TypedDict):
+    """Some lines of a document; `start` is their offset in its text, `lines` the number of all."""
+
+    id: str
+    syntax: Literal["markdown", "text", "code"]
+    first_line: int
+    last_line: int
+    lines: int
+    start: int
+    text: str
+    more: bool
+    outline: list[HeadingReply]
+
+
+class ChunkReply(TypedDict):
+    """A passage as the index has it: offsets in the document's text, and what it is read with."""
+
+    id: int
+    position: int
+    start: int
+    end: int
+    first_line: int
+    last_line: int
+    page: int | None
+    headings: list[str]
+    header: str
+    footer: str
+    text: str
+    citation: str
+    embedded: bool
+
+
+class ChunkList(TypedDict):
+    """A page of the passages of a document."""
+
+    chunks: list[ChunkReply]
+    total: int
+
+
+class NeighboursReply(TypedDict):
+    """A passage between its neighbours, which are null at the ends of the document."""
+
+    document: DocumentEntry
+    chunk: ChunkReply
+    before: ChunkReply | None
+    after: ChunkReply | None
+
+
+class SimilarReply(TypedDict):
+    """What is nearest by embedding, and why there is nothing if there is none."""
+
+    hits: list[HitReply]
+    legs: list[str]
+    reasons: dict[str, str]
+
+
+class UpdatedDocument(TypedDict):
+    """The document after a change."""
+
+    status: str
+    document: DocumentEntry
+    note: str
+
+
+class DoomedDocument(TypedDict):
+    """A document that is to be removed; `followed` if a sync may take it in again."""
+
+    id: str
+    title: str
+    path: str
+    chunks: int
+    followed: bool
+
+
+class DeletedDocuments(TypedDict):
+    """What was removed, or with dry_run what would be, and what follows from that."""
+
+    dry_run: bool
+    documents: list[DoomedDocument]
+    count: int
+    chunks: int
+    missing: list[str]
+    consequences: list[str]
+
+
+class FolderEntry(TypedDict):
+    """A folder of stored documents, with the number of those below it."""
+
+    name: str
+    path: str
+    documents: int
+
+
+class FolderReply(TypedDict):
+    """A folder of a library: the folders in it, and the number of its own documents."""
+
+    library: str
+    path: str
+    folders: list[FolderEntry]
+    documents: int
+
+
+class FileTypeEntry(TypedDict):
+    """A type of files, and how many documents have it."""
+
+    name: str
+    documents: int
+
+
+class FileTypeList(TypedDict):
+    """The types of files, the most frequent first."""
+
+    file_types: list[FileTypeEntry]
+
+
+class PassedOverFile(TypedDict):
+    """A file that is not ingested, and why."""
+
+    library: str
+    path: str
+    reason: str
+    job: NotRequired[str]
+
+
+class PassedOverReply(TypedDict):
+    """Files of followed folders that gave no document, and failures of this server's jobs."""
+
+    files: list[PassedOverFile]
+    failures: list[PassedOverFile]
+    more: bool
+
+
+def list_documents(
+    site: Site,
+    *,
+    library: Annotated[str | None, "Of this library"] = None,
+    file_type: Annotated[str | None, "Of this type"] = None,
+    title: Annotated[str | None, "With this in the title"] = None,
+    folder: Annotated[str | None, "In this folder of the library, or below it"] = None,
+    direct: Annotated[bool, "With folder: not below it"] = False,
+    since: Annotated[str | None, "From this date on"] = None,
+    until: Annotated[str | None, "Up to this date"] = None,
+    pending: Annotated[bool, "Not embedded yet, or not completely"] = False,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    sort: Annotated[Sort, "The order"] = "newest",
+) -> DocumentList:
+    """List documents."""
+    where: list[Condition] = []
+    for field, sign, value in (
+        ("file_type", "eq", file_type),
+        ("date", "gte", since),
+        ("date", "lte", until),
+        ("pending", "gt", 0 if pending else None),
+    ):
+        if value is not None:
+            where.append(Condition(field, sign, value))
+    if title:
+        where.append(Condition("title", "contains", title, case_sensitive=False))
+    if folder is not None:
+        where.append(_in_folder(library, folder, direct))
+    documents = site.db.documents
+    found = documents.browse(library=library, where=where, limit=limit, offset=offset, sort=sort)
+    return DocumentList(
+        documents=[document_reply(each) for each in found],
+        total=documents.count(library=library, where=where),
+        note="" if found or offset else documents.why_empty(library=library, where=where),
+    )
+
+
+def get_document(site: Site, *, id: DocumentId) -> DocumentDetails:
+    """A document with its metadata and what waits of it."""
+    document, former = _found(site, id)
+    documents = site.db.documents
+    return DocumentDetails(
+        **document_reply(document),
+        former=former,
+        pending=len(documents.waiting(document.id)),
+        descriptions=documents.descriptions(document.library, document.source),
+        text_bytes=documents.text_bytes(document.id),
+        syntax=documents.syntax(document.id),
+    )
+
+
+def get_text(
+    site: Site,
+    *,
+    id: DocumentId,
+    line: Annotated[int, "The first line", Field(ge=1)] = 1,
+    lines: Annotated[int, "How many", Field(ge=1, le=5_000)] = 1_000,
+) -> TextReply:
+    """Some lines of a document's text, and its outline."""
+    document, _ = _found(site, id)
+    text = site.db.documents.text(document.id)
+    rows = text.split("\n")
+    chosen = rows[line - 1 : line - 1 + lines]
+    return TextReply(
+        id=document.id,
+        syntax=site.db.documents.syntax(document.id),
+        first_line=line,
+        last_line=line + len(chosen) - 1,
+        lines=len(rows),
+        start=sum(len(row) + 1 for row in rows[: line - 1]),
+        text="\n".join(chosen),
+        more=line - 1 + lines < len(rows),
+        outline=[
+            HeadingReply(line=each.line, level=each.level, title=each.title)
+            for each in site.db.documents.outline(document.id)
+        ],
+    )
+
+
+def list_chunks(site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset = 0) -> ChunkList:
+    """The passages of a document as the index has them."""
+    document, _ = _found(site, id)
+    waiting = site.db.documents.waiting(document.id)
+    found = site.db.documents.chunks(document.id, limit=limit, offset=offset)
+    return ChunkList(chunks=[chunk_reply(each, waiting) for each in found], total=document.chunks)
+
+
+def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
+    """A passage with the ones before and after it."""
+    there = site.db.documents.chunks_by_ids([chunk])
+    if not there:
+        raise NotFound(f"no passage has the id {chunk}")
+    found = there[0]
+    first = max(0, found.position - 1)
+    around = {
+        each.position: each
+        for each in site.db.documents.chunks(found.document.id, limit=3, offset=first)
+    }
+    waiting = site.db.documents.waiting(found.document.id)
+    before, after = around.get(found.position - 1), around.get(found.position + 1)
+    return NeighboursReply(
+        document=document_reply(found.document),
+        chunk=chunk_reply(found, waiting),
+        before=None if before is None else chunk_reply(before, waiting),
+        after=None if after is None else chunk_reply(after, waiting),
+    )
+
+
+def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarReply:
+    """The passages nearest to one, near-duplicates among them."""
+    found = site.db.similar(chunk=chunk, limit=limit)
+    return SimilarReply(
+        hits=similar_replies(site.db, found, NEAR),
+        legs=list(found.legs),
+        reasons=dict(found.reasons),
+    )
+
+
+def similar_to_document(site: Site, *, id: DocumentId, limit: Few = 8) -> SimilarReply:
+    """The documents and memories nearest to a document, each by its best passage."""
+    document, _ = _found(site, id)
+    found = site.db.similar(document=document.id, limit=limit)
+    return SimilarReply(
+        hits=similar_replies(site.db, found, NEAR),
+        legs=list(found.legs),
+        reasons=dict(found.reasons),
+    )
+
+
+def update_document(
+    site: Site,
+    *,
+    id: DocumentId,
+    title: Annotated[str | None, "A new title"] = None,
+    metadata: Annotated[dict[str, Any] | None, "Replaces the metadata"] = None,
+    metadata_patch: Annotated[dict[str, Any] | None, "Is merged into it; null removes"] = None,
+    library: Annotated[str | None, "Move it to this library"] = None,
+) -> UpdatedDocument:
+    """Change what people say of a document; its id may change with its title."""
+    document, _ = _found(site, id)
+    done = site.db.documents.update(
+        document.id,
+        title=title,
+        metadata=metadata,
+        metadata_patch=metadata_patch,
+        library=library,
+    )
+    return UpdatedDocument(
+        status=done.status, document=document_reply(done.document), note=done.note
+    )
+
+
+def delete_documents(
+    site: Site,
+    *,
+    ids: Annotated[list[str], "Which", Field(min_length=1, max_length=1_000)],
+    dry_run: Annotated[bool, "Only say what would happen"] = False,
+) -> DeletedDocuments:
+    """Remove documents from the file; files and pages they came from are not touched."""
+    found, missing = [], []
+    for id in dict.fromkeys(ids):
+        try:
+            found.append(site.db.documents.get(id))
+        except NotFound:
+            missing.append(id)
+    followed = {each.name for each in site.db.documents.libraries() if each.root}
+    doomed = [
+        DoomedDocument(
+            id=each.id,
+            title=each.title,
+            path=each.path,
+            chunks=each.chunks,
+            followed=each.library in followed,
+        )
+        for each in found
+    ]
+    if not dry_run:
+        for each in found:
+            site.db.documents.delete(each.id)
+    return DeletedDocuments(
+        dry_run=dry_run,
+        documents=doomed,
+        count=len(doomed),
+        chunks=sum(each["chunks"] for each in doomed),
+        missing=missing,
+        consequences=_consequences(doomed, missing),
+    )
+
+
+def folders(
+    site: Site,
+    *,
+    library: Annotated[str, "The library"],
+    path: Annotated[str, "A folder in it"] = "",
+) -> FolderReply:
+    """The folders of a library, by the paths of its documents."""
+    found = site.db.documents.folders(library, path)
+    inside = f"{found.path}/" if found.path else ""
+    return FolderReply(
+        library=library,
+        path=found.path,
+        folders=[
+            FolderEntry(name=name, path=f"{inside}{name}", documents=count)
+            for name, count in found.folders
+        ],
+        documents=found.documents,
+    )
+
+
+def file_types(site: Site) -> FileTypeList:
+    """The types of documents, to filter by."""
+    return FileTypeList(
+        file_types=[
+            FileTypeEntry(name=name, documents=count)
+            for name, count in site.db.documents.file_types().items()
+        ]
+    )
+
+
+def passed_over(
+    site: Site,
+    *,
+    library: Annotated[str | None, "Of this library"] = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> PassedOverReply:
+    """Files that were not ingested, and why; failures are those since the server's start."""
+    found = site.db.documents.passed_over(library, limit=limit, offset=offset)
+    failures = [
+        PassedOverFile(library=job.result["library"], path=path, reason=reason, job=job.id)
+        for job in site.jobs.newest_first()
+        if job.result is not None and library in (None, job.result.get("library"))
+        for path, reason in job.result.get("failures", ())
+    ]
+    return PassedOverReply(
+        files=[
+            PassedOverFile(library=each.library, path=each.path, reason=each.reason)
+            for each in found
+        ],
+        failures=failures[:500],
+        more=len(found) == limit,
+    )
+
+
+def document_reply(document: Document) -> DocumentEntry:
+    """A document for the API."""
+    return cast("DocumentEntry", document.to_dict())
+
+
+def chunk_reply(chunk: Chunk, waiting: frozenset[int]) -> ChunkReply:
+    """A passage for the API; `waiting` are the ids of those without an embedding."""
+    values = chunk.to_dict()
+    del values["document"]
+    return cast("ChunkReply", {**values, "embedded": chunk.id not in waiting})
+
+
+def _found(site: Site, id: str) -> tuple[Document, bool]:
+    """The document with an id, and whether it has another one by now; raises NotFound."""
+    try:
+        return site.db.documents.get(id), False
+    except NotFound:
+        [place] = site.db.documents.lookup_all([id])
+        if place is None or not place.former:
+            raise
+        return place.document, True
+
+
+def _in_folder(library: str | None, folder: str, direct: bool) -> Condition:
+    if library is None:
+        raise InvalidInput("a folder needs the library that it is in")
+    path = "/".join(filter(None, [library, folder.strip("/")]))
+    return (
+        Condition("folder", "eq", path) if direct else Condition("path", "starts_with", path + "/")
+    )
+
+
+def _consequences(doomed: list[DoomedDocument], missing: list[str]) -> list[str]:
+    passages = sum(each["chunks"] for each in doomed)
+    said = [
+        f"{_counted(len(doomed), 'document')} and {_counted(passages, 'passage')} are removed from "
+        "this file; the files and pages they came from stay as they are."
+    ]
+    if back := sum(each["followed"] for each in doomed):
+        said.append(
+            f"{back} of them {'is' if back == 1 else 'are'} in a library that follows a folder: "
+            "the next sync takes in again what is still there."
+        )
+    if missing:
+        said.append(f"{_counted(len(missing), 'document')} of these ids are gone already.")
+    return said
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

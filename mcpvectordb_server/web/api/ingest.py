@@ -1,0 +1,205 @@
+"""/api/files and /api/ingest: bring files, texts, web pages and folders in."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import IO, Annotated, Any
+
+from pydantic import Field
+from starlette.requests import ClientDisconnect, Request
+from typing_extensions import TypedDict
+
+from mcpvectordb import Ingested, InvalidInput, Source
+from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.web.api.documents import DocumentEntry, document_reply
+from mcpvectordb_server.web.api.libraries import EVERYTHING, JobStarted, absolute, synced_reply
+from mcpvectordb_server.web.errors import HttpError
+from mcpvectordb_server.web.site import Site
+
+MOST_UPLOADS = 16
+"""Files that have arrived and wait to be ingested; further ones wait to be sent."""
+
+IN_MEMORY = 1_000_000  # bytes of an uploaded file from which on it waits on disk
+
+LibraryName = Annotated[str, "The library to put it into"]
+Metadata = Annotated[dict[str, Any] | None, "What else there is to say of it"]
+
+
+class IngestedReply(TypedDict):
+    """What became of a source; `pending` passages wait for their embedding."""
+
+    status: str
+    document: DocumentEntry
+    pending: int
+    note: str
+
+
+class Upload:
+    """The bytes of a file that a client has sent; they are gone with the object."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
+
+    def write(self, part: bytes) -> None:
+        """Add the next part."""
+        self._file.write(part)
+
+    def read(self) -> bytes:
+        """All of it."""
+        self._file.seek(0)
+        return self._file.read()
+
+    def close(self) -> None:
+        """Forget it."""
+        self._file.close()
+
+    __del__ = close
+
+
+async def take_upload(request: Request, site: Site) -> Upload:
+    """The file in the body of a request, taken when there is room for it."""
+    most = site.db.config.max_source_bytes
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > most:
+        raise _too_large(most)
+    while site.jobs.unfinished("upload") >= MOST_UPLOADS:
+        await asyncio.sleep(0.05)
+    upload, size = Upload(), 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise _too_large(most)
+            upload.write(part)
+    except ClientDisconnect:
+        raise HttpError(400, "bad_request", "the file was not sent completely") from None
+    return upload
+
+
+def upload_file(
+    site: Site,
+    file: Upload,
+    *,
+    path: Annotated[str, "Its relative path, which becomes the source", Field(max_length=4_096)],
+    library: LibraryName = "default",
+    modified: Annotated[str | None, "When it was changed last, as 2025-11-29T10:00:00Z"] = None,
+) -> JobStarted:
+    """Ingest one file, sent as the body as it is; secrets are refused."""
+    source = _relative(path)
+    changed = "" if modified is None else _time(modified)
+
+    def work(progress: ProgressCallback) -> Mapping[str, Any]:
+        try:
+            given = Source(
+                source=str(source),
+                name=source.name,
+                raw=file.read(),
+                file_type=source.suffix[1:].lower() or "unknown",
+                modified=changed,
+            )
+            done = site.db.documents.ingest(
+                given, library=library, guard=True, embed=False, progress=progress
+            )
+        finally:
+            file.close()
+        site.embed()
+        return ingested_reply(done)
+
+    return JobStarted(job=site.jobs.add("upload", str(source), work).reply())
+
+
+def ingest_text(
+    site: Site,
+    *,
+    text: Annotated[str, "The text, as Markdown"],
+    source: Annotated[str, "A name for it, such as note-1.md"],
+    title: Annotated[str | None, "Its title; otherwise its first heading"] = None,
+    library: LibraryName = "default",
+    metadata: Metadata = None,
+) -> IngestedReply:
+    """Store a text as a document."""
+    done = site.db.documents.ingest_text(
+        text, source=source, title=title, library=library, metadata=metadata
+    )
+    return ingested_reply(done)
+
+
+def ingest_url(
+    site: Site,
+    *,
+    url: Annotated[str, "http or https; addresses of private networks are refused"],
+    library: LibraryName = "default",
+    metadata: Metadata = None,
+) -> JobStarted:
+    """Fetch a web page or a file, and ingest it."""
+    if not url.lower().startswith(("http://", "https://")):
+        raise InvalidInput("url must begin with http:// or https://")
+
+    def work(progress: ProgressCallback) -> Mapping[str, Any]:
+        done = site.db.documents.ingest(
+            url, library=library, metadata=metadata, guard=True, embed=False, progress=progress
+        )
+        site.embed()
+        return ingested_reply(done)
+
+    return JobStarted(job=site.jobs.add("url", url, work).reply())
+
+
+def ingest_folder(
+    site: Site,
+    *,
+    folder: Annotated[str, "A folder of this machine, absolute or from ~", Field(min_length=1)],
+    library: LibraryName = "default",
+    pattern: Annotated[str, "Which files, relative to it"] = EVERYTHING,
+    ignore: Annotated[list[str] | None, "Which not, as in a .gitignore"] = None,
+    dry_run: Annotated[bool, "Only say what would be done"] = False,
+) -> JobStarted:
+    """Ingest the files of a folder once; secrets in it are never read."""
+    folder = absolute(folder)
+
+    def work(progress: ProgressCallback) -> Mapping[str, Any]:
+        done = site.db.documents.ingest_folder(
+            folder,
+            library=library,
+            pattern=pattern,
+            ignore=ignore or (),
+            guard=True,
+            dry_run=dry_run,
+            progress=progress,
+        )
+        return synced_reply(done)
+
+    title = f"{folder} (dry run)" if dry_run else folder
+    return JobStarted(job=site.jobs.add("folder", title, work).reply())
+
+
+def ingested_reply(done: Ingested) -> IngestedReply:
+    """The result of an ingest."""
+    return IngestedReply(
+        status=done.status,
+        document=document_reply(done.document),
+        pending=done.pending,
+        note=done.note,
+    )
+
+
+def _relative(path: str) -> PurePosixPath:
+    source = PurePosixPath(path.replace("\\", "/").lstrip("/"))
+    if not source.name or ".." in source.parts or not path.isprintable():
+        raise InvalidInput("path must be a relative path with a file name, such as notes/tea.md")
+    return source
+
+
+def _time(text: str) -> str:
+    try:
+        return datetime.fromisoformat(text).astimezone().isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        raise InvalidInput("modified must be a time such as 2025-11-29T10:00:00Z") from None
+
+
+def _too_large(most: int) -> HttpError:
+    return HttpError(413, "too_large", f"the file has more than {most:,} bytes")

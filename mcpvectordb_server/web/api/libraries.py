@@ -1,0 +1,255 @@
+"""/api/libraries and /api/directories: groups of documents, and the folders that they follow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from mcpvectordb import InvalidInput, Library, NotFound, Synced, Unreadable
+from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.web.api.documents import DocumentEntry, document_reply
+from mcpvectordb_server.web.jobs import JobReply
+from mcpvectordb_server.web.site import Site
+
+MOST_DIRECTORIES = 1_000
+MOST_DROPPED = 100
+EVERYTHING = "**/*"
+
+Name = Annotated[str, "The name of the library"]
+
+
+class LibraryReply(TypedDict):
+    """A library with its counts; `root` is the folder that it follows, or ""."""
+
+    name: str
+    documents: int
+    chunks: int
+    root: str
+    pattern: str
+    ignore: list[str]
+    description: str
+    created_at: str
+    confirmed: bool
+
+
+class LibraryList(TypedDict):
+    """All libraries, by name."""
+
+    libraries: list[LibraryReply]
+
+
+class OneLibrary(TypedDict):
+    """A library after a change."""
+
+    library: LibraryReply
+
+
+class FollowedReply(TypedDict):
+    """A library that follows a folder from now on, or with dry_run what would happen.
+
+    `dropped` are documents that the first sync would remove, `planned` what it would do, and
+    `skipped` what it would leave out, by reason.
+    """
+
+    library: LibraryReply | None
+    job: JobReply | None
+    dropped: list[DocumentEntry]
+    planned: dict[str, int]
+    skipped: dict[str, int]
+
+
+class JobStarted(TypedDict):
+    """The job that does it."""
+
+    job: JobReply
+
+
+class RemovedLibrary(TypedDict):
+    """What was removed, or with dry_run what would be, and what follows from that."""
+
+    dry_run: bool
+    documents: int
+    consequences: list[str]
+
+
+class DirectoryEntry(TypedDict):
+    """A folder of this machine."""
+
+    name: str
+    path: str
+
+
+class DirectoriesReply(TypedDict):
+    """The folders in a folder of this machine; hidden ones are left out."""
+
+    path: str
+    parent: str | None
+    directories: list[DirectoryEntry]
+    truncated: bool
+
+
+def list_libraries(site: Site) -> LibraryList:
+    """All libraries, with their counts and the folders they follow."""
+    return LibraryList(libraries=[_reply(each) for each in site.db.documents.libraries()])
+
+
+def follow(
+    site: Site,
+    *,
+    name: Name,
+    root: Annotated[str, "The folder, absolute or from ~", Field(min_length=1)],
+    pattern: Annotated[str, "Which files, relative to it"] = EVERYTHING,
+    ignore: Annotated[list[str] | None, "Which not, as in a .gitignore"] = None,
+    description: Annotated[str, "What is in it"] = "",
+    dry_run: Annotated[bool, "Only say what would happen"] = False,
+    sync: Annotated[bool, "Ingest its files now"] = True,
+) -> FollowedReply:
+    """Let a library follow a folder; secrets in it are never read."""
+    documents, root = site.db.documents, absolute(root)
+    # Refuses folders where secrets are kept, and those that are none, before anything is changed.
+    plan = documents.ingest_folder(
+        root, library=name, pattern=pattern, ignore=ignore or (), dry_run=True, guard=True
+    )
+    dropped = documents.dropped_by(name, root, pattern=pattern, ignore=ignore or ())
+    job = None
+    if not dry_run:
+        documents.add_library(
+            name, root, pattern=pattern, ignore=ignore or (), description=description
+        )
+        job = _sync(site, name) if sync else None
+    return FollowedReply(
+        library=None if dry_run else _reply(_library(site, name)),
+        job=job,
+        dropped=[document_reply(each) for each in dropped[:MOST_DROPPED]],
+        planned=_planned(plan),
+        skipped=dict(plan.skipped),
+    )
+
+
+def describe(
+    site: Site,
+    *,
+    name: Name,
+    description: Annotated[str, "What is in it; blank removes it"],
+    path: Annotated[str, "A path in the library, or all of it"] = "",
+) -> OneLibrary:
+    """Describe a library that follows a folder, or a part of it, for agents and people."""
+    site.db.documents.describe(name, path, description)
+    return OneLibrary(library=_reply(_library(site, name)))
+
+
+def confirm(site: Site, *, name: Name) -> OneLibrary:
+    """Let a library that was not added on this machine read its folder: ask a person first."""
+    site.db.documents.confirm_library(name)
+    return OneLibrary(library=_reply(_library(site, name)))
+
+
+def sync_library(
+    site: Site, *, name: Name, dry_run: Annotated[bool, "Only say what would be done"] = False
+) -> JobStarted:
+    """Update a library from its folder."""
+    if not _library(site, name).root:
+        raise NotFound(f"the library {name!r} follows no folder")
+    return JobStarted(job=_sync(site, name, dry_run=dry_run))
+
+
+def remove_library(
+    site: Site,
+    *,
+    name: Name,
+    keep_documents: Annotated[bool, "Only stop following the folder"] = False,
+    dry_run: Annotated[bool, "Only say what would happen"] = False,
+) -> RemovedLibrary:
+    """Remove a library with its documents, or stop following its folder."""
+    library = _library(site, name)
+    count = 0 if keep_documents else library.documents
+    if not dry_run:
+        count = site.db.documents.remove_library(name, keep_documents=keep_documents)
+    said = []
+    if library.root:
+        said.append(f"{library.root} is followed no longer; the folder itself is not touched.")
+    said.append(
+        f"Its {library.documents:,} documents stay in this file."
+        if keep_documents
+        else f"{count:,} documents and {library.chunks:,} passages are removed from this file."
+    )
+    return RemovedLibrary(dry_run=dry_run, documents=count, consequences=said)
+
+
+def directories(
+    site: Site, *, path: Annotated[str, "A folder, absolute or from ~"] = "~"
+) -> DirectoriesReply:
+    """The folders of this machine, to choose one to follow."""
+    try:
+        folder = Path(absolute(path)).resolve(strict=True)
+        with os.scandir(folder) as entries:
+            names = sorted(
+                each.name for each in entries if not each.name.startswith(".") and _is_folder(each)
+            )
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no folder"
+        raise Unreadable(f"this folder cannot be listed: {reason}") from None
+    return DirectoriesReply(
+        path=str(folder),
+        parent=None if folder.parent == folder else str(folder.parent),
+        directories=[
+            DirectoryEntry(name=name, path=str(folder / name)) for name in names[:MOST_DIRECTORIES]
+        ],
+        truncated=len(names) > MOST_DIRECTORIES,
+    )
+
+
+def absolute(folder: str) -> str:
+    """A folder with its ~ expanded; one that is relative to nothing a page knows is refused."""
+    try:
+        path = Path(folder).expanduser()
+    except RuntimeError:
+        raise InvalidInput("there is no home folder here: give the whole path") from None
+    if not path.is_absolute():
+        raise InvalidInput("give the whole path of the folder, or one from ~")
+    return str(path)
+
+
+def synced_reply(done: Synced) -> dict[str, Any]:
+    """The result of a sync or of the ingest of a folder, as a job shows it."""
+    return {
+        name: value for name, value in done.to_dict().items() if name not in ("embedded", "partial")
+    }
+
+
+def _sync(site: Site, name: str, *, dry_run: bool = False) -> JobReply:
+    def work(progress: ProgressCallback) -> Mapping[str, Any]:
+        [done] = site.db.documents.sync(name, dry_run=dry_run, progress=progress)
+        return synced_reply(done)
+
+    return site.jobs.add("sync", f"{name} (dry run)" if dry_run else name, work).reply()
+
+
+def _planned(plan: Synced) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for what, _ in plan.planned:
+        counts[what] = counts.get(what, 0) + 1
+    return counts
+
+
+def _library(site: Site, name: str) -> Library:
+    for each in site.db.documents.libraries():
+        if each.name == name:
+            return each
+    raise NotFound(f"there is no library {name!r}")
+
+
+def _reply(library: Library) -> LibraryReply:
+    return cast("LibraryReply", library.to_dict())
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

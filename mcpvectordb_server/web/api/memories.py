@@ -1,0 +1,295 @@
+"""/api/memories, /api/threads, /api/tags, /api/timeline: what agents and users remember."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from mcpvectordb import Context, NotFound
+from mcpvectordb_server.web.api.documents import Few, Limit, Offset, SimilarReply
+from mcpvectordb_server.web.hits import similar_replies
+from mcpvectordb_server.web.map_cache import NEAR
+from mcpvectordb_server.web.site import Site
+
+MemoryId = Annotated[int, "The number of a memory", Field(ge=0, lt=2**63)]
+Author = Literal["user", "agent"]
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Types of images that a browser is given; SVG is none of them, because it may have scripts."""
+
+LONGEST_BEGINNING = 200  # characters of a memory in the list of what is to be deleted
+
+
+class ImageEntry(TypedDict):
+    """An image of a memory; `url` is null if browsers are not given this type."""
+
+    mime_type: str
+    bytes: int
+    url: str | None
+
+
+class MemoryReply(TypedDict):
+    """A memory: a text that an agent or a user stored in a thread."""
+
+    id: int
+    thread: str
+    source: Author
+    text: str
+    content_type: Literal["text", "multimodal"]
+    tags: list[str]
+    metadata: dict[str, Any] | None
+    created_at: str
+    updated_at: str
+
+
+class MemoryDetails(MemoryReply):
+    """A memory with its images."""
+
+    images: list[ImageEntry]
+
+
+class MemoryList(TypedDict):
+    """A page of memories, newest first, and their number in all."""
+
+    memories: list[MemoryReply]
+    total: int
+    note: str
+
+
+class ThreadEntry(TypedDict):
+    """A thread with its counts."""
+
+    name: str
+    contexts: int
+    sources: int
+    multimodal: int
+    first_at: str
+    last_at: str
+    last_id: int
+
+
+class ThreadList(TypedDict):
+    """All threads, the one with the newest memory first."""
+
+    threads: list[ThreadEntry]
+
+
+class TagEntry(TypedDict):
+    """A tag, and how many memories have it."""
+
+    name: str
+    memories: int
+
+
+class TagList(TypedDict):
+    """All tags, the most frequent first."""
+
+    tags: list[TagEntry]
+
+
+class DayEntry(TypedDict):
+    """A day (UTC), and how many memories were stored on it."""
+
+    date: str
+    memories: int
+
+
+class TimelineReply(TypedDict):
+    """The days on which memories were stored, the newest first."""
+
+    days: list[DayEntry]
+
+
+class AddedMemory(TypedDict):
+    """A stored memory; "repeated" if it was the last one of its thread already."""
+
+    status: Literal["added", "repeated"]
+    memory: MemoryReply
+    note: str
+
+
+class UpdatedMemory(TypedDict):
+    """A memory after a change, and which fields were written."""
+
+    memory: MemoryReply
+    fields: list[str]
+    note: str
+
+
+class DoomedMemory(TypedDict):
+    """A memory that is to be removed, by the beginning of its text."""
+
+    id: int
+    thread: str
+    text: str
+
+
+class DeletedMemories(TypedDict):
+    """What was removed, or with dry_run what would be, and what follows from that."""
+
+    dry_run: bool
+    memories: list[DoomedMemory]
+    count: int
+    missing: list[int]
+    consequences: list[str]
+
+
+def list_memories(
+    site: Site,
+    *,
+    thread: Annotated[str | None, "Of this thread"] = None,
+    tags: Annotated[list[str] | None, "With any of these tags"] = None,
+    source: Annotated[Author | None, "Stored by"] = None,
+    since: Annotated[str | None, "From this date on"] = None,
+    until: Annotated[str | None, "Up to this date"] = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> MemoryList:
+    """List memories, newest first."""
+    bounds = (("gte", since), ("lte", until))
+    where = [("created_at", sign, bound) for sign, bound in bounds if bound is not None]
+    contexts = site.db.contexts
+    found = contexts.browse(
+        limit=limit, offset=offset, thread=thread, tags=tags, source=source, where=where
+    )
+    which = {"thread": thread, "tags": tags, "source": source, "where": where}
+    return MemoryList(
+        memories=[memory_reply(each) for each in found],
+        total=contexts.count(**which),  # type: ignore[arg-type]
+        note="" if found or offset else contexts.why_empty(**which),  # type: ignore[arg-type]
+    )
+
+
+def get_memory(site: Site, *, id: MemoryId) -> MemoryDetails:
+    """A memory with its images."""
+    memory = _found(site, id, images=True)
+    return MemoryDetails(
+        **memory_reply(memory),
+        images=[
+            ImageEntry(
+                mime_type=image.mime_type,
+                bytes=len(image.data),
+                url=f"/api/memories/{id}/images/{number}" if image.mime_type in PICTURES else None,
+            )
+            for number, image in enumerate(memory.images)
+        ],
+    )
+
+
+def get_image(
+    site: Site, *, id: MemoryId, number: Annotated[int, "Which, from 0", Field(ge=0)]
+) -> Response:
+    """An image of a memory."""
+    images = _found(site, id, images=True).images
+    if number >= len(images) or images[number].mime_type not in PICTURES:
+        raise NotFound("the memory has no such image")
+    return Response(images[number].data, media_type=images[number].mime_type)
+
+
+def similar_to_memory(site: Site, *, id: MemoryId, limit: Few = 8) -> SimilarReply:
+    """The documents and memories nearest to a memory."""
+    _found(site, id)
+    found = site.db.similar(context=id, limit=limit)
+    return SimilarReply(
+        hits=similar_replies(site.db, found, NEAR),
+        legs=list(found.legs),
+        reasons=dict(found.reasons),
+    )
+
+
+def add_memory(
+    site: Site,
+    *,
+    thread: Annotated[str, "The thread to store it in"],
+    text: Annotated[str, "What to remember"],
+    source: Annotated[Author, "Who says it"] = "user",
+    tags: Annotated[list[str] | None, "To find it by"] = None,
+    metadata: Annotated[dict[str, Any] | None, "What else there is to say of it"] = None,
+) -> AddedMemory:
+    """Store a memory."""
+    done = site.db.contexts.add(thread, source, text, metadata=metadata, tags=tags)
+    return AddedMemory(status=done.status, memory=memory_reply(done.context), note=done.note)
+
+
+def update_memory(
+    site: Site,
+    *,
+    id: MemoryId,
+    text: Annotated[str | None, "Replaces the text"] = None,
+    tags: Annotated[list[str] | None, "Replace the tags"] = None,
+    metadata: Annotated[dict[str, Any] | None, "Replaces the metadata"] = None,
+    metadata_patch: Annotated[dict[str, Any] | None, "Is merged into it; null removes"] = None,
+) -> UpdatedMemory:
+    """Change a memory."""
+    done = site.db.contexts.update(
+        id, text=text, tags=tags, metadata=metadata, metadata_patch=metadata_patch
+    )
+    return UpdatedMemory(
+        memory=memory_reply(done.context), fields=list(done.fields), note=done.note
+    )
+
+
+def delete_memories(
+    site: Site,
+    *,
+    ids: Annotated[list[int], "Which", Field(min_length=1, max_length=1_000)],
+    dry_run: Annotated[bool, "Only say what would happen"] = False,
+) -> DeletedMemories:
+    """Remove memories."""
+    found = site.db.contexts.get(ids, images=False)
+    known = {each.id for each in found}
+    if not dry_run and known:
+        site.db.contexts.delete(known)
+    count = len(found)
+    return DeletedMemories(
+        dry_run=dry_run,
+        memories=[
+            DoomedMemory(id=each.id, thread=each.thread, text=each.text[:LONGEST_BEGINNING])
+            for each in found
+        ],
+        count=count,
+        missing=sorted(set(ids) - known),
+        consequences=[
+            f"{count:,} {'memory is' if count == 1 else 'memories are'} removed from this file, "
+            "with tags and images; agents no longer find them."
+        ],
+    )
+
+
+def threads(site: Site) -> ThreadList:
+    """All threads."""
+    return ThreadList(
+        threads=[cast("ThreadEntry", each.to_dict()) for each in site.db.contexts.threads()]
+    )
+
+
+def tags(site: Site) -> TagList:
+    """All tags."""
+    return TagList(
+        tags=[
+            TagEntry(name=name, memories=count) for name, count in site.db.contexts.tags().items()
+        ]
+    )
+
+
+def timeline(site: Site) -> TimelineReply:
+    """How many memories were stored on each day."""
+    return TimelineReply(
+        days=[DayEntry(date=day, memories=count) for day, count in site.db.contexts.days().items()]
+    )
+
+
+def memory_reply(memory: Context) -> MemoryReply:
+    """A memory for the API, without its images."""
+    values = memory.to_dict()
+    del values["images"]
+    return cast("MemoryReply", values)
+
+
+def _found(site: Site, id: int, *, images: bool = False) -> Context:
+    found = site.db.contexts.get([id], images=images)
+    if not found:
+        raise NotFound(f"there is no memory {id}")
+    return found[0]

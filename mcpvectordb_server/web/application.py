@@ -1,0 +1,123 @@
+"""The ASGI application: the gate, the routes of the API in threads, and the files of the page."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from mcpvectordb import MCPVectorDBError, ReadOnly
+from mcpvectordb_server.web import assets
+from mcpvectordb_server.web.api import ROUTES
+from mcpvectordb_server.web.api.ingest import take_upload
+from mcpvectordb_server.web.errors import HttpError, refusal
+from mcpvectordb_server.web.gate import PageGate, check_csrf
+from mcpvectordb_server.web.openapi import describe
+from mcpvectordb_server.web.route import ApiRoute, parameters
+from mcpvectordb_server.web.session import session
+from mcpvectordb_server.web.site import Site
+from mcpvectordb_server.web.turns import Turns
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
+    """The page and its API for a file; `site` is started and closed with the application.
+
+    `token` lets browsers and programs in, `once` one browser.
+    """
+    turns = Turns()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        site.start()
+        try:
+            yield
+        finally:
+            site.close()
+            turns.close()
+
+    routes = [
+        Route("/", _static),
+        Route("/static/{name:path}", _static),
+        Route("/api/openapi.json", _openapi),
+        Route("/api/session", partial(_session, site)),
+        Route("/api/events", partial(_events, site)),
+        *(Route(each.path, _endpoint(each, site, turns), methods=[each.method]) for each in ROUTES),
+    ]
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={MCPVectorDBError: _failed, HTTPException: _unknown},
+    )
+    app.router.redirect_slashes = False
+    return PageGate(app, token=token, once=once)
+
+
+def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        if route.writes:
+            check_csrf(request.scope)
+            if site.db.read_only:
+                raise ReadOnly(
+                    "this page only looks (--read-only, or the file cannot be written): nothing "
+                    "can be changed here"
+                )
+        given = await parameters(route, request)
+        files = [await take_upload(request, site)] if route.body == "file" else []
+        reply = await turns.run(request, partial(route.function, site, *files, **given))
+        return reply if isinstance(reply, Response) else _json(reply, route.status)
+
+    async def caught(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Exception as error:
+            return await _failed(request, error)
+
+    return caught
+
+
+def _json(reply: Any, status: int = 200) -> Response:
+    # Also where a lone surrogate got into the file by another way: it is sent as an escape.
+    text = json.dumps(reply, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text.encode("utf-8", "backslashreplace"), status, media_type="application/json")
+
+
+async def _static(request: Request) -> Response:
+    return assets.serve(request)
+
+
+async def _openapi(_: Request) -> Response:
+    return _json(describe(ROUTES))
+
+
+async def _session(site: Site, request: Request) -> Response:
+    return _json(session(site, request.scope["csrf"]))
+
+
+async def _events(site: Site, _: Request) -> Response:
+    return site.events.response({"revision": site.watch.revision, "loading": site.db.loading})
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    if not isinstance(error, MCPVectorDBError):
+        logging.getLogger(__name__).error("a request failed", exc_info=error)
+    return refusal(error)
+
+
+async def _unknown(_: Request, error: Exception) -> Response:
+    """Starlette's own errors: a path or a method that no route has."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 405:
+        return refusal(HttpError(405, "method_not_allowed", "this path has no such method"))
+    return refusal(HttpError(404, "unknown_route", "there is nothing here; see /api/openapi.json"))

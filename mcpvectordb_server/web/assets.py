@@ -1,0 +1,57 @@
+"""The files of the page, read once from the package: a request can name these and no others."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mcpvectordb_server.web.errors import HttpError
+
+FOLDER = Path(__file__).parent / "static"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webp": "image/webp",
+    ".woff2": "font/woff2",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+class Asset(NamedTuple):
+    """A file of the page: its bytes, their type, and a tag that changes with them."""
+
+    raw: bytes
+    media: str
+    etag: str
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """All files of the page, by their path in the folder."""
+    found = {}
+    for path in sorted(FOLDER.rglob("*")):
+        if path.is_file() and path.suffix in TYPES:
+            raw = path.read_bytes()
+            etag = f'"{hashlib.sha256(raw).hexdigest()[:32]}"'
+            found[path.relative_to(FOLDER).as_posix()] = Asset(raw, TYPES[path.suffix], etag)
+    return found
+
+
+def serve(request: Request) -> Response:
+    """The file that a request names, index.html for the page itself."""
+    name = request.path_params.get("name", "index.html")
+    asset = assets().get(name)
+    if asset is None:
+        raise HttpError(404, "unknown_route", "there is no such file")
+    if request.headers.get("if-none-match") == asset.etag:
+        return Response(status_code=304, headers={"ETag": asset.etag})
+    return Response(asset.raw, media_type=asset.media, headers={"ETag": asset.etag})

@@ -1,0 +1,92 @@
+"""Errors as the API answers them: a status, a stable code, and a sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.responses import JSONResponse
+from typing_extensions import TypedDict
+
+from mcpvectordb import (
+    Busy,
+    Closed,
+    Damaged,
+    IngestError,
+    InvalidInput,
+    MCPVectorDBError,
+    ModelError,
+    NotFound,
+    ReadOnly,
+    ReadTimeout,
+    Refused,
+    TooLarge,
+    Unwritable,
+)
+
+
+class ErrorReply(TypedDict):
+    """What went wrong: a code for programs, a sentence for people."""
+
+    code: str
+    message: str
+
+
+class ErrorBody(TypedDict):
+    """The body of every answer that is no success."""
+
+    error: ErrorReply
+
+
+class TooMany(MCPVectorDBError):
+    """There are as many of something as the server allows."""
+
+    code = "too_many"
+
+
+class HttpError(MCPVectorDBError):
+    """A request that is answered with this status before anything is asked of the library."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+# The first class that fits decides.
+_STATUSES: tuple[tuple[type[MCPVectorDBError], int], ...] = (
+    (TooMany, 429),
+    (NotFound, 404),
+    (ReadOnly, 403),
+    (Refused, 403),
+    (TooLarge, 413),
+    (InvalidInput, 400),
+    (IngestError, 422),
+    (ReadTimeout, 503),
+    (Busy, 503),
+    (Closed, 503),
+    (ModelError, 503),
+    (Damaged, 500),
+    (Unwritable, 507),
+)
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status for an error."""
+    if isinstance(error, HttpError):
+        return error.status
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+
+
+def error_reply(error: Exception) -> ErrorReply:
+    """What the API says of an error; of one that is not ours only that there was one."""
+    if isinstance(error, MCPVectorDBError):
+        return ErrorReply(code=error.code, message=str(error))
+    return ErrorReply(
+        code="internal", message="internal error; the terminal of `mcpvectordb web` shows more"
+    )
+
+
+def refusal(error: Exception, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The answer to a request that failed."""
+    return JSONResponse(
+        ErrorBody(error=error_reply(error)), status_of(error), headers=dict(headers or {})
+    )

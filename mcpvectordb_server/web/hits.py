@@ -1,0 +1,195 @@
+"""Passages and memories as the API shows them: text and offsets, never markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
+
+from mcpvectordb import Chunk, Context, Database, Hit, Results, Scores
+
+Range = tuple[int, int]
+
+_NUMBERED = re.compile(r"(\d+): ?(.*)", re.DOTALL)
+
+
+class SnippetLine(TypedDict):
+    """A line of a snippet: its number, its text, and where the words of the query stand in it."""
+
+    line: int
+    text: str
+    highlights: list[Range]
+
+
+class HitReply(TypedDict):
+    """A passage of a document or a memory; `kind` says which, and so which fields it has."""
+
+    kind: Literal["document", "memory"]
+    id: str | int
+    place: str
+    citation: str
+    date: str
+    line: int
+    score: float
+    relevance: float | None
+    scores: dict[str, float | int | None]
+    snippet: list[SnippetLine]
+    more: int
+    # of a passage of a document
+    chunk: NotRequired[int]
+    title: NotRequired[str]
+    path: NotRequired[str]
+    library: NotRequired[str]
+    file_type: NotRequired[str]
+    first_line: NotRequired[int]
+    last_line: NotRequired[int]
+    page: NotRequired[int | None]
+    position: NotRequired[int]
+    start: NotRequired[int]
+    end: NotRequired[int]
+    headings: NotRequired[list[str]]
+    # of a memory
+    thread: NotRequired[str]
+    tags: NotRequired[list[str]]
+    metadata: NotRequired[dict[str, Any] | None]
+    created_at: NotRequired[str]
+    updated_at: NotRequired[str]
+    # of both: where a document is from, or who stored the memory
+    source: NotRequired[str]
+    # with the whole text
+    text: NotRequired[str]
+    highlights: NotRequired[list[Range]]
+    # among similar ones
+    cosine: NotRequired[float]
+    near_duplicate: NotRequired[bool]
+
+
+def hit_replies(
+    db: Database, hits: Sequence[Hit[Any]], query: str, *, text: bool = False
+) -> list[HitReply]:
+    """Hits for the API, with the words of the query marked, also in the whole `text` on request."""
+    replies = [_reply(hit) for hit in hits]
+    for reply, hit in zip(replies, hits, strict=True):
+        if text:
+            reply["text"] = _text(hit.item)
+            reply["highlights"] = []
+    _mark(db, query, replies)
+    return replies
+
+
+def similar_replies(
+    db: Database, found: Results[Any], near: float, *, text: bool = True
+) -> list[HitReply]:
+    """Hits of `Database.similar`; from the cosine `near` on they are near-duplicates."""
+    replies = hit_replies(db, found.hits, "", text=text)
+    for reply, hit in zip(replies, found.hits, strict=True):
+        cosine = hit.scores.vector or 0.0
+        reply["cosine"] = cosine
+        reply["near_duplicate"] = cosine >= near
+    return replies
+
+
+def item_replies(db: Database, items: Iterable[Chunk | Context], longest: int) -> list[HitReply]:
+    """Passages and memories that no search found, with the beginning of their text."""
+    found = [Hit(item=item, score=0.0, scores=Scores(), line=_line(item)) for item in items]
+    replies = hit_replies(db, found, "", text=True)
+    for reply in replies:
+        reply["text"] = reply["text"][:longest]
+    return replies
+
+
+def _reply(hit: Hit[Any]) -> HitReply:
+    item = hit.item
+    own = _of_chunk(item, hit.line) if isinstance(item, Chunk) else _of_memory(item)
+    return cast(
+        "HitReply",
+        {
+            **own,
+            "line": hit.line,
+            "score": hit.score,
+            "relevance": hit.relevance,
+            "scores": {
+                name: value for name, value in hit.scores.to_dict().items() if value is not None
+            },
+            "snippet": _lines(hit.snippet),
+            "more": hit.more,
+        },
+    )
+
+
+def _of_chunk(chunk: Chunk, line: int) -> Mapping[str, Any]:
+    document = chunk.document
+    return {
+        "kind": "document",
+        "id": document.id,
+        "chunk": chunk.id,
+        "place": f"{document.path}:{line or chunk.first_line}",
+        "citation": chunk.citation,
+        "date": document.modified or document.created_at,
+        "title": document.title,
+        "path": document.path,
+        "source": document.source,
+        "library": document.library,
+        "file_type": document.file_type,
+        "first_line": chunk.first_line,
+        "last_line": chunk.last_line,
+        "page": chunk.page,
+        "position": chunk.position,
+        "start": chunk.start,
+        "end": chunk.end,
+        "headings": list(chunk.headings),
+    }
+
+
+def _of_memory(memory: Context) -> Mapping[str, Any]:
+    return {
+        "kind": "memory",
+        "id": memory.id,
+        "place": f"memory:{memory.id}",
+        "citation": f"memory:{memory.id}, {memory.thread}, {memory.created_at[:10]}",
+        "date": memory.created_at,
+        "thread": memory.thread,
+        "source": memory.source,
+        "tags": list(memory.tags),
+        "metadata": None if memory.metadata is None else dict(memory.metadata),
+        "created_at": memory.created_at,
+        "updated_at": memory.updated_at,
+    }
+
+
+def _text(item: Chunk | Context) -> str:
+    return item.passage if isinstance(item, Chunk) else item.text
+
+
+def _line(item: Chunk | Context) -> int:
+    return item.first_line if isinstance(item, Chunk) else 1
+
+
+def _lines(snippet: str) -> list[SnippetLine]:
+    """The lines of the library's snippet, each of which begins with its number."""
+    found = (_NUMBERED.fullmatch(line) for line in snippet.split("\n"))
+    return [
+        SnippetLine(line=int(match[1]), text=match[2], highlights=[]) for match in found if match
+    ]
+
+
+def _mark(db: Database, query: str, replies: Sequence[HitReply]) -> None:
+    """Fill in all highlights by one look at all texts together, which is cheaper than many."""
+    targets: list[tuple[str, list[Range]]] = []
+    for reply in replies:
+        targets += [(line["text"], line["highlights"]) for line in reply["snippet"]]
+        if "text" in reply:
+            targets.append((reply["text"], reply["highlights"]))
+    if not query.strip() or not targets:
+        return
+    marks = iter(db.highlights("\n".join(text for text, _ in targets), query))
+    mark = next(marks, None)
+    start = 0
+    for text, highlights in targets:
+        end = start + len(text)
+        while mark is not None and mark[0] < end:
+            highlights.append((mark[0] - start, min(mark[1], end) - start))
+            mark = next(marks, None)
+        start = end + 1

@@ -1,0 +1,227 @@
+"""Work that outlasts a request: ingests, syncs, check and compact, in threads of their own."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from mcpvectordb import InvalidInput, MCPVectorDBError, NotFound, Progress
+from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.web.errors import ErrorReply, TooMany, error_reply
+
+WORKERS = 3
+"""Threads that work: a long sync leaves room for a file that is dropped meanwhile."""
+
+MOST_KEPT = 200
+"""Jobs that are listed, the newest; older ones that have ended are forgotten."""
+
+MOST_QUEUED = 1_000
+"""Jobs that wait for a thread."""
+
+JobKind = Literal["upload", "url", "folder", "sync", "check", "compact", "map"]
+JobState = Literal["queued", "running", "done", "failed", "cancelled"]
+Work = Callable[[ProgressCallback], Mapping[str, Any]]
+
+
+class ProgressReply(TypedDict):
+    """How far a job is; `seconds_left` is an estimate, null while there is none."""
+
+    step: str
+    done: int
+    total: int | None
+    chunks: int
+    chunks_known: int
+    seconds_left: float | None
+
+
+class JobReply(TypedDict):
+    """A job; `result` depends on its kind and is null until it is done."""
+
+    id: str
+    kind: JobKind
+    title: str
+    state: JobState
+    progress: ProgressReply | None
+    queued_at: str
+    ended_at: str | None
+    result: dict[str, Any] | None
+    error: ErrorReply | None
+
+
+class _JobCancelled(BaseException):
+    """Ends the work of a job that was cancelled; what it has stored stays."""
+
+
+class Job:
+    """One piece of work and how far it is; `changed` is called whenever that changes."""
+
+    def __init__(
+        self, id: str, kind: JobKind, title: str, work: Work, changed: Callable[[Job], None]
+    ) -> None:
+        self.id, self.kind, self.title = id, kind, title
+        self.state: JobState = "queued"
+        self.result: dict[str, Any] | None = None
+        self._work, self._changed = work, changed
+        self._progress: Progress | None = None
+        self._error: ErrorReply | None = None
+        self._queued_at, self._ended_at = _now(), ""
+        self._cancelled = threading.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it will change any more."""
+        return self.state in ("done", "failed", "cancelled")
+
+    def reply(self) -> JobReply:
+        """The job as the API shows it."""
+        return JobReply(
+            id=self.id,
+            kind=self.kind,
+            title=self.title,
+            state=self.state,
+            progress=None if self._progress is None else _progress_reply(self._progress),
+            queued_at=self._queued_at,
+            ended_at=self._ended_at or None,
+            result=self.result,
+            error=self._error,
+        )
+
+    def cancel(self) -> None:
+        """Let it end at its next step, or never begin."""
+        self._cancelled.set()
+        if self.state == "queued":
+            self._end("cancelled")
+
+    def run(self) -> None:
+        """Do the work; whatever it raises becomes the job's error."""
+        if self.ended:
+            return
+        self.state = "running"
+        self._changed(self)
+        try:
+            self.result = dict(self._work(self._report))
+            self._end("done")
+        except _JobCancelled:
+            self._end("cancelled")
+        except Exception as error:
+            if not isinstance(error, MCPVectorDBError):
+                logging.getLogger(__name__).exception("%s of %s failed", self.kind, self.title)
+            self._error = error_reply(error)
+            self._end("failed")
+
+    def _report(self, progress: Progress) -> None:
+        if self._cancelled.is_set():
+            raise _JobCancelled
+        self._progress = progress
+        self._changed(self)
+
+    def _end(self, state: JobState) -> None:
+        self.state, self._ended_at = state, _now()
+        self._work = _nothing  # what it holds, such as an uploaded file, is needed no longer
+        self._changed(self)
+
+
+class Jobs:
+    """The jobs of this server, in the order in which they were given."""
+
+    def __init__(self, changed: Callable[[Job], None], *, workers: int = WORKERS) -> None:
+        self._changed, self._workers = changed, workers
+        self._jobs: dict[str, Job] = {}
+        self._numbers = itertools.count(1)
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def add(self, kind: JobKind, title: str, work: Work) -> Job:
+        """Queue a job; one of the same kind and title that has not ended is returned instead."""
+        with self._lock:
+            waiting = [job for job in self._jobs.values() if not job.ended]
+            for job in waiting:
+                if kind != "upload" and (job.kind, job.title) == (kind, title):
+                    return job
+            if len(waiting) >= MOST_QUEUED:
+                raise TooMany(f"{MOST_QUEUED:,} jobs are waiting: try again when some have ended")
+            job = Job(f"j{next(self._numbers)}", kind, title, work, self._changed)
+            self._jobs[job.id] = job
+            self._forget_oldest()
+            self._start_workers()
+        self._changed(job)
+        self._queue.put(job)
+        return job
+
+    def get(self, id: str) -> Job:
+        """The job with this id; raises NotFound."""
+        try:
+            return self._jobs[id]
+        except KeyError:
+            raise NotFound("there is no such job; those of an earlier start are gone") from None
+
+    def cancel(self, id: str) -> Job:
+        """Cancel a job that can be stopped between its steps."""
+        job = self.get(id)
+        if job.kind in ("check", "compact", "map") and job.state == "running":
+            raise InvalidInput(f"{job.kind} cannot be stopped half-way; it ends by itself")
+        if not job.ended:
+            job.cancel()
+        return job
+
+    def unfinished(self, kind: JobKind) -> int:
+        """How many jobs of a kind have not ended."""
+        return sum(job.kind == kind and not job.ended for job in self.newest_first())
+
+    def newest_first(self) -> list[Job]:
+        """All jobs that are kept."""
+        with self._lock:
+            return list(self._jobs.values())[::-1]
+
+    def close(self) -> None:
+        """Cancel what has not ended; a step that is being done is not waited for."""
+        for job in self.newest_first():
+            if not job.ended:
+                job.cancel()
+        for _ in self._threads:
+            self._queue.put(None)
+
+    def _forget_oldest(self) -> None:
+        ended = [id for id, job in self._jobs.items() if job.ended]
+        for id in ended[: max(0, len(self._jobs) - MOST_KEPT)]:
+            del self._jobs[id]
+
+    def _start_workers(self) -> None:
+        if not self._threads:
+            self._threads = [
+                threading.Thread(target=self._run, name=f"mcpvectordb-job-{number}", daemon=True)
+                for number in range(self._workers)
+            ]
+            for thread in self._threads:
+                thread.start()
+
+    def _run(self) -> None:
+        while (job := self._queue.get()) is not None:
+            job.run()
+
+
+def _nothing(_: ProgressCallback) -> Mapping[str, Any]:
+    return {}
+
+
+def _progress_reply(progress: Progress) -> ProgressReply:
+    return ProgressReply(
+        step=progress.step,
+        done=progress.done,
+        total=progress.total,
+        chunks=progress.chunks,
+        chunks_known=progress.chunks_known,
+        seconds_left=progress.seconds_left,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

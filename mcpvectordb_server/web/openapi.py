@@ -1,0 +1,176 @@
+"""The description of the API (OpenAPI 3.1), made from the same rows and types as the routes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from mcpvectordb import __version__
+from mcpvectordb_server.web.errors import ErrorBody
+from mcpvectordb_server.web.route import ApiRoute
+from mcpvectordb_server.web.session import SessionReply
+
+Schema = dict[str, Any]
+
+_REFERENCE = "#/components/schemas/{model}"
+_INTRODUCTION = (
+    "What `mcpvectordb web` serves on this machine. Programs send the token as `Authorization: "
+    "Bearer`. Offsets count Unicode code points; texts are never markup."
+)
+
+
+@cache
+def describe(routes: tuple[ApiRoute, ...]) -> Schema:
+    """The whole document."""
+    schemas: Schema = {}
+    paths: Schema = {
+        "/api/session": {"get": _session(schemas)},
+        "/api/events": {"get": _events()},
+    }
+    for route in routes:
+        path = re.sub(r":\w+}", "}", route.path)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, schemas)
+    _schema(ErrorBody, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "mcpvectordb", "version": __version__, "description": _INTRODUCTION},
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(schemas.items())),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: ApiRoute, schemas: Schema) -> Schema:
+    summary = inspect.getdoc(route.function) or ""
+    made: Schema = {
+        "operationId": route.function.__name__,
+        "summary": summary.partition("\n")[0],
+        "tags": [route.path.split("/")[2]],
+        "responses": _responses(route, schemas),
+    }
+    inputs = route.arguments.schema
+    in_path = re.findall(r"{(\w+)", route.path)
+    if listed := list(_parameters(inputs, in_path, query=route.body != "json")):
+        made["parameters"] = listed
+    if route.body == "json":
+        made["requestBody"] = _json_body(inputs, in_path, schemas)
+    elif route.body == "file":
+        made["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+    return made
+
+
+def _parameters(inputs: Schema, in_path: list[str], *, query: bool) -> Iterable[Schema]:
+    """The parameters in the path and, unless there is a body for them, in the query."""
+    for name, schema in inputs.get("properties", {}).items():
+        if name in in_path or query:
+            yield {
+                "name": name,
+                "in": "path" if name in in_path else "query",
+                "required": name in in_path or name in inputs.get("required", ()),
+                "schema": _without_null(schema),
+            }
+
+
+def _without_null(schema: Schema) -> Schema:
+    """A query cannot say null: a parameter that may be null is left out instead."""
+    kinds = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    if not kinds:
+        return schema
+    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return {**kept, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
+
+
+def _json_body(inputs: Schema, in_path: list[str], schemas: Schema) -> Schema:
+    inputs = _hoisted(inputs, schemas)
+    properties = {
+        name: each for name, each in inputs.get("properties", {}).items() if name not in in_path
+    }
+    required = [name for name in inputs.get("required", ()) if name in properties]
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {
+        "required": bool(required),
+        "content": {
+            "application/json": {
+                "schema": {**schema, **({"required": required} if required else {})}
+            }
+        },
+    }
+
+
+def _responses(route: ApiRoute, schemas: Schema) -> Schema:
+    kind = get_type_hints(route.function)["return"]
+    content: Schema = {} if kind is Response else {"schema": _schema(kind, schemas)}
+    return {
+        str(route.status): {"description": "Done", "content": {route.media: content}},
+        **_errors(),
+    }
+
+
+def _errors() -> Schema:
+    reference = {"$ref": _REFERENCE.format(model="ErrorBody")}
+    return {
+        "default": {
+            "description": "What went wrong",
+            "content": {"application/json": {"schema": reference}},
+        }
+    }
+
+
+def _session(schemas: Schema) -> Schema:
+    content = {"application/json": {"schema": _schema(SessionReply, schemas)}}
+    return {
+        "operationId": "session",
+        "summary": "What a page must know before anything else.",
+        "tags": ["session"],
+        "responses": {"200": {"description": "Done", "content": content}, **_errors()},
+    }
+
+
+def _events() -> Schema:
+    return {
+        "operationId": "events",
+        "summary": "Changes of the file, jobs and the model, as server-sent events.",
+        "tags": ["events"],
+        "responses": {
+            "200": {"description": "A stream", "content": {"text/event-stream": {}}},
+            **_errors(),
+        },
+    }
+
+
+def _schema(kind: Any, schemas: Schema) -> Schema:
+    """A reference to the schema of a type, which is put among the `schemas`."""
+    made = TypeAdapter(kind).json_schema(mode="serialization", ref_template=_REFERENCE)
+    inner = made.pop("$defs", {})
+    schemas.update(inner)
+    if "$ref" in made:
+        return made
+    schemas[kind.__name__] = made
+    return {"$ref": _REFERENCE.format(model=kind.__name__)}
+
+
+def _hoisted(schema: Any, schemas: Schema) -> Any:
+    """A schema whose own definitions are put among the `schemas`."""
+    if isinstance(schema, list):
+        return [_hoisted(each, schemas) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    for name, each in schema.get("$defs", {}).items():
+        schemas[name] = _hoisted(each, schemas)
+    return {
+        key: value.replace("#/$defs/", "#/components/schemas/")
+        if key == "$ref"
+        else _hoisted(value, schemas)
+        for key, value in schema.items()
+        if key != "$defs"
+    }

@@ -1,0 +1,104 @@
+"""Serve the page until a signal ends it: the port, the token, the browser."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+import threading
+import webbrowser
+from socket import socket
+
+import anyio
+
+from mcpvectordb import Config, Database, InvalidInput
+from mcpvectordb_server.connections import listen, uvicorn_server
+from mcpvectordb_server.options import PrintableFormatter
+from mcpvectordb_server.web.application import application
+from mcpvectordb_server.web.site import Site
+
+HOST = "127.0.0.1"
+PORT = 8765
+"""The port that is tried first, so that a bookmark stays right."""
+
+NEXT_PORTS = 20  # that are tried if that one is taken
+CLOSING = 3.0  # seconds to wait for the file to be closed; every write is committed already
+
+
+def serve(db: Database, *, port: int | None, open_page: bool, token: str | None) -> None:
+    """Serve a file until Ctrl-C or SIGTERM; an address that cannot be used raises InvalidInput.
+
+    `port` None takes PORT or the next free one, 0 any free one. `token` None makes a new one.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    secret = secrets.token_urlsafe(32) if token is None else _checked(token)
+    listener = _listener(port)
+    once = secrets.token_urlsafe(32)
+    site = Site(db)
+    server = uvicorn_server(application(site, token=secret, once=once))
+    site.events.stopping = lambda: server.should_exit
+    url = f"http://{HOST}:{listener.getsockname()[1]}/"
+    _say(db, url, secret, given=token is not None)
+    if open_page:
+        threading.Thread(target=_open, args=(f"{url}?token={once}",), daemon=True).start()
+    try:
+        anyio.run(server.serve, [listener])
+    except KeyboardInterrupt:  # uvicorn raises the signal again when it has ended
+        pass
+    finally:
+        closing = threading.Thread(target=db.close, daemon=True)
+        closing.start()
+        closing.join(CLOSING)
+    sys.stderr.write("Stopped.\n")
+
+
+def _listener(port: int | None) -> socket:
+    if port is not None:
+        try:
+            return listen(HOST, port)
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"{error}; choose another one with --port, or leave it out to take a free one"
+            ) from None
+    for each in range(PORT, PORT + NEXT_PORTS):
+        try:
+            return listen(HOST, each)
+        except InvalidInput:
+            continue
+    return listen(HOST, 0)
+
+
+def _checked(token: str) -> str:
+    token = token.strip()
+    if len(token) < 16 or not (token.isascii() and token.isprintable()):
+        raise InvalidInput(
+            f"{Config.ENV_PREFIX}TOKEN needs at least 16 characters that an HTTP header can have; "
+            "unset it to have one made"
+        )
+    return token
+
+
+def _say(db: Database, url: str, token: str, *, given: bool) -> None:
+    mode = " (read-only)" if db.read_only else ""
+    address = f"{url}?token={'$' + Config.ENV_PREFIX + 'TOKEN' if given else token}"
+    sys.stderr.write(f"{db.path}{mode}\n{address}\nCtrl-C ends it.\n")
+    sys.stderr.flush()
+
+
+def _open(address: str) -> None:
+    """Open the page in the user's browser, where there is one."""
+    displays = sys.platform in ("win32", "darwin") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+    opened = False
+    if displays:
+        try:
+            opened = webbrowser.open(address)
+        except (webbrowser.Error, OSError):
+            opened = False
+    if not opened:
+        sys.stderr.write("No browser could be opened: open that address in one yourself.\n")
+        sys.stderr.flush()

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from tests.server.web.support_web_server import Served
+
+
+def test_the_status_counts_everything(filled: Served) -> None:
+    found = filled.get("/api/status")
+    assert (found["documents"], found["libraries"], found["memories"]) == (13, 2, 5)
+    assert (found["threads"], found["tags"], found["vectors"], found["pending"]) == (2, 6, 2, 0)
+    assert found["model"]["name"] == "letters" and found["model"]["state"] == "ready"
+    assert found["coverage"]["embedded"] == 13 and found["file"]["bytes"] > 10_000
+
+
+def test_what_takes_space_is_listed_the_largest_first(filled: Served) -> None:
+    found = filled.get("/api/space")
+    sizes = [each["bytes"] for each in found["parts"]]
+    assert sizes == sorted(sizes, reverse=True) and sum(sizes) == found["bytes"]
+    assert "texts of memories" in [each["name"] for each in found["parts"]]
+
+
+def test_an_empty_file_has_a_status(served: Served) -> None:
+    found = served.get("/api/status")
+    assert found["documents"] == 0 and found["model"]["state"] == "ready"

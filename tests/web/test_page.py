@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mcpvectordb import Config, Database
+from mcpvectordb_server.web.assets import FOLDER
+from tests.server.web.support_web_server import Served
+from tests.support import Letters
+from tests.web.support_page import Looker, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+FILES = sorted(each for each in FOLDER.rglob("*") if each.is_file())
+VIEWS = (
+    "#/search",
+    "#/search?q=tea",
+    "#/search?q=tea&mode=compare",
+    "#/browse",
+    "#/browse/library/notes",
+    "#/browse/memories",
+    "#/browse/tags",
+    "#/add",
+    "#/add/text",
+    "#/add/folder",
+    "#/add/memory",
+    "#/health",
+    "#/map",
+    "#/memory/1",
+)
+FORBIDDEN = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|srcdoc|\beval\(|"
+    r"new Function|setTimeout\(\s*[\"'`]|setAttribute\(\s*[\"']on|javascript:|cssText|setAttribute\(\s*[\"']style"
+)
+UNNAMED = """() => [...document.querySelectorAll('button, a, input, select, textarea, canvas, [role=tab], progress')]
+  .filter(each => each.offsetParent && !each.closest('[aria-hidden=true]'))
+  .filter(each => !(each.textContent.trim() || each.ariaLabel || each.title || each.labels?.length))
+  .map(each => each.outerHTML)"""
+WIDE = """() => [...document.querySelectorAll('main *')].filter(each => each.getBoundingClientRect().right > innerWidth + 1
+  && !each.closest('.columns, .table, pre, .unseen')).map(each => each.className + ' ' + each.tagName).slice(0, 5)"""
+# The lowest contrast of visible text with what is behind it, by WCAG's formula.
+CONTRAST = """() => {
+  const probe = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const channels = colour => { probe.clearRect(0, 0, 1, 1); probe.fillStyle = colour; probe.fillRect(0, 0, 1, 1); return [...probe.getImageData(0, 0, 1, 1).data]; };
+  const light = rgb => rgb.slice(0, 3).map(each => each / 255).map(each => each <= .03928 ? each / 12.92 : ((each + .055) / 1.055) ** 2.4)
+    .reduce((sum, each, at) => sum + each * [.2126, .7152, .0722][at], 0);
+  const behind = each => { for (; each; each = each.parentElement) { const rgb = channels(getComputedStyle(each).backgroundColor); if (rgb[3] > 200) return rgb; } return [255, 255, 255, 255]; };
+  const low = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const each = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !each.offsetParent || each.closest('.unseen, :disabled, noscript, .skip')) continue;
+    const [one, other] = [light(channels(getComputedStyle(each).color)), light(behind(each))];
+    const ratio = (Math.max(one, other) + .05) / (Math.min(one, other) + .05);
+    if (ratio < 4.5) low.push(`${ratio.toFixed(2)} ${each.className} ${walker.currentNode.data.slice(0, 30)}`);
+  }
+  return low;
+}"""
+SHIFTS = """() => new Promise(resolve => {
+  let sum = 0;
+  new PerformanceObserver(list => list.getEntries().forEach(each => { if (!each.hadRecentInput) sum += each.value; }))
+    .observe({ type: 'layout-shift', buffered: true });
+  setTimeout(() => resolve(sum), 300);
+})"""
+
+
+def _settled(looker: Looker, place: str) -> None:
+    looker.go(place)
+    looker.wait("main h1, main .state")
+    looker.page.wait_for_timeout(250)
+
+
+def test_the_sources_have_no_way_to_turn_text_into_markup_or_code() -> None:
+    for file in FILES:
+        assert not FORBIDDEN.findall(file.read_text("utf-8")), file.name
+
+
+def test_the_sources_name_no_other_host_and_have_nothing_inline() -> None:
+    for file in FILES:
+        text = file.read_text("utf-8")
+        assert set(re.findall(r"https?://[\w.-]+", text)) <= {
+            "http://www.w3.org",
+            "https://example.org",
+        }, file.name
+        assert file.suffix != ".html" or not re.search(r"\sstyle=|\son\w+=|<style|<script>", text)
+
+
+def test_the_whole_page_is_smaller_than_150_kilobytes() -> None:
+    assert sum(each.stat().st_size for each in FILES) < 150 * 1024
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_view_fits_is_named_and_has_contrast(
+    browser: Browser, shared: Served, width: int, scheme: str
+) -> None:
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
+    with Looker(browser, shared, **options) as looker:
+        for place in VIEWS:
+            _settled(looker, place)
+            problems = [looker.page.evaluate(each) for each in (WIDE, UNNAMED, CONTRAST)]
+            assert problems == [[], [], []], place
+            assert looker.find("main").count() == looker.find("nav[aria-label=Views]").count() == 1
+            assert looker.find("h1").count() == 1, place
+
+
+def test_the_theme_is_chosen_kept_and_does_not_flash(looker: Looker) -> None:
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    light = looker.page.evaluate(paper)
+    looker.button("Theme: system").click()
+    assert looker.page.evaluate(paper) != light
+    looker.page.reload()
+    assert looker.button("Theme: dark").count() == 1
+    assert looker.page.evaluate(paper) != light
+    looker.button("Theme: dark").click()
+    looker.button("Theme: light").click()
+    assert looker.page.evaluate(paper) == light
+
+
+def test_nothing_jumps_while_a_page_is_built(browser: Browser, shared: Served) -> None:
+    with Looker(browser, shared) as looker:
+        looker.wait(".recent li")
+        assert looker.page.evaluate(SHIFTS) < 0.02
+
+
+def test_motion_is_off_where_it_is_not_wanted(browser: Browser, shared: Served) -> None:
+    with Looker(browser, shared, reduced_motion="reduce") as looker:
+        _settled(looker, "#/health")
+        assert looker.page.evaluate(
+            "getComputedStyle(document.querySelector('.button')).transitionDuration"
+        ).startswith(("1e-05s", "0"))
+
+
+def test_a_new_view_is_announced_and_takes_the_focus(looker: Looker) -> None:
+    looker.page.keyboard.press("Tab")
+    looker.find("nav a", "Health").focus()
+    looker.page.keyboard.press("Enter")
+    looker.wait("h1", "Health")
+    looker.until("document.getElementById('live').textContent === 'Health'")
+    assert looker.page.title() == "Health – mcpvectordb"
+    assert looker.find("nav [aria-current=page]").text_content() == "Health"
+    looker.page.keyboard.press("/")
+    looker.wait("[data-search]")
+    looker.until("document.activeElement.matches('[data-search]')")
+
+
+def test_the_first_tab_stop_skips_to_the_content(looker: Looker) -> None:
+    _settled(looker, "#/health")
+    looker.page.evaluate("document.activeElement.blur()")
+    looker.find("#skip").focus()
+    looker.page.keyboard.press("Enter")
+    assert looker.page.evaluate("document.activeElement.id") == "main"
+    assert looker.page.url.endswith("#/health")
+
+
+def test_a_read_only_page_offers_no_changes(browser: Browser, _original: Path) -> None:
+    with (
+        Database(_original, config=Config(read_only=True), embedder=Letters()) as db,
+        serving(db) as served,
+        Looker(browser, served) as looker,
+    ):
+        looker.wait("#file", "read-only")
+        for place in ("#/memory/1", "#/browse/library/notes", "#/browse/memories", "#/health"):
+            _settled(looker, place)
+            offered = looker.find("main button").all_text_contents()
+            assert not {"Edit", "Delete", "Compact", "Sync", "Describe"} & set(offered), place
+            assert not looker.find("main .row-check").count()
+        looker.go("#/add")
+        looker.wait(".state", "without --read-only")
+
+
+def test_a_session_that_ended_says_how_to_go_on(writer: Looker) -> None:
+    writer.expected = ("Failed to load resource",)
+    writer.context.clear_cookies()
+    writer.go("#/health")
+    writer.wait(".state", "Open the URL that `mcpvectordb web` printed again")
+
+
+def test_offsets_in_code_points_mark_the_right_characters(looker: Looker) -> None:
+    marked = looker.page.evaluate(
+        """async () => {
+          const { ranges, split } = await import('/static/offsets.js');
+          const text = '🙂 tea 🍵 and 茶';
+          const marks = ranges(text, [[2, 5], [6, 7], [12, 13], [3, 5], [99, 100]]);
+          return split(text, 0, text.length, marks);
+        }"""
+    )
+    assert marked == [
+        ["🙂 ", False],
+        ["tea", True],
+        [" ", False],
+        ["🍵", True],
+        [" and ", False],
+        ["茶", True],
+    ]
+
+
+HOSTILE_TEXTS = (
+    "*" * 50_000,
+    "[" * 50_000,
+    "`" * 50_001,
+    "> " * 20_000,
+    "- " * 20_000,
+    "**a **" * 10_000,
+    "[a](" * 20_000,
+    "_a_ " * 20_000,
+    "|" * 20_000 + "\n|-|\n",
+    "\n".join(["a *b"] * 10_000),
+    "# " * 20_000,
+)
+
+
+def test_markdown_keeps_every_word_and_takes_hostile_texts(looker: Looker) -> None:
+    # A parser that takes quadratic time would need minutes for these.
+    blocks = looker.page.evaluate(
+        """async texts => {
+          const { markdown } = await import('/static/markdown.js');
+          return texts.map(text => markdown(text).length);
+        }""",
+        list(HOSTILE_TEXTS),
+    )
+    assert all(blocks)
+    kept = looker.page.evaluate(
+        """async text => {
+          const { markdown } = await import('/static/markdown.js');
+          return markdown(text).map(each => each.textContent).join(' ');
+        }""",
+        "a **b** *c* ~~d~~ `e` \\*f\\* <g> &amp; [h](x:y) __i__ snake_case_word 2*3*4\n\n    indented\n\nSetext\n===\n\n***\n- one\n\n  two\n- three",
+    )
+    for word in (
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "*f*",
+        "<g>",
+        "&amp;",
+        "h (x:y)",
+        "i",
+        "snake_case_word",
+        "indented",
+        "Setext",
+        "one",
+        "two",
+        "three",
+    ):
+        assert word in kept, (word, kept)

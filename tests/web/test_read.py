@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from tests.web.support_page import Looker
+
+
+def _open(looker: Looker, query: str, place: str) -> None:
+    looker.search(query)
+    looker.wait(".hit", place).locator(".hit-link").click()
+    looker.wait(".prose > *")
+
+
+def test_markdown_has_its_structure_and_nothing_is_loaded_for_it(looker: Looker) -> None:
+    _open(looker, "green tea sencha", "notes/drinks/tea.md")
+    text = looker.find(".prose")
+    assert text.locator("h2.level-1").text_content() == "Tea"
+    assert text.locator("strong").first.text_content() == "eighty degrees"
+    assert text.locator("p code").text_content() == "sencha"
+    assert text.locator("th").all_text_contents() == ["kind", "minutes"]
+    assert text.locator("td.end").all_text_contents() == ["2", "4"]
+    assert text.locator("ol > li").count() == 2
+    assert text.locator("ol ul > li").count() == 2
+    assert text.locator("blockquote").text_content() == "A quotation about tea."
+    assert text.locator("pre.code").text_content() == "def brew(minutes): ..."
+    link = text.locator("a.outwards")
+    assert link.get_attribute("href") == "https://example.org/tea"
+    assert (link.get_attribute("rel"), link.get_attribute("target")) == (
+        "noopener noreferrer",
+        "_blank",
+    )
+    assert "https://example.org/tea" in (link.text_content() or "")
+    assert text.locator(".image").text_content() == "image a pot"
+    assert text.locator("img").count() == 0
+
+
+def test_the_cited_passage_is_marked_in_sight_and_its_neighbours_are_one_step_away(
+    looker: Looker,
+) -> None:
+    _open(looker, "long report subject 650", "reports/long.md")
+    assert looker.wait("mark.cited").is_visible()
+    looker.until(
+        "(box => box.top > 0 && box.bottom < innerHeight)(document.querySelector('mark.cited mark').getBoundingClientRect())"
+    )
+    assert "650" in looker.find("mark.cited mark").all_text_contents()
+    before = looker.find(".bar-place").text_content()
+    looker.page.keyboard.press("n")
+    looker.until("document.querySelector('.bar-place').textContent !== it", before)
+    looker.page.keyboard.press("p")
+    looker.until("document.querySelector('.bar-place').textContent === it", before)
+    address = looker.page.url
+    looker.page.reload()
+    looker.wait("mark.cited")
+    assert (looker.page.url, looker.find(".bar-place").text_content()) == (address, before)
+    looker.button("Do not mark a passage").click()
+    looker.until("!document.querySelector('mark.cited')")
+
+
+def test_long_texts_are_read_in_parts(looker: Looker) -> None:
+    _open(looker, "long report subject 650", "reports/long.md")
+    assert looker.find(".prose h3", "Part 2").count() == 0
+    looker.button("Show earlier lines", exact=False).click()
+    looker.until(
+        "[...document.querySelectorAll('.prose h3')].some(each => each.textContent === 'Part 450')"
+    )
+    looker.find("#tab-about").click()
+    looker.button("Part 3", exact=True).click()
+    looker.until("document.querySelector('.prose h3')?.textContent === 'Part 3'")
+    looker.button("Show more", exact=False).click()
+    looker.until(
+        "[...document.querySelectorAll('.prose h3')].some(each => each.textContent === 'Part 300')"
+    )
+
+
+def test_passages_are_shown_as_the_index_has_them_with_what_is_similar(looker: Looker) -> None:
+    _open(looker, "green tea sencha", "notes/drinks/tea.md")
+    looker.find("#tab-passages").click()
+    assert looker.wait(".chunks [aria-current]", "lines").is_visible()
+    looker.find("#tab-passages").focus()
+    looker.page.keyboard.press("ArrowRight")
+    assert looker.wait(".panel .brief", "notes/copy.md").locator(".duplicate").count() == 1
+    looker.find(".panel .brief", "notes/copy.md").locator("a").click()
+    looker.wait(".head-facts", "notes/copy.md")
+
+
+def test_what_is_known_of_a_document_stands_beside_it(looker: Looker) -> None:
+    _open(looker, "green tea sencha", "notes/drinks/tea.md")
+    looker.find("#tab-about").click()
+    facts = looker.find("[data-panel=about]").text_content() or ""
+    assert all(each in facts for each in ("drinks/tea.md", "SHA-256", "year", "2025", "Passages"))
+    looker.find(".outline button", "Storage").click()
+    looker.until(
+        "Math.abs(document.querySelectorAll('.prose h3')[1].getBoundingClientRect().top) < 200 || scrollY > 0"
+    )
+
+
+def test_a_citation_is_copied(looker: Looker) -> None:
+    looker.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    _open(looker, "green tea sencha", "notes/drinks/tea.md")
+    looker.button("Copy citation").click()
+    looker.wait(".notice", "Copied")
+    copied = looker.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("Tea, lines ") and copied.endswith("(drinks/tea.md)")
+
+
+def test_code_keeps_its_lines(looker: Looker) -> None:
+    _open(looker, "def brew return", "code/brew.py")
+    assert looker.find(".program-line").nth(1).get_attribute("data-line") == "2"
+    assert looker.find(".program-line").nth(1).text_content() == "    return 'tea'\n"
+
+
+def test_chinese_is_found_and_marked(looker: Looker) -> None:
+    _open(looker, "绿茶", "notes/茶.md")
+    assert "绿茶" in (looker.find(".prose").text_content() or "")
+    assert looker.find(".prose mark mark").first.text_content() in ("绿茶", "绿", "茶")
+
+
+def test_a_memory_is_read_edited_and_deleted(writer: Looker) -> None:
+    writer.search("mint shed")
+    writer.wait(".hit", "garden").locator(".hit-link").click()
+    assert writer.wait(".prose mark").is_visible()
+    writer.button("Edit").click()
+    writer.page.locator("dialog textarea").first.fill("Mint grows in the **bed**.")
+    writer.page.get_by_label("Tags, with commas between them").fill("plants, herbs")
+    writer.page.get_by_label("Metadata, as JSON").fill("[1]")
+    writer.button("Save").click()
+    writer.wait("dialog .bad", "must be an object")
+    writer.page.get_by_label("Metadata, as JSON").fill('{"row": 3}')
+    writer.button("Save").click()
+    writer.wait(".prose strong", "bed")
+    assert writer.find(".head-facts .chip").all_text_contents() == ["herbs", "plants"]
+    writer.button("Delete").click()
+    writer.wait("dialog", "1 memory")
+    writer.button("Cancel").click()
+    assert writer.served.db.stats().contexts == 3
+    writer.button("Delete").click()
+    writer.button("Delete 1 memory").click()
+    writer.wait(".notice", "1 memory deleted")
+    assert writer.served.db.stats().contexts == 2
+
+
+def test_a_document_is_edited_and_deleted_and_says_what_that_does(writer: Looker) -> None:
+    writer.search("coffee ninety")
+    writer.wait(".hit", "notes/drinks/coffee.txt").locator(".hit-link").click()
+    writer.button("Edit").click()
+    writer.page.get_by_label("Title").fill("About coffee")
+    writer.page.get_by_label("Metadata, as JSON").fill('{"kind": "drink"}')
+    writer.button("Save").click()
+    writer.wait("h1", "About coffee")
+    [document] = writer.served.db.documents.browse(where={"title": "About coffee"})
+    assert document.metadata == {"kind": "drink"}
+    writer.button("Delete").click()
+    said = writer.wait("dialog").text_content() or ""
+    assert (
+        "the files and pages they came from stay as they are" in said
+        and "notes/drinks/coffee.txt" in said
+    )
+    writer.button("Delete 1 document").click()
+    writer.wait(".notice", "1 document deleted")
+    assert writer.served.db.stats().documents == 5
