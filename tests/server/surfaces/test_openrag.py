@@ -341,6 +341,19 @@ def test_paths_are_resolved(
         assert tool("ingest_document", file_path=path)["filename"] == "tea.txt"
 
 
+def test_a_file_in_another_language_is_told_of_the_multilingual_model_once(
+    path: Path, write: Write
+) -> None:
+    german = "Die Feuerwehr löschte den Brand in der Altstadt noch vor Mitternacht."
+    with Database(path, config=Config(model="all-MiniLM-L6-v2")) as db:
+        tool, other = caller(service(db, SURFACE)), caller(service(db, mcpvectordb.SURFACE))
+        reply = tool("ingest_document", file_path=write("a.txt", german))
+        assert reply["message"].startswith("Document ingested successfully; most of it is not in ")
+        reply = tool("ingest_document", file_path=write("b.txt", german + " Ende."))
+        assert reply["message"] == "Document ingested successfully"
+        assert "note" not in other("ingest_file", path=write("c.txt", german + " Schluss."))
+
+
 @pytest.fixture
 def modelless(path: Path) -> Iterator[Database]:
     """A file with one document whose model is not to be had any more."""
