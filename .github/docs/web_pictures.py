@@ -3,7 +3,7 @@
 Without a folder it writes the two pictures of README; with one, every view into it, as a desktop
 and as a phone show it, light and dark. A file is made from the demo's pages, this project's
 documentation and a few texts in other languages, and a real Chromium looks at the real server.
-Needs the packages playwright and Pillow, and /usr/bin/chromium (or the program that CHROMIUM names).
+Needs the packages playwright and Pillow, and /usr/bin/chromium or what CHROMIUM names.
 """
 
 from __future__ import annotations
