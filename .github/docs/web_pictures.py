@@ -88,13 +88,13 @@ Cistern at the red mark since Sunday: only drinking and cooking.
 
 def make_file(db: Database) -> None:
     """Store what the pictures show."""
-    folders = {
-        "station": ROOT / "mcpvectordb/cli/demo_pages",
-        "manual": ROOT / ".github/docs",
-        "code": ROOT / "mcpvectordb/text",
+    libraries = {
+        "station": "mcpvectordb/cli/demo_pages/*.md",
+        "manual": ".github/docs/*.md",
+        "code": "mcpvectordb/text/[a-z]*.py",
     }
-    for library, folder in folders.items():
-        for file in sorted((*folder.glob("*.md"), *folder.glob("[a-z]*.py"))):
+    for library, pattern in libraries.items():
+        for file in sorted(ROOT.glob(pattern)):
             text = file.read_text("utf-8")
             db.documents.ingest_text(text, source=file.name, library=library, embed=False)
     for name, text in LETTERS.items():
