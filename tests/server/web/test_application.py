@@ -27,6 +27,7 @@ JSON = {"Content-Type": "application/json"}
         (b'{"query": null}', 400, "invalid_argument"),
         (b'{"query": "a", "text": null}', 400, "invalid_argument"),
         (b'{"query": "a", "library": null}', 200, ""),
+        (b'{"query": "' + b"a" * 10_001 + b'"}', 400, "invalid_argument"),
         (b'{"query": "a", "limit": 0}', 400, "invalid_argument"),
         (b'{"query": "a", "limit": 101}', 400, "invalid_argument"),
         (b'{"query": "a", "limit": 1e999}', 400, "invalid_argument"),
