@@ -102,7 +102,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "web": ("mcpvectordb web", "mcpvectordb web --read-only --no-open --port 9000"),
     "serve": ("mcpvectordb serve --list-tools", "mcpvectordb serve --surface all --list-tools"),
     "setup": ("mcpvectordb setup --print", "mcpvectordb setup cursor --dry-run"),
-    "demo": ("mcpvectordb demo", "mcpvectordb --db pages.db demo"),
+    "demo": ("mcpvectordb demo", "mcpvectordb demo --keep pages.db"),
     "completion": ("mcpvectordb completion bash", "mcpvectordb completion zsh"),
 }
 """For each command (or command and subcommand), in a home folder with notes in ~/notes."""
