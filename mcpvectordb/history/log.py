@@ -31,7 +31,9 @@ from mcpvectordb.storage.file import File
 
 ROOM = 1_000_000  # bytes of versions that even the smallest file may have
 MOST_CHANGES = 100_000  # rows of history_changes
-_STEP = 4  # versions that are dropped at most whenever one is added
+# After every so many changes or versions it is seen whether there are others to drop, and how many
+# are dropped at most then: more than were added.
+_EVERY, _STEP = 16, 64
 _SELECT = "SELECT shelf, place, name, twin, stamp, fields, body FROM history_versions"
 _ITEM = "shelf = ? AND place = ? AND name = ? AND twin = ?"
 
@@ -39,9 +41,9 @@ _ITEM = "shelf = ? AND place = ? AND name = ? AND twin = ?"
 class _ChangeGroup:
     """The transactions of one call, which are one change."""
 
-    def __init__(self, action: str) -> None:
-        self.action, self.number = action, random.getrandbits(62)
-        self.first: int | None = None
+    def __init__(self, action: str, first: int | None = None) -> None:
+        self.action, self.first = action, first
+        self.number = random.getrandbits(62)
 
 
 class _Current(NamedTuple):
@@ -71,12 +73,15 @@ class History:
     # Writing.
 
     @contextlib.contextmanager
-    def change(self, action: str) -> Iterator[None]:
-        """Let all transactions of a block be one change; a block inside of another joins it."""
+    def change(self, action: str, *, needed: int | None = None) -> Iterator[None]:
+        """Let all transactions of a block be one change; a block inside of another joins it.
+
+        Versions that were replaced at the stamp `needed` or later are not dropped for want of room.
+        """
         if _group.get() is not None:
             yield
             return
-        token = _group.set(_ChangeGroup(action))
+        token = _group.set(_ChangeGroup(action, needed))
         try:
             yield
         finally:
@@ -124,7 +129,8 @@ class History:
                 "INSERT INTO history_changes (change, stamp, actor, action) VALUES (?, ?, ?, ?)",
                 (group.number, stamp, actor.current(), group.action),
             )
-            self._drop(sql, current.first)
+            if sql.last_insert_rowid() % _EVERY == 0:
+                self._drop(sql, current.first)
         self._local.current = current
         return current
 
@@ -134,8 +140,7 @@ class History:
 
     def keep(self, sql: apsw.Connection, version: Version, body: bytes | None = None) -> None:
         """Keep a version that this transaction replaces or deletes; `body` unless it is kept."""
-        if self.keeps(sql):
-            self.add(sql, version, self.stamp(sql), body)
+        if self.keeps(sql) and self.add(sql, version, self.stamp(sql), body) % _EVERY == 1:
             self._drop(sql, self._current(sql).first)
 
     def bury(self, sql: apsw.Connection, item: Item) -> None:
@@ -146,20 +151,20 @@ class History:
 
     def add(
         self, sql: apsw.Connection, version: Version, until: int, body: bytes | None = None
-    ) -> bool:
-        """Add a version with its body; False if it is there already."""
+    ) -> int:
+        """Add a version with its body; its number, 0 if it is there already."""
         fields = None if version.fields is None else encoded(version.fields)
         sql.execute(
             "INSERT OR IGNORE INTO history_versions (shelf, place, name, twin, stamp, until, "
             "digest, fields, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*version.item, version.stamp, until, version.digest, fields, version.body),
         )
-        new = sql.changes() > 0
-        size = len((fields or "").encode()) if new else 0
+        number = sql.last_insert_rowid() if sql.changes() else 0
+        size = len((fields or "").encode()) if number else 0
         if version.body is not None and body is not None:
             size += self._add_body(sql, version.body, body)
         self._weigh(sql, size)
-        return new
+        return number
 
     def _add_body(self, sql: apsw.Connection, name: bytes, body: bytes) -> int:
         """Add a body under a name; the bytes that it takes more than before."""
@@ -196,13 +201,22 @@ class History:
             )
             spare += size
             dropped += 1
+        self._drop_changes(sql, oldest, most)
+        return dropped
+
+    def _drop_changes(self, sql: apsw.Connection, oldest: int, most: int) -> None:
+        """Drop some of the log: what can no longer be undone, and what is too much."""
+        sql.execute(
+            "DELETE FROM history_changes WHERE number IN (SELECT number FROM "
+            "(SELECT number, stamp FROM history_changes ORDER BY stamp LIMIT ?2) "
+            "WHERE stamp < ?1 OR stamp <= (SELECT dropped FROM history_state))",
+            (oldest, most),
+        )
         sql.execute(
             "DELETE FROM history_changes WHERE number IN (SELECT number FROM history_changes "
-            "WHERE stamp < ?1 OR stamp <= (SELECT dropped FROM history_state) "
-            "OR number <= (SELECT max(number) FROM history_changes) - ?2 ORDER BY stamp LIMIT ?3)",
-            (oldest, MOST_CHANGES, most),
+            "WHERE number <= (SELECT max(number) FROM history_changes) - ? LIMIT ?)",
+            (MOST_CHANGES, most),
         )
-        return dropped
 
     def _oldest(self) -> int:
         """The stamp before which versions are dropped."""

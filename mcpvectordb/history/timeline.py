@@ -149,16 +149,17 @@ class Timeline:
         with self._file.reading(limited=False) as sql:
             change = self._find(sql, number)
             due, kept = self._due(sql, change)
-            bodies = {each.item: self._body(sql, each.before) for each in due if _was(each)}
             names = {each.item: self._label(sql, each) for each in due}
-        with self._history.change(f"undo {change.number}"):
+        with self._history.change(f"undo {change.number}", needed=min(change.stamps)):
             # What is removed first may have the id of what is restored.
             for each in due:
                 if not _was(each):
                     self._shelves[each.item.shelf].remove(each.item)
             for each in due:
                 if each.before is not None and _was(each):
-                    self._shelves[each.item.shelf].restore(each.before, bodies[each.item])
+                    with self._file.reading(limited=False) as sql:
+                        body = self._body(sql, each.before)
+                    self._shelves[each.item.shelf].restore(each.before, body)
         return Undone(
             number=change.number,
             restored=tuple(names[each.item] for each in due if _was(each)),

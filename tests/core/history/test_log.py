@@ -43,7 +43,8 @@ def test_a_version_is_dropped_when_it_was_replaced_too_long_ago() -> None:
         db.documents.ingest_text("three", source="a.md")
         assert rows(db, "history_versions") == 2
         now += 2 * DAY
-        db.documents.ingest_text("other", source="b.md")
+        for number in range(16):  # it is not looked for what is too old at each change
+            db.documents.ingest_text("other", source=f"{number}.md")
         assert rows(db, "history_versions") == 1 and rows(db, "history_bodies") == 1
         with pytest.raises(InvalidInput, match="the history of this file begins at"):
             db.documents.browse(as_of="2027-01-01")
@@ -57,14 +58,14 @@ def test_versions_take_a_share_of_the_file_and_the_newest_change_is_kept_whole(
     with opened(history_share=0.0) as db:
         for turn in range(40):
             db.documents.ingest_text(f"turn {turn} " + "word " * 50, source="a.md")
-            assert db.stats().history_bytes < 5000
+            assert db.stats().history_bytes < 12_000
         db.documents.ingest_many(
             [f"{n} " + "text " * 100 for n in range(60)], sources=[f"{n}.md" for n in range(60)]
         )
         assert db.documents.delete_where(library="default") == 61
-        assert db.stats().history_bytes > 5000
-        assert len(db.undo().restored) == 61
-        assert db.check() == []
+        assert db.stats().history_bytes > 20_000
+        assert len(db.undo().restored) == 61  # although each of its transactions makes room
+        assert db.documents.count() == 61 and db.check() == []
 
 
 def test_nothing_is_kept_where_history_is_off() -> None:
