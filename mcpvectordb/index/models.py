@@ -50,8 +50,13 @@ def active(sql: apsw.Connection) -> ModelRow | None:
 
 
 def provisional(sql: apsw.Connection) -> ModelRow | None:
-    """The model that embeds what waits for the active one; None if nothing is embedded by it."""
-    return _named_by(sql, PROVISIONAL)
+    """The model that embeds what waits for the active one; None if nothing is embedded by it.
+
+    The active one never is: a setting that says so was damaged, and nothing must be deleted for it.
+    """
+    fast = _named_by(sql, PROVISIONAL)
+    own = active(sql) if fast else None
+    return None if fast and own and own.key == fast.key else fast
 
 
 def _named_by(sql: apsw.Connection, setting: str) -> ModelRow | None:

@@ -250,6 +250,21 @@ def test_a_setting_that_names_no_model_is_reported(db: Database) -> None:
     assert "settings: the value of provisional is invalid" in db.check()
 
 
+def test_a_setting_that_names_the_files_own_model_deletes_nothing(path: Path) -> None:
+    with Database(path, embedder=Letters(), config=ON) as db:
+        db.documents.ingest_text(TEXTS["cat"], source="cat")
+        with db._file.writing() as sql:
+            sql.execute("INSERT INTO settings (name, value) VALUES ('provisional', '1')")
+    with Database(path, embedder=Letters(), config=ON) as db:
+        assert db.check() == ["settings: the value of provisional is invalid"]
+        db.documents.ingest_text(TEXTS["soup"], source="soup")
+        found = db.documents.search("lentil soup", mode="vector")
+        assert len(found) == 2 and not any(hit.scores.provisional for hit in found)
+        salvage(path, path.with_name("saved.db"), embedder=Letters())
+    with Database(path.with_name("saved.db"), embedder=Letters(), config=ON) as db:
+        assert db.check() == [] and len(db.documents.search("lentil soup", mode="vector")) == 2
+
+
 def test_few_passages_that_are_embedded_in_the_same_call_get_no_provisional_embedding(
     db: Database,
 ) -> None:
