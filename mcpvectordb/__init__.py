@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         Unwritable,
     )
+    from mcpvectordb.history.records import ChangedItem, Forgotten, HistoryEntry, Undone
     from mcpvectordb.importers.items import Imported
     from mcpvectordb.joint.records import (
         Duplicates,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         Projection,
         Quotation,
     )
+    from mcpvectordb.merge.records import Merged
     from mcpvectordb.records import (
         Backlog,
         Chunk,
@@ -92,6 +94,7 @@ __all__ = [
     "Backlog",
     "Busy",
     "Change",
+    "ChangedItem",
     "Chunk",
     "Closed",
     "Condition",
@@ -114,6 +117,8 @@ __all__ = [
     "Exported",
     "FetchFailed",
     "FolderContents",
+    "Forgotten",
+    "HistoryEntry",
     "Hit",
     "Image",
     "Imported",
@@ -125,6 +130,7 @@ __all__ = [
     "LineMatch",
     "LineMatches",
     "MCPVectorDBError",
+    "Merged",
     "ModelDamaged",
     "ModelError",
     "ModelMissing",
@@ -154,6 +160,7 @@ __all__ = [
     "Synced",
     "Thread",
     "TooLarge",
+    "Undone",
     "Unreadable",
     "UnsupportedFormat",
     "Unwritable",
@@ -171,8 +178,10 @@ _HOMES = (
     "records",
     "contexts.context",
     "vectors.vector",
+    "history.records",
     "joint.records",
     "importers.items",
+    "merge.records",
     "embedding.embedder",
     "database",
     "embedding.add_endpoint",

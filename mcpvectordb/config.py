@@ -73,6 +73,8 @@ class Config:
                         they are spelled
     indexed_metadata    comma-separated metadata keys of contexts that a new file indexes for
                         filters
+    history_days        days for which versions that were replaced or deleted are kept; 0 keeps none
+    history_share       the share of the file that they may take, 0 to 1; the oldest are dropped
     max_image_bytes     largest image of a context
     max_image_bytes_total  largest sum of all images of a context
     reranker            the model that reranks; "" is the cross-encoder of the extra quality
@@ -110,6 +112,8 @@ class Config:
     max_chunks: int = 100_000
     language: str = "english"
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"
+    history_days: float = 30.0
+    history_share: float = 0.1
     max_image_bytes: int = 10 * 2**20
     max_image_bytes_total: int = 100 * 2**20
     reranker: str = ""
@@ -154,6 +158,10 @@ class Config:
             raise InvalidInput(
                 f"host_interval must be 0 to 86400 seconds, not {self.host_interval}"
             )
+        if not 0 <= self.history_days <= 36_500:
+            raise InvalidInput(f"history_days must be 0 to 36500 days, not {self.history_days}")
+        if not 0 <= self.history_share <= 1:
+            raise InvalidInput(f"history_share must be 0 to 1, not {self.history_share}")
         if not re.fullmatch(r"(\w+(\+\w+)*)?", self.ocr_languages, re.ASCII):
             raise InvalidInput(
                 f"ocr_languages must be names such as eng or eng+deu, not {self.ocr_languages!r}"

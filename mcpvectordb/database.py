@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -12,17 +15,26 @@ from typing import TYPE_CHECKING, Literal, Self
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
 from mcpvectordb.documents import rows
+from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.embedding.embedder import Embedder
+from mcpvectordb.errors import Damaged, InvalidInput, ModelError, ReadOnly
+from mcpvectordb.history import actor
+from mcpvectordb.history.log import History
+from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
+from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.shelves import JointShelves
-from mcpvectordb.records import Exported, ProgressCallback, Stats
+from mcpvectordb.merge.records import Merged
+from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
 from mcpvectordb.search.expansion import QueryExpander
+from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.file import File
@@ -32,8 +44,11 @@ if TYPE_CHECKING:
     from mcpvectordb.contexts.metadata_index import MetadataIndex
     from mcpvectordb.contexts.shelf import Contexts
     from mcpvectordb.export.write import ExportFormat
+    from mcpvectordb.history.timeline import Timeline
+    from mcpvectordb.history.versions import Item, VersionedShelf
     from mcpvectordb.importers.items import Imported, Into
     from mcpvectordb.maintenance import MaintainedIndex
+    from mcpvectordb.merge.copies import MergedFile
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
 
@@ -76,7 +91,13 @@ class Database(JointShelves):
             "context", "''", words=False, memory=self._memory, tuning=self._tuning
         )
         self._indexes = (documents, contexts)
-        self._unpublished = UnpublishedDocuments(self._file, documents, self._tuning)
+        self._history = History(self._file, self.config)
+        self._unpublished = UnpublishedDocuments(
+            self._file,
+            documents,
+            DocumentVersions(self._history, self._tuning.slice_chunks),
+            self._tuning,
+        )
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
         self._cache = Cache()
         self._reranker = CachedReranker(self.config, self._cache)
@@ -84,7 +105,13 @@ class Database(JointShelves):
             self._file, documents, QueryExpander(documents, self._cache), self._reranker
         )
         self.documents = Documents(
-            self._file, self.config, self._encoder, documents, self._unpublished, search
+            self._file,
+            self.config,
+            self._encoder,
+            documents,
+            self._unpublished,
+            search,
+            LibraryVersions(self._file, self._history),
         )
         self._file.register_check(self.check)
         self._encoder.complete()
@@ -96,7 +123,7 @@ class Database(JointShelves):
         """The vectors shelf: embeddings of your own."""
         from mcpvectordb.vectors.shelf import Vectors
 
-        return Vectors(self._file, self._vector_store)
+        return Vectors(self._file, self._vector_store, self._history)
 
     @cached_property
     def contexts(self) -> Contexts:
@@ -111,13 +138,14 @@ class Database(JointShelves):
             self._fulltext,
             self._metadata_index,
             self._reranker,
+            self._history,
         )
 
     @cached_property
     def _vector_store(self) -> VectorStore:
         from mcpvectordb.vectors.store import VectorStore
 
-        return VectorStore(self._memory, self._tuning)
+        return VectorStore(self._history, self._memory, self._tuning)
 
     @cached_property
     def _fulltext(self) -> ContextFulltext:
@@ -136,6 +164,7 @@ class Database(JointShelves):
         """Everything that can be checked and made again."""
         return (
             self._unpublished,
+            self._history,
             *self._indexes,
             self._vector_store,
             self._fulltext,
@@ -201,13 +230,171 @@ class Database(JointShelves):
         """
         return self._file.deadline()
 
-    def copy_to(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    def acting_as(self, name: str) -> AbstractContextManager[None]:
+        """Let the changes of a block be made by `name` in the history; otherwise it is "python"."""
+        return actor.acting_as(name)
+
+    def history(
+        self, name: str | None = None, *, since: str | None = None, limit: int = 20
+    ) -> list[HistoryEntry]:
+        """What was changed, by whom and when, the newest first.
+
+        `name` is a document's path (or the end of one), source or id, memory:7 for a context, the
+        id of a vector, or a library; also of something that was deleted. `since` is a time such as
+        2026-11-29, today or 2d (ago).
+        """
+        checked_page(limit, 0)
+        items = None if name is None else self._history_items(name)
+        return self._timeline.entries(items, since, limit)
+
+    def diff(self, change: int) -> str:
+        """What the change with this number did to texts and metadata, as a unified diff."""
+        return self._timeline.diff(change)
+
+    def undo(self, change: int | None = None, *, embed: bool = True) -> Undone:
+        """Take back the change with this number (see `history`), or the latest one.
+
+        An undo is a change itself, so it can be undone. Items that were changed again since stay as
+        they are (`Undone.kept`); if all were, InvalidInput is raised. Embeddings are made again, as
+        far as the file has none for the same text; with `embed=False` by `embed_pending`.
+        """
+        undone = self._timeline.undo(change)
+        if not embed:
+            return undone
+        try:
+            self._encoder.embed()
+        except ModelError as error:
+            return replace(undone, note=f"found by words, but not yet by meaning: {error}")
+        return undone
+
+    def merge(
+        self, path: str | os.PathLike[str], *, progress: ProgressCallback | None = None
+    ) -> Merged:
+        """Take everything from another file that is not here, or is newer there.
+
+        Documents are the same by library and source, contexts by an id of their own in all copies
+        of a file, vectors by store, namespace and id. Of two changes of one item the later wins,
+        and the other one is in the history; what was deleted later than it was changed is deleted.
+        Embeddings come along if both files use the same model. The other file is not changed. It is
+        one transaction: a kill leaves this file as it was, and other writers wait meanwhile.
+        """
+        from mcpvectordb.merge.copies import FileMerge
+
+        other_path = self._checked_other(path)
+        with self._opened_other(other_path) as other:
+            try:
+                merged = FileMerge(self._side, other._side, progress).run()
+            except Damaged as error:
+                raise Damaged(
+                    f"{other_path} was not merged, and nothing changed: {error}"
+                ) from None
+        with self._file.reading(limited=False) as sql:
+            model = models.active(sql)
+            waiting = self._encoder.pending(sql, model) if model else 0
+        self._unpublished.clean()
+        note = f"waiting for their embeddings: {counted_passages(waiting)}" if waiting else ""
+        return replace(merged, path=str(other_path), note=note)
+
+    def sync_with(
+        self, path: str | os.PathLike[str], *, progress: ProgressCallback | None = None
+    ) -> tuple[Merged, Merged]:
+        """Merge another file into this one, then this one into it: both hold the same then."""
+        if self._file.memory:
+            raise InvalidInput("a database in memory has no file that another one could read")
+        merged = self.merge(path, progress=progress)
+        with Database(path, config=replace(self.config, read_only=False)) as other:
+            return merged, other.merge(self.path, progress=progress)
+
+    def _checked_other(self, path: str | os.PathLike[str]) -> Path:
+        other = Path(path).expanduser()
+        if not other.is_file():
+            raise InvalidInput(f"there is no file {other} to merge")
+        if not self._file.memory and other.samefile(self.path):
+            raise InvalidInput(f"{other} is the database itself: name another file")
+        if self.read_only:
+            raise ReadOnly(f"{self.path} is open for reading only, so nothing is merged into it")
+        return other
+
+    @contextlib.contextmanager
+    def _opened_other(self, path: Path) -> Iterator[Database]:
+        """Another file, open for reading; one of an older format as a copy, which is migrated."""
+        config = replace(self.config, read_only=True)
+        try:
+            other = Database(path, config=config)
+        except ReadOnly:
+            with tempfile.TemporaryDirectory(prefix="mcpvectordb-") as folder:
+                copy = maintenance.snapshot(path, Path(folder) / "copy.db")
+                with Database(copy, config=replace(config, read_only=False)) as other:
+                    yield other
+            return
+        with other:
+            yield other
+
+    @property
+    def _side(self) -> MergedFile:
+        from mcpvectordb.merge.copies import MergedFile
+
+        return MergedFile(
+            self._file,
+            self._history,
+            self._versioned,
+            self._indexes,
+            self._encoder,
+            self._vector_store,
+        )
+
+    @property
+    def _versioned(self) -> tuple[VersionedShelf, ...]:
+        return (
+            self.documents.versioned,
+            self.documents.library_versions,
+            self.contexts.versioned,
+            self.vectors.versioned,
+        )
+
+    def forget(self, name: str) -> Forgotten:
+        """Delete an item for good, with all that the history has of it; see `history` for names.
+
+        Nothing of it stays in the file: the indexes and the file are written anew, which takes as
+        long as `compact`. Raises NotFound, and InvalidInput for a name of several items. Copies of
+        the file still have it, and merging one brings it back.
+        """
+        items = self._history_items(name)
+        if len(items) > 1:
+            shown = ", ".join(sorted(f"{each.place}/{each.name}".strip("/") for each in items))
+            raise InvalidInput(f"{name!r:.200} may mean {len(items)} items: {shown:.1000}")
+        versions = self._timeline.forget(items[0])
+        self.compact()
+        self._file.check_log_is_empty()
+        return Forgotten(name=name, versions=versions)
+
+    def keep_history(self, on: bool) -> None:
+        """Keep what is replaced and deleted from now on, or delete it and keep nothing more."""
+        self._history.switch(on)
+
+    def _history_items(self, name: str) -> list[Item]:
+        """The items of the history that a name may mean; raises NotFound."""
+        [places] = self.documents.candidates([name])
+        return self._timeline.named(name, [each.document.id for each in places])
+
+    @cached_property
+    def _timeline(self) -> Timeline:
+        from mcpvectordb.history.timeline import Timeline
+
+        return Timeline(self._file, self._history, self._versioned)
+
+    def copy_to(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, history: bool = True
+    ) -> Path:
         """Write a complete copy into a file, also while others write to this one.
 
         An existing file is an error or, with `overwrite`, replaced when the copy is complete; a
-        database that is open in some process is never replaced.
+        database that is open in some process is never replaced. Without `history` nothing that was
+        replaced or deleted is in the copy: so give a file to others.
         """
-        return maintenance.copy(self._file, Path(path), self._unpublished, overwrite=overwrite)
+        return maintenance.copy(
+            self._file, Path(path), self._unpublished, overwrite=overwrite, history=history
+        )
 
     def export_to(
         self,

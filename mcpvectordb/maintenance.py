@@ -12,6 +12,7 @@ import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.history.log import clear
 from mcpvectordb.index import models
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
@@ -76,19 +77,37 @@ class MaintainedIndex(Protocol):
 
 
 def copy(
-    file: File, target: Path, unpublished: UnpublishedDocuments, *, overwrite: bool = False
+    file: File,
+    target: Path,
+    unpublished: UnpublishedDocuments,
+    *,
+    overwrite: bool = False,
+    history: bool = True,
 ) -> Path:
     """Write a copy of the database; nothing is at `target`, or the old file, until it is complete.
 
-    Deleted text and unpublished documents are not in it.
+    Unpublished documents are not in it, nor deleted text outside of the history.
     """
     with new_file(file, target, overwrite=overwrite) as new:
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
             sql.execute("VACUUM INTO ?", (f"{uri(new.part)}?vfs={apsw.vfs_names()[0]}",))
-            _forget_deleted(new.part, unpublished)
+            _forget_deleted(new.part, unpublished, history)
         _verify(new.part)
     return new.path
+
+
+def snapshot(path: Path, target: Path) -> Path:
+    """Copy a file whose schema was verified, of whatever format, as it is; `target` is new."""
+    reader = apsw.Connection(
+        uri(path.resolve()), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    with contextlib.closing(reader):
+        reader.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        reader.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        vec0.load(reader)
+        reader.execute("VACUUM INTO ?", (str(target),))
+    return target
 
 
 def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
@@ -153,6 +172,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         contexts = sql.execute("SELECT count(*) FROM contexts").get
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
+        history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
         model = models.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
@@ -172,6 +192,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         dimension=dimension,
         chunk_size=size,
         chunk_overlap=overlap,
+        history_bytes=history_bytes,
     )
 
 
@@ -222,7 +243,7 @@ def _bytes(file: File) -> int:
     )
 
 
-def _forget_deleted(part: Path, unpublished: UnpublishedDocuments) -> None:
+def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool) -> None:
     """Take out of a copy what is not yet, or no longer, a document: unpublished ones, and what has
     stayed of deleted text. Unused pages are not in it, but words in the indexes and answers in the
     cache are.
@@ -242,6 +263,10 @@ def _forget_deleted(part: Path, unpublished: UnpublishedDocuments) -> None:
             unpublished.remove_all(connection)
             connection.execute("DELETE FROM cache")
             fts5.forget_deleted(connection)
+            if not history:
+                clear(connection)
+        if not history:
+            connection.execute("VACUUM")
 
 
 def _verify(part: Path) -> None:

@@ -483,7 +483,8 @@ class Exported(Record):
 class Stats(Record):
     """Counts and sizes of a file, and its model and chunk sizes.
 
-    Before the first ingest, these are the ones that it would get.
+    Before the first ingest, these are the ones that it would get. `history_bytes` is what former
+    versions take of the file.
     """
 
     path: str
@@ -500,6 +501,7 @@ class Stats(Record):
     dimension: int
     chunk_size: int
     chunk_overlap: int
+    history_bytes: int = 0
 
 
 class Progress(Record):

@@ -168,11 +168,12 @@ class Service:
             )
         raw = params.arguments or {}
         self._warn_of_unknown(published, raw)
+        actor = _actor(ctx, published)
         reply = await (
-            self._ingested(published, raw, _progress(ctx))
+            self._ingested(published, raw, _progress(ctx), actor)
             if _ingests(published)
             else self._in_thread(
-                partial(call, published, self._db, raw, Grant(jobs=self._ongoing.listed))
+                partial(self._call, published, raw, Grant(jobs=self._ongoing.listed), actor)
             )
         )
         _reply.set(reply)
@@ -183,15 +184,26 @@ class Service:
             _meta=UNTRUSTED,
         )
 
+    def _call(
+        self, published: PublishedTool, raw: Mapping[str, Any], grant: Grant, actor: str
+    ) -> Reply:
+        """Run a tool; what it changes is by `actor` in the history."""
+        with self._db.acting_as(actor):
+            return call(published, self._db, raw, grant)
+
     async def _ingested(
-        self, published: PublishedTool, raw: Mapping[str, Any], progress: ProgressCallback
+        self,
+        published: PublishedTool,
+        raw: Mapping[str, Any],
+        progress: ProgressCallback,
+        actor: str,
     ) -> Any:
         """Run a tool that ingests; the pauses between two pages of one host occupy no thread."""
         deadline = time.monotonic() + self._reply_seconds
         while True:
             try:
                 return await self._in_thread(
-                    partial(self._ingest, published, raw, progress), ingests=True
+                    partial(self._ingest, published, raw, progress, actor), ingests=True
                 )
             except RetryLater as later:
                 if time.monotonic() + later.seconds > deadline:
@@ -199,12 +211,17 @@ class Service:
                 await anyio.sleep(later.seconds)
 
     def _ingest(
-        self, published: PublishedTool, raw: Mapping[str, Any], progress: ProgressCallback
+        self,
+        published: PublishedTool,
+        raw: Mapping[str, Any],
+        progress: ProgressCallback,
+        actor: str,
     ) -> Reply:
         """Run a tool that ingests; its reply comes in time, if only to say that it goes on."""
 
         def work(report: ProgressCallback) -> Reply:
-            return call(published, self._db, raw, Grant(roots=self._roots, progress=report))
+            grant = Grant(roots=self._roots, progress=report)
+            return self._call(published, raw, grant, actor)
 
         try:
             return self._ongoing.run(published.name, raw, work, progress, self._reply_seconds)
@@ -284,6 +301,13 @@ class Service:
                     description=surface.prompt.description, messages=[message]
                 )
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {cut(params.name, MAX_ECHO)}")
+
+
+def _actor(ctx: Context, published: PublishedTool) -> str:
+    """Who calls a tool, for the history: the client's name, as it says, and the surface."""
+    params = ctx.session.client_params
+    name = params.client_info.name if params is not None else ""
+    return f"{name or 'an MCP client'} ({published.surface.name})"
 
 
 def _ingests(published: PublishedTool) -> bool:

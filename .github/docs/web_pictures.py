@@ -3,7 +3,7 @@
 Without a folder it writes the two pictures of README; with one, every view into it, as a desktop
 and as a phone show it, light and dark. A file is made from the demo's pages, this project's
 documentation and a few texts in other languages, and a real Chromium looks at the real server.
-Needs the packages playwright and Pillow, and /usr/bin/chromium (or what CHROMIUM names).
+Needs the packages playwright and Pillow, and /usr/bin/chromium or what CHROMIUM names.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ Cistern at the red mark since Sunday: only drinking and cooking.
 
 def make_file(db: Database) -> None:
     """Store what the pictures show."""
-    folders = {
-        "station": ROOT / "mcpvectordb/cli/demo_pages",
-        "manual": ROOT / ".github/docs",
-        "code": ROOT / "mcpvectordb/text",
+    libraries = {
+        "station": "mcpvectordb/cli/demo_pages/*.md",
+        "manual": ".github/docs/*.md",
+        "code": "mcpvectordb/text/[a-z]*.py",
     }
-    for library, folder in folders.items():
-        for file in sorted((*folder.glob("*.md"), *folder.glob("[a-z]*.py"))):
+    for library, pattern in libraries.items():
+        for file in sorted(ROOT.glob(pattern)):
             text = file.read_text("utf-8")
             db.documents.ingest_text(text, source=file.name, library=library, embed=False)
     for name, text in LETTERS.items():

@@ -41,14 +41,20 @@ QUERIES = (
 
 
 @click.command()
-def demo() -> None:
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keep the database in FILE, to look into it: mcpvectordb --db FILE web",
+)
+def demo(keep: Path | None) -> None:
     """Ingest a few pages into a temporary database and run three queries."""
     from mcpvectordb import Database
     from mcpvectordb.cli.main import configured
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        Database(Path(folder) / "demo.db", config=configured()) as db,
+        Database(keep or Path(folder) / "demo.db", config=configured()) as db,
     ):
         began = time.perf_counter()
         shipped = resources.files("mcpvectordb").joinpath("cli/demo_pages").iterdir()
@@ -72,6 +78,8 @@ def demo() -> None:
         for query in QUERIES:
             _search(db, query)
     printed.print(_NEXT)
+    if keep is not None:
+        printed.print(f"  mcpvectordb --db {keep} web   look into these pages in a browser")
 
 
 def _search(db: Database, query: DemoQuery) -> None:

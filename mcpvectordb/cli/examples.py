@@ -28,6 +28,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb update keys.md --title 'All keys' --library work",
     ),
     "delete": ("mcpvectordb delete old.md", "mcpvectordb delete draft.md spare.md"),
+    "history": ("mcpvectordb history --since 2d", "mcpvectordb history keys.md --diff"),
+    "undo": ("mcpvectordb undo --yes", "mcpvectordb undo 1 --yes"),
+    "forget": (
+        "mcpvectordb forget old.md --for-good --yes",
+        "mcpvectordb forget draft.md --for-good --yes --json",
+    ),
     "embed": ("mcpvectordb embed", "mcpvectordb embed --db work.db"),
     "library": ("mcpvectordb library list", "mcpvectordb library add notes ~/notes"),
     "library add": (
@@ -67,6 +73,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb export ~/markdown --library work",
         "mcpvectordb export passages.csv --overwrite --json",
     ),
+    "merge": ("mcpvectordb merge laptop.db", "mcpvectordb merge laptop.db --json"),
+    "sync-with": ("mcpvectordb sync-with laptop.db", "mcpvectordb sync-with laptop.db --json"),
     "salvage": (
         "mcpvectordb salvage damaged.db saved.db",
         "mcpvectordb salvage damaged.db saved.db --json",
@@ -94,7 +102,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "web": ("mcpvectordb web", "mcpvectordb web --read-only --no-open --port 9000"),
     "serve": ("mcpvectordb serve --list-tools", "mcpvectordb serve --surface all --list-tools"),
     "setup": ("mcpvectordb setup --print", "mcpvectordb setup cursor --dry-run"),
-    "demo": ("mcpvectordb demo", "mcpvectordb --db pages.db demo"),
+    "demo": ("mcpvectordb demo", "mcpvectordb demo --keep pages.db"),
     "completion": ("mcpvectordb completion bash", "mcpvectordb completion zsh"),
 }
 """For each command (or command and subcommand), in a home folder with notes in ~/notes."""

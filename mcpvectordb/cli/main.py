@@ -37,6 +37,9 @@ COMMANDS = {
     "update": ("documents", "Change the metadata, title or library of a document"),
     "delete": ("documents", "Remove documents, by path, id or #hash"),
     "import": ("imports", "Bring in what another program has stored"),
+    "history": ("history", "List what was changed, by whom and when"),
+    "undo": ("history", "Take back a change, or the latest one"),
+    "forget": ("history", "Delete something so that nothing of it stays in the file"),
     "embed": ("ingest", "Embed the chunks that have no embedding yet"),
     "library": ("libraries", "List libraries, and let them follow folders"),
     "sync": ("libraries", "Update one library, or all that follow a folder, from its folder"),
@@ -47,6 +50,8 @@ COMMANDS = {
     "compact": ("maintenance", "Return unused space to the disk"),
     "copy": ("maintenance", "Write a complete copy as one file"),
     "export": ("export", "Write everything as JSONL, Markdown, CSV or Parquet"),
+    "merge": ("history", "Take what is new or newer from another copy of the file"),
+    "sync-with": ("history", "Merge another copy and this file, in both directions"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
     "bench": ("bench", "Measure searches on FILE (or --db)"),
     "model": ("models", "List, fetch, add and change embedding models"),
@@ -76,6 +81,8 @@ MEANT = {
     "backup": "copy",
     "dump": "export",
     "vacuum": "compact",
+    "log": "history",
+    "restore": "undo",
     "server": "serve",
     "models": "model list",
 }
@@ -202,7 +209,10 @@ def opened(
             )
         elif context.find_root().obj is None:
             path.parent.mkdir(parents=True, exist_ok=True)
-    with Database(path, config=configured(read_only=read_only, model=model)) as db:
+    with (
+        Database(path, config=configured(read_only=read_only, model=model)) as db,
+        db.acting_as("shell"),
+    ):
         yield db
 
 

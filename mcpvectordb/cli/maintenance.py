@@ -96,14 +96,17 @@ def compact(context: click.Context) -> None:
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--overwrite", is_flag=True, help="Replace an existing file by the complete copy.")
+@click.option(
+    "--no-history", is_flag=True, help="Leave out what was replaced or deleted, to give it away."
+)
 @click.pass_context
-def copy(context: click.Context, target: Path, overwrite: bool) -> None:
+def copy(context: click.Context, target: Path, overwrite: bool, no_history: bool) -> None:
     """Write a complete copy as one file.
 
     Safe while other processes use the database; cp is not.
     """
     with opened(context) as db, busy("copying"):
-        written = db.copy_to(target, overwrite=overwrite)
+        written = db.copy_to(target, overwrite=overwrite, history=not no_history)
     show(f"copied to {written}")
 
 

@@ -12,6 +12,7 @@ import apsw
 
 from mcpvectordb import dates, filters
 from mcpvectordb.config import Config
+from mcpvectordb.contexts import past
 from mcpvectordb.contexts.context import (
     Change,
     Context,
@@ -28,6 +29,7 @@ from mcpvectordb.contexts.context import (
 )
 from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.metadata_index import MetadataIndex
+from mcpvectordb.contexts.restore import RestoredContexts
 from mcpvectordb.contexts.rows import (
     FIELDS,
     ITEMS,
@@ -59,6 +61,7 @@ from mcpvectordb.contexts.validation import (
 from mcpvectordb.contexts.write import ContextWriter, PreparedContexts
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
+from mcpvectordb.history.log import History
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.metadata import storable
@@ -86,10 +89,13 @@ class Contexts:
         words: ContextFulltext,
         keys: MetadataIndex,
         reranking: CachedReranker,
+        history: History,
     ) -> None:
         self._file, self._config, self._encoder, self._reranking = file, config, encoder, reranking
         self._index, self._keys = index, keys
-        self._writer = ContextWriter(encoder, index, words, keys)
+        self._history = history
+        self._writer = ContextWriter(encoder, index, words, keys, history)
+        self.versioned = RestoredContexts(file, self._writer, index)
         self._search = ContextSearch(file, encoder, index, words, keys, reranking)
         # Returns the time at which contexts are created and updated; tests set another one.
         self._clock: Callable[[], datetime] = _utc_now
@@ -203,10 +209,19 @@ class Contexts:
 
     # Reading.
 
-    def get(self, ids: Iterable[int], *, images: bool = True) -> list[Context]:
-        """The contexts with these ids, newest first; unknown ids are left out."""
+    def get(
+        self, ids: Iterable[int], *, images: bool = True, as_of: str | int | None = None
+    ) -> list[Context]:
+        """The contexts with these ids, newest first; unknown ids are left out.
+
+        With `as_of` they are as they were at a time (2026-11-29, today, 2d …) or right after a
+        change, given by its number in `Database.history`.
+        """
         wanted = checked_ids(ids)
         with self._file.reading() as sql:
+            if as_of is not None:
+                limit = self._history.limit(sql, as_of)
+                return past.get(sql, self._history, self._index, wanted, limit, images)
             return list(by_ids(sql, self._index, wanted, images=images).values())
 
     def browse(
@@ -216,9 +231,12 @@ class Contexts:
         offset: int = 0,
         images: bool = False,
         explain: bool = False,
+        as_of: str | int | None = None,
         **which: Unpack[FilterArguments],
     ) -> Page[Context]:
         """The contexts that match all filters, newest first; `explain` adds SQLite's query plan.
+
+        For `as_of`, which explains nothing, see `get`.
 
         thread          the thread they are in
         source          "user" or "agent"
@@ -232,6 +250,13 @@ class Contexts:
         window = whole_number(limit, "limit"), whole_number(offset, "offset")
         checked = compile_filter(**which)
         with self._file.reading() as sql:
+            if as_of is not None:
+                stamp = self._history.limit(sql, as_of)
+                return Page(
+                    items=tuple(
+                        past.browse(sql, self._history, self._index, checked, stamp, window, images)
+                    )
+                )
             allowed = checked.using_indexes(self._keys.names(sql))
             with StatementLog(sql, explain) as log:
                 rows = sql.execute(

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import apsw
 
 from mcpvectordb import metadata
+from mcpvectordb.contexts import versions
 from mcpvectordb.contexts.context import Change, Entry, Image
 from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.metadata_index import MetadataIndex, folded
+from mcpvectordb.contexts.versions import ContextBody
 from mcpvectordb.errors import ModelMissing, NotFound
-from mcpvectordb.index.chunks import ChunkIndex, embedding_text
+from mcpvectordb.history.log import History
+from mcpvectordb.history.versions import Version
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.indexed_chunk import embedding_text
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.chunking import Span
 
@@ -36,9 +42,15 @@ class ContextWriter:
     """Adds, changes and removes contexts in all their tables, in the caller's transaction."""
 
     def __init__(
-        self, encoder: Encoder, index: ChunkIndex, words: ContextFulltext, keys: MetadataIndex
+        self,
+        encoder: Encoder,
+        index: ChunkIndex,
+        words: ContextFulltext,
+        keys: MetadataIndex,
+        history: History,
     ) -> None:
         self._encoder, self._index, self._words, self._keys = encoder, index, words, keys
+        self._history = history
 
     def prepare(self, texts: Iterable[str], deadline: float | None) -> PreparedContexts:
         """Split texts into chunks and embed them, outside of any transaction; may raise ModelError.
@@ -70,7 +82,7 @@ class ContextWriter:
         An entry with the source and text of its thread's last context updates that context, unless
         it has a time of its own.
         """
-        text_hash = _hash(entry.text)
+        text_hash, stamp = _hash(entry.text), self._history.stamp(sql)
         last = sql.execute(
             "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
             (entry.thread,),
@@ -79,18 +91,20 @@ class ContextWriter:
             last is not None and entry.created_at is None and last[1:] == (entry.source, text_hash)
         ):
             id = int(last[0])
-            sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (now, id))
+            self._mark(sql, id, now)
             self._embed(sql, id, prepared)
         else:
             sql.execute(
-                "INSERT INTO contexts (thread, source, hash, created_at, updated_at) "
-                "VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO contexts (thread, source, hash, created_at, updated_at, stamp, uid) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
                     entry.thread,
                     entry.source,
                     text_hash,
                     entry.created_at or now,
                     entry.updated_at or now,
+                    stamp,
+                    uuid.uuid4().hex,
                 ),
             )
             id = sql.last_insert_rowid()
@@ -101,20 +115,27 @@ class ContextWriter:
         _put_images(sql, id, entry.images)
         return id, "repeated" if repeated else "added"
 
-    def restore(
-        self, sql: apsw.Connection, id: int | None, entry: Entry, spans: Sequence[Span]
+    def add_exported(
+        self, sql: apsw.Connection, id: int, uid: str, entry: Entry, spans: Sequence[Span]
     ) -> int:
-        """Store a checked entry with its own times and chunks, under its own id or a new one."""
+        """Store a checked entry with its own times and chunks; its id.
+
+        Its id and uid are those that it had, unless they are taken; a uid "" is none.
+        """
+        taken = sql.execute("SELECT 1 FROM contexts WHERE id = ?", (id,)).get
+        known = sql.execute("SELECT 1 FROM contexts WHERE uid = ?", (uid,)).get
         sql.execute(
-            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at, stamp, uid) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                id,
+                None if taken else id,
                 entry.thread,
                 entry.source,
                 _hash(entry.text),
                 entry.created_at,
                 entry.updated_at,
+                self._history.stamp(sql),
+                uuid.uuid4().hex if known or not uid else uid,
             ),
         )
         id = sql.last_insert_rowid()
@@ -131,12 +152,12 @@ class ContextWriter:
         row = sql.execute("SELECT metadata FROM contexts WHERE id = ?", (change.id,)).fetchone()
         if row is None:
             raise NotFound(f"no context has the id {change.id}")
+        self._mark(sql, change.id, now)
         values = change.metadata
         if change.metadata_patch is not None:
             values = metadata.merge(metadata.decode(row[0] or "{}"), change.metadata_patch)
         if change.text is not None:
-            self._index.remove(sql, change.id)
-            self._words.remove(sql, change.id)
+            self._remove_text(sql, change.id)
             self._put_text(sql, change.id, change.text, prepared)
             sql.execute(
                 "UPDATE contexts SET hash = ? WHERE id = ?", (_hash(change.text), change.id)
@@ -145,7 +166,6 @@ class ContextWriter:
             self._put_metadata(sql, change.id, values)
         _put_tags(sql, change.id, change.tags)
         _put_images(sql, change.id, change.images)
-        sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (now, change.id))
         written = {
             "text": change.text,
             "metadata": values,
@@ -159,9 +179,69 @@ class ContextWriter:
     def remove(self, sql: apsw.Connection, ids: Iterable[int]) -> None:
         """Remove contexts with their chunks, embeddings, tags and images."""
         for id in ids:
-            self._index.remove(sql, id)
-            self._words.remove(sql, id)
+            item = versions.keep(self._history, sql, self._index, id)
+            self._remove_text(sql, id)
             sql.execute("DELETE FROM contexts WHERE id = ?", (id,))
+            if item is not None:
+                self._history.bury(sql, item)
+
+    def restore(self, sql: apsw.Connection, version: Version, body: ContextBody) -> int:
+        """Store a version of the history in place of what is there of its context; its id.
+
+        The id is the one that it had, unless another context of this file has it.
+        """
+        versions.check(version)
+        fields = version.fields or {}
+        row = sql.execute("SELECT id FROM contexts WHERE uid = ?", (version.item.name,)).fetchone()
+        if row is not None:
+            id = int(row[0])
+            versions.keep(self._history, sql, self._index, id)
+            self._remove_text(sql, id)
+        else:
+            id = self._new_id(sql, version)
+        self._index.put(sql, id, "", body.text, body.spans)
+        self._words.put(sql, id, body.text)
+        values = fields["metadata"]
+        self._put_metadata(sql, id, None if values is None else metadata.decode(values))
+        _put_tags(sql, id, fields["tags"])
+        _put_images(sql, id, body.images)
+        sql.execute(
+            "UPDATE contexts SET thread = ?, source = ?, hash = ?, created_at = ?, "
+            "updated_at = ?, stamp = ? WHERE id = ?",
+            (
+                fields["thread"],
+                fields["source"],
+                _hash(body.text),
+                fields["created_at"],
+                fields["updated_at"],
+                self._history.stamp(sql),
+                id,
+            ),
+        )
+        return id
+
+    def _new_id(self, sql: apsw.Connection, version: Version) -> int:
+        """The id of a new row for a context; `restore` fills it in."""
+        wanted = version.local["id"]
+        taken = sql.execute("SELECT 1 FROM contexts WHERE id = ?", (wanted,)).get
+        sql.execute(
+            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at, uid) "
+            "VALUES (?, '', 'user', x'', '', '', ?)",
+            (None if taken else wanted, version.item.name),
+        )
+        return sql.last_insert_rowid()
+
+    def _mark(self, sql: apsw.Connection, id: int, now: str) -> None:
+        """Note the time of a change, before which the history keeps the context as it is."""
+        versions.keep(self._history, sql, self._index, id)
+        sql.execute(
+            "UPDATE contexts SET updated_at = ?, stamp = ? WHERE id = ?",
+            (now, self._history.stamp(sql), id),
+        )
+
+    def _remove_text(self, sql: apsw.Connection, id: int) -> None:
+        self._index.remove(sql, id)
+        self._words.remove(sql, id)
 
     def _split(self, text: str, size: int, overlap: int) -> list[Span]:
         starts = self._encoder.tokens().token_starts(text)

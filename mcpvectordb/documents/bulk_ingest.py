@@ -79,6 +79,7 @@ class BulkIngest:
         self._file, self._writer, self._encoder = file, writer, encoder
         self._index, self._worker = index, worker
         self._library, self._metadata, self._tuning = library, metadata, tuning
+        self._versions = writer.versions
         self._embedding = _EmbeddingThread(encoder, index) if embed else None
         self._waiting: list[PreparedDocument] = []
         self._known: list[int] = []
@@ -136,7 +137,7 @@ class BulkIngest:
             change = DocumentChange(keys=self._metadata)
             with self._file.writing() as sql:
                 self.counts["updated"] += sum(
-                    update(sql, self._index, key, change)[0] for key in self._known
+                    update(sql, self._index, self._versions, key, change)[0] for key in self._known
                 )
             self._known.clear()
 

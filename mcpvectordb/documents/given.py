@@ -15,6 +15,7 @@ import apsw
 
 from mcpvectordb import metadata
 from mcpvectordb.documents.libraries import checked_name
+from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.errors import Damaged, InvalidInput, quoted
 from mcpvectordb.index.chunks import ChunkIndex
 
@@ -107,7 +108,11 @@ def checked_change(
 
 
 def update(
-    sql: apsw.Connection, index: ChunkIndex, key: int, change: DocumentChange
+    sql: apsw.Connection,
+    index: ChunkIndex,
+    versions: DocumentVersions,
+    key: int,
+    change: DocumentChange,
 ) -> tuple[bool, str]:
     """Change a document's row; whether that changed anything, and the title to write it under.
 
@@ -128,10 +133,12 @@ def update(
     if after[0] != library:
         _refuse_second(sql, after[0], source)
     if changed or then != given:
-        sql.execute(
-            "UPDATE documents SET library = ?, metadata = ?, given = ? WHERE key = ?",
-            (*after, then.encode(), key),
-        )
+        with versions.changing(sql, key) as stamp:
+            sql.execute(
+                "UPDATE documents SET library = ?, metadata = ?, given = ?, stamp = ? "
+                "WHERE key = ?",
+                (*after, then.encode(), stamp, key),
+            )
     if changed:
         index.touch(sql, key)
     return changed, change.title if change.title and change.title != title else ""

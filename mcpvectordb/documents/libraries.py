@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders, FollowedLibrary
+from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.errors import LONGEST_QUOTE, InvalidInput, NotFound, Unreadable, quoted
 from mcpvectordb.ingest import gitignore
 from mcpvectordb.ingest.globs import compile_glob
@@ -33,6 +34,7 @@ def checked_name(library: str) -> str:
 def add(
     file: File,
     folders: ConfirmedFolders,
+    versions: LibraryVersions,
     name: str,
     root: str | os.PathLike[str],
     pattern: str,
@@ -56,6 +58,7 @@ def add(
                 f"the library {quoted(name)} already follows {known[0]}; remove it first, "
                 "or choose another name"
             )
+        versions.keep(sql, name)
         sql.execute(
             "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET inode = "
@@ -71,12 +74,14 @@ def add(
                 datetime.now(UTC).isoformat(timespec="microseconds"),
             ),
         )
+        versions.mark(sql, name)
         if confirm:
             folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
 
 
 def restore(
     file: File,
+    versions: LibraryVersions,
     name: str,
     root: str,
     pattern: str,
@@ -98,19 +103,23 @@ def restore(
             "INSERT INTO library_notes (library, path, text) VALUES (?, ?, ?)",
             ((name, path, text) for path, text in notes.items()),
         )
+        versions.mark(sql, name)
 
 
-def unfollow(file: File, folders: ConfirmedFolders, name: str) -> None:
+def unfollow(file: File, folders: ConfirmedFolders, versions: LibraryVersions, name: str) -> None:
     """Stop following the folder of a library; its descriptions are removed, its documents stay."""
     with file.writing() as sql:
         known = [each for (each,) in sql.execute(NAMES)]
         if checked_name(name) not in known:
             raise NotFound(unknown_name("library", name, known))
+        versions.keep(sql, name)
         sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
+        if sql.changes():
+            versions.mark(sql, name)
     folders.forget(name)
 
 
-def describe(file: File, name: str, path: str, text: str) -> None:
+def describe(file: File, versions: LibraryVersions, name: str, path: str, text: str) -> None:
     """Set the description of a library (path "") or of a part of it; a blank text removes it."""
     storable(text, "text")
     with file.writing() as sql:
@@ -119,6 +128,7 @@ def describe(file: File, name: str, path: str, text: str) -> None:
             raise InvalidInput(
                 f"{quoted(path)} is outside of the library; name a path inside of it"
             )
+        versions.keep(sql, name)
         if not parts:
             sql.execute("UPDATE libraries SET description = ? WHERE name = ?", (text, name))
         elif text.strip():
@@ -130,6 +140,7 @@ def describe(file: File, name: str, path: str, text: str) -> None:
             sql.execute(
                 "DELETE FROM library_notes WHERE library = ? AND path = ?", (name, "/".join(parts))
             )
+        versions.mark(sql, name)
 
 
 def descriptions(file: File, name: str, path: str) -> list[str]:

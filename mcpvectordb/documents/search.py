@@ -19,8 +19,9 @@ from mcpvectordb.documents.all_terms import RankedDocuments
 from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
-from mcpvectordb.index.chunks import ChunkIndex, embedding_text
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
+from mcpvectordb.index.indexed_chunk import embedding_text
 from mcpvectordb.index.keyword import NO_MATCH
 from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.records import Chunk, Hit, Mode, Results, Scores

@@ -15,11 +15,12 @@ from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, notes, rows
 from mcpvectordb.documents import texts as given_texts
 from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
-from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
 from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import checked_name
+from mcpvectordb.documents.library_shelf import LibraryDocuments
+from mcpvectordb.documents.library_versions import LibraryVersions
+from mcpvectordb.documents.restore import RestoredDocuments
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
-from mcpvectordb.documents.stored import StoredDocuments
 from mcpvectordb.documents.sync import ingest_folder, preview, sync, vanished
 from mcpvectordb.documents.texts import GivenText
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
@@ -38,7 +39,6 @@ from mcpvectordb.records import (
     Document,
     Embedded,
     Ingested,
-    Library,
     Mode,
     Progress,
     ProgressCallback,
@@ -54,7 +54,7 @@ from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
 
 
-class Documents(StoredDocuments):
+class Documents(LibraryDocuments):
     """`Database.documents`: ingest, list and search documents; let libraries follow folders.
 
     `tuning` has the sizes of transactions when folders are ingested.
@@ -68,13 +68,14 @@ class Documents(StoredDocuments):
         index: ChunkIndex,
         unpublished: UnpublishedDocuments,
         search: DocumentSearch,
+        library_versions: LibraryVersions,
         tuning: FolderTuning = DEFAULT_TUNING,
     ) -> None:
-        super().__init__(file, index, unpublished, tuning)
+        super().__init__(file, index, unpublished, library_versions, tuning)
         self._config, self._encoder, self._search = config, encoder, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
+        self.versioned = RestoredDocuments(file, self._writer, unpublished)
         self._worker = Worker(config)
-        self._folders = ConfirmedFolders(file)
 
     def ingest(
         self,
@@ -201,7 +202,8 @@ class Documents(StoredDocuments):
             texts, sources, titles, metadata, self._config.max_source_bytes
         )
         checked_name(library)
-        stored = self._store(given, library, progress)
+        with self._history.change("ingest"):
+            stored = self._store(given, library, progress)
         error = ""
         if embed and given:
             error = self._embed_all(progress)[1]
@@ -236,7 +238,10 @@ class Documents(StoredDocuments):
         once = libraries.one_time(library, folder, pattern, ignore)
         if dry_run:
             return preview(self._file, self._config, once, self.tuning, removes=False)
-        with self._bulk_ingest(library, embed, metadata) as intake:
+        with (
+            self._history.change("ingest folder"),
+            self._bulk_ingest(library, embed, metadata) as intake,
+        ):
             done = ingest_folder(self._file, self._config, once, intake, self.tuning, progress)
         return self._embed_rest(replace(done, embedded=intake.embedded), embed, progress)
 
@@ -264,42 +269,6 @@ class Documents(StoredDocuments):
             key = rows.row(sql, id)[0]
         return self._finish(self._stored(self._writer.say(key, change)), embed, progress, deadline)
 
-    def libraries(self) -> list[Library]:
-        """The libraries that have documents or follow a folder, sorted by name."""
-        return libraries.all_libraries(self._file, self._folders)
-
-    def add_library(
-        self,
-        name: str,
-        root: str | os.PathLike[str],
-        *,
-        pattern: str = EVERYTHING,
-        ignore: Sequence[str] = (),
-        description: str = "",
-        confirm: bool = True,
-    ) -> None:
-        """Let a library follow a folder; `sync` ingests its files.
-
-        `pattern` selects files relative to the folder: `*` matches within one folder, `**/` any
-        folders, `{md,txt}` one of both. `ignore` has patterns as in a .gitignore; .gitignore and
-        .mcpvectordbignore files in the folder apply too. To change these options, add the library
-        again with the same folder. `confirm=False` leaves the consent to read it to a person; see
-        `confirm_library`.
-        """
-        libraries.add(
-            self._file, self._folders, name, root, pattern, ignore, description, confirm=confirm
-        )
-
-    def confirm_library(self, name: str) -> None:
-        """Let a library that was not added on this machine, or not to this file, read its folder.
-
-        Ask a person first: whoever wrote the file chose the folder (`Library.root`). What is
-        confirmed is kept in the user's data folder. A change of the file's place, of the folder or
-        of the patterns must be confirmed again.
-        """
-        for library in libraries.followed(self._file, checked_name(name)):
-            self._folders.confirm(library)
-
     def dropped_by(
         self,
         name: str,
@@ -316,28 +285,6 @@ class Documents(StoredDocuments):
         keys = vanished(self._file, self._config, library, self.tuning)
         with self._file.reading() as sql:
             return [rows.by_key(sql, key) for key in keys]
-
-    def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
-        """Remove a library with its documents, or stop following its folder with `keep_documents`.
-
-        Returns the number of removed documents. The folder is not touched.
-        """
-        libraries.unfollow(self._file, self._folders, name)
-        removed = 0
-        while not keep_documents and (some := self.delete_where(library=name)):
-            removed += some
-        return removed
-
-    def describe(self, name: str, path: str, text: str) -> None:
-        """Describe a path of a library that follows a folder, or with "" the whole library.
-
-        A blank text removes the description.
-        """
-        libraries.describe(self._file, name, path, text)
-
-    def descriptions(self, library: str, path: str) -> list[str]:
-        """The descriptions of a library down to a document's source, general to specific."""
-        return libraries.descriptions(self._file, library, path)
 
     def sync(
         self,
@@ -367,7 +314,10 @@ class Documents(StoredDocuments):
             ]
         done = []
         for library in followed:
-            with self._bulk_ingest(library.name, embed) as intake:
+            with (
+                self._history.change("sync"),
+                self._bulk_ingest(library.name, embed) as intake,
+            ):
                 synced = sync(
                     self._file,
                     self._config,

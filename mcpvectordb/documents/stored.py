@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
-from mcpvectordb.documents import rows
+from mcpvectordb.documents import past, rows
 from mcpvectordb.documents.bulk_ingest import FolderTuning
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.paths import NamedDocuments
@@ -54,15 +54,29 @@ class StoredDocuments(NamedDocuments):
     ) -> None:
         super().__init__(file)
         self._index, self._unpublished, self.tuning = index, unpublished, tuning
+        self._history = unpublished.versions.history
 
-    def get(self, id: str) -> Document:
-        """The document with this id; raises NotFound."""
+    def get(self, id: str, *, as_of: str | int | None = None) -> Document:
+        """The document with this id; raises NotFound.
+
+        With `as_of` it is as it was at a time (2026-11-29, today, 2d …) or right after a change,
+        given by its number in `Database.history`; the id may be one that it had then.
+        """
         with self._file.reading() as sql:
+            if as_of is not None:
+                limit = self._history.limit(sql, as_of)
+                return past.document(sql, past.get(sql, self._history, id, limit))
             return rows.document(rows.row(sql, id))
 
-    def text(self, id: str) -> str:
-        """The whole text of a document, exactly as it was ingested; raises NotFound."""
+    def text(self, id: str, *, as_of: str | int | None = None) -> str:
+        """The whole text of a document, exactly as it was ingested; raises NotFound.
+
+        For `as_of` see `get`.
+        """
         with self._file.reading() as sql:
+            if as_of is not None:
+                found = past.get(sql, self._history, id, self._history.limit(sql, as_of))
+                return past.text(sql, self._history, found)
             key = rows.row(sql, id)[0]
             return "".join(
                 tile
@@ -153,8 +167,11 @@ class StoredDocuments(NamedDocuments):
         limit: int = 20,
         offset: int = 0,
         sort: Sort = "newest",
+        as_of: str | int | None = None,
     ) -> list[Document]:
         """The documents that match all conditions, newest first or in another order.
+
+        For `as_of` see `get`.
 
         The field `pending` is the number of a document's chunks that are not embedded yet. An
         unknown library or metadata key is no error: nothing matches, and `why_empty` says why.
@@ -165,6 +182,9 @@ class StoredDocuments(NamedDocuments):
             raise InvalidInput(f"sort must be {', '.join(_SORTS)}, not {quoted(sort)}")
         chosen = rows.document_filter(library, where)
         with self._file.reading() as sql:
+            if as_of is not None:
+                stamp = self._history.limit(sql, as_of)
+                return past.browse(sql, self._history, chosen, stamp, _SORTS[sort], (limit, offset))
             # Only keys are sorted: a row of SELECT counts the chunks of its document.
             found = sql.execute(
                 f"SELECT d.key FROM published_documents d WHERE {chosen.condition} "
@@ -270,11 +290,13 @@ class StoredDocuments(NamedDocuments):
 
     def delete(self, id: str) -> int:
         """Remove a document; the number of its chunks, 0 for an unknown id."""
+        found = "SELECT key FROM published_documents WHERE id = ?"
+        with self._file.reading(limited=False) as sql:
+            keys = [key for (key,) in sql.execute(found, (storable(id, "id"),))]
+        packed = self._unpublished.pack_long(keys)
         with self._file.writing() as sql:
-            rows = sql.execute(
-                "SELECT key FROM published_documents WHERE id = ?", (storable(id, "id"),)
-            )
-            removed = self._unpublished.withdraw(sql, [key for (key,) in rows])
+            keys = [key for (key,) in sql.execute(found, (id,))]
+            removed = self._unpublished.withdraw(sql, keys, packed)
         self._unpublished.clean()
         return removed
 
@@ -295,14 +317,17 @@ class StoredDocuments(NamedDocuments):
         with self._file.reading(limited=False) as sql:
             keys = [key for (key,) in sql.execute(matching, chosen.bindings)]
         removed, most = 0, self.tuning.removals_per_write
-        for start in range(0, len(keys), most):
-            with self._file.writing() as sql:
-                still = sql.execute(
-                    f"{matching} AND d.key IN (SELECT value FROM json_each(?))",
-                    (*chosen.bindings, json.dumps(keys[start : start + most])),
-                )
-                some = [key for (key,) in still]
-                self._unpublished.withdraw(sql, some)
-            removed += len(some)
-            self._unpublished.clean()
+        with self._history.change("delete"):
+            for start in range(0, len(keys), most):
+                batch = keys[start : start + most]
+                packed = self._unpublished.pack_long(batch)
+                with self._file.writing() as sql:
+                    still = sql.execute(
+                        f"{matching} AND d.key IN (SELECT value FROM json_each(?))",
+                        (*chosen.bindings, json.dumps(batch)),
+                    )
+                    some = [key for (key,) in still]
+                    self._unpublished.withdraw(sql, some, packed)
+                removed += len(some)
+                self._unpublished.clean()
         return removed

@@ -322,10 +322,12 @@ class _Sync:
                 (self._library.name, source.source),
             )
             unpublished.withdraw(sql, [other for (other,) in others])
-            sql.execute(
-                "UPDATE documents SET source = ?, modified = ?, mtime_ns = ? WHERE key = ?",
-                (source.source, source.modified, source.mtime_ns, key),
-            )
+            with unpublished.versions.changing(sql, key) as stamp:
+                sql.execute(
+                    "UPDATE documents SET source = ?, modified = ?, mtime_ns = ?, stamp = ?, "
+                    "twin = '' WHERE key = ?",
+                    (source.source, source.modified, source.mtime_ns, stamp, key),
+                )
         unpublished.clean()
         return True
 
@@ -372,6 +374,7 @@ class _Sync:
     def _remove_vanished(self, vanished: dict[int, str], unpublished: UnpublishedDocuments) -> None:
         remaining = iter(vanished.items())
         while batch := list(islice(remaining, self._tuning.removals_per_write)):
+            packed = unpublished.pack_long([key for key, _ in batch])
             with self._file.writing() as sql:
                 keys = [
                     key
@@ -381,7 +384,7 @@ class _Sync:
                         (key, path),
                     ).get
                 ]
-                unpublished.withdraw(sql, keys)
+                unpublished.withdraw(sql, keys, packed)
             unpublished.clean()
             self._counts["removed"] += len(keys)
 

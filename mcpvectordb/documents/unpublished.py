@@ -12,23 +12,33 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import apsw
 
+from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.errors import Busy, Unwritable
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.ingest.chunking import Span
 from mcpvectordb.storage.file import File
 
+NOTHING: Mapping[int, bytes] = {}
+
 
 class UnpublishedDocuments:
     """The table unpublished_documents of a file; methods with `sql` work in its transaction."""
 
-    def __init__(self, file: File, index: ChunkIndex, tuning: Tuning = DEFAULT) -> None:
+    def __init__(
+        self,
+        file: File,
+        index: ChunkIndex,
+        versions: DocumentVersions,
+        tuning: Tuning = DEFAULT,
+    ) -> None:
         self._file, self._index, self._tuning = file, index, tuning
+        self.versions = versions
 
     def slices(self, spans: Sequence[Span]) -> list[tuple[int, list[Span]]]:
         """The spans that one transaction may write each, with the position of the first."""
@@ -71,19 +81,37 @@ class UnpublishedDocuments:
     def publish(self, sql: apsw.Connection, key: int) -> None:
         """Show a complete document to all readers."""
         sql.execute("DELETE FROM unpublished_documents WHERE document = ?", (key,))
+        stamp = self.versions.history.stamp(sql)
+        sql.execute("UPDATE documents SET stamp = ? WHERE key = ?", (stamp, key))
 
     def give_up(self, key: int) -> None:
         """Let the document that this process was writing be removed."""
         with self._file.writing() as sql:
             sql.execute("UPDATE unpublished_documents SET leased = 0 WHERE document = ?", (key,))
 
-    def withdraw(self, sql: apsw.Connection, keys: Sequence[int]) -> int:
+    def pack_long(self, keys: Sequence[int]) -> dict[int, bytes]:
+        """What the history will keep of long documents: packed here, before `withdraw`.
+
+        Of short ones it is packed in the transaction, which takes less than removing them.
+        """
+        with self._file.reading(limited=False) as sql:
+            return self.versions.packed_long(sql, keys)
+
+    def withdraw(
+        self, sql: apsw.Connection, keys: Sequence[int], packed: Mapping[int, bytes] = NOTHING
+    ) -> int:
         """Remove documents with their chunks; the number of chunks.
 
-        Readers see nothing of them from this transaction on. If there are many chunks, `clean`
-        must remove them afterwards.
+        The history keeps them. Readers see nothing of them from this transaction on. If there are
+        many chunks, `clean` must remove them afterwards.
         """
         keys = list(dict.fromkeys(keys))
+        items = self.versions.keep_whole(sql, keys, packed)
+        chunks = self._hide(sql, keys)
+        self.versions.bury_missing(sql, items)
+        return chunks
+
+    def _hide(self, sql: apsw.Connection, keys: Sequence[int]) -> int:
         chunks = sum(self._index.count(sql, key) for key in keys)
         if chunks <= self._tuning.slice_chunks:
             self._remove(sql, keys)

@@ -17,10 +17,13 @@ import apsw
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import how_to_allow
 from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored, update
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
+from mcpvectordb.documents.versions import unpacked_body
 from mcpvectordb.errors import DatabaseError, NotFound, TooLarge
+from mcpvectordb.history.versions import Version
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.spans import stored as stored_spans
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.chunking import Span
 from mcpvectordb.records import Parsed, Source, Status
@@ -34,7 +37,8 @@ class PreparedDocument(NamedTuple):
 
     `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
     document whose id, creation time and metadata it takes over. `created_at` is "" for now, `id` ""
-    for a new one.
+    for a new one. `version` is the one of the history that it is made of: then all of its fields
+    are those.
     """
 
     library: str
@@ -49,6 +53,7 @@ class PreparedDocument(NamedTuple):
     moved: int | None
     created_at: str = ""
     id: str = ""
+    version: Version | None = None
 
 
 class DocumentWriter:
@@ -64,6 +69,7 @@ class DocumentWriter:
     ) -> None:
         self._file, self._encoder, self._index = file, encoder, index
         self._unpublished, self._max_chunks = unpublished, max_chunks
+        self.versions = unpublished.versions
 
     def prepare(
         self,
@@ -140,10 +146,11 @@ class DocumentWriter:
         """
         if change == DocumentChange():
             return "skipped", key
-        with self._file.writing() as sql:
-            changed, title = update(sql, self._index, key, change)
-        if title:
-            return "updated", self.retitle(key, title)
+        with self.versions.history.change("update"):
+            with self._file.writing() as sql:
+                changed, title = update(sql, self._index, self.versions, key, change)
+            if title:
+                return "updated", self.retitle(key, title)
         return "updated" if changed else "skipped", key
 
     def retitle(self, key: int, title: str) -> int:
@@ -157,7 +164,7 @@ class DocumentWriter:
                 "FROM published_documents WHERE key = ?",
                 (key,),
             ).fetchone()
-            text, spans = _spans(sql, key)
+            text, spans = stored_spans(sql, self._index.chunks, key)
         if row is None:
             raise NotFound(_CHANGED)
         library, source, file_type, modified, etag, mtime_ns, size, hash = row
@@ -211,10 +218,11 @@ class DocumentWriter:
             return "skipped", known
         old = [] if duplicate else self._with_source_of(sql, document)
         document = _with_given(sql, document, old)
-        key = _insert(sql, document)
+        key = _insert(sql, document, self.versions.history.stamp(sql), duplicate)
         self._index.put(sql, key, document.title, document.text, document.spans)
         _keep_ids(sql, old, key)
         replaced += [*old, *self._take_over(sql, key, document.moved, duplicate)]
+        self._adopt(sql, key, document.version, replaced)
         return "replaced" if old else "indexed", key
 
     def _write_long(self, document: PreparedDocument, duplicate: bool) -> tuple[Status, int]:
@@ -226,14 +234,15 @@ class DocumentWriter:
             with self._file.writing() as sql:
                 old = [] if duplicate else self._with_source_of(sql, document)
                 document = _with_given(sql, document, old)
-                key = _insert(sql, document)
+                key = _insert(sql, document, 0, duplicate)  # `publish` gives it a stamp
                 self._unpublished.begin(sql, key)
             for first, spans in self._unpublished.slices(document.spans):
                 with self._file.writing() as sql:
                     self._unpublished.renew(sql, key)
                     self._index.put(sql, key, document.title, document.text, spans, first)
+            packed = self._unpublished.pack_long([*old, *filter(None, [document.moved])])
             with self._file.writing() as sql:
-                return self._publish(sql, key, document, duplicate)
+                return self._publish(sql, key, document, duplicate, packed)
         except BaseException:
             with contextlib.suppress(DatabaseError):  # the lease ends by itself
                 self._unpublished.give_up(key)
@@ -241,7 +250,12 @@ class DocumentWriter:
             raise
 
     def _publish(
-        self, sql: apsw.Connection, key: int, document: PreparedDocument, duplicate: bool
+        self,
+        sql: apsw.Connection,
+        key: int,
+        document: PreparedDocument,
+        duplicate: bool,
+        packed: Mapping[int, bytes],
     ) -> tuple[Status, int]:
         """Show a document that was written in slices instead of those with its source."""
         self._unpublished.renew(sql, key)
@@ -251,10 +265,11 @@ class DocumentWriter:
         old = [] if duplicate else self._with_source_of(sql, document)
         self._unpublished.publish(sql, key)
         _keep_ids(sql, old, key)
-        taken_over = self._take_over(sql, key, document.moved, duplicate)
+        taken_over = self._take_over(sql, key, document.moved, duplicate, packed)
         if taken_over:
             self._index.record_everything(sql)  # what is in memory has its own metadata
-        self._unpublished.withdraw(sql, [*old, *taken_over])
+        self._adopt(sql, key, document.version, taken_over)
+        self._unpublished.withdraw(sql, [*old, *taken_over], packed)
         return "replaced" if old else "indexed", key
 
     def _known(self, document: PreparedDocument) -> int | None:
@@ -283,24 +298,89 @@ class DocumentWriter:
         )
         return [key for (key,) in rows]
 
+    def restore(self, version: Version, body: bytes) -> int:
+        """Write a version of the history in place of what is there of its item; returns its key."""
+        text, spans = unpacked_body(body)
+        fields, local = version.fields or {}, version.local
+        source = Source(
+            source=version.item.name,
+            name=version.item.name,
+            raw=b"",
+            file_type=fields["file_type"],
+            modified=local["modified"],
+            etag=local["etag"],
+            mtime_ns=local["mtime_ns"],
+        )
+        prepared = PreparedDocument(
+            version.item.place,
+            source,
+            fields["size"],
+            fields["hash"],
+            fields["title"],
+            text,
+            spans,
+            own={},
+            given=Given(),
+            moved=None,
+            version=version,
+        )
+        return self.write(prepared, duplicate=True)[1]
+
+    def _adopt(
+        self, sql: apsw.Connection, key: int, version: Version | None, replaced: list[int]
+    ) -> None:
+        """Give a document the id of the version that it is made of, if no other one has it.
+
+        Adds what it replaces, which the caller must withdraw.
+        """
+        if version is None:
+            return
+        old = [
+            each
+            for (each,) in sql.execute(
+                "SELECT key FROM published_documents "
+                "WHERE library = ? AND source = ? AND twin = ? AND key <> ?",
+                (*version.item[1:], key),
+            )
+        ]
+        self.versions.keep_whole(sql, old)
+        _keep_ids(sql, old, key)
+        id = version.local["id"]
+        for each in old:
+            sql.execute(
+                "UPDATE documents SET id = ? WHERE key = ? AND id = ?", (_new_id(), each, id)
+            )
+        sql.execute("DELETE FROM former_ids WHERE id = ?", (id,))
+        sql.execute("UPDATE OR IGNORE documents SET id = ? WHERE key = ?", (id, key))
+        replaced += old
+
     def _take_over(
-        self, sql: apsw.Connection, key: int, moved: int | None, required: bool
+        self,
+        sql: apsw.Connection,
+        key: int,
+        moved: int | None,
+        required: bool,
+        packed: Mapping[int, bytes] = NOTHING,
     ) -> list[int]:
         """Give the identity of the document `moved` to another; it, if it is still there.
 
         Raises NotFound if it is `required` and is not there.
         """
         identity = sql.execute(
-            "SELECT id, created_at, metadata, given FROM published_documents WHERE key = ?",
-            (moved,),
+            "SELECT id, created_at, metadata, given, CASE ? WHEN 1 THEN twin ELSE '' END "
+            "FROM published_documents WHERE key = ?",
+            (int(required), moved),
         ).fetchone()
         if not identity:
             if required and moved is not None:
                 raise NotFound(_CHANGED)
             return []
-        sql.execute("UPDATE documents SET id = ? WHERE key = ?", (str(uuid.uuid4()), moved))
+        if moved is not None:
+            self.versions.keep_whole(sql, [moved], packed)  # with its own id
+        sql.execute("UPDATE documents SET id = ? WHERE key = ?", (_new_id(), moved))
         sql.execute(
-            "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ? WHERE key = ?",
+            "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ?, twin = ? "
+            "WHERE key = ?",
             (*identity, key),
         )
         sql.execute("UPDATE former_ids SET document = ? WHERE document = ?", (key, moved))
@@ -321,33 +401,6 @@ def _with_given(
     return prepared._replace(given=given, title=given.title or prepared.title)
 
 
-def _spans(sql: apsw.Connection, key: int) -> tuple[str, list[Span]]:
-    """The text of a document and the spans of its chunks, as they were written."""
-    tiles: list[str] = []
-    spans: list[Span] = []
-    for tile, tile_start, start, end, first, last, page, headings, header, footer in sql.execute(
-        'SELECT tile, tile_start, start, "end", first_line, last_line, page, headings, header, '
-        "footer FROM document_chunks WHERE owner = ? ORDER BY position",
-        (key,),
-    ):
-        tiles.append(tile)
-        spans.append(
-            Span(
-                start=start,
-                end=end,
-                tile_start=tile_start,
-                tile_end=tile_start + len(tile),
-                first_line=first,
-                last_line=last,
-                page=page,
-                headings=metadata.decode_list(headings),
-                header=header,
-                footer=footer,
-            )
-        )
-    return "".join(tiles), spans
-
-
 def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
     """Let the ids of documents that are replaced lead to the one that takes their place."""
     for each in replaced:
@@ -365,14 +418,21 @@ def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
         )
 
 
-def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
-    source = prepared.source
+def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: bool) -> int:
+    """Insert the row of a document; a twin is written beside others of its source."""
+    source, version = prepared.source, prepared.version
+    id, created_at = prepared.id or _new_id(), prepared.created_at or dates.now()
+    values = encoded(prepared.given.over(prepared.own))
+    given: str | None = prepared.given.encode()
+    if version is not None:
+        fields = version.fields or {}
+        created_at, values, given = (fields[name] for name in ("created_at", "metadata", "given"))
     sql.execute(
         "INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, "
-        "etag, created_at, metadata, given, mtime_ns) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "etag, created_at, metadata, given, mtime_ns, stamp, twin) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            prepared.id or str(uuid.uuid4()),
+            id,
             prepared.library,
             source.source,
             prepared.title,
@@ -381,10 +441,16 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument) -> int:
             prepared.size,
             source.modified,
             source.etag,
-            prepared.created_at or dates.now(),
-            encoded(prepared.given.over(prepared.own)),
-            prepared.given.encode(),
+            created_at,
+            values,
+            given,
             source.mtime_ns,
+            stamp,
+            version.item.twin if version else id if twin else "",
         ),
     )
     return sql.last_insert_rowid()
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())

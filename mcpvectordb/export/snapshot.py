@@ -60,6 +60,7 @@ class ExportedContext(NamedTuple):
     """A context with its tags, images and chunks."""
 
     id: int
+    uid: str
     thread: str
     source: str
     metadata: dict[str, Any] | None
@@ -177,16 +178,17 @@ class ExportSnapshot:
     def contexts(self) -> Iterator[ExportedContext]:
         """The contexts, by their ids; none if only a library is exported."""
         rows = self._sql.execute(
-            "SELECT id, thread, source, metadata, created_at, updated_at FROM contexts "
+            "SELECT id, uid, thread, source, metadata, created_at, updated_at FROM contexts "
             "WHERE ? ORDER BY id",
             (self.library is None,),
         )
-        for id, thread, source, metadata, created_at, updated_at in rows:
+        for id, uid, thread, source, metadata, created_at, updated_at in rows:
             tags = self._sql.execute(
                 "SELECT tag FROM context_tags WHERE context = ? ORDER BY tag", (id,)
             )
             yield ExportedContext(
                 id,
+                uid,
                 thread,
                 source,
                 _optional(metadata),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -13,7 +12,13 @@ from mcpvectordb.export.snapshot import Counts, ExportSnapshot
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Exported, Progress, ProgressCallback
 from mcpvectordb.storage.file import File
-from mcpvectordb.storage.new_file import flush_to_disk, new_file, sync_folder
+from mcpvectordb.storage.new_file import (
+    flush_to_disk,
+    new_file,
+    part_of,
+    remove_stale_parts,
+    sync_folder,
+)
 
 ExportFormat = Literal["jsonl", "markdown", "csv", "parquet"]
 FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
@@ -108,7 +113,8 @@ def _write_folder(snapshot: ExportSnapshot, folder: Path, count: Callable[[], No
         )
     if not folder.parent.is_dir():
         raise Unwritable(f"the folder {folder.parent} does not exist: make it first")
-    part = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.part")
+    remove_stale_parts(folder)
+    part = part_of(folder)
     try:
         part.mkdir(mode=0o700)
         markdown.write(snapshot, part, count)

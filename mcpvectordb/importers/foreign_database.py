@@ -290,7 +290,7 @@ def copy_stable(pairs: Sequence[tuple[Path, Path]], source: Path) -> None:
         before = [_state(original) for original, _ in pairs]
         for original, copy in pairs:
             copy.unlink(missing_ok=True)
-            with contextlib.suppress(FileNotFoundError):
+            if original.is_file():  # and neither a device nor a pipe, which have no end
                 shutil.copyfile(original, copy)
         if before == [_state(original) for original, _ in pairs]:
             return

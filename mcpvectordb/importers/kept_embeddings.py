@@ -19,8 +19,9 @@ from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.errors import ModelError
 from mcpvectordb.importers.items import ImportedContext, ImportedDocument
 from mcpvectordb.index import models
-from mcpvectordb.index.chunks import ChunkIndex, IndexedChunk
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.indexed_chunk import IndexedChunk
 from mcpvectordb.index.models import ModelRow
 from mcpvectordb.storage.file import File
 

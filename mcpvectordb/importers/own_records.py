@@ -16,7 +16,7 @@ from mcpvectordb.documents.libraries import check_selection, checked_name
 from mcpvectordb.documents.write import PreparedDocument
 from mcpvectordb.errors import InvalidInput, TooLarge, quoted
 from mcpvectordb.index.arrays import MAX_DIMENSION
-from mcpvectordb.index.chunks import covers_tile
+from mcpvectordb.index.indexed_chunk import covers_tile
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.ingest.chunking import Span
 from mcpvectordb.metadata import storable
@@ -26,6 +26,7 @@ from mcpvectordb.vectors.shelf import MAX_ID, MAX_NAME
 Fields = Mapping[str, Any]
 LONGEST_ID = 200
 _LARGEST = 2**63 - 1
+_LONGEST_UID = 100
 
 
 class OwnDocument(NamedTuple):
@@ -41,6 +42,7 @@ class OwnContext(NamedTuple):
     """A context to restore."""
 
     id: int
+    uid: str
     entry: Entry
     spans: list[Span]
     embeddings: list[bytes | None]
@@ -148,7 +150,10 @@ def context(fields: Fields, config: Config) -> OwnContext:
         ),
         config,
     )
-    return OwnContext(checked_id(fields.get("id")), entry, *_chunks(fields, entry.text, config))
+    uid = storable(fields.get("uid", ""), "uid")[:_LONGEST_UID]
+    return OwnContext(
+        checked_id(fields.get("id")), uid, entry, *_chunks(fields, entry.text, config)
+    )
 
 
 def decoded(value: object, name: str) -> bytes:

@@ -24,7 +24,7 @@ from mcpvectordb.importers.items import (
 from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.vec0_vectors import Vec0Vectors
 
-LONGEST_YAML = 1_000_000
+LONGEST_YAML = 100_000  # bytes: the parser takes seconds for more
 
 
 class CollectionSettings(NamedTuple):
@@ -127,8 +127,8 @@ def _collection(name: str, settings: Mapping[str, Any]) -> CollectionSettings:
         name=name,
         path=_text(settings.get("path")),
         pattern=_text(settings.get("pattern")) or "**/*.md",
-        ignore=tuple(map(str, ignore)) if isinstance(ignore, list) else (),
-        contexts={str(key).strip("/"): str(text) for key, text in contexts.items()}
+        ignore=tuple(filter(None, map(_text, ignore))) if isinstance(ignore, list) else (),
+        contexts={_text(key).strip("/"): _text(text) for key, text in contexts.items()}
         if isinstance(contexts, Mapping)
         else {},
         update_command=_text(settings.get("update")),
@@ -168,13 +168,15 @@ def _embeddings(
         )
         if isinstance(seq, int) and isinstance(pos, int)
     )
+    if not chunks:
+        return {}, ""
     ends = [pos for _, pos, _ in chunks[1:]] + [len(text)]
     found = {
         text[pos:end]: values
         for (seq, pos, _), end in zip(chunks, ends, strict=True)
         if (values := vectors.get(f"{hash}_{seq}"))
     }
-    return found, chunks[0][2] if chunks else ""
+    return found, chunks[0][2]
 
 
 def _text(value: object) -> str:

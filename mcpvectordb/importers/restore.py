@@ -21,13 +21,14 @@ from mcpvectordb.config import Config
 from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.contexts.write import ContextWriter
 from mcpvectordb.documents import libraries
+from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import FORMER_IDS, DocumentWriter
 from mcpvectordb.errors import IngestError, InvalidInput
 from mcpvectordb.importers import own_records
 from mcpvectordb.importers.items import OwnRecord
 from mcpvectordb.importers.kept_embeddings import KEPT, is_usable
-from mcpvectordb.importers.own_records import OwnContext, OwnDocument
+from mcpvectordb.importers.own_records import OwnContext, OwnDocument, OwnModel
 from mcpvectordb.importers.report import ImportReport
 from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
@@ -66,6 +67,7 @@ class Restore:
         self._file, self._config, self._encoder, self._indexes = file, config, encoder, indexes
         self._unpublished, self._keys, self._vectors = unpublished, keys, vectors
         self._document_writer, self._context_writer = document_writer, context_writer
+        self._library_versions = LibraryVersions(file, unpublished.versions.history)
         self._report = report
         self._before = _Bounds(0, 0)
         self._model: ModelRow | None = None  # the file's, if the export has its embeddings
@@ -88,13 +90,20 @@ class Restore:
             else:
                 self._report.skip(kind, "a kind of record that is not known")
 
+    def _adopt(self, made_by: OwnModel) -> None:
+        """Give a new file the model of the exported one, unless another was chosen for it."""
+        model = ModelRow(0, made_by.name, made_by.digest, made_by.dimension)
+        with self._file.writing() as sql:
+            if models.active(sql) is None and self._encoder.accepts(model.name, model.digest):
+                self._encoder.adopt(sql, model, made_by.chunk_size, made_by.chunk_overlap)
+
     def _begin(self, headers: list[Mapping[str, Any]]) -> None:
         """Give a file without texts the model and the settings of the exported one."""
         made_by = own_records.model(headers[0])
         if not self._report.dry_run:
             self._unpublished.clean()  # what a killed import left has ids that are to come again
             if made_by is not None:
-                self._encoder.adopt(*made_by)
+                self._adopt(made_by)
                 self._encoder.ensure_model()
             self._index_keys(headers[0].get("settings"))
         with self._file.reading(limited=False) as sql:
@@ -142,7 +151,7 @@ class Restore:
             if known:
                 continue
             if not self._report.dry_run:
-                libraries.restore(self._file, *library)
+                libraries.restore(self._file, self._library_versions, *library)
             self._report.notes.append(
                 f"the library {library.name} is to follow {library.root}: if that folder may be "
                 f"read, run `mcpvectordb library confirm {library.name}`"
@@ -253,11 +262,8 @@ class Restore:
                 id = self._context_here(sql, context)
                 self._report.count("contexts", "known" if id else "added")
                 if not id:
-                    taken = sql.execute(
-                        "SELECT 1 FROM contexts WHERE id = ?", (context.id,)
-                    ).fetchone()
-                    id = self._context_writer.restore(
-                        sql, None if taken else context.id, context.entry, context.spans
+                    id = self._context_writer.add_exported(
+                        sql, context.id, context.uid, context.entry, context.spans
                     )
                 self._settle(sql, self._indexes[1], id, context.spans, context.embeddings)
 

@@ -76,7 +76,9 @@ class ImportTarget(NamedTuple):
         document_writer = DocumentWriter(
             self.file, self.encoder, documents, self.unpublished, self.config.max_chunks
         )
-        context_writer = ContextWriter(self.encoder, contexts, self.fulltext, self.keys)
+        context_writer = ContextWriter(
+            self.encoder, contexts, self.fulltext, self.keys, self.unpublished.versions.history
+        )
         return {
             ImportedDocument: DocumentImport(
                 self.file, self.config, document_writer, documents, kept, marker, report

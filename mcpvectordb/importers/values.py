@@ -68,7 +68,7 @@ def metadata(value: object) -> dict[str, Any]:
     """
     if isinstance(value, str | bytes):
         parsed = json_value(value)
-        value = value if parsed is None and value.strip() else parsed
+        value = parsed if parsed is not None or value in ("null", b"null") else value
     if value is None or value in ("", b""):
         return {}
     return storable(value) if isinstance(value, Mapping) else {"value": storable(value)}
@@ -76,8 +76,8 @@ def metadata(value: object) -> dict[str, Any]:
 
 def storable(value: Any, depth: int = 1) -> Any:
     """A value with text in place of everything that metadata cannot hold."""
-    if depth > MAX_DEPTH:
-        return str(value)
+    if depth >= MAX_DEPTH and isinstance(value, Mapping | list | tuple):
+        return "nested too deep"
     if isinstance(value, Mapping):
         return {_text(str(key)): storable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -90,6 +90,16 @@ def fits(blob: bytes, dimension: int) -> bool:
     return len(blob) in (4 * dimension, 8 * dimension)
 
 
+def is_rankable(blob: bytes, dimension: int) -> bool:
+    """Whether a BLOB is an embedding as models make it: float32, finite, of usable length."""
+    import numpy as np
+
+    if len(blob) != 4 * dimension:
+        return False
+    norm = float(np.linalg.norm(np.frombuffer(blob, np.float32).astype(np.float64)))
+    return 1e-6 <= norm <= 1e6
+
+
 def blocks(rows: Floats) -> Iterator[tuple[slice, NDArray[np.float64]]]:
     """The rows as float64, block by block, each with its slice."""
     import numpy as np

@@ -8,24 +8,22 @@ index never refers to another chunk. All methods work inside the caller's transa
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import apsw
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import changes, models
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
+from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
 from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.ingest.chunking import Span
-from mcpvectordb.ingest.structure import front_matter
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.storage import fts5
 from mcpvectordb.text.tokens import index_text
@@ -35,58 +33,6 @@ COPIED = 512
 
 # A SQL condition on a pending chunk; its bindings are `_lease_times`.
 _LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
-
-
-class IndexedChunk(NamedTuple):
-    """A chunk as it is indexed.
-
-    `header` is that of the table or code block that it is a part of, `front` the front matter
-    before it: found by words, but not embedded.
-    """
-
-    id: int
-    title: str
-    headings: tuple[str, ...]
-    header: str
-    text: str
-    front: str = ""
-
-    @property
-    def embedding_text(self) -> str:
-        """The text that is embedded."""
-        return embedding_text(self.title, self.headings, self.header, self.text)
-
-    @property
-    def words(self) -> str:
-        """What is found by words, apart from title and headings."""
-        return "\n".join(part for part in (self.front, self.header, self.text) if part)
-
-    @property
-    def hash(self) -> bytes:
-        """The hash of all of it; without front matter that of the text that is embedded."""
-        return _digest(self.front + self.embedding_text)
-
-
-def embedding_text(title: str, headings: Sequence[str], header: str, text: str) -> str:
-    """The text that is embedded for a chunk: title and headings, then header and text.
-
-    Of a table's header this is the first line: the rule below it would only take tokens.
-    """
-    path = " > ".join(dict.fromkeys(part for part in (title, *headings) if part))
-    above = [part for part in (path, header.partition("\n")[0]) if part]
-    return "\n".join([*above, text])
-
-
-def covers_tile(tile: str, start: int, end: int) -> bool:
-    """Whether a chunk leaves out nothing of its tile but white space, a byte order mark or front
-    matter.
-
-    `start` and `end` are offsets in the tile.
-    """
-    before = tile[: max(start, 0)]
-    _, front = front_matter(tile)
-    before = before[front:] if 0 < front <= len(before) else before.removeprefix("\ufeff")
-    return not (before + tile[max(end, 0) :]).strip()
 
 
 class ChunkIndex:
@@ -166,7 +112,7 @@ class ChunkIndex:
         for position, span in enumerate(spans, first):
             front = text[span.tile_start : span.start]
             body = text[span.start : span.end]
-            passage = IndexedChunk(0, title, span.headings, span.header, body, _visible(front))
+            passage = IndexedChunk(0, title, span.headings, span.header, body, visible(front))
             sql.execute(
                 f"INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "
                 '"end", first_line, last_line, page, headings, hash, header, footer) '
@@ -254,7 +200,7 @@ class ChunkIndex:
                 decode_list(headings),
                 header,
                 ((before or "") + tile)[start - offset : end - offset],
-                _visible(tile[: max(0, start - tile_start)]),
+                visible(tile[: max(0, start - tile_start)]),
             )
 
     def texts(
@@ -286,7 +232,7 @@ class ChunkIndex:
 
         Texts are as `embedding_text` returns them.
         """
-        hashes = {_digest(text): text for text in texts}
+        hashes = {digest(text): text for text in texts}
         rows = (
             row
             for hash in hashes
@@ -447,6 +393,23 @@ class ChunkIndex:
         )
         self.vector.remove(sql, model, chunks)
 
+    def embeddings_of(self, sql: apsw.Connection, model: int, owner: int) -> dict[int, bytes]:
+        """The embeddings of an owner's chunks by a model, by the chunks' positions."""
+        rows = sql.execute(
+            f"SELECT c.position, e.embedding FROM {self.chunks} c JOIN {self.embeddings} e "
+            "ON e.chunk = c.id AND e.model = ? WHERE c.owner = ?",
+            (model, owner),
+        )
+        return dict(rows)
+
+    def settle_positions(
+        self, sql: apsw.Connection, model: int, owner: int, found: Mapping[int, bytes]
+    ) -> int:
+        """Store embeddings of an owner's chunks that wait for one, by position; their number."""
+        rows = sql.execute(f"SELECT id, position FROM {self.chunks} WHERE owner = ?", (owner,))
+        known = [(id, found[position]) for id, position in rows if position in found]
+        return self.settle(sql, model, known)
+
     # Maintenance.
 
     def merge_steps(self, sql: apsw.Connection) -> int:
@@ -591,12 +554,3 @@ class ChunkIndex:
                 f"{self.chunks}: chunk {id} is "
                 f"{'both embedded and' if count else 'neither embedded nor'} waiting"
             )
-
-
-def _visible(front: str) -> str:
-    """What a tile has before its chunk: front matter, or nothing to be seen."""
-    return front if front.removeprefix("\ufeff").strip() else ""
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()[:16]

@@ -88,16 +88,16 @@ class Encoder:
                 self._put_sizes(sql, *self._automatic_sizes(name))
             return self.sizes(sql)
 
-    def adopt(self, name: str, digest: str, dimension: int, size: int, overlap: int) -> None:
-        """Write the model and chunk sizes of another file into a new one.
+    def accepts(self, name: str, digest: str) -> bool:
+        """Whether a new file may have this model: no embedder or other model was chosen for it."""
+        return not (self._given or self._config.model) or self._identity()[:2] == (name, digest)
 
-        Not if an embedder or a model was chosen for it that is another one.
-        """
-        chosen = self._identity()[:2] if self._given or self._config.model else (name, digest)
-        with self._file.writing() as sql:
-            if models.active(sql) is None and chosen == (name, digest):
-                self._activate(sql, self.register(sql, name, digest, dimension))
-                self._put_sizes(sql, size, overlap)
+    def adopt(self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int) -> ModelRow:
+        """Give a new file the model and chunk sizes of another one."""
+        row = self.register(sql, *model[1:])
+        self._activate(sql, row)
+        self._put_sizes(sql, size, overlap)
+        return row
 
     def _put_sizes(self, sql: apsw.Connection, size: int, overlap: int) -> None:
         sql.execute(

@@ -19,7 +19,8 @@ from mcpvectordb import dates
 from mcpvectordb.contexts.metadata_index import checked_names
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import arrays
-from mcpvectordb.index.chunks import ChunkIndex, covers_tile
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.indexed_chunk import covers_tile
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
 
@@ -149,8 +150,8 @@ def _add_missing_owners(sql: apsw.Connection) -> None:
         )
     for (id,) in sql.execute(missing.format("context", "id")).fetchall():
         sql.execute(
-            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at) "
-            "VALUES (?1, 'salvaged', 'user', x'', ?2, ?2)",
+            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at, uid) "
+            "VALUES (?1, 'salvaged', 'user', x'', ?2, ?2, ?1 || ' ' || ?2)",
             (id, dates.now()),
         )
     sql.execute(

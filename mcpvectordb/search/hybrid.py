@@ -115,7 +115,7 @@ def rank_chunks(
             reasons["vector"] = query_embedding
     candidates = _Candidates(matched, near, leg)
     if leg and len(legs) == 2 and isinstance(query_embedding, QueryEmbedding):
-        fused = candidates.fuse(leg, _Weights.of(query, query_embedding, matched.code_share))
+        fused = candidates.fuse(leg, _CosineWeights.of(query, query_embedding, matched.code_share))
     elif legs == ["vector"]:
         fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in near]
     else:
@@ -128,14 +128,14 @@ def rank_chunks(
     return ChunkRanking(rows, tuple(legs), reasons, judge(text, query, query_embedding))
 
 
-class _Weights(NamedTuple):
+class _CosineWeights(NamedTuple):
     """The weights of cosines in fusion: of those by the file's model, and of provisional ones."""
 
     own: float
     provisional: float
 
     @classmethod
-    def of(cls, query: Query, embedding: QueryEmbedding, code_share: float) -> _Weights:
+    def of(cls, query: Query, embedding: QueryEmbedding, code_share: float) -> _CosineWeights:
         """The weights for a query: the more of its BM25 is due to codes, the less cosines mean."""
 
         def weight(usual: float) -> float:
@@ -168,7 +168,7 @@ class _Candidates:
         self._vector_rank = {id: rank for rank, id in enumerate(self._vector, 1)}
         self.tiers = fusion.tiers([list(self._text_rank), list(self._vector_rank)])
 
-    def fuse(self, leg: VectorLeg, weights: _Weights) -> Ranked:
+    def fuse(self, leg: VectorLeg, weights: _CosineWeights) -> Ranked:
         """The candidates by both scores, after pseudo-relevance feedback from the best ones.
 
         Each gets both true scores before, also those that only the other leg found.

@@ -52,8 +52,10 @@ class VectorLeg:
     """
 
     def __init__(self, sql: apsw.Connection, index: ChunkIndex, query: QueryEmbedding) -> None:
-        self._own = _Group(sql, index, query)
-        self._provisional = _Group(sql, index, query.provisional) if query.provisional else None
+        self._own = _ModelPassages(sql, index, query)
+        self._provisional = (
+            _ModelPassages(sql, index, query.provisional) if query.provisional else None
+        )
 
     def nearest(self, allowed: Allowed, limit: int) -> Ranked:
         """(id, cosine) of the nearest passages, best first."""
@@ -82,7 +84,7 @@ class VectorLeg:
         return any(id in each.known for each in self._groups if each.query.is_provisional)
 
     @property
-    def _groups(self) -> list[_Group]:
+    def _groups(self) -> list[_ModelPassages]:
         return [each for each in (self._own, self._provisional) if each is not None]
 
     def _compared(self, relevant: Sequence[int] = ()) -> dict[int, float]:
@@ -98,7 +100,7 @@ class VectorLeg:
         return {**{id: scale.convert(cosine, to) for id, cosine in others.items()}, **own}
 
 
-class _Group:
+class _ModelPassages:
     """The passages that one model has embedded, as far as they were read, and the query by it."""
 
     def __init__(self, sql: apsw.Connection, index: ChunkIndex, query: QueryEmbedding) -> None:

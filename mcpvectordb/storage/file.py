@@ -120,6 +120,15 @@ class File:
             ):
                 _pragma(writer, "user_version")
 
+    def check_log_is_empty(self) -> None:
+        """Raise Busy if the log beside the file still has pages, because others read them."""
+        log = Path(f"{self.path}-wal")
+        if not self.memory and log.exists() and log.stat().st_size:
+            raise errors.Busy(
+                f"other processes are reading {self.path}, so {log.name} still has what was "
+                "deleted: close them, or do this again later"
+            )
+
     def flaws(self) -> list[str]:
         """What SQLite's own checks find, FTS5's included, and rows that refer to missing ones."""
         with self.reading(limited=False) as sql:
@@ -185,10 +194,16 @@ class File:
             return
         try:
             self._begin(connection, begin)
+            self._local.transaction = object()
             yield connection, False
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+    @property
+    def transaction(self) -> object:
+        """A mark of this thread's transaction, another one for each."""
+        return self._local.transaction
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[apsw.Connection]:

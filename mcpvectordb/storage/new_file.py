@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,8 +45,8 @@ def new_file(database: File, target: Path, *, overwrite: bool = False) -> Iterat
         raise exists(target)
     if not target.parent.is_dir():
         raise errors.Unwritable(f"the folder {target.parent} does not exist: make it first")
-    _remove_stale_parts(target)
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    remove_stale_parts(target)
+    part = part_of(target)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield NewFile(target, part)
@@ -99,14 +100,29 @@ def _check_replaceable(database: File, target: Path) -> None:
         )
 
 
-def _remove_stale_parts(target: Path) -> None:
+def part_of(target: Path) -> Path:
+    """A name beside `target` for what is written until it is complete."""
+    return target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+
+
+def remove_stale_parts(target: Path) -> None:
     """Remove what was left behind beside `target` by processes that were killed."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part(-journal|-wal|-shm)?")
     for path in target.parent.iterdir():
         if pattern.fullmatch(path.name):
             with contextlib.suppress(OSError):  # another process may have been faster
-                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
-                    path.unlink()
+                if time.time() - _last_written(path) > _STALE_SECONDS:
+                    shutil.rmtree(path) if _is_folder(path) else path.unlink()
+
+
+def _last_written(path: Path) -> float:
+    """When a file, or the newest file in a folder, was written last."""
+    inside: Iterable[Path] = path.rglob("*") if _is_folder(path) else ()
+    return max(each.lstat().st_mtime for each in (path, *inside))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _put_in_place(part: Path, target: Path) -> None:

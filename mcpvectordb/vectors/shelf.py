@@ -11,6 +11,8 @@ import apsw
 from mcpvectordb import filters
 from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
+from mcpvectordb.history.log import History
+from mcpvectordb.history.versions import Item
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import Group
 from mcpvectordb.index.metrics import METRICS
@@ -25,6 +27,8 @@ from mcpvectordb.records import (
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.storage.file import File
+from mcpvectordb.vectors import versions
+from mcpvectordb.vectors.restore import RestoredVectors
 from mcpvectordb.vectors.store import StoreRow, VectorFilter, VectorStore
 from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
 
@@ -62,8 +66,9 @@ class Vectors:
     half the space of others.
     """
 
-    def __init__(self, file: File, index: VectorStore) -> None:
-        self._file, self._store = file, index
+    def __init__(self, file: File, index: VectorStore, history: History) -> None:
+        self._file, self._store, self._history = file, index, history
+        self.versioned = RestoredVectors(file, index)
 
     def add(
         self,
@@ -114,10 +119,23 @@ class Vectors:
         updated = self._put(names, encoded, groups, store, namespace, metric) if names else 0
         return AddedMany(added=len(names) - updated, updated=updated)
 
-    def get(self, id: str, *, store: str = "default", namespace: str = "") -> Vector:
-        """The vector with this id; raises NotFound."""
+    def get(
+        self,
+        id: str,
+        *,
+        store: str = "default",
+        namespace: str = "",
+        as_of: str | int | None = None,
+    ) -> Vector:
+        """The vector with this id; raises NotFound.
+
+        With `as_of` it is as it was at a time (2026-11-29, today, 2d …) or right after a change,
+        given by its number in `Database.history`.
+        """
         where = (_checked_store(store), _checked_namespace(namespace), storable(id, "id"))
         with self._file.reading() as sql:
+            if as_of is not None:
+                return self._past(sql, Item("vectors", store, id, namespace), as_of)
             row = sql.execute(
                 f"{_SELECT} WHERE v.store = (SELECT key FROM stores WHERE name = ?) "
                 "AND v.namespace = ? AND v.id = ?",
@@ -129,6 +147,21 @@ class Vectors:
                 f"{quoted(namespace)}"
             )
         return _vector(row)
+
+    def _past(self, sql: apsw.Connection, item: Item, as_of: str | int) -> Vector:
+        limit = self._history.limit(sql, as_of)
+        last = self._history.at(sql, item, versions.find(sql, item), limit)
+        if last is None or last.fields is None:
+            raise NotFound(f"there was no vector {quoted(item.name)} at that time")
+        kept = self._history.body(sql, last.body or b"")
+        return Vector(
+            id=item.name,
+            store=item.place,
+            namespace=item.twin,
+            dimension=last.fields["dimension"],
+            raw=versions.embedding(sql, item) if kept is None else kept,
+            metadata=decode(last.fields["metadata"]),
+        )
 
     def browse(
         self,
@@ -184,7 +217,7 @@ class Vectors:
         """
         chosen = _chosen(store, namespace, where)
         with self._file.reading() as sql:
-            shelved = None if store is None else _shelved(sql, store)
+            shelved = None if store is None else self._store.find(sql, store)
             if store is not None and shelved is None:
                 known = [name for (name,) in sql.execute("SELECT name FROM stores")]
                 return unknown_name("store", store, known)
@@ -227,7 +260,7 @@ class Vectors:
         """Delete a vector; returns whether there was one with this id."""
         _checked_store(store), _checked_namespace(namespace), storable(id, "id")
         with self._file.writing() as sql:
-            shelved = _shelved(sql, store)
+            shelved = self._store.find(sql, store)
             return shelved is not None and self._store.remove(sql, shelved, namespace, id)
 
     def search(
@@ -277,7 +310,9 @@ class Vectors:
         if metric is not None and (not isinstance(metric, str) or metric not in METRICS):
             raise InvalidInput(f"metric must be {', '.join(METRICS)}, not {quoted(metric)}")
         with self._file.writing() as sql:
-            shelved = _shelved(sql, store) or _new_store(sql, store, metric or "cosine")
+            shelved = self._store.find(sql, store)
+            if shelved is None:
+                shelved = self._store.create(sql, store, metric or "cosine")
             if metric not in (None, shelved.metric):
                 raise InvalidInput(
                     f"the store {quoted(store)} ranks by {shelved.metric}, which cannot be "
@@ -298,7 +333,7 @@ class Vectors:
         chosen = _chosen(None, namespace, where)
         found: dict[int, list[tuple[int, float, Scores]]] = {}
         with self._file.reading() as sql:
-            if limit and (shelved := _shelved(sql, store)) is not None:
+            if limit and (shelved := self._store.find(sql, store)) is not None:
                 for group in groups:
                     found |= self._ranked(sql, shelved, group, chosen, limit)
             vectors = _vectors(sql, {key for rows in found.values() for key, _, _ in rows})
@@ -334,16 +369,6 @@ class Vectors:
             ]
             for position, ranked in zip(group.positions, nearest, strict=True)
         }
-
-
-def _shelved(sql: apsw.Connection, store: str) -> StoreRow | None:
-    row = sql.execute("SELECT key, metric FROM stores WHERE name = ?", (store,)).fetchone()
-    return StoreRow(*row) if row else None
-
-
-def _new_store(sql: apsw.Connection, name: str, metric: str) -> StoreRow:
-    sql.execute("INSERT INTO stores (name, metric) VALUES (?, ?)", (name, metric))
-    return StoreRow(sql.last_insert_rowid(), metric)
 
 
 def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:

@@ -7,13 +7,14 @@ compared exactly. All methods work inside the caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
+from mcpvectordb.history.log import History
 from mcpvectordb.index import Allowed, Ranked, arrays
 from mcpvectordb.index.arrays import Group
 from mcpvectordb.index.columns import ColumnSource
@@ -22,6 +23,7 @@ from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.records import Condition
 from mcpvectordb.storage import vec0
+from mcpvectordb.vectors import versions
 
 if TYPE_CHECKING:
     from mcpvectordb.index.arrays import Floats
@@ -76,8 +78,10 @@ def part(store: int, dimension: int) -> int:
 class VectorStore:
     """Writes and ranks the tables vectors and vector_embeddings."""
 
-    def __init__(self, memory: Memory | None = None, tuning: Tuning = DEFAULT) -> None:
-        self._tuning = tuning
+    def __init__(
+        self, history: History, memory: Memory | None = None, tuning: Tuning = DEFAULT
+    ) -> None:
+        self._history, self._tuning = history, tuning
         self._index = VectorIndex(
             "vector", "vector_values", "key", "part", memory, FILTERED, tuning
         )
@@ -90,11 +94,19 @@ class VectorStore:
         ids: Sequence[str],
         metadata: Sequence[str],
         groups: Sequence[Group],
+        *,
+        anew: bool = False,
     ) -> int:
-        """Write vectors with distinct ids; returns how many replaced one (these keep their key)."""
+        """Write vectors with distinct ids; returns how many replaced one (these keep their key).
+
+        The history keeps those that are replaced by something else or, with `anew`, by the same.
+        """
         coded = self._coded(sql, store, groups)
-        keys, known = _claim(sql, store.key, namespace, ids, metadata, groups)
-        self._remove_codes(sql, known, coded)
+        rows = _NewVectors(store.key, namespace, ids, metadata, groups)
+        keys, known = _claim(sql, rows, self._history.stamp(sql))
+        if known:
+            self._replace(sql, rows, keys, known, anew)
+        self._remove_codes(sql, list(known.values()), coded)
         for group in groups:
             chosen = [keys[position] for position in group.positions]
             sql.executemany(
@@ -106,11 +118,56 @@ class VectorStore:
                 self._index.add_many(sql, own, chosen, group.rows)
         return len(known)
 
+    def _replace(
+        self,
+        sql: apsw.Connection,
+        rows: _NewVectors,
+        keys: Sequence[int],
+        known: Mapping[int, tuple[int, int]],
+        anew: bool,
+    ) -> None:
+        """Update the rows of known vectors, except those that stay what they are."""
+        for group in rows.groups:
+            for position, row in zip(group.positions, arrays.packed(group.rows), strict=True):
+                found = versions.by_key(sql, keys[position]) if position in known else None
+                if found is None:
+                    continue
+                version, embedding = found
+                after = (group.dimension, rows.metadata[position])
+                fields = version.fields or {}
+                before = (fields["dimension"], fields["metadata"])
+                if anew or (before, embedding) != (after, row.tobytes()):
+                    self._history.keep(sql, version, embedding)
+                    sql.execute(
+                        "UPDATE vectors SET dimension = ?, metadata = ?, stamp = ? WHERE key = ?",
+                        (*after, self._history.stamp(sql), keys[position]),
+                    )
+
+    def find(self, sql: apsw.Connection, name: str) -> StoreRow | None:
+        """The store with this name; None if there is none."""
+        row = sql.execute("SELECT key, metric FROM stores WHERE name = ?", (name,)).fetchone()
+        return StoreRow(*row) if row else None
+
+    def create(self, sql: apsw.Connection, name: str, metric: str) -> StoreRow:
+        """Make a store."""
+        sql.execute(
+            "INSERT INTO stores (name, metric, stamp) VALUES (?, ?, ?)",
+            (name, metric, self._history.stamp(sql)),
+        )
+        return StoreRow(sql.last_insert_rowid(), metric)
+
     def remove(self, sql: apsw.Connection, store: StoreRow, namespace: str, id: str) -> bool:
-        """Delete a vector; returns whether it existed."""
+        """Delete a vector, which the history keeps; returns whether it existed."""
         known = list(_known(sql, store.key, namespace, [id]).values())
+        items = []
+        for key, _ in known:
+            if (found := versions.by_key(sql, key)) is not None:
+                self._history.keep(sql, *found)
+                items.append(found[0].item)
         self._remove_codes(sql, known, self._index.coded(sql))
         sql.executemany("DELETE FROM vectors WHERE key = ?", ((key,) for key, _ in known))
+        for item in items:
+            self._history.bury(sql, item)
         return bool(known)
 
     def nearest(
@@ -213,21 +270,27 @@ def _parts(sql: apsw.Connection) -> list[tuple[StoreRow, int]]:
     ]
 
 
-def _claim(
-    sql: apsw.Connection,
-    store: int,
-    namespace: str,
-    ids: Sequence[str],
-    metadata: Sequence[str],
-    groups: Sequence[Group],
-) -> tuple[list[int], list[tuple[int, int]]]:
-    """Insert or update the row of each id: the key of each, and (key, old part) of known ones.
+class _NewVectors(NamedTuple):
+    """Vectors to be written: an id, metadata, and in one of the groups an embedding for each."""
 
-    All ids are inserted at once under new keys; only if some existed are these looked up and
-    updated.
+    store: int
+    namespace: str
+    ids: Sequence[str]
+    metadata: Sequence[str]
+    groups: Sequence[Group]
+
+
+def _claim(
+    sql: apsw.Connection, rows: _NewVectors, stamp: int
+) -> tuple[list[int], dict[int, tuple[int, int]]]:
+    """Insert the row of each id that is new: the key of each, and (key, old part) of known ones,
+    by their position.
+
+    All ids are inserted at once under new keys; only if some existed are these looked up.
     """
+    ids = rows.ids
     dimensions = [0] * len(ids)
-    for group in groups:
+    for group in rows.groups:
         dimension = group.dimension
         for position in group.positions:
             dimensions[position] = dimension
@@ -235,26 +298,29 @@ def _claim(
     keys = list(range(last + 1, last + 1 + len(ids)))
     before = sql.total_changes()
     sql.executemany(
-        "INSERT INTO vectors (key, store, namespace, id, dimension, metadata) "
-        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (store, namespace, id) DO NOTHING",
-        zip(keys, repeat(store), repeat(namespace), ids, dimensions, metadata),
-    )
-    if sql.total_changes() - before == len(ids):  # the usual case, without a look-up for each id
-        return keys, []
-    known = {
-        id: found for id, found in _known(sql, store, namespace, ids).items() if found[0] <= last
-    }
-    sql.executemany(
-        "UPDATE vectors SET dimension = ?, metadata = ? WHERE key = ?",
-        (
-            (its, text, known[id][0])
-            for id, its, text in zip(ids, dimensions, metadata, strict=True)
-            if id in known
+        "INSERT INTO vectors (key, store, namespace, id, dimension, metadata, stamp) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (store, namespace, id) DO NOTHING",
+        zip(
+            keys,
+            repeat(rows.store),
+            repeat(rows.namespace),
+            ids,
+            dimensions,
+            rows.metadata,
+            repeat(stamp),
         ),
     )
-    return [known[id][0] if id in known else key for id, key in zip(ids, keys, strict=True)], list(
-        known.values()
-    )
+    if sql.total_changes() - before == len(ids):  # the usual case, without a look-up for each id
+        return keys, {}
+    found = _known(sql, rows.store, rows.namespace, ids)
+    known = {
+        position: found[id]
+        for position, id in enumerate(ids)
+        if id in found and found[id][0] <= last
+    }
+    for position, (key, _) in known.items():
+        keys[position] = key
+    return keys, known
 
 
 def _known(

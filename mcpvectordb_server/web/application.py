@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from mcpvectordb import MCPVectorDBError, ReadOnly
 from mcpvectordb_server.web import assets
 from mcpvectordb_server.web.api import ROUTES
-from mcpvectordb_server.web.api.ingest import take_upload
+from mcpvectordb_server.web.api.ingest import Upload, take_upload
 from mcpvectordb_server.web.errors import HttpError, refusal
 from mcpvectordb_server.web.gate import PageGate, check_csrf
 from mcpvectordb_server.web.openapi import describe
@@ -75,8 +75,7 @@ def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
                 )
         given = await parameters(route, request)
         files = [await take_upload(request, site)] if route.body == "file" else []
-        reply = await turns.run(request, partial(route.function, site, *files, **given))
-        return reply if isinstance(reply, Response) else _json(reply, route.status)
+        return await turns.run(request, partial(_reply, route, site, *files, **given))
 
     async def caught(request: Request) -> Response:
         try:
@@ -85,6 +84,11 @@ def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
             return await _failed(request, error)
 
     return caught
+
+
+def _reply(route: ApiRoute, site: Site, *files: Upload, **given: Any) -> Response:
+    reply = route.function(site, *files, **given)
+    return reply if isinstance(reply, Response) else _json(reply, route.status)
 
 
 def _json(reply: Any, status: int = 200) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from functools import cache
 from pathlib import Path
@@ -27,11 +28,12 @@ TYPES = {
 
 
 class Asset(NamedTuple):
-    """A file of the page: its bytes, their type, and a tag that changes with them."""
+    """A file of the page: its bytes, their type, a tag that changes with them, and gzipped."""
 
     raw: bytes
     media: str
     etag: str
+    zipped: bytes
 
 
 @cache
@@ -41,8 +43,11 @@ def assets() -> dict[str, Asset]:
     for path in sorted(FOLDER.rglob("*")):
         if path.is_file() and path.suffix in TYPES:
             raw = path.read_bytes()
-            etag = f'"{hashlib.sha256(raw).hexdigest()[:32]}"'
-            found[path.relative_to(FOLDER).as_posix()] = Asset(raw, TYPES[path.suffix], etag)
+            # Weak, because it is that of the bytes as they are and of the gzipped ones.
+            etag = f'W/"{hashlib.sha256(raw).hexdigest()[:32]}"'
+            found[path.relative_to(FOLDER).as_posix()] = Asset(
+                raw, TYPES[path.suffix], etag, gzip.compress(raw, mtime=0)
+            )
     return found
 
 
@@ -52,6 +57,10 @@ def serve(request: Request) -> Response:
     asset = assets().get(name)
     if asset is None:
         raise HttpError(404, "unknown_route", "there is no such file")
+    headers = {"ETag": asset.etag, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == asset.etag:
-        return Response(status_code=304, headers={"ETag": asset.etag})
-    return Response(asset.raw, media_type=asset.media, headers={"ETag": asset.etag})
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        return Response(asset.zipped, media_type=asset.media, headers=headers)
+    return Response(asset.raw, media_type=asset.media, headers=headers)

@@ -63,6 +63,8 @@ def write(
 async def parameters(route: ApiRoute, request: Request) -> dict[str, Any]:
     """The checked arguments for the function of a route; raises HttpError or ArgumentError."""
     raw = dict(request.path_params)
+    if route.body == "none":  # until it is read, it is not seen that a client has gone
+        await body(request, LIMITS.max_body)
     given = await _json(request) if route.body == "json" else _query(route, request)
     if both := raw.keys() & given.keys():
         raise HttpError(400, "invalid_argument", f"{min(both)} is given by the path already")

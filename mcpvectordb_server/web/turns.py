@@ -21,24 +21,32 @@ MOST_PAGES = 256  # pages whose newest request is remembered
 LONGEST_NAME = 64  # characters of a page's name
 
 
+class Asking:
+    """One route as one page asks for it: its newest request, and the lock of the one that runs."""
+
+    def __init__(self) -> None:
+        self.newest = 0
+        self.running = asyncio.Lock()
+
+
 class Turns:
     """Runs requests in threads, in their order.
 
-    A page that searches while somebody types numbers its requests (X-Page, X-Sequence). One that
-    has waited while a newer one of the same page and route came, or whose client is gone, is not
-    run. So at most one request of each page waits, however fast it asks.
+    A page that searches while somebody types numbers its requests (X-Page, X-Sequence). Of those of
+    one page and route one runs at a time, and one that has waited while a newer one came, or whose
+    client is gone, is not run. So one runs and one waits, however fast a page asks.
     """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mcpvectordb-web")
         self._room = asyncio.Semaphore(THREADS)
-        self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._asking: OrderedDict[tuple[str, str], Asking] = OrderedDict()
 
     async def run(self, request: Request, work: Callable[[], T]) -> T:
         """The result of `work`, or HttpError if the request is superseded."""
-        numbered = self._numbered(request)
-        async with self._room:
-            if numbered is not None and self._newest.get(numbered[0], 0) > numbered[1]:
+        asking, number = self._numbered(request)
+        async with asking.running, self._room:
+            if asking.newest > number:
                 raise HttpError(409, "superseded", "a newer request of this page came meanwhile")
             if await request.is_disconnected():
                 raise HttpError(409, "superseded", "the client has gone")
@@ -48,10 +56,11 @@ class Turns:
         """End the threads when what they do is done."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _numbered(self, request: Request) -> tuple[tuple[str, str], int] | None:
+    def _numbered(self, request: Request) -> tuple[Asking, int]:
+        """What a request is one of, and its number; one without a number stands alone."""
         page, number = request.headers.get("x-page"), request.headers.get("x-sequence", "")
         if page is None:
-            return None
+            return Asking(), 0
         if len(page) > LONGEST_NAME or not (number.isascii() and number.isdigit()):
             raise HttpError(
                 400,
@@ -59,8 +68,9 @@ class Turns:
                 f"X-Page must have at most {LONGEST_NAME} characters, and X-Sequence be a number",
             )
         key, sequence = (page, request.url.path), int(number[:18])
-        self._newest[key] = max(sequence, self._newest.get(key, 0))
-        self._newest.move_to_end(key)
-        if len(self._newest) > MOST_PAGES:
-            self._newest.popitem(last=False)
-        return key, sequence
+        asking = self._asking.setdefault(key, Asking())
+        asking.newest = max(sequence, asking.newest)
+        self._asking.move_to_end(key)
+        if len(self._asking) > MOST_PAGES:
+            self._asking.popitem(last=False)
+        return asking, sequence

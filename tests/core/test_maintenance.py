@@ -13,9 +13,11 @@ import pytest
 from mcpvectordb import Config, Database, InvalidInput, Unwritable, maintenance
 from tests.support import Letters
 
+NO_HISTORY = Config(history_days=0)
 
-def filled(path: Path, count: int = 20) -> Database:
-    db = Database(path, embedder=Letters())
+
+def filled(path: Path, count: int = 20, config: Config | None = None) -> Database:
+    db = Database(path, embedder=Letters(), config=config)
     for number in range(count):
         db.documents.ingest_text(
             f"# Note {number}\n\napple {number} {'pie ' * (number % 5)}", source=f"{number}.md"
@@ -93,7 +95,7 @@ WORDS = (b"zanzibar", b"quixot", b"xylophon", b"embargo", b"wombat", b"vanish", 
 
 def with_deleted_text(path: Path, others: int) -> Database:
     """A database from which everything that had one of WORDS was deleted or replaced."""
-    db = filled(path, others)
+    db = filled(path, others, NO_HISTORY)
     gone = db.documents.ingest_text("zanzibar was quixotic", source="a", title="Xylophone")
     db.documents.ingest_text("the embargo of before", source="b")
     db.documents.ingest_text("what came after it", source="b")
@@ -178,7 +180,7 @@ def test_a_compacted_file_has_nothing_of_deleted_text(path: Path, others: int) -
 def test_deleted_sentences_are_not_in_the_file_when_it_is_closed(path: Path) -> None:
     """Single words may be, in the indexes, until the file is compacted."""
     sentences = [f"the {word.decode()} of {word.decode()} island" for word in WORDS]
-    with filled(path, 30) as db:
+    with filled(path, 30, NO_HISTORY) as db:
         documents = [db.documents.ingest_text(text * 30, source=text) for text in sentences]
         contexts = [db.contexts.add("thread", "user", f"a {text}") for text in sentences]
         for text in sentences:

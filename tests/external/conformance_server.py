@@ -33,6 +33,10 @@ class Nothing:
         """There is nothing to read."""
         return nullcontext()
 
+    def acting_as(self, name: str) -> AbstractContextManager[None]:
+        """There is nothing to change."""
+        return nullcontext()
+
 
 def test_simple_text(db: Nothing) -> Reply:
     """Return a simple text."""

@@ -31,6 +31,9 @@ class Shelf:
     def deadline(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def acting_as(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 class Added(TypedDict, total=False):
     """What was added."""

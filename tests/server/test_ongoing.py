@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -26,6 +27,10 @@ class Slow:
 
     def warm(self) -> None:
         """Load nothing."""
+
+    def acting_as(self, name: str) -> AbstractContextManager[None]:
+        """There is no history."""
+        return nullcontext()
 
 
 def ingest(db: Slow, *, path: str, grant: Grant = Grant()) -> dict[str, Any]:  # noqa: B008

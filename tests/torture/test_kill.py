@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.torture.support_torture import (
     State,
     disagreements,
     opened,
+    some_text,
     start,
     state,
     wait_for,
@@ -52,6 +54,60 @@ def test_acknowledged_changes_survive_kill_9(
             assert db.check() == []
 
     guarantee("1 killed", full=500, short=5).run_rounds(round)
+
+
+def test_a_merge_that_is_killed_leaves_the_old_file_or_the_merged_one(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
+) -> None:
+    ours, theirs, merged = (tmp_path / f"{name}.db" for name in ("ours", "theirs", "merged"))
+    rng = random.Random("merge")
+    with opened(ours) as db:
+        for number in range(40):
+            db.documents.ingest_text(some_text(rng), source=f"{number}")
+            db.contexts.add(f"{number}", "user", some_text(rng).strip())
+        db.copy_to(theirs)
+        db.documents.delete_where(where={"source": {"in": [str(each) for each in range(5)]}})
+    with opened(theirs) as db:
+        for number in range(20, 60):
+            db.documents.ingest_text(some_text(rng), source=f"{number}")
+            db.vectors.add(f"{number}", [float(number), 1.0])
+        db.contexts.delete([1, 2, 3])
+    shutil.copy(ours, merged)
+    with opened(merged) as db:
+        db.merge(theirs)
+        after = state(db)
+    with opened(ours) as db:
+        before = state(db)
+    path, outcomes = tmp_path / "killed.db", Counter[bool]()
+
+    def round(number: int, rng: random.Random) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+        shutil.copy(ours, path)
+        begun = tmp_path / f"{number}.begun"
+        child = start(merge_and_say_so, path, theirs, begun)
+        wait_for(begun.exists, what="the merge")
+        time.sleep(rng.uniform(0.0, 0.8))
+        child.kill()
+        child.join()
+        with opened(path) as db:
+            found = state(db)
+            assert found in (before, after)
+            outcomes[found == after] += 1
+            assert db.check() == []
+            db.merge(theirs)
+            assert state(db) == after and db.check() == []
+
+    row = guarantee("1 merge killed", full=200, short=4)
+    row.run_rounds(round)
+    row.note = f"old {outcomes[False]}, merged {outcomes[True]}"
+
+
+def merge_and_say_so(path: Path, other: Path, begun: Path) -> None:
+    """What a child process does: merge a file into another."""
+    with opened(path) as db:
+        begun.touch()
+        db.merge(other)
 
 
 def fresh(folder: Path) -> State:

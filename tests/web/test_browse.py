@@ -66,6 +66,7 @@ def test_several_are_changed_and_deleted_at_once_after_saying_what_happens(write
     writer.button("Change", exact=True).click()
     writer.wait(".notice", "2 documents changed")
     assert writer.served.db.documents.count(where={"metadata.reviewed": True}) == 2
+    writer.until("document.querySelector('.selection').hidden")
     for box in writer.page.locator(".row-check").all():
         box.check()
     writer.button("Delete").click()

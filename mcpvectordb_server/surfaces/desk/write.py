@@ -161,8 +161,8 @@ def update(
 
 
 def forget(db: Database, *, place: str) -> Annotated[Reply, DeskChange]:
-    """Delete a document or memory for good: it cannot be undone, so ask the user first. Its file
-    stays.
+    """Delete a document or memory; ask the user first, who can undo it: `mcpvectordb undo`. Its
+    file stays.
     """
     given = _only_one(db, place)
     if isinstance(given.item, Context):
@@ -172,7 +172,7 @@ def forget(db: Database, *, place: str) -> Annotated[Reply, DeskChange]:
         db.documents.delete(given.item.id)
         what = given.item.title
     return Reply(
-        content=(Text(text=places.in_line(f"{given.place} was deleted for good: {what}")),),
+        content=(Text(text=places.in_line(f"{given.place} was deleted: {what}")),),
         structured={"status": "forgotten", "place": given.place},
     )
 

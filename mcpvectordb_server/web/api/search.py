@@ -14,6 +14,9 @@ from mcpvectordb_server.web.site import Site
 
 Mode = Literal["hybrid", "text", "vector"]
 Shelf = Literal["documents", "memories"]
+Question = Annotated[
+    str, "Any text; words in quotes must occur, -words must not", Field(max_length=10_000)
+]
 Limit = Annotated[int, "Hits of a page", Field(ge=1, le=100)]
 Offset = Annotated[int, "Hits to leave out before", Field(ge=0, le=1_000)]
 Library = Annotated[str | None, "Documents of this library only"]
@@ -70,7 +73,7 @@ class CompareReply(TypedDict):
 def search(
     site: Site,
     *,
-    query: Annotated[str, "Any text; words in quotes must occur, -words must not"],
+    query: Question,
     mode: Annotated[Mode, "By words (text), by meaning (vector), or by both"] = "hybrid",
     kind: Annotated[Shelf | None, "Only these; both without it"] = None,
     limit: Limit = 20,
@@ -122,7 +125,7 @@ def search(
 def compare(
     site: Site,
     *,
-    query: Annotated[str, "Any text"],
+    query: Question,
     kind: Annotated[Shelf | None, "Only these; both without it"] = None,
     limit: Limit = 10,
     library: Library = None,

@@ -1,17 +1,17 @@
 // The start: session, routes, the events that all views share, keys that work everywhere.
 
-import { follow, session, superseded } from "./api.js";
+import { during, follow, session, superseded } from "./api.js";
 import { announce, h, icon, notify, plain, state } from "./dom.js";
 import { parse } from "./route.js";
 
 const VIEWS = {
-  search: () => import("./search.js"),
-  document: () => import("./read.js"),
-  memory: () => import("./read.js"),
-  browse: () => import("./browse.js"),
-  map: () => import("./map.js"),
-  add: () => import("./add.js"),
-  health: () => import("./health.js"),
+	search: () => import("./search.js"),
+	document: () => import("./read.js"),
+	memory: () => import("./read.js"),
+	browse: () => import("./browse.js"),
+	map: () => import("./map.js"),
+	add: () => import("./add.js"),
+	health: () => import("./health.js"),
 };
 const TITLES = { search: "Search", document: "Read", memory: "Read", browse: "Browse", map: "Map", add: "Bring in", health: "Health" };
 const SHOWN_UNDER = { document: "browse", memory: "browse" };
@@ -22,62 +22,63 @@ const app = { session: null, events: new EventTarget() };
 let shown = { leave: null, name: "", number: 0 };
 
 async function show() {
-  const route = parse(location.hash);
-  const name = VIEWS[route.parts[0]] ? route.parts[0] : "missing";
-  if (name === shown.name && shown.update?.(route)) return;
-  shown.leave?.abort();
-  const leave = new AbortController();
-  const number = shown.number + 1;
-  shown = { leave, name, number, update: null };
-  markView(name);
-  if (name === "missing") return place(state("There is no such page", h("p", h("a", { href: "#/search" }, "Go to search"))));
-  try {
-    const view = await VIEWS[name]();
-    if (shown.number !== number) return;
-    main.className = view.whole ? "whole" : "";
-    const made = await view.open(route, { ...app, signal: leave.signal, place: (...content) => shown.number === number && place(...content) });
-    if (shown.number === number) shown.update = made?.update ?? null;
-  } catch (error) {
-    if (shown.number !== number || error.name === "AbortError") return;
-    // A module that could not be loaded says no reason: the session knows whether it has ended.
-    place(failure(error.status === undefined ? await session().then(() => error, (reason) => reason) : error));
-  }
+	const route = parse(location.hash);
+	const name = VIEWS[route.parts[0]] ? route.parts[0] : "missing";
+	if (name === shown.name && shown.update?.(route)) return;
+	shown.leave?.abort();
+	const leave = new AbortController();
+	const number = shown.number + 1;
+	shown = { leave, name, number, update: null };
+	during(leave.signal);
+	markView(name);
+	if (name === "missing") return place(state("There is no such page", h("p", h("a", { href: "#/search" }, "Go to search"))));
+	try {
+		const view = await VIEWS[name]();
+		if (shown.number !== number) return;
+		main.className = view.whole ? "whole" : "";
+		const made = await view.open(route, { ...app, signal: leave.signal, on: (name, act) => app.events.addEventListener(name, (event) => act(event.detail), { signal: leave.signal }), place: (...content) => shown.number === number && place(...content) });
+		if (shown.number === number) shown.update = made?.update ?? null;
+	} catch (error) {
+		if (shown.number !== number || error.name === "AbortError") return;
+		// A module that could not be loaded says no reason: the session knows whether it has ended.
+		place(failure(error.status === undefined ? await session().then(() => error, (reason) => reason) : error));
+	}
 }
 
 function place(...content) {
-  main.replaceChildren(...content);
-  // The heading takes the focus, so that a screen reader begins to read where the new view does.
-  if (!main.contains(document.activeElement) && document.body.dataset.moved) main.focus({ preventScroll: true });
-  return true;
+	main.replaceChildren(...content);
+	// The heading takes the focus, so that a screen reader begins to read where the new view does.
+	if (!main.contains(document.activeElement) && document.body.dataset.moved) main.focus({ preventScroll: true });
+	return true;
 }
 
 function failure(error) {
-  const lost = error.status === 401;
-  return state(
-    lost ? "This page's session has ended" : "This could not be shown",
-    lost ? "Open the URL that `mcpvectordb web` printed again; each start of the server has its own." : plain(error.message),
-    h("button", { type: "button", class: "button", on: { click: () => show() } }, "Try again"),
-  );
+	const lost = error.status === 401;
+	return state(
+		lost ? "This page's session has ended" : "This could not be shown",
+		lost ? "Open the URL that `mcpvectordb web` printed again; each start of the server has its own." : plain(error.message),
+		h("button", { type: "button", class: "button", on: { click: () => show() } }, "Try again"),
+	);
 }
 
 function markView(name) {
-  const under = SHOWN_UNDER[name] ?? name;
-  for (const each of document.querySelectorAll("[data-view]")) {
-    if (each.dataset.view === under) each.setAttribute("aria-current", "page");
-    else each.removeAttribute("aria-current");
-  }
-  document.title = `${TITLES[name] ?? "Not found"} – mcpvectordb`;
-  if (document.body.dataset.moved) announce(TITLES[name] ?? "Not found");
+	const under = SHOWN_UNDER[name] ?? name;
+	for (const each of document.querySelectorAll("[data-view]")) {
+		if (each.dataset.view === under) each.setAttribute("aria-current", "page");
+		else each.removeAttribute("aria-current");
+	}
+	document.title = `${TITLES[name] ?? "Not found"} – mcpvectordb`;
+	if (document.body.dataset.moved) announce(TITLES[name] ?? "Not found");
 }
 
 function keys(event) {
-  const typing = event.target.closest?.("input, textarea, select, [contenteditable], dialog");
-  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-    event.preventDefault();
-    const box = document.querySelector("[data-search]");
-    if (box) box.focus();
-    else location.hash = "#/search";
-  }
+	const typing = event.target.closest?.("input, textarea, select, [contenteditable], dialog");
+	if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+		event.preventDefault();
+		const box = document.querySelector("[data-search]");
+		if (box) box.focus();
+		else location.hash = "#/search";
+	}
 }
 
 // ---- the theme: the system's, or the one that was chosen
@@ -85,61 +86,61 @@ function keys(event) {
 const THEMES = { auto: ["auto", "system"], light: ["sun", "light"], dark: ["moon", "dark"] };
 
 function theme() {
-  const control = document.getElementById("theme");
-  const now = () => document.documentElement.dataset.theme ?? "auto";
-  const draw = () => {
-    const [drawing, word] = THEMES[now()];
-    control.replaceChildren(icon(drawing));
-    control.setAttribute("aria-label", `Theme: ${word}`);
-    control.title = `Theme: ${word}`;
-  };
-  control.addEventListener("click", () => {
-    const next = { auto: "dark", dark: "light", light: "auto" }[now()];
-    if (next === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = next;
-    try {
-      localStorage.setItem("theme", next);
-    } catch { /* then only this page has it */ }
-    draw();
-    announce(`Theme: ${THEMES[next][1]}`);
-    app.events.dispatchEvent(new Event("theme"));
-  });
-  draw();
+	const control = document.getElementById("theme");
+	const now = () => document.documentElement.dataset.theme ?? "auto";
+	const draw = () => {
+		const [drawing, word] = THEMES[now()];
+		control.replaceChildren(icon(drawing));
+		control.setAttribute("aria-label", `Theme: ${word}`);
+		control.title = `Theme: ${word}`;
+	};
+	control.addEventListener("click", () => {
+		const next = { auto: "dark", dark: "light", light: "auto" }[now()];
+		if (next === "auto") delete document.documentElement.dataset.theme;
+		else document.documentElement.dataset.theme = next;
+		try {
+			localStorage.setItem("theme", next);
+		} catch { /* then only this page has it */ }
+		draw();
+		announce(`Theme: ${THEMES[next][1]}`);
+		app.events.dispatchEvent(new Event("theme"));
+	});
+	draw();
 }
 
 function events() {
-  const pass = (name) => (detail) => app.events.dispatchEvent(new CustomEvent(name, { detail }));
-  follow(Object.fromEntries(["hello", "changed", "job", "model", "trouble"].map((name) => [name, pass(name)])));
-  app.events.addEventListener("trouble", (event) => notify(event.detail.message, { bad: true }));
+	const pass = (name) => (detail) => app.events.dispatchEvent(new CustomEvent(name, { detail }));
+	follow(Object.fromEntries(["hello", "changed", "job", "model", "trouble"].map((name) => [name, pass(name)])));
+	app.events.addEventListener("trouble", (event) => notify(event.detail.message, { bad: true }));
 }
 
 async function start() {
-  theme();
-  document.getElementById("skip").addEventListener("click", (event) => {
-    event.preventDefault();
-    main.focus();
-  });
-  document.addEventListener("keydown", keys);
-  // What a view did not expect is said to the user; what it left unfinished is not.
-  addEventListener("unhandledrejection", (event) => {
-    if (superseded(event.reason)) event.preventDefault();
-    else notify(event.reason.message, { bad: true });
-  });
-  try {
-    app.session = await session();
-  } catch (error) {
-    place(failure(error));
-    return;
-  }
-  const file = document.getElementById("file");
-  file.textContent = plain(app.session.file) + (app.session.read_only ? " · read-only" : "");
-  file.title = plain(app.session.path);
-  window.addEventListener("hashchange", () => {
-    document.body.dataset.moved = "yes";
-    show();
-  });
-  events();
-  await show();
+	theme();
+	document.getElementById("skip").addEventListener("click", (event) => {
+		event.preventDefault();
+		main.focus();
+	});
+	document.addEventListener("keydown", keys);
+	// What a view did not expect is said to the user; what it left unfinished is not.
+	addEventListener("unhandledrejection", (event) => {
+		if (superseded(event.reason)) event.preventDefault();
+		else notify(event.reason.message, { bad: true });
+	});
+	try {
+		app.session = await session();
+	} catch (error) {
+		place(failure(error));
+		return;
+	}
+	const file = document.getElementById("file");
+	file.textContent = plain(app.session.file) + (app.session.read_only ? " · read-only" : "");
+	file.title = plain(app.session.path);
+	window.addEventListener("hashchange", () => {
+		document.body.dataset.moved = "yes";
+		show();
+	});
+	events();
+	await show();
 }
 
 start();

@@ -11,82 +11,82 @@ const PROGRAMS = new Set("py js ts tsx jsx c h cpp hpp cc rs go java kt rb php s
 
 /** Where a hit is read: its document at the passage, or the memory. */
 export function place(hit) {
-  if (hit.kind === "memory") return link(["memory", hit.id], { words: matched(hit) });
-  return link(["document", hit.id], { chunk: hit.chunk, line: hit.line || hit.first_line, words: matched(hit) });
+	if (hit.kind === "memory") return link(["memory", hit.id], { words: matched(hit) });
+	return link(["document", hit.id], { chunk: hit.chunk, line: hit.line || hit.first_line, words: matched(hit) });
 }
 
 export const key = (hit) => (hit.kind === "memory" ? `m${hit.id}` : `c${hit.chunk}`);
 
 /** A title for anything that was found; memories have none of their own. */
 export function title(hit) {
-  return hit.kind === "memory" ? hit.thread : hit.title || hit.path;
+	return hit.kind === "memory" ? hit.thread : hit.title || hit.path;
 }
 
 /** `path:line` and page, or when and by whom a memory was stored. */
 export function where(hit) {
-  if (hit.kind === "memory") return h("span.where", `${hit.source} · ${day(hit.created_at)} · memory:${hit.id}`);
-  const page = hit.page == null ? "" : ` · p. ${hit.page}`;
-  return stored("span", `${hit.place ?? hit.path}${page}`, { class: "where mono", dir: "ltr" });
+	if (hit.kind === "memory") return h("span.where", `${hit.source} · ${day(hit.created_at)} · memory:${hit.id}`);
+	const page = hit.page == null ? "" : ` · p. ${hit.page}`;
+	return stored("span", `${hit.place ?? hit.path}${page}`, { class: "where mono", dir: "ltr" });
 }
 
 /** The lines that match, numbered, with what matched marked; `few` leaves out the others. */
 export function snippet(hit, { few = false } = {}) {
-  const all = (hit.snippet ?? []).filter((row) => row.text.trim() !== "");
-  const hits = all.filter((row) => row.highlights.length);
-  const rows = few && hits.length ? hits : all.filter((row, at) => row.highlights.length || at < all.length - 1 || !row.text.startsWith("#"));
-  const program = PROGRAMS.has(hit.file_type);
-  return h(program ? "div.snippet.program-text" : "div.snippet", rows.map((row) => [
-    h("span.number", { "aria-hidden": "true" }, hit.kind === "memory" ? "" : String(row.line)),
-    shownLine(row, program),
-  ]));
+	const all = (hit.snippet ?? []).filter((row) => row.text.trim() !== "");
+	const hits = all.filter((row) => row.highlights.length);
+	const rows = few && hits.length ? hits : all.filter((row, at) => row.highlights.length || at < all.length - 1 || !row.text.startsWith("#"));
+	const program = PROGRAMS.has(hit.file_type);
+	return h(program ? "div.snippet.program-text" : "div.snippet", rows.map((row) => [
+		h("span.number", { "aria-hidden": "true" }, hit.kind === "memory" ? "" : String(row.line)),
+		shownLine(row, program),
+	]));
 }
 
 function shownLine({ text, highlights = [] }, program) {
-  const marks = new Marks([], ranges(text, highlights));
-  if (!program) return line(text, marks);
-  const element = h("span", { dir: "auto" });
-  marks.append(element, text, 0);
-  return element;
+	const marks = new Marks([], ranges(text, highlights));
+	if (!program) return line(text, marks);
+	const element = h("span", { dir: "auto" });
+	marks.append(element, text, 0);
+	return element;
 }
 
 /** How likely a hit is relevant, as a number and five steps. */
 export function relevance(hit) {
-  if (hit.relevance == null) return h("span.relevance.unknown", "–");
-  const steps = Math.max(1, Math.round(hit.relevance * 5));
-  return h("span.relevance", { role: "img", "aria-label": `relevance ${percent(hit.relevance)}`, title: "How likely a judge would call this relevant" },
-    h("span.relevance-number", percent(hit.relevance)),
-    h("span.steps", [1, 2, 3, 4, 5].map((step) => h(step <= steps ? "i.on" : "i"))));
+	if (hit.relevance == null) return h("span.relevance.unknown", "–");
+	const steps = Math.max(1, Math.round(hit.relevance * 5));
+	return h("span.relevance", { role: "img", "aria-label": `relevance ${percent(hit.relevance)}`, title: "How likely a judge would call this relevant" },
+		h("span.relevance-number", percent(hit.relevance)),
+		h("span.steps", [1, 2, 3, 4, 5].map((step) => h(step <= steps ? "i.on" : "i"))));
 }
 
 /** The ranks of both legs: words 1, meaning 3. */
 export function ranks({ scores = {} }) {
-  return h("span.ranks", { title: "Its rank in each leg of the search" },
-    scores.text_rank == null ? null : h("span", `words ${scores.text_rank}`),
-    scores.vector_rank == null ? null : h("span", `meaning ${scores.vector_rank}`));
+	return h("span.ranks", { title: "Its rank in each leg of the search" },
+		scores.text_rank == null ? null : h("span", `words ${scores.text_rank}`),
+		scores.vector_rank == null ? null : h("span", `meaning ${scores.vector_rank}`));
 }
 
 /** One hit of the list. `more` is added below its snippet. */
 export function item(hit, ...more) {
-  return h("li.hit", { data: { key: key(hit) } },
-    h("div.margin", relevance(hit), ranks(hit)),
-    h("div.hit-body",
-      h("h2", h("a.hit-link", { href: place(hit) }, icon(hit.kind), stored("span", title(hit)))),
-      h("div.hit-place", where(hit), headings(hit)),
-      snippet(hit),
-      more));
+	return h("li.hit", { data: { key: key(hit) } },
+		h("div.margin", relevance(hit), ranks(hit)),
+		h("div.hit-body",
+			h("h2", h("a.hit-link", { href: place(hit) }, icon(hit.kind), stored("span", title(hit)))),
+			h("div.hit-place", where(hit), headings(hit)),
+			snippet(hit),
+			more));
 }
 
 function headings(hit) {
-  const path = (hit.headings ?? []).filter((each) => each !== hit.title);
-  return path.length ? stored("span.headings", path.join(" › ")) : null;
+	const path = (hit.headings ?? []).filter((each) => each !== hit.title);
+	return path.length ? stored("span.headings", path.join(" › ")) : null;
 }
 
 /** A short form for a hit where space is scarce: map, similar passages, columns. */
 export function brief(hit, ...more) {
-  const text = plain(gist((hit.text ?? "").slice(0, 400)));
-  return h("li.brief", { data: { key: key(hit) } },
-    h("a.hit-link", { href: place(hit) }, stored("span", title(hit))),
-    where(hit),
-    hit.snippet?.length ? snippet(hit, { few: true }) : h("p.brief-text", { dir: "auto" }, text),
-    more);
+	const text = plain(gist((hit.text ?? "").slice(0, 400)));
+	return h("li.brief", { data: { key: key(hit) } },
+		h("a.hit-link", { href: place(hit) }, stored("span", title(hit))),
+		where(hit),
+		hit.snippet?.length ? snippet(hit, { few: true }) : h("p.brief-text", { dir: "auto" }, text),
+		more);
 }

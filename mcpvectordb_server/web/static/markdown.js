@@ -17,93 +17,93 @@ const CJK = /[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]/;
 
 /** Marks of a text: `cited` and `matches` are sorted ranges `[start, end]` in UTF-16 units. */
 export class Marks {
-  constructor(cited = [], matches = []) {
-    this.cited = cited;
-    this.matches = matches;
-  }
+	constructor(cited = [], matches = []) {
+		this.cited = cited;
+		this.matches = matches;
+	}
 
-  /** Append `text`, which stands at `at` in the source, with what is marked in it. */
-  append(parent, text, at) {
-    for (const [part, cited, from] of pieces(text, at, this.cited)) {
-      const place = cited ? parent.appendChild(h("mark.cited")) : parent;
-      for (const [word, match] of pieces(part, from, this.matches)) {
-        place.append(match ? h("mark", word) : word);
-      }
-    }
-  }
+	/** Append `text`, which stands at `at` in the source, with what is marked in it. */
+	append(parent, text, at) {
+		for (const [part, cited, from] of pieces(text, at, this.cited)) {
+			const place = cited ? parent.appendChild(h("mark.cited")) : parent;
+			for (const [word, match] of pieces(part, from, this.matches)) {
+				place.append(match ? h("mark", word) : word);
+			}
+		}
+	}
 }
 
 function pieces(text, at, marks) {
-  if (!marks.length) return [[text, false, at]];
-  const shifted = marks.map(([start, end]) => [start - at, end - at]).filter(([start, end]) => end > 0 && start < text.length);
-  let from = at;
-  return split(text, 0, text.length, shifted).map(([part, marked]) => {
-    from += part.length;
-    return [part, marked, from - part.length];
-  });
+	if (!marks.length) return [[text, false, at]];
+	const shifted = marks.map(([start, end]) => [start - at, end - at]).filter(([start, end]) => end > 0 && start < text.length);
+	let from = at;
+	return split(text, 0, text.length, shifted).map(([part, marked]) => {
+		from += part.length;
+		return [part, marked, from - part.length];
+	});
 }
 
 /** The blocks of a Markdown text; top-level ones carry their line, counted from `firstLine`. */
 export function markdown(text, marks = new Marks(), firstLine = 1) {
-  return blocks(lines(text, firstLine), marks, 0);
+	return blocks(lines(text, firstLine), marks, 0);
 }
 
 /** The blocks of a text without syntax: paragraphs whose lines and spaces are kept. */
 export function paragraphs(text, marks = new Marks(), firstLine = 1) {
-  return grouped(lines(text, firstLine), (line) => line.text.trim() === "").map((group) => {
-    const block = h("p.plain", { data: { line: group[0].number } });
-    group.forEach((line, index) => marks.append(block, index < group.length - 1 ? `${line.text}\n` : line.text, line.at));
-    return block;
-  });
+	return grouped(lines(text, firstLine), (line) => line.text.trim() === "").map((group) => {
+		const block = h("p.plain", { data: { line: group[0].number } });
+		group.forEach((line, index) => marks.append(block, index < group.length - 1 ? `${line.text}\n` : line.text, line.at));
+		return block;
+	});
 }
 
 /** The lines of a program with their numbers, in blocks of a hundred. */
 export function code(text, marks = new Marks(), firstLine = 1) {
-  const all = lines(text, firstLine);
-  const result = [];
-  for (let at = 0; at < all.length; at += 100) {
-    const block = h("pre.program", { data: { line: all[at].number } });
-    for (const line of all.slice(at, at + 100)) {
-      const row = h("span.program-line", { data: { line: line.number } });
-      marks.append(row, `${line.text}\n`, line.at);
-      block.append(row);
-    }
-    result.push(block);
-  }
-  return result;
+	const all = lines(text, firstLine);
+	const result = [];
+	for (let at = 0; at < all.length; at += 100) {
+		const block = h("pre.program", { data: { line: all[at].number } });
+		for (const line of all.slice(at, at + 100)) {
+			const row = h("span.program-line", { data: { line: line.number } });
+			marks.append(row, `${line.text}\n`, line.at);
+			block.append(row);
+		}
+		result.push(block);
+	}
+	return result;
 }
 
 /** One line of a Markdown text for a list: its emphasis and code, without links and block signs. */
 export function line(text, marks = new Marks()) {
-  const element = h("span", { dir: "auto" });
-  const sign = /^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+(?:\[[ xX]\]\s+)?)?/.exec(text)[0];
-  if (/[-*+]/.test(sign)) element.append("• ");
-  inline(element, [{ text: text.slice(sign.length), at: sign.length }], marks);
-  for (const anchor of element.querySelectorAll("a")) anchor.replaceWith(...anchor.childNodes);
-  return element;
+	const element = h("span", { dir: "auto" });
+	const sign = /^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+(?:\[[ xX]\]\s+)?)?/.exec(text)[0];
+	if (/[-*+]/.test(sign)) element.append("• ");
+	inline(element, [{ text: text.slice(sign.length), at: sign.length }], marks);
+	for (const anchor of element.querySelectorAll("a")) anchor.replaceWith(...anchor.childNodes);
+	return element;
 }
 
 /** A text in one line, without the signs of headings, lists, emphasis and code. */
 export function gist(text) {
-  return text.replace(/^\s*(?:#{1,6}|[-*+>]|\d{1,3}\.)\s+/gm, "").replace(/\*\*|`|^---$/gm, "").replace(/\s+/g, " ").trim();
+	return text.replace(/^\s*(?:#{1,6}|[-*+>]|\d{1,3}\.)\s+/gm, "").replace(/\*\*|`|^---$/gm, "").replace(/\s+/g, " ").trim();
 }
 
 function lines(text, firstLine) {
-  let at = 0;
-  return text.split("\n").map((line, index) => {
-    const found = { text: line.replace(/\r$/, ""), at, number: firstLine + index };
-    at += line.length + 1;
-    return found;
-  });
+	let at = 0;
+	return text.split("\n").map((line, index) => {
+		const found = { text: line.replace(/\r$/, ""), at, number: firstLine + index };
+		at += line.length + 1;
+		return found;
+	});
 }
 
 function grouped(all, separates) {
-  const groups = [[]];
-  for (const line of all) {
-    if (separates(line)) groups.push([]);
-    else groups.at(-1).push(line);
-  }
-  return groups.filter((group) => group.length);
+	const groups = [[]];
+	for (const line of all) {
+		if (separates(line)) groups.push([]);
+		else groups.at(-1).push(line);
+	}
+	return groups.filter((group) => group.length);
 }
 
 const cut = (line, length) => ({ ...line, text: line.text.slice(length), at: line.at + Math.min(length, line.text.length) });
@@ -111,329 +111,329 @@ const cut = (line, length) => ({ ...line, text: line.text.slice(length), at: lin
 // ---- blocks
 
 function blocks(all, marks, depth) {
-  const result = [];
-  let at = 0;
-  while (at < all.length) {
-    if (all[at].text.trim() === "") {
-      at += 1;
-      continue;
-    }
-    const [element, next] = block(all, at, marks, depth);
-    if (depth === 0) element.dataset.line = all[at].number;
-    result.push(element);
-    at = next;
-  }
-  return result;
+	const result = [];
+	let at = 0;
+	while (at < all.length) {
+		if (all[at].text.trim() === "") {
+			at += 1;
+			continue;
+		}
+		const [element, next] = block(all, at, marks, depth);
+		if (depth === 0) element.dataset.line = all[at].number;
+		result.push(element);
+		at = next;
+	}
+	return result;
 }
 
 function block(all, at, marks, depth) {
-  const { text } = all[at];
-  if (depth === 0 && at === 0 && all[0].number === 1 && text.trim() === "---") {
-    const end = all.findIndex((line, index) => index > 0 && /^(---|\.\.\.)\s*$/.test(line.text));
-    if (end > 0 && end < 200) return [verbatim(all.slice(1, end), "front-matter", marks), end + 1];
-  }
-  if (FENCE.test(text)) return fenced(all, at, marks);
-  if (HEADING.test(text)) return [heading(all[at], marks), at + 1];
-  if (RULE.test(text)) return [h("hr"), at + 1];
-  if (depth < DEEPEST && QUOTE.test(text)) return quote(all, at, marks, depth);
-  if (depth < DEEPEST && ITEM.test(text)) return list(all, at, marks, depth);
-  if (/^(?: {4}|\t)/.test(text)) return indented(all, at, marks);
-  if (text.includes("|") && DELIMITERS.test(all[at + 1]?.text ?? "") && all[at + 1].text.includes("-")) return table(all, at, marks);
-  return paragraph(all, at, marks);
+	const { text } = all[at];
+	if (depth === 0 && at === 0 && all[0].number === 1 && text.trim() === "---") {
+		const end = all.findIndex((line, index) => index > 0 && /^(---|\.\.\.)\s*$/.test(line.text));
+		if (end > 0 && end < 200) return [verbatim(all.slice(1, end), "front-matter", marks), end + 1];
+	}
+	if (FENCE.test(text)) return fenced(all, at, marks);
+	if (HEADING.test(text)) return [heading(all[at], marks), at + 1];
+	if (RULE.test(text)) return [h("hr"), at + 1];
+	if (depth < DEEPEST && QUOTE.test(text)) return quote(all, at, marks, depth);
+	if (depth < DEEPEST && ITEM.test(text)) return list(all, at, marks, depth);
+	if (/^(?: {4}|\t)/.test(text)) return indented(all, at, marks);
+	if (text.includes("|") && DELIMITERS.test(all[at + 1]?.text ?? "") && all[at + 1].text.includes("-")) return table(all, at, marks);
+	return paragraph(all, at, marks);
 }
 
 function begins(line) {
-  return FENCE.test(line.text) || HEADING.test(line.text) || RULE.test(line.text) || QUOTE.test(line.text) || ITEM.test(line.text);
+	return FENCE.test(line.text) || HEADING.test(line.text) || RULE.test(line.text) || QUOTE.test(line.text) || ITEM.test(line.text);
 }
 
 function verbatim(rows, kind, marks) {
-  const block = h("pre", { class: kind, tabindex: 0 });
-  const inside = block.appendChild(h("code"));
-  rows.forEach((line, index) => marks.append(inside, index < rows.length - 1 ? `${line.text}\n` : line.text, line.at));
-  return block;
+	const block = h("pre", { class: kind, tabindex: 0 });
+	const inside = block.appendChild(h("code"));
+	rows.forEach((line, index) => marks.append(inside, index < rows.length - 1 ? `${line.text}\n` : line.text, line.at));
+	return block;
 }
 
 function fenced(all, at, marks) {
-  const [, fence, info] = FENCE.exec(all[at].text);
-  const closes = new RegExp(`^ {0,3}\\${fence[0]}{${fence.length},}[ \\t]*$`);
-  let end = at + 1;
-  while (end < all.length && !closes.test(all[end].text)) end += 1;
-  const block = verbatim(all.slice(at + 1, end), "code", marks);
-  const language = info.trim().split(/\s/)[0];
-  if (language) block.dataset.language = plain(language).slice(0, 30);
-  return [block, end + 1];
+	const [, fence, info] = FENCE.exec(all[at].text);
+	const closes = new RegExp(`^ {0,3}\\${fence[0]}{${fence.length},}[ \\t]*$`);
+	let end = at + 1;
+	while (end < all.length && !closes.test(all[end].text)) end += 1;
+	const block = verbatim(all.slice(at + 1, end), "code", marks);
+	const language = info.trim().split(/\s/)[0];
+	if (language) block.dataset.language = plain(language).slice(0, 30);
+	return [block, end + 1];
 }
 
 function indented(all, at, marks) {
-  let end = at;
-  while (end < all.length && (/^(?: {4}|\t)/.test(all[end].text) || all[end].text.trim() === "")) end += 1;
-  while (all[end - 1].text.trim() === "") end -= 1;
-  const rows = all.slice(at, end).map((line) => cut(line, line.text.startsWith("\t") ? 1 : 4));
-  return [verbatim(rows, "code", marks), end];
+	let end = at;
+	while (end < all.length && (/^(?: {4}|\t)/.test(all[end].text) || all[end].text.trim() === "")) end += 1;
+	while (all[end - 1].text.trim() === "") end -= 1;
+	const rows = all.slice(at, end).map((line) => cut(line, line.text.startsWith("\t") ? 1 : 4));
+	return [verbatim(rows, "code", marks), end];
 }
 
 function heading(line, marks) {
-  const [, hashes, content = ""] = HEADING.exec(line.text);
-  const start = line.text.indexOf(content, line.text.indexOf(hashes) + hashes.length);
-  // The page has its own first heading: those of a text begin at the second level.
-  const block = h(`h${Math.min(6, hashes.length + 1)}`, { class: `level-${hashes.length}`, dir: "auto" });
-  inline(block, [{ ...cut(line, start), text: content }], marks);
-  return block;
+	const [, hashes, content = ""] = HEADING.exec(line.text);
+	const start = line.text.indexOf(content, line.text.indexOf(hashes) + hashes.length);
+	// The page has its own first heading: those of a text begin at the second level.
+	const block = h(`h${Math.min(6, hashes.length + 1)}`, { class: `level-${hashes.length}`, dir: "auto" });
+	inline(block, [{ ...cut(line, start), text: content }], marks);
+	return block;
 }
 
 function quote(all, at, marks, depth) {
-  let end = at;
-  while (end < all.length && (QUOTE.test(all[end].text) || (all[end].text.trim() !== "" && !begins(all[end])))) end += 1;
-  const inside = all.slice(at, end).map((line) => cut(line, QUOTE.exec(line.text)?.[0].length ?? 0));
-  return [h("blockquote", blocks(inside, marks, depth + 1)), end];
+	let end = at;
+	while (end < all.length && (QUOTE.test(all[end].text) || (all[end].text.trim() !== "" && !begins(all[end])))) end += 1;
+	const inside = all.slice(at, end).map((line) => cut(line, QUOTE.exec(line.text)?.[0].length ?? 0));
+	return [h("blockquote", blocks(inside, marks, depth + 1)), end];
 }
 
 function list(all, at, marks, depth) {
-  const first = ITEM.exec(all[at].text);
-  const ordered = /\d/.test(first[2]);
-  const element = h(ordered ? "ol" : "ul");
-  if (ordered && Number.parseInt(first[2], 10) !== 1) element.setAttribute("start", String(Number.parseInt(first[2], 10)));
-  let next = at;
-  while (next < all.length) {
-    const start = ITEM.exec(all[next].text);
-    if (!start || /\d/.test(start[2]) !== ordered || RULE.test(all[next].text)) break;
-    const end = itemEnd(all, next, start[0].length);
-    element.append(item(all.slice(next, end), start[0].length, marks, depth));
-    next = end;
-  }
-  return [element, next];
+	const first = ITEM.exec(all[at].text);
+	const ordered = /\d/.test(first[2]);
+	const element = h(ordered ? "ol" : "ul");
+	if (ordered && Number.parseInt(first[2], 10) !== 1) element.setAttribute("start", String(Number.parseInt(first[2], 10)));
+	let next = at;
+	while (next < all.length) {
+		const start = ITEM.exec(all[next].text);
+		if (!start || /\d/.test(start[2]) !== ordered || RULE.test(all[next].text)) break;
+		const end = itemEnd(all, next, start[0].length);
+		element.append(item(all.slice(next, end), start[0].length, marks, depth));
+		next = end;
+	}
+	return [element, next];
 }
 
 /** Where an item ends: it goes on over indented lines, and over others that continue a paragraph. */
 function itemEnd(all, at, width) {
-  let end = at + 1;
-  while (end < all.length) {
-    const { text } = all[end];
-    const indent = /^[ \t]*/.exec(text)[0].replaceAll("\t", "    ").length;
-    if (text.trim() === "") {
-      const after = all.slice(end).findIndex((line) => line.text.trim() !== "");
-      if (after < 0) return end;
-      const next = all[end + after];
-      if (/^[ \t]*/.exec(next.text)[0].replaceAll("\t", "    ").length < Math.min(width, 2)) return sameList(next) ? end + after : end;
-      end += after;
-    } else if (indent >= Math.min(width, 2)) end += 1;
-    else if (begins(all[end]) || all[end - 1].text.trim() === "") return end;
-    else end += 1;
-  }
-  return end;
+	let end = at + 1;
+	while (end < all.length) {
+		const { text } = all[end];
+		const indent = /^[ \t]*/.exec(text)[0].replaceAll("\t", "    ").length;
+		if (text.trim() === "") {
+			const after = all.slice(end).findIndex((line) => line.text.trim() !== "");
+			if (after < 0) return end;
+			const next = all[end + after];
+			if (/^[ \t]*/.exec(next.text)[0].replaceAll("\t", "    ").length < Math.min(width, 2)) return sameList(next) ? end + after : end;
+			end += after;
+		} else if (indent >= Math.min(width, 2)) end += 1;
+		else if (begins(all[end]) || all[end - 1].text.trim() === "") return end;
+		else end += 1;
+	}
+	return end;
 }
 
 const sameList = (line) => ITEM.test(line.text) && !RULE.test(line.text);
 
 function item(rows, width, marks, depth) {
-  const element = h("li", { dir: "auto" });
-  let inside = rows.map((line, index) => cut(line, index === 0 ? width : Math.min(width, /^[ \t]*/.exec(line.text)[0].length)));
-  const box = /^\[([ xX])\] /.exec(inside[0].text);
-  if (box) {
-    element.className = "task";
-    element.append(h("span", { role: "img", "aria-label": box[1] === " " ? "to do" : "done" }, box[1] === " " ? "☐ " : "☑ "));
-    inside = [cut(inside[0], 4), ...inside.slice(1)];
-  }
-  const parts = blocks(inside, marks, depth + 1);
-  // One paragraph stands in its item without a box of its own.
-  if (parts[0]?.tagName === "P") parts.splice(0, 1, ...parts[0].childNodes);
-  element.append(...parts);
-  return element;
+	const element = h("li", { dir: "auto" });
+	let inside = rows.map((line, index) => cut(line, index === 0 ? width : Math.min(width, /^[ \t]*/.exec(line.text)[0].length)));
+	const box = /^\[([ xX])\] /.exec(inside[0].text);
+	if (box) {
+		element.className = "task";
+		element.append(h("span", { role: "img", "aria-label": box[1] === " " ? "to do" : "done" }, box[1] === " " ? "☐ " : "☑ "));
+		inside = [cut(inside[0], 4), ...inside.slice(1)];
+	}
+	const parts = blocks(inside, marks, depth + 1);
+	// One paragraph stands in its item without a box of its own.
+	if (parts[0]?.tagName === "P") parts.splice(0, 1, ...parts[0].childNodes);
+	element.append(...parts);
+	return element;
 }
 
 function table(all, at, marks) {
-  const align = cells(all[at + 1]).map(({ text }) => (text.trim().endsWith(":") ? (text.trim().startsWith(":") ? "middle" : "end") : ""));
-  let end = at + 2;
-  while (end < all.length && all[end].text.includes("|") && all[end].text.trim() !== "") end += 1;
-  const row = (line, tag) => h("tr", cells(line).slice(0, 100).map((cell, index) => {
-    const element = h(tag, { dir: "auto", class: align[index] || null, scope: tag === "th" ? "col" : null });
-    inline(element, [cell], marks);
-    return element;
-  }));
-  const body = all.slice(at + 2, end).map((line) => row(line, "td"));
-  const grid = h("table", h("thead", row(all[at], "th")), h("tbody", body));
-  return [h("div.table", { role: "region", "aria-label": "Table", tabindex: 0 }, grid), end];
+	const align = cells(all[at + 1]).map(({ text }) => (text.trim().endsWith(":") ? (text.trim().startsWith(":") ? "middle" : "end") : ""));
+	let end = at + 2;
+	while (end < all.length && all[end].text.includes("|") && all[end].text.trim() !== "") end += 1;
+	const row = (line, tag) => h("tr", cells(line).slice(0, 100).map((cell, index) => {
+		const element = h(tag, { dir: "auto", class: align[index] || null, scope: tag === "th" ? "col" : null });
+		inline(element, [cell], marks);
+		return element;
+	}));
+	const body = all.slice(at + 2, end).map((line) => row(line, "td"));
+	const grid = h("table", h("thead", row(all[at], "th")), h("tbody", body));
+	return [h("div.table", { role: "region", "aria-label": "Table", tabindex: 0 }, grid), end];
 }
 
 /** The cells of a row; bars in code or after a backslash do not separate. */
 function cells(line) {
-  const found = [];
-  let start = 0;
-  let coded = false;
-  for (let at = 0; at < line.text.length; at += 1) {
-    const character = line.text[at];
-    if (character === "\\") at += 1;
-    else if (character === "`") coded = !coded;
-    else if (character === "|" && !coded) {
-      found.push([start, at]);
-      start = at + 1;
-    }
-  }
-  found.push([start, line.text.length]);
-  if (line.text.slice(...found[0]).trim() === "") found.shift();
-  if (found.length && line.text.slice(...found.at(-1)).trim() === "") found.pop();
-  return found.map(([from, to]) => {
-    const raw = line.text.slice(from, to);
-    const skipped = raw.length - raw.trimStart().length;
-    return { ...line, text: raw.trim(), at: line.at + from + skipped };
-  });
+	const found = [];
+	let start = 0;
+	let coded = false;
+	for (let at = 0; at < line.text.length; at += 1) {
+		const character = line.text[at];
+		if (character === "\\") at += 1;
+		else if (character === "`") coded = !coded;
+		else if (character === "|" && !coded) {
+			found.push([start, at]);
+			start = at + 1;
+		}
+	}
+	found.push([start, line.text.length]);
+	if (line.text.slice(...found[0]).trim() === "") found.shift();
+	if (found.length && line.text.slice(...found.at(-1)).trim() === "") found.pop();
+	return found.map(([from, to]) => {
+		const raw = line.text.slice(from, to);
+		const skipped = raw.length - raw.trimStart().length;
+		return { ...line, text: raw.trim(), at: line.at + from + skipped };
+	});
 }
 
 function paragraph(all, at, marks) {
-  let end = at + 1;
-  while (end < all.length && all[end].text.trim() !== "" && !begins(all[end]) && !UNDERLINE.test(all[end].text)) end += 1;
-  const rows = all.slice(at, end).map((line) => cut(line, line.text.length - line.text.trimStart().length));
-  const underline = UNDERLINE.exec(all[end]?.text ?? "");
-  const level = underline ? (underline[1][0] === "=" ? 1 : 2) : 0;
-  const element = level ? h(`h${level + 1}`, { class: `level-${level}`, dir: "auto" }) : h("p", { dir: "auto" });
-  inline(element, rows, marks);
-  return [element, underline ? end + 1 : end];
+	let end = at + 1;
+	while (end < all.length && all[end].text.trim() !== "" && !begins(all[end]) && !UNDERLINE.test(all[end].text)) end += 1;
+	const rows = all.slice(at, end).map((line) => cut(line, line.text.length - line.text.trimStart().length));
+	const underline = UNDERLINE.exec(all[end]?.text ?? "");
+	const level = underline ? (underline[1][0] === "=" ? 1 : 2) : 0;
+	const element = level ? h(`h${level + 1}`, { class: `level-${level}`, dir: "auto" }) : h("p", { dir: "auto" });
+	inline(element, rows, marks);
+	return [element, underline ? end + 1 : end];
 }
 
 // ---- inside of a block
 
 /** Append the inline content of some lines: code, emphasis, links; the rest is text. */
 function inline(parent, rows, marks) {
-  let length = 0;
-  const starts = rows.map((line) => {
-    const start = length;
-    length += line.text.length + 1;
-    return start;
-  });
-  new Inline(rows.map((line) => line.text).join("\n"), starts, rows, marks).parse(parent, 0, Math.max(0, length - 1), 0);
+	let length = 0;
+	const starts = rows.map((line) => {
+		const start = length;
+		length += line.text.length + 1;
+		return start;
+	});
+	new Inline(rows.map((line) => line.text).join("\n"), starts, rows, marks).parse(parent, 0, Math.max(0, length - 1), 0);
 }
 
 class Inline {
-  constructor(text, starts, rows, marks) {
-    Object.assign(this, { text, starts, rows, marks, known: new Map() });
-  }
+	constructor(text, starts, rows, marks) {
+		Object.assign(this, { text, starts, rows, marks, known: new Map() });
+	}
 
-  parse(parent, from, to, depth) {
-    let shown = from;
-    let at = from;
-    while (at < to) {
-      const found = depth < DEEPEST ? this.node(at, to, depth) : null;
-      if (found) {
-        this.show(parent, shown, at);
-        if (found.element) parent.append(found.element);
-        at = found.end;
-        shown = found.shown ?? at;
-      } else at += 1;
-    }
-    this.show(parent, shown, to);
-  }
+	parse(parent, from, to, depth) {
+		let shown = from;
+		let at = from;
+		while (at < to) {
+			const found = depth < DEEPEST ? this.node(at, to, depth) : null;
+			if (found) {
+				this.show(parent, shown, at);
+				if (found.element) parent.append(found.element);
+				at = found.end;
+				shown = found.shown ?? at;
+			} else at += 1;
+		}
+		this.show(parent, shown, to);
+	}
 
-  /** What begins at an offset: `element` and the offset of its `end`; null if it is plain text. */
-  node(at, to, depth) {
-    switch (this.text[at]) {
-      case "\\": return /[!-/:-@[-`{-~]/.test(this.text[at + 1] ?? "") && at + 1 < to ? { end: at + 2, shown: at + 1 } : null;
-      case "`": return this.codeSpan(at, to);
-      case "*": case "_": case "~": return this.emphasis(at, to, depth);
-      case "!": return this.text[at + 1] === "[" ? this.link(at + 1, to, depth, true) : null;
-      case "[": return this.link(at, to, depth, false);
-      case "<": return this.autolink(at, to, /^<(https?:\/\/[^\s<>]{1,2000})>/);
-      case "h": return /[\p{L}\p{N}]/u.test(this.text[at - 1] ?? "") ? null : this.autolink(at, to, /^(https?:\/\/[^\s<>"'`|\\^{}）】」，。、]{1,2000})/);
-      default: return null;
-    }
-  }
+	/** What begins at an offset: `element` and the offset of its `end`; null if it is plain text. */
+	node(at, to, depth) {
+		switch (this.text[at]) {
+			case "\\": return /[!-/:-@[-`{-~]/.test(this.text[at + 1] ?? "") && at + 1 < to ? { end: at + 2, shown: at + 1 } : null;
+			case "`": return this.codeSpan(at, to);
+			case "*": case "_": case "~": return this.emphasis(at, to, depth);
+			case "!": return this.text[at + 1] === "[" ? this.link(at + 1, to, depth, true) : null;
+			case "[": return this.link(at, to, depth, false);
+			case "<": return this.autolink(at, to, /^<(https?:\/\/[^\s<>]{1,2000})>/);
+			case "h": return /[\p{L}\p{N}]/u.test(this.text[at - 1] ?? "") ? null : this.autolink(at, to, /^(https?:\/\/[^\s<>"'`|\\^{}）】」，。、]{1,2000})/);
+			default: return null;
+		}
+	}
 
-  /** The next `needle` before `to`; the last one found is remembered, or hostile texts cost n². */
-  next(needle, from, to) {
-    let known = this.known.get(needle);
-    if (!known || from < known.from || from > known.found) {
-      const found = this.text.indexOf(needle, from);
-      known = { from, found: found < 0 ? Infinity : found };
-      this.known.set(needle, known);
-    }
-    return known.found + needle.length <= to ? known.found : -1;
-  }
+	/** The next `needle` before `to`; the last one found is remembered, or hostile texts cost n². */
+	next(needle, from, to) {
+		let known = this.known.get(needle);
+		if (!known || from < known.from || from > known.found) {
+			const found = this.text.indexOf(needle, from);
+			known = { from, found: found < 0 ? Infinity : found };
+			this.known.set(needle, known);
+		}
+		return known.found + needle.length <= to ? known.found : -1;
+	}
 
-  codeSpan(at, to) {
-    const fence = /^`+/.exec(this.text.slice(at, at + 20))[0];
-    const end = this.next(fence, at + fence.length, to);
-    if (end < 0) return null;
-    const element = h("code");
-    this.show(element, at + fence.length, end);
-    return { element, end: end + fence.length };
-  }
+	codeSpan(at, to) {
+		const fence = /^`+/.exec(this.text.slice(at, at + 20))[0];
+		const end = this.next(fence, at + fence.length, to);
+		if (end < 0) return null;
+		const element = h("code");
+		this.show(element, at + fence.length, end);
+		return { element, end: end + fence.length };
+	}
 
-  emphasis(at, to, depth) {
-    const sign = this.text[at];
-    const width = this.text[at + 1] === sign ? 2 : 1;
-    const after = this.text[at + width];
-    if ((sign === "~" && width === 1) || after === undefined || /\s/.test(after) || after === sign) return null;
-    if (sign === "_" && /[\p{L}\p{N}]/u.test(this.text[at - 1] ?? "")) return null;
-    const fence = sign.repeat(width);
-    let end = this.next(fence, at + width, Math.min(to, at + 5000));
-    for (let tries = 0; end >= 0 && tries < 20; tries += 1) {
-      if (this.closes(fence, end)) {
-        const element = h(sign === "~" ? "del" : width === 2 ? "strong" : "em");
-        this.parse(element, at + width, end, depth + 1);
-        return { element, end: end + width };
-      }
-      end = this.next(fence, end + (this.text[end + width] === sign ? width + 1 : width), Math.min(to, at + 5000));
-    }
-    return null;
-  }
+	emphasis(at, to, depth) {
+		const sign = this.text[at];
+		const width = this.text[at + 1] === sign ? 2 : 1;
+		const after = this.text[at + width];
+		if ((sign === "~" && width === 1) || after === undefined || /\s/.test(after) || after === sign) return null;
+		if (sign === "_" && /[\p{L}\p{N}]/u.test(this.text[at - 1] ?? "")) return null;
+		const fence = sign.repeat(width);
+		let end = this.next(fence, at + width, Math.min(to, at + 5000));
+		for (let tries = 0; end >= 0 && tries < 20; tries += 1) {
+			if (this.closes(fence, end)) {
+				const element = h(sign === "~" ? "del" : width === 2 ? "strong" : "em");
+				this.parse(element, at + width, end, depth + 1);
+				return { element, end: end + width };
+			}
+			end = this.next(fence, end + (this.text[end + width] === sign ? width + 1 : width), Math.min(to, at + 5000));
+		}
+		return null;
+	}
 
-  closes(fence, end) {
-    const next = this.text[end + fence.length] ?? "";
-    if (/\s/.test(this.text[end - 1])) return false;
-    if (fence.length === 1 && (next === fence || this.text[end - 1] === fence)) return false;
-    return fence[0] !== "_" || !/[\p{L}\p{N}]/u.test(next);
-  }
+	closes(fence, end) {
+		const next = this.text[end + fence.length] ?? "";
+		if (/\s/.test(this.text[end - 1])) return false;
+		if (fence.length === 1 && (next === fence || this.text[end - 1] === fence)) return false;
+		return fence[0] !== "_" || !/[\p{L}\p{N}]/u.test(next);
+	}
 
-  link(at, to, depth, image) {
-    const close = this.next("](", at + 1, Math.min(to, at + 2000));
-    if (close < 0 || this.next(")", close, close + 2000) < 0 || this.text.slice(at + 1, close).includes("[")) return null;
-    const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(this.text.slice(close, Math.min(to, close + 2000)));
-    if (!target) return null;
-    const end = close + target[0].length;
-    const words = h("span", { dir: "auto" });
-    this.parse(words, at + 1, close, depth + 1);
-    if (image) return { element: h("span.image", { title: plain(target[1]) }, h("span.image-word", "image "), words), end };
-    return { element: outwards(target[1], words, h("span.target", ` (${plain(shortened(target[1]))})`)), end };
-  }
+	link(at, to, depth, image) {
+		const close = this.next("](", at + 1, Math.min(to, at + 2000));
+		if (close < 0 || this.next(")", close, close + 2000) < 0 || this.text.slice(at + 1, close).includes("[")) return null;
+		const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(this.text.slice(close, Math.min(to, close + 2000)));
+		if (!target) return null;
+		const end = close + target[0].length;
+		const words = h("span", { dir: "auto" });
+		this.parse(words, at + 1, close, depth + 1);
+		if (image) return { element: h("span.image", { title: plain(target[1]) }, h("span.image-word", "image "), words), end };
+		return { element: outwards(target[1], words, h("span.target", ` (${plain(shortened(target[1]))})`)), end };
+	}
 
-  autolink(at, to, pattern) {
-    const found = pattern.exec(this.text.slice(at, Math.min(to, at + 2010)));
-    if (!found) return null;
-    const [whole, address] = found;
-    const trimmed = whole === address ? address.replace(/[.,;:!?)\]*_]+$/, "") : address;
-    if (trimmed.length < 9) return null;
-    const start = at + (whole === address ? 0 : 1);
-    const words = h("span");
-    this.show(words, start, start + trimmed.length);
-    return { element: outwards(trimmed, words), end: whole === address ? at + trimmed.length : at + whole.length };
-  }
+	autolink(at, to, pattern) {
+		const found = pattern.exec(this.text.slice(at, Math.min(to, at + 2010)));
+		if (!found) return null;
+		const [whole, address] = found;
+		const trimmed = whole === address ? address.replace(/[.,;:!?)\]*_]+$/, "") : address;
+		if (trimmed.length < 9) return null;
+		const start = at + (whole === address ? 0 : 1);
+		const words = h("span");
+		this.show(words, start, start + trimmed.length);
+		return { element: outwards(trimmed, words), end: whole === address ? at + trimmed.length : at + whole.length };
+	}
 
-  /** Append text as it stands, line by line, because lines lie apart in the source. */
-  show(parent, from, to) {
-    for (let row = this.rowOf(from); row < this.rows.length && from < to; row += 1) {
-      const start = this.starts[row];
-      const end = Math.min(to, start + this.rows[row].text.length);
-      if (end > from) {
-        const broken = end < to && /( {2,}|\\)$/.exec(this.text.slice(from, end));
-        this.marks.append(parent, this.text.slice(from, broken ? end - broken[0].length : end), this.rows[row].at + from - start);
-        if (broken) parent.append(h("br"));
-      }
-      if (to > end && !(CJK.test(this.text[end - 1] ?? "") && CJK.test(this.text[end + 1] ?? ""))) this.marks.append(parent, "\n", this.rows[row].at + end - start);
-      from = end + 1;
-    }
-  }
+	/** Append text as it stands, line by line, because lines lie apart in the source. */
+	show(parent, from, to) {
+		for (let row = this.rowOf(from); row < this.rows.length && from < to; row += 1) {
+			const start = this.starts[row];
+			const end = Math.min(to, start + this.rows[row].text.length);
+			if (end > from) {
+				const broken = end < to && /( {2,}|\\)$/.exec(this.text.slice(from, end));
+				this.marks.append(parent, this.text.slice(from, broken ? end - broken[0].length : end), this.rows[row].at + from - start);
+				if (broken) parent.append(h("br"));
+			}
+			if (to > end && !(CJK.test(this.text[end - 1] ?? "") && CJK.test(this.text[end + 1] ?? ""))) this.marks.append(parent, "\n", this.rows[row].at + end - start);
+			from = end + 1;
+		}
+	}
 
-  rowOf(at) {
-    let low = 0;
-    let high = this.starts.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.starts[middle] <= at) low = middle;
-      else high = middle - 1;
-    }
-    return low;
-  }
+	rowOf(at) {
+		let low = 0;
+		let high = this.starts.length - 1;
+		while (low < high) {
+			const middle = (low + high + 1) >> 1;
+			if (this.starts[middle] <= at) low = middle;
+			else high = middle - 1;
+		}
+		return low;
+	}
 }
 
 function shortened(address) {
-  return address.length > 60 ? `${address.slice(0, 57)}…` : address;
+	return address.length > 60 ? `${address.slice(0, 57)}…` : address;
 }

@@ -7,325 +7,325 @@ const MARGIN = 0.06;
 
 /** The arrays of `GET /api/map/points`, one after the other, each padded to four bytes. */
 export function decoded(buffer) {
-  const view = new DataView(buffer);
-  if (view.getUint32(0, false) !== 0x4d415031) throw new Error("This is not a map.");
-  const n = view.getUint32(4, true);
-  let at = 8;
-  const take = (Kind) => {
-    const array = new Kind(buffer, at, n);
-    at += Math.ceil(array.byteLength / 4) * 4;
-    return array;
-  };
-  return { n, ids: take(Uint32Array), x: take(Uint16Array), y: take(Uint16Array), group: take(Uint16Array), cluster: take(Uint32Array) };
+	const view = new DataView(buffer);
+	if (view.getUint32(0, false) !== 0x4d415031) throw new Error("This is not a map.");
+	const n = view.getUint32(4, true);
+	let at = 8;
+	const take = (Kind) => {
+		const array = new Kind(buffer, at, n);
+		at += Math.ceil(array.byteLength / 4) * 4;
+		return array;
+	};
+	return { n, ids: take(Uint32Array), x: take(Uint16Array), y: take(Uint16Array), group: take(Uint16Array), cluster: take(Uint32Array) };
 }
 
 /** Which points lie in each cell of a grid: `order[starts[c] : starts[c + 1]]`. */
 export class Grid {
-  constructor({ n, x, y }) {
-    this.starts = new Uint32Array(CELLS * CELLS + 1);
-    this.order = new Uint32Array(n);
-    const cell = (i) => (y[i] >> 8) * CELLS + (x[i] >> 8);
-    for (let i = 0; i < n; i += 1) this.starts[cell(i) + 1] += 1;
-    for (let c = 0; c < CELLS * CELLS; c += 1) this.starts[c + 1] += this.starts[c];
-    const next = this.starts.slice();
-    for (let i = 0; i < n; i += 1) this.order[next[cell(i)]++] = i;
-  }
+	constructor({ n, x, y }) {
+		this.starts = new Uint32Array(CELLS * CELLS + 1);
+		this.order = new Uint32Array(n);
+		const cell = (i) => (y[i] >> 8) * CELLS + (x[i] >> 8);
+		for (let i = 0; i < n; i += 1) this.starts[cell(i) + 1] += 1;
+		for (let c = 0; c < CELLS * CELLS; c += 1) this.starts[c + 1] += this.starts[c];
+		const next = this.starts.slice();
+		for (let i = 0; i < n; i += 1) this.order[next[cell(i)]++] = i;
+	}
 
-  /** Call `see` for each point of the cells that a rectangle touches. */
-  visit(left, top, right, bottom, see) {
-    const cell = (value) => Math.min(CELLS - 1, Math.max(0, Math.floor(value / (SPAN / CELLS))));
-    for (let row = cell(top); row <= cell(bottom); row += 1) {
-      const from = this.starts[row * CELLS + cell(left)];
-      const to = this.starts[row * CELLS + cell(right) + 1];
-      for (let at = from; at < to; at += 1) see(this.order[at]);
-    }
-  }
+	/** Call `see` for each point of the cells that a rectangle touches. */
+	visit(left, top, right, bottom, see) {
+		const cell = (value) => Math.min(CELLS - 1, Math.max(0, Math.floor(value / (SPAN / CELLS))));
+		for (let row = cell(top); row <= cell(bottom); row += 1) {
+			const from = this.starts[row * CELLS + cell(left)];
+			const to = this.starts[row * CELLS + cell(right) + 1];
+			for (let at = from; at < to; at += 1) see(this.order[at]);
+		}
+	}
 }
 
 /** A canvas with points that can be moved, enlarged, hovered and encircled. */
 export class Plane {
-  constructor(canvas, points, { hovered, chosen, encircled }) {
-    Object.assign(this, { canvas, points, hovered, chosen, encircled });
-    this.pen = canvas.getContext("2d");
-    this.grid = new Grid(points);
-    this.hidden = new Set();
-    this.emphasised = null; // a function that says of a point whether it stands out
-    this.pointers = new Map();
-    this.lassoing = false;
-    this.path = [];
-    this.over = -1;
-    this.reset(false);
-  }
+	constructor(canvas, points, { hovered, chosen, encircled }) {
+		Object.assign(this, { canvas, points, hovered, chosen, encircled });
+		this.pen = canvas.getContext("2d");
+		this.grid = new Grid(points);
+		this.hidden = new Set();
+		this.emphasised = null; // a function that says of a point whether it stands out
+		this.pointers = new Map();
+		this.lassoing = false;
+		this.path = [];
+		this.over = -1;
+		this.reset(false);
+	}
 
-  listen(signal) {
-    const on = (name, act, options = {}) => this.canvas.addEventListener(name, act, { signal, ...options });
-    on("pointerdown", (event) => this.down(event));
-    on("pointermove", (event) => this.move(event));
-    on("pointerup", (event) => this.up(event));
-    on("pointercancel", (event) => this.up(event));
-    on("pointerleave", () => this.hover(-1));
-    on("wheel", (event) => this.wheel(event), { passive: false });
-    on("keydown", (event) => this.key(event));
-    const watcher = new ResizeObserver(() => this.resize());
-    watcher.observe(this.canvas);
-    signal.addEventListener("abort", () => watcher.disconnect());
-  }
+	listen(signal) {
+		const on = (name, act, options = {}) => this.canvas.addEventListener(name, act, { signal, ...options });
+		on("pointerdown", (event) => this.down(event));
+		on("pointermove", (event) => this.move(event));
+		on("pointerup", (event) => this.up(event));
+		on("pointercancel", (event) => this.up(event));
+		on("pointerleave", () => this.hover(-1));
+		on("wheel", (event) => this.wheel(event), { passive: false });
+		on("keydown", (event) => this.key(event));
+		const watcher = new ResizeObserver(() => this.resize());
+		watcher.observe(this.canvas);
+		signal.addEventListener("abort", () => watcher.disconnect());
+	}
 
-  resize() {
-    this.ratio = Math.min(devicePixelRatio || 1, 2);
-    const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (!width || !height) return;
-    Object.assign(this.canvas, { width: Math.round(width * this.ratio), height: Math.round(height * this.ratio) });
-    this.soon();
-  }
+	resize() {
+		this.ratio = Math.min(devicePixelRatio || 1, 2);
+		const { clientWidth: width, clientHeight: height } = this.canvas;
+		if (!width || !height) return;
+		Object.assign(this.canvas, { width: Math.round(width * this.ratio), height: Math.round(height * this.ratio) });
+		this.soon();
+	}
 
-  reset(draw = true) {
-    this.zoom = 1;
-    this.centre = [SPAN / 2, SPAN / 2];
-    if (draw) this.soon();
-  }
+	reset(draw = true) {
+		this.zoom = 1;
+		this.centre = [SPAN / 2, SPAN / 2];
+		if (draw) this.soon();
+	}
 
-  /** Pixels of the page per unit of the map. */
-  get unit() {
-    return (this.zoom * Math.min(this.canvas.clientWidth, this.canvas.clientHeight) * (1 - 2 * MARGIN)) / SPAN;
-  }
+	/** Pixels of the page per unit of the map. */
+	get unit() {
+		return (this.zoom * Math.min(this.canvas.clientWidth, this.canvas.clientHeight) * (1 - 2 * MARGIN)) / SPAN;
+	}
 
-  place(x, y) {
-    return [(x - this.centre[0]) * this.unit + this.canvas.clientWidth / 2, (y - this.centre[1]) * this.unit + this.canvas.clientHeight / 2];
-  }
+	place(x, y) {
+		return [(x - this.centre[0]) * this.unit + this.canvas.clientWidth / 2, (y - this.centre[1]) * this.unit + this.canvas.clientHeight / 2];
+	}
 
-  point(left, top) {
-    return [(left - this.canvas.clientWidth / 2) / this.unit + this.centre[0], (top - this.canvas.clientHeight / 2) / this.unit + this.centre[1]];
-  }
+	point(left, top) {
+		return [(left - this.canvas.clientWidth / 2) / this.unit + this.centre[0], (top - this.canvas.clientHeight / 2) / this.unit + this.centre[1]];
+	}
 
-  shows(i) {
-    return !this.hidden.has(this.points.group[i]);
-  }
+	shows(i) {
+		return !this.hidden.has(this.points.group[i]);
+	}
 
-  /** The points in sight, as indexes. */
-  inSight() {
-    const found = [];
-    const [left, top] = this.point(0, 0);
-    const [right, bottom] = this.point(this.canvas.clientWidth, this.canvas.clientHeight);
-    const { x, y } = this.points;
-    this.grid.visit(left, top, right, bottom, (i) => {
-      if (this.shows(i) && x[i] >= left && x[i] <= right && y[i] >= top && y[i] <= bottom) found.push(i);
-    });
-    return found;
-  }
+	/** The points in sight, as indexes. */
+	inSight() {
+		const found = [];
+		const [left, top] = this.point(0, 0);
+		const [right, bottom] = this.point(this.canvas.clientWidth, this.canvas.clientHeight);
+		const { x, y } = this.points;
+		this.grid.visit(left, top, right, bottom, (i) => {
+			if (this.shows(i) && x[i] >= left && x[i] <= right && y[i] >= top && y[i] <= bottom) found.push(i);
+		});
+		return found;
+	}
 
-  // ---- drawing
+	// ---- drawing
 
-  soon() {
-    this.frame ??= requestAnimationFrame(() => {
-      this.frame = null;
-      this.draw();
-    });
-  }
+	soon() {
+		this.frame ??= requestAnimationFrame(() => {
+			this.frame = null;
+			this.draw();
+		});
+	}
 
-  draw() {
-    const { pen, canvas, ratio } = this;
-    if (!ratio) return;
-    pen.setTransform(1, 0, 0, 1, 0, 0);
-    pen.clearRect(0, 0, canvas.width, canvas.height);
-    const seen = this.inSight();
-    if (seen.length > FEW) this.drawPixels(seen);
-    else this.drawDots(seen);
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    if (this.path.length > 1) this.drawLasso();
-    if (this.over >= 0) this.drawRing(this.over);
-  }
+	draw() {
+		const { pen, canvas, ratio } = this;
+		if (!ratio) return;
+		pen.setTransform(1, 0, 0, 1, 0, 0);
+		pen.clearRect(0, 0, canvas.width, canvas.height);
+		const seen = this.inSight();
+		if (seen.length > FEW) this.drawPixels(seen);
+		else this.drawDots(seen);
+		pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+		if (this.path.length > 1) this.drawLasso();
+		if (this.over >= 0) this.drawRing(this.over);
+	}
 
-  radius() {
-    const sparse = this.points.n < 400 ? 2.2 : this.points.n < 5000 ? 0.8 : 0;
-    return Math.min(8, 1.6 + sparse + Math.log2(this.zoom) * 0.7);
-  }
+	radius() {
+		const sparse = this.points.n < 400 ? 2.2 : this.points.n < 5000 ? 0.8 : 0;
+		return Math.min(8, 1.6 + sparse + Math.log2(this.zoom) * 0.7);
+	}
 
-  drawDots(seen) {
-    const { pen, ratio, points } = this;
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const radius = this.radius();
-    for (const i of seen) {
-      const [left, top] = this.place(points.x[i], points.y[i]);
-      pen.globalAlpha = this.emphasised && !this.emphasised(i) ? 0.13 : 0.82;
-      pen.fillStyle = this.colours[points.group[i] % this.colours.length];
-      pen.beginPath();
-      pen.arc(left, top, radius, 0, 7);
-      pen.fill();
-    }
-    pen.globalAlpha = 1;
-  }
+	drawDots(seen) {
+		const { pen, ratio, points } = this;
+		pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+		const radius = this.radius();
+		for (const i of seen) {
+			const [left, top] = this.place(points.x[i], points.y[i]);
+			pen.globalAlpha = this.emphasised && !this.emphasised(i) ? 0.13 : 0.82;
+			pen.fillStyle = this.colours[points.group[i] % this.colours.length];
+			pen.beginPath();
+			pen.arc(left, top, radius, 0, 7);
+			pen.fill();
+		}
+		pen.globalAlpha = 1;
+	}
 
-  /** Blend squares of pixels into an image: the time depends on points, not on calls. */
-  drawPixels(seen) {
-    const { pen, canvas, ratio, points } = this;
-    const { width, height } = canvas;
-    const image = pen.createImageData(width, height);
-    const { data } = image;
-    const side = Math.max(2, Math.round(this.radius() * 1.5 * ratio));
-    const [originX, originY] = this.place(0, 0);
-    const unit = this.unit * ratio;
-    const rgb = this.colours.map(channels);
-    for (const i of seen) {
-      const left = Math.round(originX * ratio + points.x[i] * unit - side / 2);
-      const top = Math.round(originY * ratio + points.y[i] * unit - side / 2);
-      const colour = rgb[points.group[i] % rgb.length];
-      const alpha = this.emphasised && !this.emphasised(i) ? 0.08 : 0.6;
-      for (let row = Math.max(0, top); row < Math.min(height, top + side); row += 1) {
-        for (let column = Math.max(0, left); column < Math.min(width, left + side); column += 1) {
-          const at = 4 * (row * width + column);
-          const under = data[at + 3] / 255;
-          const share = alpha / (alpha + under * (1 - alpha));
-          data[at] += (colour[0] - data[at]) * share;
-          data[at + 1] += (colour[1] - data[at + 1]) * share;
-          data[at + 2] += (colour[2] - data[at + 2]) * share;
-          data[at + 3] = 255 * (alpha + under * (1 - alpha));
-        }
-      }
-    }
-    pen.putImageData(image, 0, 0);
-  }
+	/** Blend squares of pixels into an image: the time depends on points, not on calls. */
+	drawPixels(seen) {
+		const { pen, canvas, ratio, points } = this;
+		const { width, height } = canvas;
+		const image = pen.createImageData(width, height);
+		const { data } = image;
+		const side = Math.max(2, Math.round(this.radius() * 1.5 * ratio));
+		const [originX, originY] = this.place(0, 0);
+		const unit = this.unit * ratio;
+		const rgb = this.colours.map(channels);
+		for (const i of seen) {
+			const left = Math.round(originX * ratio + points.x[i] * unit - side / 2);
+			const top = Math.round(originY * ratio + points.y[i] * unit - side / 2);
+			const colour = rgb[points.group[i] % rgb.length];
+			const alpha = this.emphasised && !this.emphasised(i) ? 0.08 : 0.6;
+			for (let row = Math.max(0, top); row < Math.min(height, top + side); row += 1) {
+				for (let column = Math.max(0, left); column < Math.min(width, left + side); column += 1) {
+					const at = 4 * (row * width + column);
+					const under = data[at + 3] / 255;
+					const share = alpha / (alpha + under * (1 - alpha));
+					data[at] += (colour[0] - data[at]) * share;
+					data[at + 1] += (colour[1] - data[at + 1]) * share;
+					data[at + 2] += (colour[2] - data[at + 2]) * share;
+					data[at + 3] = 255 * (alpha + under * (1 - alpha));
+				}
+			}
+		}
+		pen.putImageData(image, 0, 0);
+	}
 
-  drawLasso() {
-    const { pen } = this;
-    pen.beginPath();
-    this.path.forEach(([left, top], at) => (at ? pen.lineTo(left, top) : pen.moveTo(left, top)));
-    pen.closePath();
-    pen.globalAlpha = 0.15;
-    pen.fillStyle = this.accent;
-    pen.fill();
-    pen.globalAlpha = 1;
-    pen.strokeStyle = this.accent;
-    pen.lineWidth = 1.5;
-    pen.stroke();
-  }
+	drawLasso() {
+		const { pen } = this;
+		pen.beginPath();
+		this.path.forEach(([left, top], at) => (at ? pen.lineTo(left, top) : pen.moveTo(left, top)));
+		pen.closePath();
+		pen.globalAlpha = 0.15;
+		pen.fillStyle = this.accent;
+		pen.fill();
+		pen.globalAlpha = 1;
+		pen.strokeStyle = this.accent;
+		pen.lineWidth = 1.5;
+		pen.stroke();
+	}
 
-  drawRing(i) {
-    const { pen, points } = this;
-    pen.beginPath();
-    pen.arc(...this.place(points.x[i], points.y[i]), this.radius() + 4, 0, 7);
-    pen.strokeStyle = this.accent;
-    pen.lineWidth = 2.5;
-    pen.stroke();
-  }
+	drawRing(i) {
+		const { pen, points } = this;
+		pen.beginPath();
+		pen.arc(...this.place(points.x[i], points.y[i]), this.radius() + 4, 0, 7);
+		pen.strokeStyle = this.accent;
+		pen.lineWidth = 2.5;
+		pen.stroke();
+	}
 
-  // ---- moving and finding
+	// ---- moving and finding
 
-  nearest(left, top, within = 14) {
-    const [x, y] = this.point(left, top);
-    const reach = within / this.unit;
-    let best = -1;
-    let least = reach * reach;
-    this.grid.visit(x - reach, y - reach, x + reach, y + reach, (i) => {
-      const distance = (this.points.x[i] - x) ** 2 + (this.points.y[i] - y) ** 2;
-      if (distance <= least && this.shows(i)) [best, least] = [i, distance];
-    });
-    return best;
-  }
+	nearest(left, top, within = 14) {
+		const [x, y] = this.point(left, top);
+		const reach = within / this.unit;
+		let best = -1;
+		let least = reach * reach;
+		this.grid.visit(x - reach, y - reach, x + reach, y + reach, (i) => {
+			const distance = (this.points.x[i] - x) ** 2 + (this.points.y[i] - y) ** 2;
+			if (distance <= least && this.shows(i)) [best, least] = [i, distance];
+		});
+		return best;
+	}
 
-  hover(i, left = 0, top = 0) {
-    if (i === this.over) return;
-    this.over = i;
-    this.canvas.classList.toggle("pointing", i >= 0);
-    this.hovered(i, left, top);
-    this.soon();
-  }
+	hover(i, left = 0, top = 0) {
+		if (i === this.over) return;
+		this.over = i;
+		this.canvas.classList.toggle("pointing", i >= 0);
+		this.hovered(i, left, top);
+		this.soon();
+	}
 
-  pan(dx, dy) {
-    this.centre = [this.centre[0] - dx / this.unit, this.centre[1] - dy / this.unit];
-    this.soon();
-  }
+	pan(dx, dy) {
+		this.centre = [this.centre[0] - dx / this.unit, this.centre[1] - dy / this.unit];
+		this.soon();
+	}
 
-  scale(factor, left = this.canvas.clientWidth / 2, top = this.canvas.clientHeight / 2) {
-    const [x, y] = this.point(left, top);
-    this.zoom = Math.min(400, Math.max(0.7, this.zoom * factor));
-    const [nowX, nowY] = this.point(left, top);
-    this.centre = [this.centre[0] + x - nowX, this.centre[1] + y - nowY];
-    this.soon();
-  }
+	scale(factor, left = this.canvas.clientWidth / 2, top = this.canvas.clientHeight / 2) {
+		const [x, y] = this.point(left, top);
+		this.zoom = Math.min(400, Math.max(0.7, this.zoom * factor));
+		const [nowX, nowY] = this.point(left, top);
+		this.centre = [this.centre[0] + x - nowX, this.centre[1] + y - nowY];
+		this.soon();
+	}
 
-  wheel(event) {
-    event.preventDefault();
-    this.scale(2 ** (-event.deltaY * (event.deltaMode ? 0.06 : 0.002)), event.offsetX, event.offsetY);
-  }
+	wheel(event) {
+		event.preventDefault();
+		this.scale(2 ** (-event.deltaY * (event.deltaMode ? 0.06 : 0.002)), event.offsetX, event.offsetY);
+	}
 
-  down(event) {
-    this.canvas.setPointerCapture(event.pointerId);
-    this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
-    this.moved = 0;
-    this.encircling = this.pointers.size === 1 && (this.lassoing || event.shiftKey);
-    this.path = this.encircling ? [[event.offsetX, event.offsetY]] : [];
-  }
+	down(event) {
+		this.canvas.setPointerCapture(event.pointerId);
+		this.pointers.set(event.pointerId, [event.offsetX, event.offsetY]);
+		this.moved = 0;
+		this.encircling = this.pointers.size === 1 && (this.lassoing || event.shiftKey);
+		this.path = this.encircling ? [[event.offsetX, event.offsetY]] : [];
+	}
 
-  move(event) {
-    const before = this.pointers.get(event.pointerId);
-    const now = [event.offsetX, event.offsetY];
-    if (!before) {
-      this.hover(this.nearest(...now), ...now);
-      return;
-    }
-    this.moved += Math.abs(now[0] - before[0]) + Math.abs(now[1] - before[1]);
-    if (this.encircling) {
-      this.path.push(now);
-      this.soon();
-    } else if (this.pointers.size === 2) this.pinch(event.pointerId, before, now);
-    else this.pan(now[0] - before[0], now[1] - before[1]);
-    this.pointers.set(event.pointerId, now);
-  }
+	move(event) {
+		const before = this.pointers.get(event.pointerId);
+		const now = [event.offsetX, event.offsetY];
+		if (!before) {
+			this.hover(this.nearest(...now), ...now);
+			return;
+		}
+		this.moved += Math.abs(now[0] - before[0]) + Math.abs(now[1] - before[1]);
+		if (this.encircling) {
+			this.path.push(now);
+			this.soon();
+		} else if (this.pointers.size === 2) this.pinch(event.pointerId, before, now);
+		else this.pan(now[0] - before[0], now[1] - before[1]);
+		this.pointers.set(event.pointerId, now);
+	}
 
-  pinch(id, before, now) {
-    const [, other] = [...this.pointers].find(([each]) => each !== id);
-    const reach = (place) => Math.hypot(place[0] - other[0], place[1] - other[1]) || 1;
-    this.scale(reach(now) / reach(before), (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
-    this.pan((now[0] - before[0]) / 2, (now[1] - before[1]) / 2);
-  }
+	pinch(id, before, now) {
+		const [, other] = [...this.pointers].find(([each]) => each !== id);
+		const reach = (place) => Math.hypot(place[0] - other[0], place[1] - other[1]) || 1;
+		this.scale(reach(now) / reach(before), (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+		this.pan((now[0] - before[0]) / 2, (now[1] - before[1]) / 2);
+	}
 
-  up(event) {
-    this.pointers.delete(event.pointerId);
-    if (this.encircling && this.path.length > 2) this.encircled(this.inside(this.path));
-    else if (this.moved < 5 && event.type === "pointerup") {
-      const i = this.nearest(event.offsetX, event.offsetY, 18);
-      if (i >= 0) this.chosen(i);
-    }
-    this.encircling = false;
-    this.path = [];
-    this.soon();
-  }
+	up(event) {
+		this.pointers.delete(event.pointerId);
+		if (this.encircling && this.path.length > 2) this.encircled(this.inside(this.path));
+		else if (this.moved < 5 && event.type === "pointerup") {
+			const i = this.nearest(event.offsetX, event.offsetY, 18);
+			if (i >= 0) this.chosen(i);
+		}
+		this.encircling = false;
+		this.path = [];
+		this.soon();
+	}
 
-  /** The points inside of a path: an odd number of its edges lies to the right of each. */
-  inside(path) {
-    const corners = path.map(([left, top]) => this.point(left, top));
-    const xs = corners.map(([x]) => x);
-    const ys = corners.map(([, y]) => y);
-    const found = [];
-    this.grid.visit(Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys), (i) => {
-      if (this.shows(i) && odd(corners, this.points.x[i], this.points.y[i])) found.push(i);
-    });
-    return found;
-  }
+	/** The points inside of a path: an odd number of its edges lies to the right of each. */
+	inside(path) {
+		const corners = path.map(([left, top]) => this.point(left, top));
+		const xs = corners.map(([x]) => x);
+		const ys = corners.map(([, y]) => y);
+		const found = [];
+		this.grid.visit(Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys), (i) => {
+			if (this.shows(i) && odd(corners, this.points.x[i], this.points.y[i])) found.push(i);
+		});
+		return found;
+	}
 
-  key(event) {
-    const step = 60;
-    const moves = { ArrowLeft: [step, 0], ArrowRight: [-step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
-    if (moves[event.key]) this.pan(...moves[event.key]);
-    else if (event.key === "+" || event.key === "=") this.scale(1.4);
-    else if (event.key === "-") this.scale(1 / 1.4);
-    else if (event.key === "0") this.reset();
-    else return;
-    event.preventDefault();
-  }
+	key(event) {
+		const step = 60;
+		const moves = { ArrowLeft: [step, 0], ArrowRight: [-step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
+		if (moves[event.key]) this.pan(...moves[event.key]);
+		else if (event.key === "+" || event.key === "=") this.scale(1.4);
+		else if (event.key === "-") this.scale(1 / 1.4);
+		else if (event.key === "0") this.reset();
+		else return;
+		event.preventDefault();
+	}
 }
 
 function odd(corners, x, y) {
-  let inside = false;
-  for (let at = 0, last = corners.length - 1; at < corners.length; last = at, at += 1) {
-    const [ax, ay] = corners[at];
-    const [bx, by] = corners[last];
-    if (ay > y !== by > y && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) inside = !inside;
-  }
-  return inside;
+	let inside = false;
+	for (let at = 0, last = corners.length - 1; at < corners.length; last = at, at += 1) {
+		const [ax, ay] = corners[at];
+		const [bx, by] = corners[last];
+		if (ay > y !== by > y && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) inside = !inside;
+	}
+	return inside;
 }
 
 function channels(colour) {
-  return [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16));
+	return [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16));
 }

@@ -1,7 +1,7 @@
 // One document or memory: its text, the passage that was cited, and what is known of it.
 
 import { get } from "./api.js";
-import { announce, button, h, notify, outwards, plain, stored } from "./dom.js";
+import { announce, button, h, notify, outwards, plain, quiet, stored } from "./dom.js";
 import { editDocument, editMemory, remove } from "./edit.js";
 import { count, counted, day, percent, size } from "./format.js";
 import * as hits from "./hits.js";
@@ -14,396 +14,396 @@ const WINDOW = 800; // lines that are read at once
 const PANELS = [["text", "Text"], ["about", "About"], ["passages", "Passages"], ["similar", "Similar"]];
 
 export async function open(route, app) {
-  const view = route.parts[0] === "memory" ? new Memory(route, app) : new Document(route, app);
-  await view.load();
-  return { update: (next) => view.follow(next) };
+	const view = route.parts[0] === "memory" ? new Memory(route, app) : new Document(route, app);
+	await view.load();
+	return { update: (next) => view.follow(next) };
 }
 
 class Reading {
-  constructor(route, app) {
-    this.app = app;
-    this.id = route.parts[1] ?? "";
-    this.words = route.options.get("words") ?? "";
-    this.options = route.options;
-    document.addEventListener("keydown", (event) => this.key(event), { signal: app.signal });
-  }
+	constructor(route, app) {
+		this.app = app;
+		this.id = route.parts[1] ?? "";
+		this.words = route.options.get("words") ?? "";
+		this.options = route.options;
+		document.addEventListener("keydown", (event) => this.key(event), { signal: app.signal });
+	}
 
-  follow() {
-    return false;
-  }
+	follow() {
+		return false;
+	}
 
-  frame(head, tools) {
-    this.text = h("article.prose", { tabindex: -1, "aria-label": "Text" });
-    this.bar = h("div.passage-bar", { hidden: true });
-    this.panels = Object.fromEntries(PANELS.slice(1).map(([name, label]) => [name, h("section.panel", { role: "tabpanel", id: `panel-${name}`, "aria-labelledby": `tab-${name}`, "aria-label": label, data: { panel: name } })]));
-    this.tabs = h("div.tabs", { role: "tablist", "aria-label": "About this text", on: { keydown: (event) => this.tabKey(event) } }, PANELS.map(([name, label]) => h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": name === "text" ? null : `panel-${name}`, class: `tab tab-${name}`, on: { click: () => this.open(name) } }, label)));
-    this.reading = h("div.reading",
-      h("header.reading-head", h("div.row.between", button("Back", () => this.back(), { icon: "back", kind: "quiet back" }), h("div.row.tools", tools)), head),
-      this.tabs,
-      h("div.reading-text", this.bar, this.text),
-      h("div.side", Object.values(this.panels)));
-    this.app.place(this.reading);
-  }
+	frame(head, tools) {
+		this.text = h("article.prose", { tabindex: -1, "aria-label": "Text" });
+		this.bar = h("div.passage-bar", { hidden: true });
+		this.panels = Object.fromEntries(PANELS.slice(1).map(([name, label]) => [name, h("section.panel", { role: "tabpanel", id: `panel-${name}`, "aria-labelledby": `tab-${name}`, "aria-label": label, data: { panel: name } })]));
+		this.tabs = h("div.tabs", { role: "tablist", "aria-label": "About this text", on: { keydown: (event) => this.tabKey(event) } }, PANELS.map(([name, label]) => h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": name === "text" ? null : `panel-${name}`, class: `tab tab-${name}`, on: { click: () => this.open(name) } }, label)));
+		this.reading = h("div.reading",
+			h("header.reading-head", h("div.row.between", button("Back", () => this.back(), { icon: "back", kind: "quiet back" }), h("div.row.tools", tools)), head),
+			this.tabs,
+			h("div.reading-text", this.bar, this.text),
+			h("div.side", Object.values(this.panels)));
+		this.app.place(this.reading);
+	}
 
-  open(name) {
-    this.reading.dataset.tab = name;
-    for (const tab of this.tabs.children) {
-      const on = tab.id === `tab-${name}`;
-      tab.setAttribute("aria-selected", String(on));
-      tab.tabIndex = on ? 0 : -1;
-    }
-    if (name === "similar") this.drawSimilar();
-    if (name === "passages") this.drawPassages?.();
-  }
+	open(name) {
+		this.reading.dataset.tab = name;
+		for (const tab of this.tabs.children) {
+			const on = tab.id === `tab-${name}`;
+			tab.setAttribute("aria-selected", String(on));
+			tab.tabIndex = on ? 0 : -1;
+		}
+		if (name === "similar") this.drawSimilar();
+		if (name === "passages") this.drawPassages?.();
+	}
 
-  tabKey(event) {
-    const shown = [...this.tabs.children].filter((tab) => tab.offsetParent);
-    const at = shown.indexOf(event.target);
-    const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: shown.length - 1 }[event.key];
-    if (next === undefined) return;
-    event.preventDefault();
-    const tab = shown[(next + shown.length) % shown.length];
-    tab.focus();
-    tab.click();
-  }
+	tabKey(event) {
+		const shown = [...this.tabs.children].filter((tab) => tab.offsetParent);
+		const at = shown.indexOf(event.target);
+		const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: shown.length - 1 }[event.key];
+		if (next === undefined) return;
+		event.preventDefault();
+		const tab = shown[(next + shown.length) % shown.length];
+		tab.focus();
+		tab.click();
+	}
 
-  back() {
-    if (document.body.dataset.moved && history.length > 1) history.back();
-    else location.hash = "#/search";
-  }
+	back() {
+		if (document.body.dataset.moved && history.length > 1) history.back();
+		else location.hash = "#/search";
+	}
 
-  key(event) {
-    if (event.target.closest?.("input, textarea, select, dialog")) return;
-    if (event.key === "Escape") this.back();
-    else if (event.key === "n" || event.key === "p") this.step?.(event.key === "n" ? "after" : "before");
-    else if (event.key === "c" && !event.ctrlKey && !event.metaKey) this.copy();
-  }
+	key(event) {
+		if (event.target.closest?.("input, textarea, select, dialog")) return;
+		if (event.key === "Escape") this.back();
+		else if (event.key === "n" || event.key === "p") this.step?.(event.key === "n" ? "after" : "before");
+		else if (event.key === "c" && !event.ctrlKey && !event.metaKey) this.copy();
+	}
 
-  async copy() {
-    try {
-      await navigator.clipboard.writeText(this.citation());
-      notify(`Copied: ${this.citation()}`);
-    } catch {
-      notify(`This browser does not allow copying here. The citation: ${this.citation()}`, { bad: true });
-    }
-  }
+	async copy() {
+		try {
+			await navigator.clipboard.writeText(this.citation());
+			notify(`Copied: ${this.citation()}`);
+		} catch {
+			notify(`This browser does not allow copying here. The citation: ${this.citation()}`, { bad: true });
+		}
+	}
 
-  async drawSimilar() {
-    const panel = this.panels.similar;
-    const path = this.similarPath();
-    if (panel.dataset.of === path) return;
-    panel.dataset.of = path;
-    panel.replaceChildren(h("p.muted", "Looking for similar passages …"));
-    try {
-      const reply = await get(path, { query: { limit: 10 }, signal: this.app.signal });
-      const why = Object.values(reply.reasons ?? {}).map((each) => h("p.warn", plain(each)));
-      panel.replaceChildren(
-        h("h2", this.similarTitle()), ...why,
-        reply.hits.length ? h("ol.briefs", reply.hits.map((hit) => hits.brief(hit, likeness(hit)))) : h("p.muted", "Nothing similar is stored."),
-      );
-    } catch (error) {
-      if (error.name !== "AbortError") panel.replaceChildren(h("p.warn.bad", plain(error.message)));
-    }
-  }
+	async drawSimilar() {
+		const panel = this.panels.similar;
+		const path = this.similarPath();
+		if (panel.dataset.of === path) return;
+		panel.dataset.of = path;
+		panel.replaceChildren(h("p.muted", "Looking for similar passages …"));
+		try {
+			const reply = await get(path, { query: { limit: 10 } });
+			const why = Object.values(reply.reasons ?? {}).map((each) => h("p.warn", plain(each)));
+			panel.replaceChildren(
+				h("h2", this.similarTitle()), ...why,
+				reply.hits.length ? h("ol.briefs", reply.hits.map((hit) => hits.brief(hit, likeness(hit)))) : h("p.muted", "Nothing similar is stored."),
+			);
+		} catch (error) {
+			if (error.name !== "AbortError") panel.replaceChildren(h("p.warn.bad", plain(error.message)));
+		}
+	}
 }
 
 function likeness(hit) {
-  if (hit.cosine == null) return null;
-  return h("div.others", hit.near_duplicate ? h("span.duplicate", "near-duplicate") : null, h("span", `${percent(hit.cosine)} alike`));
+	if (hit.cosine == null) return null;
+	return h("div.others", hit.near_duplicate ? h("span.duplicate", "near-duplicate") : null, h("span", `${percent(hit.cosine)} alike`));
 }
 
 class Document extends Reading {
-  async load() {
-    const path = `/api/documents/${encodeURIComponent(this.id)}`;
-    this.document = await get(path, { signal: this.app.signal });
-    this.drawHead();
-    this.drawAbout();
-    this.line = Number(this.options.get("line")) || 1;
-    const chunk = Number(this.options.get("chunk")) || 0;
-    this.open(narrow() ? "text" : chunk ? "passages" : "about");
-    await this.cite(chunk);
-    await this.drawText();
-  }
+	async load() {
+		const path = `/api/documents/${encodeURIComponent(this.id)}`;
+		this.document = await get(path);
+		this.drawHead();
+		this.drawAbout();
+		this.line = Number(this.options.get("line")) || 1;
+		const chunk = Number(this.options.get("chunk")) || 0;
+		this.open(narrow() ? "text" : chunk ? "passages" : "about");
+		await this.cite(chunk);
+		await this.drawText();
+	}
 
-  /** The same document at another passage: only the marks move. */
-  follow(route) {
-    if (route.parts[0] !== "document" || route.parts[1] !== this.id) return false;
-    this.words = route.options.get("words") ?? "";
-    this.line = Number(route.options.get("line")) || 1;
-    this.cite(Number(route.options.get("chunk")) || 0).then(() => this.drawText());
-    return true;
-  }
+	/** The same document at another passage: only the marks move. */
+	follow(route) {
+		if (route.parts[0] !== "document" || route.parts[1] !== this.id) return false;
+		this.words = route.options.get("words") ?? "";
+		this.line = Number(route.options.get("line")) || 1;
+		this.cite(Number(route.options.get("chunk")) || 0).then(() => this.drawText());
+		return true;
+	}
 
-  drawHead() {
-    const { title, path, library, file_type, modified, created_at, former } = this.document;
-    const writable = !this.app.session.read_only;
-    document.title = `${plain(title || path)} – mcpvectordb`;
-    this.frame([
-      h("h1", { dir: "auto" }, plain(title || path)),
-      h("p.row.head-facts", stored("span.where.mono", path, { dir: "ltr" }), h("a.chip", { href: link(["browse", "library", library]) }, stored("span", library)), h("span.chip", plain(file_type)), h("span.muted.small", day(modified || created_at))),
-      former ? h("p.warn", "The link named an earlier version of this document; this is the one that replaced it.") : null,
-    ], [
-      button("Copy citation", () => this.copy(), { icon: "copy", kind: "quiet", title: "Copy a citation (c)" }),
-      writable ? button("Edit", () => this.edit(), { icon: "edit", kind: "quiet" }) : null,
-      writable ? button("Delete", () => this.delete(), { icon: "delete", kind: "quiet" }) : null,
-    ]);
-  }
+	drawHead() {
+		const { title, path, library, file_type, modified, created_at, former } = this.document;
+		const writable = !this.app.session.read_only;
+		document.title = `${plain(title || path)} – mcpvectordb`;
+		this.frame([
+			h("h1", { dir: "auto" }, plain(title || path)),
+			h("p.row.head-facts", stored("span.where.mono", path, { dir: "ltr" }), h("a.chip", { href: link(["browse", "library", library]) }, stored("span", library)), h("span.chip", plain(file_type)), h("span.muted.small", day(modified || created_at))),
+			former ? h("p.warn", "The link named an earlier version of this document; this is the one that replaced it.") : null,
+		], [
+			quiet("Copy citation", () => this.copy(), "copy", "Copy a citation (c)"),
+			writable ? quiet("Edit", () => this.edit(), "edit") : null,
+			writable ? quiet("Delete", () => this.delete(), "delete") : null,
+		]);
+	}
 
-  async edit() {
-    const changed = await editDocument(this.document);
-    if (!changed) return;
-    notify("Saved.");
-    if (changed.id !== this.id) location.hash = link(["document", changed.id]);
-    else {
-      Object.assign(this.document, changed);
-      this.reading.querySelector("h1").textContent = plain(changed.title);
-      this.drawAbout();
-    }
-  }
+	async edit() {
+		const changed = await editDocument(this.document);
+		if (!changed) return;
+		notify("Saved.");
+		if (changed.id !== this.id) location.hash = link(["document", changed.id]);
+		else {
+			Object.assign(this.document, changed);
+			this.reading.querySelector("h1").textContent = plain(changed.title);
+			this.drawAbout();
+		}
+	}
 
-  async delete() {
-    if (await remove("documents", [this.id])) this.back();
-  }
+	async delete() {
+		if (await remove("documents", [this.id])) this.back();
+	}
 
-  citation() {
-    return this.chunk?.citation ?? `${this.document.title} (${this.document.source})`;
-  }
+	citation() {
+		return this.chunk?.citation ?? `${this.document.title} (${this.document.source})`;
+	}
 
-  similarPath() {
-    return this.chunk ? `/api/chunks/${this.chunk.id}/similar` : `/api/documents/${encodeURIComponent(this.id)}/similar`;
-  }
+	similarPath() {
+		return this.chunk ? `/api/chunks/${this.chunk.id}/similar` : `/api/documents/${encodeURIComponent(this.id)}/similar`;
+	}
 
-  similarTitle() {
-    return this.chunk ? "Similar to this passage" : "Similar to this document";
-  }
+	similarTitle() {
+		return this.chunk ? "Similar to this passage" : "Similar to this document";
+	}
 
-  // ---- the cited passage
+	// ---- the cited passage
 
-  async cite(chunk) {
-    this.chunk = this.before = this.after = null;
-    if (chunk) {
-      try {
-        const reply = await get(`/api/chunks/${chunk}`, { signal: this.app.signal });
-        if (reply.document.id === this.id) Object.assign(this, { chunk: reply.chunk, before: reply.before, after: reply.after });
-      } catch (error) {
-        if (error.name === "AbortError") throw error;
-        notify("The passage that the link names was replaced since; this is the document as it is now.");
-      }
-    }
-    this.drawBar();
-    for (const row of this.panels.passages.querySelectorAll("[data-chunk]")) {
-      if (row.dataset.chunk === String(this.chunk?.id)) row.setAttribute("aria-current", "true");
-      else row.removeAttribute("aria-current");
-    }
-    if (this.reading.dataset.tab === "similar") this.drawSimilar();
-  }
+	async cite(chunk) {
+		this.chunk = this.before = this.after = null;
+		if (chunk) {
+			try {
+				const reply = await get(`/api/chunks/${chunk}`);
+				if (reply.document.id === this.id) Object.assign(this, { chunk: reply.chunk, before: reply.before, after: reply.after });
+			} catch (error) {
+				if (error.name === "AbortError") throw error;
+				notify("The passage that the link names was replaced since; this is the document as it is now.");
+			}
+		}
+		this.drawBar();
+		for (const row of this.panels.passages.querySelectorAll("[data-chunk]")) {
+			if (row.dataset.chunk === String(this.chunk?.id)) row.setAttribute("aria-current", "true");
+			else row.removeAttribute("aria-current");
+		}
+		if (this.reading.dataset.tab === "similar") this.drawSimilar();
+	}
 
-  drawBar() {
-    const { chunk } = this;
-    this.bar.hidden = !chunk;
-    if (!chunk) return;
-    const page = chunk.page == null ? "" : ` · p. ${chunk.page}`;
-    const lines = chunk.first_line === chunk.last_line ? `line ${chunk.first_line}` : `lines ${chunk.first_line}–${chunk.last_line}`;
-    this.bar.replaceChildren(
-      h("span.bar-place", h("b", `Passage ${chunk.position + 1} of ${count(this.document.chunks)}`), ` · ${lines}${page}`),
-      h("span.row.bar-tools",
-        button("Previous", () => this.step("before"), { kind: "quiet", disabled: !this.before, title: "Previous passage (p)" }),
-        button("Next", () => this.step("after"), { kind: "quiet", disabled: !this.after, title: "Next passage (n)" }),
-        button("", () => this.turnTo(null), { icon: "close", kind: "quiet", title: "Do not mark a passage" })),
-    );
-  }
+	drawBar() {
+		const { chunk } = this;
+		this.bar.hidden = !chunk;
+		if (!chunk) return;
+		const page = chunk.page == null ? "" : ` · p. ${chunk.page}`;
+		const lines = chunk.first_line === chunk.last_line ? `line ${chunk.first_line}` : `lines ${chunk.first_line}–${chunk.last_line}`;
+		this.bar.replaceChildren(
+			h("span.bar-place", h("b", `Passage ${chunk.position + 1} of ${count(this.document.chunks)}`), ` · ${lines}${page}`),
+			h("span.row.bar-tools",
+				button("Previous", () => this.step("before"), { kind: "quiet", disabled: !this.before, title: "Previous passage (p)" }),
+				button("Next", () => this.step("after"), { kind: "quiet", disabled: !this.after, title: "Next passage (n)" }),
+				button("", () => this.turnTo(null), { icon: "close", kind: "quiet", title: "Do not mark a passage" })),
+		);
+	}
 
-  step(side) {
-    if (this[side]) this.turnTo(this[side]);
-  }
+	step(side) {
+		if (this[side]) this.turnTo(this[side]);
+	}
 
-  turnTo(chunk) {
-    const options = chunk ? { chunk: chunk.id, line: chunk.first_line, words: this.words } : {};
-    replace(["document", this.id], options);
-    this.line = chunk?.first_line ?? this.line;
-    this.cite(chunk?.id ?? 0).then(() => this.drawText({ keep: !chunk }));
-  }
+	turnTo(chunk) {
+		const options = chunk ? { chunk: chunk.id, line: chunk.first_line, words: this.words } : {};
+		replace(["document", this.id], options);
+		this.line = chunk?.first_line ?? this.line;
+		this.cite(chunk?.id ?? 0).then(() => this.drawText({ keep: !chunk }));
+	}
 
-  // ---- the text
+	// ---- the text
 
-  async drawText({ keep = false } = {}) {
-    const wanted = this.chunk?.first_line ?? this.line;
-    const last = this.chunk?.last_line ?? this.line;
-    if (!this.shown || wanted < this.shown.first || last > this.shown.last) {
-      const first = Math.max(1, wanted - Math.min(200, WINDOW / 4));
-      this.parts = [await this.readLines(first === 1 || wanted < WINDOW ? 1 : first, Math.max(WINDOW, last - first + 100))];
-    }
-    this.redraw();
-    if (!keep) this.jump();
-  }
+	async drawText({ keep = false } = {}) {
+		const wanted = this.chunk?.first_line ?? this.line;
+		const last = this.chunk?.last_line ?? this.line;
+		if (!this.shown || wanted < this.shown.first || last > this.shown.last) {
+			const first = Math.max(1, wanted - Math.min(200, WINDOW / 4));
+			this.parts = [await this.readLines(first === 1 || wanted < WINDOW ? 1 : first, Math.max(WINDOW, last - first + 100))];
+		}
+		this.redraw();
+		if (!keep) this.jump();
+	}
 
-  async readLines(line, lines) {
-    return get(`/api/documents/${encodeURIComponent(this.id)}/text`, { query: { line, lines: Math.min(lines, 5000) }, signal: this.app.signal });
-  }
+	async readLines(line, lines) {
+		return get(`/api/documents/${encodeURIComponent(this.id)}/text`, { query: { line, lines: Math.min(lines, 5000) } });
+	}
 
-  redraw() {
-    const [first, last] = [this.parts[0], this.parts.at(-1)];
-    this.shown = { first: first.first_line, last: last.last_line };
-    const blocks = this.parts.flatMap((part) => this.rendered(part));
-    this.text.dataset.syntax = first.syntax;
-    this.text.replaceChildren(...blocks.length ? blocks : [h("p.muted", "This document has no text.")]);
-    if (first.first_line > 1) this.text.prepend(button(`Show earlier lines, before line ${count(first.first_line)}`, () => this.extend(-1), { kind: "more" }));
-    if (last.more) this.text.append(button(`Show more: ${counted(last.lines - last.last_line, "line")} follow`, () => this.extend(1), { kind: "more" }));
-    for (const mark of this.text.querySelectorAll("mark.cited")) topBlock(mark, this.text).classList.add("has-cited");
-    this.drawOutline(first.outline);
-  }
+	redraw() {
+		const [first, last] = [this.parts[0], this.parts.at(-1)];
+		this.shown = { first: first.first_line, last: last.last_line };
+		const blocks = this.parts.flatMap((part) => this.rendered(part));
+		this.text.dataset.syntax = first.syntax;
+		this.text.replaceChildren(...blocks.length ? blocks : [h("p.muted", "This document has no text.")]);
+		if (first.first_line > 1) this.text.prepend(button(`Show earlier lines, before line ${count(first.first_line)}`, () => this.extend(-1), { kind: "more" }));
+		if (last.more) this.text.append(button(`Show more: ${counted(last.lines - last.last_line, "line")} follow`, () => this.extend(1), { kind: "more" }));
+		for (const mark of this.text.querySelectorAll("mark.cited")) topBlock(mark, this.text).classList.add("has-cited");
+		this.drawOutline(first.outline);
+	}
 
-  rendered(part) {
-    const cited = this.chunk ? ranges(part.text, [[Math.max(0, this.chunk.start - part.start), Math.max(0, this.chunk.end - part.start)]]) : [];
-    const marks = new Marks(cited, cited.length ? words.ranges(part.text, this.words, cited) : []);
-    const render = { markdown, code }[part.syntax] ?? paragraphs;
-    return render(part.text, marks, part.first_line);
-  }
+	rendered(part) {
+		const cited = this.chunk ? ranges(part.text, [[Math.max(0, this.chunk.start - part.start), Math.max(0, this.chunk.end - part.start)]]) : [];
+		const marks = new Marks(cited, cited.length ? words.ranges(part.text, this.words, cited) : []);
+		const render = { markdown, code }[part.syntax] ?? paragraphs;
+		return render(part.text, marks, part.first_line);
+	}
 
-  async extend(direction) {
-    const first = this.parts[0].first_line;
-    if (direction > 0) this.parts.push(await this.readLines(this.parts.at(-1).last_line + 1, WINDOW));
-    else this.parts.unshift(await this.readLines(Math.max(1, first - WINDOW), Math.min(WINDOW, first - 1)));
-    const height = document.documentElement.scrollHeight;
-    this.redraw();
-    if (direction < 0) window.scrollBy(0, document.documentElement.scrollHeight - height);
-  }
+	async extend(direction) {
+		const first = this.parts[0].first_line;
+		if (direction > 0) this.parts.push(await this.readLines(this.parts.at(-1).last_line + 1, WINDOW));
+		else this.parts.unshift(await this.readLines(Math.max(1, first - WINDOW), Math.min(WINDOW, first - 1)));
+		const height = document.documentElement.scrollHeight;
+		this.redraw();
+		if (direction < 0) window.scrollBy(0, document.documentElement.scrollHeight - height);
+	}
 
-  jump(line = null) {
-    const target = (line == null && this.text.querySelector("mark.cited")) || this.blockAt(line ?? this.line);
-    if (!target || (line == null && !this.chunk && this.line <= 1)) return;
-    target.scrollIntoView({ block: line == null ? "center" : "start", behavior: "auto" });
-    if (this.chunk && line == null) announce(`Marked: passage ${this.chunk.position + 1}, line ${this.chunk.first_line}`);
-  }
+	jump(line = null) {
+		const target = (line == null && this.text.querySelector("mark.cited")) || this.blockAt(line ?? this.line);
+		if (!target || (line == null && !this.chunk && this.line <= 1)) return;
+		target.scrollIntoView({ block: line == null ? "center" : "start", behavior: "auto" });
+		if (this.chunk && line == null) announce(`Marked: passage ${this.chunk.position + 1}, line ${this.chunk.first_line}`);
+	}
 
-  blockAt(line) {
-    let found = null;
-    for (const block of this.text.querySelectorAll("[data-line]")) {
-      if (Number(block.dataset.line) > line) break;
-      found = block;
-    }
-    return found;
-  }
+	blockAt(line) {
+		let found = null;
+		for (const block of this.text.querySelectorAll("[data-line]")) {
+			if (Number(block.dataset.line) > line) break;
+			found = block;
+		}
+		return found;
+	}
 
-  async toLine(line) {
-    if (line < this.shown.first || line > this.shown.last) {
-      this.parts = [await this.readLines(line, WINDOW)];
-      this.redraw();
-    }
-    if (this.reading.dataset.tab !== "text" && narrow()) this.open("text");
-    this.jump(line);
-    this.text.focus({ preventScroll: true });
-  }
+	async toLine(line) {
+		if (line < this.shown.first || line > this.shown.last) {
+			this.parts = [await this.readLines(line, WINDOW)];
+			this.redraw();
+		}
+		if (this.reading.dataset.tab !== "text" && narrow()) this.open("text");
+		this.jump(line);
+		this.text.focus({ preventScroll: true });
+	}
 
-  // ---- what is known of it
+	// ---- what is known of it
 
-  drawAbout() {
-    const { document: it } = this;
-    this.outline ??= h("nav.outline", { "aria-label": "Contents" });
-    this.panels.about.replaceChildren(
-      this.outline,
-      h("h2", "About"),
-      facts([
-        ["Source", outwards(it.source)], ["Library", stored("span", it.library)], ["Type", plain(it.file_type)], ["Size", size(it.size)],
-        ["Modified", day(it.modified, { clock: true })], ["Brought in", day(it.created_at, { clock: true })],
-        ["Passages", `${count(it.chunks)}${it.pending ? `, ${count(it.pending)} not yet found by meaning` : ""}`],
-        ["Pages", it.pages == null ? "" : count(it.pages)],
-        ["SHA-256", h("code.hash", plain(it.hash))], ["Id", h("code", plain(it.id))],
-      ]),
-      ...(it.descriptions ?? []).map((each) => stored("p.muted", each)),
-      ...metadata(it.metadata),
-    );
-  }
+	drawAbout() {
+		const { document: it } = this;
+		this.outline ??= h("nav.outline", { "aria-label": "Contents" });
+		this.panels.about.replaceChildren(
+			this.outline,
+			h("h2", "About"),
+			facts([
+				["Source", outwards(it.source)], ["Library", stored("span", it.library)], ["Type", plain(it.file_type)], ["Size", size(it.size)],
+				["Modified", day(it.modified, { clock: true })], ["Brought in", day(it.created_at, { clock: true })],
+				["Passages", `${count(it.chunks)}${it.pending ? `, ${count(it.pending)} not yet found by meaning` : ""}`],
+				["Pages", it.pages == null ? "" : count(it.pages)],
+				["SHA-256", h("code.hash", plain(it.hash))], ["Id", h("code", plain(it.id))],
+			]),
+			...(it.descriptions ?? []).map((each) => stored("p.muted", each)),
+			...metadata(it.metadata),
+		);
+	}
 
-  drawOutline(outline) {
-    const rows = (outline ?? []).slice(0, 400);
-    if (rows.length < 2) return;
-    const top = Math.min(...rows.map((row) => row.level));
-    this.outline.replaceChildren(h("h2", "Contents"), h("ol", rows.map((row) => h("li", { class: `indent-${Math.min(4, row.level - top)}` }, h("button", { type: "button", class: "outline-link", dir: "auto", on: { click: () => this.toLine(row.line) } }, plain(row.title))))));
-  }
+	drawOutline(outline) {
+		const rows = (outline ?? []).slice(0, 400);
+		if (rows.length < 2) return;
+		const top = Math.min(...rows.map((row) => row.level));
+		this.outline.replaceChildren(h("h2", "Contents"), h("ol", rows.map((row) => h("li", { class: `indent-${Math.min(4, row.level - top)}` }, h("button", { type: "button", class: "outline-link", dir: "auto", on: { click: () => this.toLine(row.line) } }, plain(row.title))))));
+	}
 
-  async drawPassages() {
-    const panel = this.panels.passages;
-    if (panel.firstChild) return;
-    const list = h("ol.chunks");
-    panel.append(h("h2", "Passages as the index has them"), list);
-    const more = button("Show more", () => load(), { kind: "more" });
-    const load = async () => {
-      const reply = await get(`/api/documents/${encodeURIComponent(this.id)}/chunks`, { query: { offset: list.children.length, limit: 50 }, signal: this.app.signal });
-      list.append(...reply.chunks.map((chunk) => this.chunkRow(chunk)));
-      if (list.children.length < reply.total) panel.append(more);
-      else more.remove();
-      if (!reply.total) panel.append(h("p.muted", "It has no passages, so it is found by its title alone."));
-    };
-    await load();
-  }
+	async drawPassages() {
+		const panel = this.panels.passages;
+		if (panel.firstChild) return;
+		const list = h("ol.chunks");
+		panel.append(h("h2", "Passages as the index has them"), list);
+		const more = button("Show more", () => load(), { kind: "more" });
+		const load = async () => {
+			const reply = await get(`/api/documents/${encodeURIComponent(this.id)}/chunks`, { query: { offset: list.children.length, limit: 50 } });
+			list.append(...reply.chunks.map((chunk) => this.chunkRow(chunk)));
+			if (list.children.length < reply.total) panel.append(more);
+			else more.remove();
+			if (!reply.total) panel.append(h("p.muted", "It has no passages, so it is found by its title alone."));
+		};
+		await load();
+	}
 
-  chunkRow(chunk) {
-    const page = chunk.page == null ? "" : ` · p. ${chunk.page}`;
-    return h("li", { data: { chunk: chunk.id }, "aria-current": chunk.id === this.chunk?.id ? "true" : null },
-      h("button", { type: "button", class: "chunk", on: { click: () => this.turnTo(chunk) } },
-        h("span.chunk-place", `${chunk.position + 1} · lines ${chunk.first_line}–${chunk.last_line}${page}`, chunk.embedded ? null : h("em", " · words only, so far")),
-        h("span.chunk-text", { dir: "auto" }, plain(gist(chunk.text.slice(0, 300))))));
-  }
+	chunkRow(chunk) {
+		const page = chunk.page == null ? "" : ` · p. ${chunk.page}`;
+		return h("li", { data: { chunk: chunk.id }, "aria-current": chunk.id === this.chunk?.id ? "true" : null },
+			h("button", { type: "button", class: "chunk", on: { click: () => this.turnTo(chunk) } },
+				h("span.chunk-place", `${chunk.position + 1} · lines ${chunk.first_line}–${chunk.last_line}${page}`, chunk.embedded ? null : h("em", " · words only, so far")),
+				h("span.chunk-text", { dir: "auto" }, plain(gist(chunk.text.slice(0, 300))))));
+	}
 }
 
 class Memory extends Reading {
-  async load() {
-    this.memory = await get(`/api/memories/${encodeURIComponent(this.id)}`, { signal: this.app.signal });
-    const { memory } = this;
-    const writable = !this.app.session.read_only;
-    this.frame([
-      h("p.eyebrow", `Memory ${memory.id}, by ${memory.source === "agent" ? "an agent" : "a user"}`),
-      h("h1", { dir: "auto" }, plain(memory.thread)),
-      h("p.row.head-facts", h("span.muted.small", day(memory.created_at, { clock: true })), memory.tags.map((tag) => h("a.chip", { href: link(["browse", "tag", tag]) }, stored("span", tag)))),
-    ], [
-      button("Copy citation", () => this.copy(), { icon: "copy", kind: "quiet", title: "Copy a citation (c)" }),
-      writable ? button("Edit", async () => (await editMemory(memory)) && this.load(), { icon: "edit", kind: "quiet" }) : null,
-      writable ? button("Delete", async () => (await remove("memories", [memory.id])) && this.back(), { icon: "delete", kind: "quiet" }) : null,
-    ]);
-    this.panels.passages.remove();
-    this.tabs.querySelector("#tab-passages").remove();
-    const marks = new Marks([], words.ranges(memory.text, this.words, [[0, memory.text.length]]));
-    this.text.replaceChildren(...markdown(memory.text, marks), ...images(memory));
-    this.panels.about.replaceChildren(h("h2", "About"), facts([
-      ["Thread", h("a", { href: link(["browse", "thread", memory.thread]) }, stored("span", memory.thread))], ["Stored by", memory.source],
-      ["Created", day(memory.created_at, { clock: true })], ["Changed", memory.updated_at === memory.created_at ? "" : day(memory.updated_at, { clock: true })],
-      ["Id", h("code", `memory:${memory.id}`)],
-    ]), ...metadata(memory.metadata));
-    this.open(narrow() ? "text" : "about");
-  }
+	async load() {
+		this.memory = await get(`/api/memories/${encodeURIComponent(this.id)}`);
+		const { memory } = this;
+		const writable = !this.app.session.read_only;
+		this.frame([
+			h("p.eyebrow", `Memory ${memory.id}, by ${memory.source === "agent" ? "an agent" : "a user"}`),
+			h("h1", { dir: "auto" }, plain(memory.thread)),
+			h("p.row.head-facts", h("span.muted.small", day(memory.created_at, { clock: true })), memory.tags.map((tag) => h("a.chip", { href: link(["browse", "tag", tag]) }, stored("span", tag)))),
+		], [
+			quiet("Copy citation", () => this.copy(), "copy", "Copy a citation (c)"),
+			writable ? quiet("Edit", async () => (await editMemory(memory)) && this.load(), "edit") : null,
+			writable ? quiet("Delete", async () => (await remove("memories", [memory.id])) && this.back(), "delete") : null,
+		]);
+		this.panels.passages.remove();
+		this.tabs.querySelector("#tab-passages").remove();
+		const marks = new Marks([], words.ranges(memory.text, this.words, [[0, memory.text.length]]));
+		this.text.replaceChildren(...markdown(memory.text, marks), ...images(memory));
+		this.panels.about.replaceChildren(h("h2", "About"), facts([
+			["Thread", h("a", { href: link(["browse", "thread", memory.thread]) }, stored("span", memory.thread))], ["Stored by", memory.source],
+			["Created", day(memory.created_at, { clock: true })], ["Changed", memory.updated_at === memory.created_at ? "" : day(memory.updated_at, { clock: true })],
+			["Id", h("code", `memory:${memory.id}`)],
+		]), ...metadata(memory.metadata));
+		this.open(narrow() ? "text" : "about");
+	}
 
-  citation() {
-    return `memory:${this.memory.id}, ${this.memory.thread}, ${this.memory.created_at.slice(0, 10)}`;
-  }
+	citation() {
+		return `memory:${this.memory.id}, ${this.memory.thread}, ${this.memory.created_at.slice(0, 10)}`;
+	}
 
-  similarPath() {
-    return `/api/memories/${this.memory.id}/similar`;
-  }
+	similarPath() {
+		return `/api/memories/${this.memory.id}/similar`;
+	}
 
-  similarTitle() {
-    return "Similar to this memory";
-  }
+	similarTitle() {
+		return "Similar to this memory";
+	}
 }
 
 const narrow = () => matchMedia("(max-width: 900px)").matches;
 
 function images(memory) {
-  if (!Array.isArray(memory.images)) return [];
-  return memory.images.map((image, at) => h("figure", image.url ? h("img", { src: `/api/memories/${memory.id}/images/${at}`, alt: `Image ${at + 1} of this memory`, loading: "lazy" }) : h("p.muted", `An image of the type ${plain(image.mime_type)}, which is not shown.`)));
+	if (!Array.isArray(memory.images)) return [];
+	return memory.images.map((image, at) => h("figure", image.url ? h("img", { src: `/api/memories/${memory.id}/images/${at}`, alt: `Image ${at + 1} of this memory`, loading: "lazy" }) : h("p.muted", `An image of the type ${plain(image.mime_type)}, which is not shown.`)));
 }
 
 function facts(rows) {
-  return h("dl.facts", rows.filter(([, value]) => value !== "" && value != null).map(([name, value]) => [h("dt", name), h("dd", value)]));
+	return h("dl.facts", rows.filter(([, value]) => value !== "" && value != null).map(([name, value]) => [h("dt", name), h("dd", value)]));
 }
 
 function metadata(values) {
-  const rows = Object.entries(values ?? {});
-  if (!rows.length) return [];
-  return [h("h2", "Metadata"), h("dl.facts", rows.map(([name, value]) => [stored("dt", name), typeof value === "string" ? stored("dd", value) : h("dd", h("code", plain(JSON.stringify(value))))]))];
+	const rows = Object.entries(values ?? {});
+	if (!rows.length) return [];
+	return [h("h2", "Metadata"), h("dl.facts", rows.map(([name, value]) => [stored("dt", name), typeof value === "string" ? stored("dd", value) : h("dd", h("code", plain(JSON.stringify(value))))]))];
 }
 
 function topBlock(element, root) {
-  while (element.parentElement !== root) element = element.parentElement;
-  return element;
+	while (element.parentElement !== root) element = element.parentElement;
+	return element;
 }

@@ -2,29 +2,29 @@
 
 /** The route of a hash: its parts, decoded, and its options. */
 export function parse(hash) {
-  const [path, query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-  const parts = path.split("/").map(decoded).filter((part) => part !== "");
-  return { parts: parts.length ? parts : ["search"], options: new URLSearchParams(query) };
+	const [path, query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+	const parts = path.split("/").map(decoded).filter((part) => part !== "");
+	return { parts: parts.length ? parts : ["search"], options: new URLSearchParams(query) };
 }
 
 function decoded(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
+	try {
+		return decodeURIComponent(part);
+	} catch {
+		return part;
+	}
 }
 
 /** The hash of a route; options that are empty are left out. */
 export function link(parts, options = {}) {
-  const query = new URLSearchParams(Object.entries(options).filter(([, value]) => value != null && value !== ""));
-  const text = query.toString();
-  return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}${text ? `?${text}` : ""}`;
+	const query = new URLSearchParams(Object.entries(options).filter(([, value]) => value != null && value !== ""));
+	const text = query.toString();
+	return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}${text ? `?${text}` : ""}`;
 }
 
 /** Change the options of the place that is shown without a step in the history. */
 export function replace(parts, options) {
-  history.replaceState(history.state, "", link(parts, options));
+	history.replaceState(history.state, "", link(parts, options));
 }
 
 export const go = (hash) => { location.hash = hash; };

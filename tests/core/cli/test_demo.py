@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from mcpvectordb import Config, Database
 from mcpvectordb.cli.demo import QUERIES, demo
 
 
@@ -25,6 +26,17 @@ def test_the_demo_answers_its_three_queries(model: str, monkeypatch: pytest.Monk
     assert "every second day" in answers[2] and "2025" in answers[2]
     assert done.output.count("by text and vector") == 3
     assert "mcpvectordb ingest" in done.output
+
+
+def test_the_pages_of_the_demo_can_be_kept_and_looked_into(tmp_path: Path) -> None:
+    kept = tmp_path / "demo.db"
+    for _ in range(2):
+        done = CliRunner().invoke(demo, ["--keep", str(kept)])
+        assert done.exit_code == 0 and f"mcpvectordb --db {kept} web" in done.output.replace(
+            "\n", ""
+        )
+    with Database(kept, config=Config(read_only=True)) as db:
+        assert db.documents.count(library="demo") > 2 and db.stats().pending == 0
 
 
 def test_the_paraphrase_shares_no_word_with_its_answer() -> None:

@@ -176,6 +176,21 @@ def test_only_the_same_text_of_the_same_source_at_the_end_of_a_thread_is_a_repet
     assert [db.contexts.add(*words).status for words in said] == ["added"] * 3
 
 
+def test_an_entry_from_elsewhere_has_times_of_its_own_and_is_no_repetition(
+    db: Database, clock: Clock
+) -> None:
+    entry = Entry(thread="t", source="user", text="Tea", created_at="2020-01-02 03:04:05")
+    later = replace(entry, updated_at="2021-01-01T00:00:00+01:00")
+    done = db.contexts.add_many([entry, later, replace(entry, created_at=None)])
+    assert [each.result.status for each in done if each.result] == ["added", "added", "repeated"]
+    first, second = sorted(db.contexts.browse(), key=lambda each: each.id)
+    assert first.created_at == first.updated_at == "2020-01-02T03:04:05.000000+00:00"
+    assert second.created_at == first.created_at
+    assert second.updated_at == dates.stored(clock.now)  # of the repetition
+    with pytest.raises(InvalidInput, match="created_at must be a date"):
+        db.contexts.add_many([replace(entry, created_at="long ago")])
+
+
 def test_contexts_of_other_threads_do_not_prevent_a_repetition(db: Database) -> None:
     first = db.contexts.add("t", "user", "a").id
     db.contexts.add("u", "agent", "x")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Config, Database, InvalidInput, NotFound, ReadOnly, Unreadable
+from mcpvectordb import Config, Database, InvalidInput, NotFound, ReadOnly, Refused, Unreadable
 
 
 @pytest.fixture
@@ -26,6 +26,16 @@ def test_a_library_is_listed_with_its_folder_before_it_has_documents(
     assert (library.root, library.pattern) == (str(root), "**/*.md")
     assert (library.ignore, library.description) == (("drafts/", "*.tmp"), "What I know")
     assert library.created_at.endswith("+00:00")
+
+
+def test_a_folder_that_nobody_confirmed_is_not_read(db: Database, root: Path) -> None:
+    (root / "a.md").write_text("apple")
+    db.documents.add_library("notes", root, confirm=False)
+    assert [each.confirmed for each in db.documents.libraries()] == [False]
+    with pytest.raises(Refused, match="not confirmed on this machine"):
+        db.documents.sync("notes")
+    db.documents.confirm_library("notes")
+    assert [each.indexed for each in db.documents.sync("notes")] == [1]
 
 
 def test_libraries_with_and_without_a_folder_are_listed_together(db: Database, root: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import threading
 from pathlib import Path
@@ -87,6 +88,17 @@ def test_an_export_that_fails_leaves_nothing(db: Database, tmp_path: Path) -> No
         with pytest.raises(KeyboardInterrupt):
             db.export_to(tmp_path / name, progress=stop)
     assert sorted(each.name for each in tmp_path.iterdir()) == before
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next_one(db: Database, tmp_path: Path) -> None:
+    old, new = (tmp_path / f".out.{digit * 32}.part" for digit in "ab")
+    for part in (old, new):
+        (part / "documents").mkdir(parents=True)
+        (part / "documents" / "a.md").write_text("A")
+    for path in (old, *old.rglob("*")):
+        os.utime(path, (0, 0))
+    db.export_to(tmp_path / "out")
+    assert not old.exists() and new.exists()
 
 
 def test_one_library_is_exported_alone(db: Database, tmp_path: Path) -> None:

@@ -78,6 +78,20 @@ def test_documents_come_without_the_folder_too(
     assert hit.item.document.source == f"{MADE_IN}/notes/oolong.md"
 
 
+def test_a_document_that_is_not_embedded_yet_comes_too(
+    db: Database, unpacked: Callable[[str], Path]
+) -> None:
+    index = moved(unpacked("qmd-2.8.3"))
+    sql = apsw.Connection(str(index))
+    sql.execute(
+        "DELETE FROM content_vectors WHERE hash = (SELECT hash FROM documents "
+        "WHERE path = 'assam.md')"
+    )
+    sql.close()
+    done = db.import_from(index)
+    assert done.embeddings == {"kept": 2, "the source has none": 1}
+
+
 def test_a_deleted_file_is_left_out(db: Database, unpacked: Callable[[str], Path]) -> None:
     index = moved(unpacked("qmd-2.8.3"))
     sql = apsw.Connection(str(index))

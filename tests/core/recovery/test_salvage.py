@@ -253,3 +253,15 @@ def test_the_command_reports_what_was_salvaged(
     assert json.loads(done.stdout)["rows"]["vectors"] == 30
     done = python(run, "salvage", str(path), str(tmp_path / "json.db"))
     assert done.returncode == 1 and "exists already" in done.stderr
+
+
+def test_the_history_of_a_file_is_salvaged(path: Path, tmp_path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("one", source="a.md")
+        db.documents.ingest_text("two", source="a.md")
+        db.contexts.delete([db.contexts.add("t", "user", "gone").id])
+    salvage(path, tmp_path / "saved.db", embedder=Letters())
+    with Database(tmp_path / "saved.db", embedder=Letters()) as db:
+        assert db.check() == []
+        assert db.undo().restored == ("memory:1",)
+        assert db.undo(2).restored == ("default/a.md",)

@@ -478,7 +478,8 @@ def test_more_numbers_than_vec0_takes_are_compared_exactly(coded: Database) -> N
 
 
 def test_compact_frees_the_space_of_overwritten_vectors(path: Path) -> None:
-    with Database(path, tuning=FEW_ARE_EXACT) as db:
+    without_history = Config(history_days=0)
+    with Database(path, tuning=FEW_ARE_EXACT, config=without_history) as db:
         rows = clustered(1_000)
         db.vectors.add_many(names(1_000), rows)
         db.compact()

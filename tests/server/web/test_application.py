@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 from typing import Any
@@ -27,6 +28,7 @@ JSON = {"Content-Type": "application/json"}
         (b'{"query": null}', 400, "invalid_argument"),
         (b'{"query": "a", "text": null}', 400, "invalid_argument"),
         (b'{"query": "a", "library": null}', 200, ""),
+        (b'{"query": "' + b"a" * 10_001 + b'"}', 400, "invalid_argument"),
         (b'{"query": "a", "limit": 0}', 400, "invalid_argument"),
         (b'{"query": "a", "limit": 101}', 400, "invalid_argument"),
         (b'{"query": "a", "limit": 1e999}', 400, "invalid_argument"),
@@ -114,13 +116,18 @@ def test_the_files_of_the_page_are_sent_with_their_type_and_only_if_they_changed
     filled: Served,
 ) -> None:
     kept = assets.assets()
-    assert "index.html" in kept and sum(len(each.raw) for each in kept.values()) < 300_000
+    assert "index.html" in kept and sum(len(each.zipped) for each in kept.values()) < 150_000
     for name, asset in kept.items():
         status, headers, body = filled.raw("GET", f"/static/{name}")
         assert (status, body, headers["Content-Type"]) == (200, asset.raw, asset.media)
         again = filled.raw("GET", f"/static/{name}", headers={"If-None-Match": headers["ETag"]})
         assert (again[0], again[2]) == (304, b"")
     assert filled.raw("GET", "/")[2] == kept["index.html"].raw
+    for accepted, packed in (("gzip, br", True), ("br", False)):
+        _, found, body = filled.raw("GET", "/", headers={"Accept-Encoding": accepted})
+        assert (found.get("Content-Encoding") == "gzip") is packed
+        assert found["Vary"] == "Accept-Encoding"
+        assert (gzip.decompress(body) if packed else body) == kept["index.html"].raw
     assert filled.raw("HEAD", "/")[0] == 200
 
 

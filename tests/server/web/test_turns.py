@@ -58,6 +58,25 @@ def test_a_request_that_waited_while_a_newer_one_came_is_not_run(served: Served,
     assert [query for query in held.begun if query.startswith("p")] == ["p8"]
 
 
+def test_of_the_requests_of_a_page_one_runs_at_a_time(served: Served, held: Any) -> None:
+    with ThreadPoolExecutor(10) as clients:
+        first = clients.submit(ask, served, 1)
+        wait_for(lambda: held.begun == ["p1"])
+        typed = []
+        for number in range(2, 6):
+            typed.append(clients.submit(ask, served, number))
+            time.sleep(0.05)
+        assert ask_tags(served) == 200 and held.begun == ["p1"]  # other requests go on
+        held.gate.set()
+        assert first.result() == 200
+        assert [each.result() for each in typed] == [409] * 3 + [200]
+    assert held.begun == ["p1", "p5"]
+
+
+def ask_tags(served: Served) -> int:
+    return served.ask("GET", "/api/tags", headers={"X-Page": "p", "X-Sequence": "1"})[0]
+
+
 def test_a_request_whose_client_is_gone_is_not_run(served: Served, held: Any) -> None:
     with ThreadPoolExecutor(THREADS) as clients:
         busy = [clients.submit(ask, served, 1, f"busy{n}") for n in range(THREADS)]

@@ -218,11 +218,11 @@ def test_19_a_document_is_described_and_moved(agent: Agent) -> None:
     assert tagged.places == found.places
 
 
-def test_20_what_is_forgotten_is_gone_for_good(agent: Agent) -> None:
+def test_20_what_is_forgotten_is_gone_until_the_user_undoes_it(agent: Agent) -> None:
     agent("ingest", source="secret.md", text="The code of the door is 7781.", library="doors")
     assert agent("grep", pattern="7781").data["total"] == 1
     gone = agent("forget", place="doors/secret.md")
-    assert "for good" in gone.text
+    assert "was deleted" in gone.text
     assert agent("grep", pattern="7781").data["total"] == 0
     assert "there is no doors/secret.md" in agent.refused("read", place="doors/secret.md")
     memory = agent("remember", text="The alarm is turned off at seven.", thread="doors")

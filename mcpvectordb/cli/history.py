@@ -1,0 +1,186 @@
+"""Commands about what was before, and about copies: history, undo, forget, merge, sync-with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.options import ask, json_option, yes_option
+from mcpvectordb.cli.output import bar, busy, complain, fail, print_json, quantity, show, show_block
+
+if TYPE_CHECKING:
+    from mcpvectordb import HistoryEntry, Merged
+
+_SHOWN = 10  # items of a change that are listed; --json has up to a hundred
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--since", metavar="TIME", help="Since 2026-11-29, today, 2d (ago) …")
+@click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(min=0))
+@click.option("--diff", is_flag=True, help="Show what each change did to texts and metadata.")
+@json_option
+@yes_option
+@click.pass_context
+def history(
+    context: click.Context,
+    name: str | None,
+    since: str | None,
+    limit: int,
+    diff: bool,
+    as_json: bool,
+    yes: bool,
+) -> None:
+    """List what was changed, by whom and when, newest first: all, or what concerns NAME.
+
+    NAME is a document's path, source or id, memory:7, the id of a vector, or a library. `history
+    off` deletes the history and keeps none from now on; `history on` keeps it again.
+    """
+    if name in ("on", "off"):
+        _switch(context, name, yes)
+        return
+    with opened(context) as db:
+        entries = db.history(name, since=since, limit=limit)
+        diffs = {each.number: db.diff(each.number) for each in entries} if diff else {}
+    if as_json:
+        print_json({"changes": entries, **({"diffs": diffs} if diff else {})})
+        return
+    for each in entries:
+        _show_entry(each)
+        if diff:
+            show_block(diffs[each.number])
+    show(quantity(len(entries), "change"), err=True)
+
+
+def _switch(context: click.Context, name: str, yes: bool) -> None:
+    with opened(context) as db:
+        if name == "off":
+            ask("What was replaced or deleted can no longer be undone.", yes)
+        db.keep_history(name == "on")
+    show(f"history is {name}")
+
+
+def _show_entry(entry: HistoryEntry, *, err: bool = False) -> None:
+    by = f"{entry.actor}, {entry.action}" if entry.action else entry.actor
+    show(f"{entry.number}  {entry.time[:19].replace('T', ' ')}  {by}", err=err)
+    for each in entry.items[:_SHOWN]:
+        title = f"  {each.title}" if each.title and not each.name.endswith(each.title) else ""
+        show(f"    {each.kind} {each.name}{title}", err=err)
+    if (more := entry.count - _SHOWN) > 0:
+        show(f"    and {more:,} more", err=err)
+
+
+@click.command()
+@click.argument("change", required=False, type=click.IntRange(min=1))
+@yes_option
+@json_option
+@click.pass_context
+def undo(context: click.Context, change: int | None, yes: bool, as_json: bool) -> None:
+    """Take back CHANGE, a number of `history`, or the latest change; asks first.
+
+    An undo is a change itself: undo it to have it again.
+    """
+    with opened(context) as db:
+        meant = next(iter(db.history(limit=1)), None) if change is None else None
+        if change is None:
+            if meant is None:
+                fail("there is nothing to undo")
+            _show_entry(meant, err=True)
+            change = meant.number
+        ask(f"Change {change} will be taken back.", yes)
+        with busy("restoring"):
+            done = db.undo(change)
+    if as_json:
+        print_json(done)
+        return
+    for what, names in (
+        ("restored", done.restored),
+        ("removed", done.removed),
+        ("kept, because it was changed again since:", done.kept),
+    ):
+        for name in names:
+            show(f"{what} {name}")
+    if done.note:
+        complain(done.note)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--for-good", is_flag=True, help="Say that nothing of it shall stay.")
+@yes_option
+@json_option
+@click.pass_context
+def forget(context: click.Context, name: str, for_good: bool, yes: bool, as_json: bool) -> None:
+    """Delete NAME so that nothing of it stays in the file: no text, no history, no free page.
+
+    The file is written anew, which takes as long as `compact`. To delete something that can be
+    undone, use `delete`.
+    """
+    if not for_good:
+        fail(f"to delete {name} so that it can be undone, use `delete`; otherwise say --for-good")
+    with opened(context) as db:
+        ask(f"{name} and its history will be gone for good.", yes)
+        with busy("forgetting"):
+            done = db.forget(name)
+    if as_json:
+        print_json(done)
+    else:
+        show(f"forgotten {name} with {quantity(done.versions, 'former version')}")
+
+
+other_argument = click.argument("other", metavar="OTHER", type=click.Path(path_type=Path))
+
+
+@click.command()
+@other_argument
+@json_option
+@click.pass_context
+def merge(context: click.Context, other: Path, as_json: bool) -> None:
+    """Take everything from the file OTHER that is not here, or is newer there.
+
+    Of two changes of the same thing the later wins; the other one is in the history. OTHER is not
+    changed. If this is interrupted, nothing is merged.
+    """
+    with opened(context, make=True) as db, bar("merging", "items") as move:
+        done = db.merge(other, progress=move)
+    if as_json:
+        print_json(done)
+    else:
+        _show_merged(done)
+
+
+@click.command("sync-with")
+@other_argument
+@json_option
+@click.pass_context
+def sync_with(context: click.Context, other: Path, as_json: bool) -> None:
+    """Merge the file OTHER into this one and this one into OTHER: both hold the same then."""
+    with opened(context) as db, bar("merging", "items") as move:
+        done = db.sync_with(other, progress=move)
+        here = db.path
+    if as_json:
+        print_json({"here": done[0], "other": done[1]})
+        return
+    for each, path in zip(done, (here, other), strict=True):
+        show(f"{path}:")
+        _show_merged(each)
+
+
+def _show_merged(done: Merged) -> None:
+    for what, names in (
+        ("added", done.added),
+        ("updated", done.updated),
+        ("deleted", done.deleted),
+        ("changed in both, the earlier change is in the history:", done.lost),
+    ):
+        for name in names[:_SHOWN]:
+            show(f"{what} {name}")
+        if (more := len(names) - _SHOWN) > 0:
+            show(f"{what} {more:,} more")
+    counts = (len(done.added), len(done.updated), len(done.deleted), len(done.lost))
+    show("{:,} added, {:,} updated, {:,} deleted, {:,} changed in both".format(*counts))
+    if done.note:
+        complain(f"{done.note}: run `mcpvectordb embed`")

@@ -1,0 +1,63 @@
+"""A hybrid logical clock: stamps that order changes, also of machines whose clocks differ or jump.
+
+A stamp is a whole number: the milliseconds of the wall clock, and below them a counter of 20 bits.
+The next stamp of a file is that of the wall clock or, if that is not later than the last stamp, the
+last one plus one. So stamps grow with every change, whatever the wall clock does, and whoever has
+seen a stamp makes only later ones (Kulkarni et al., "Logical Physical Clocks", 2014).
+
+The usual tie-break, an id of each replica, is missing on purpose: files are copied by any means,
+and the id would be copied along. Two versions with the same stamp are ordered by their content.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from mcpvectordb import dates
+
+COUNTER_BITS = 20
+LAST = (1 << 62) - 1
+"""The greatest stamp; a file that says it has a later one is damaged."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def next_stamp(last: int, seconds: float) -> int:
+    """The stamp after `last`, when the wall clock shows so many seconds since 1970."""
+    return max(last + 1, int(seconds * 1000) << COUNTER_BITS)
+
+
+def moment(stamp: int) -> str:
+    """The time of a stamp, as stored text."""
+    try:
+        return dates.stored(_EPOCH + timedelta(milliseconds=stamp >> COUNTER_BITS))
+    except OverflowError:
+        return dates.stored(datetime.max.replace(tzinfo=UTC))
+
+
+def last_stamp(time: object, name: str, seconds: float) -> int:
+    """The last stamp of a time or period as people write it: 2026-11-29, today, 7d (ago) …
+
+    `seconds` is what the wall clock shows. Raises InvalidInput, in which `name` is the argument.
+    """
+    return _stamp(_end(time, name, seconds), 1) - 1
+
+
+def first_stamp(time: object, name: str, seconds: float) -> int:
+    """The first stamp of a time or period as people write it; see `last_stamp`."""
+    period = dates.named_period(time, name, now=_EPOCH + timedelta(seconds=seconds))
+    return _stamp(datetime.fromisoformat(period.start).replace(tzinfo=UTC), 0)
+
+
+def _end(time: object, name: str, seconds: float) -> datetime:
+    """The last microsecond of a period; an age is a moment, which is its own end."""
+    period = dates.named_period(time, name, now=_EPOCH + timedelta(seconds=seconds))
+    if period.end > "9999-12-31T23":
+        return datetime.max.replace(tzinfo=UTC)
+    end = datetime.fromisoformat(period.end).replace(tzinfo=UTC)
+    return end if period.start == period.end else end - timedelta(microseconds=1)
+
+
+def _stamp(time: datetime, more: int) -> int:
+    milliseconds = (time - _EPOCH) // timedelta(milliseconds=1) + more
+    return max(0, milliseconds << COUNTER_BITS)

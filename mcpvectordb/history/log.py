@@ -1,0 +1,409 @@
+"""The log of changes and the versions before them: written here only, in the change's transaction.
+
+Every transaction that changes items gets a stamp (`history.clock`) and a row in history_changes.
+The rows of the items have the stamp, so whatever is new needs nothing else. A version that is
+replaced goes into history_versions; a deletion is a version without fields. All versions of an
+item, the present one among them, are sorted by `Version.order`: the last one up to a time is what
+the item was then. So histories are sets, and their union is the history of two files together.
+
+Versions are dropped, oldest first, when they are too old or take too much of the file: a few in
+each transaction that adds some, so that no one waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import apsw
+
+from mcpvectordb.config import Config
+from mcpvectordb.errors import Damaged, InvalidInput
+from mcpvectordb.history import actor, clock
+from mcpvectordb.history.versions import Item, Version, encoded
+from mcpvectordb.storage.file import File
+
+ROOM = 1_000_000  # bytes of versions that even the smallest file may have
+MOST_CHANGES = 100_000  # rows of history_changes
+# After every so many changes or versions it is seen whether there are others to drop, and how many
+# are dropped at most then: more than were added.
+_EVERY, _STEP = 16, 64
+_SELECT = "SELECT shelf, place, name, twin, stamp, fields, body FROM history_versions"
+_ITEM = "shelf = ? AND place = ? AND name = ? AND twin = ?"
+
+
+class _ChangeGroup:
+    """The transactions of one call, which are one change."""
+
+    def __init__(self, action: str, first: int | None = None) -> None:
+        self.action, self.first = action, first
+        self.number = random.getrandbits(62)
+
+
+class _Current(NamedTuple):
+    """The stamp of a transaction, and the first one of its change."""
+
+    transaction: object
+    stamp: int
+    first: int
+    kept: bool
+
+
+_group: ContextVar[_ChangeGroup | None] = ContextVar("group", default=None)
+
+
+class History:
+    """The history of one file; methods with `sql` work in its transaction.
+
+    `wall_clock` returns the seconds since 1970; tests give another one.
+    """
+
+    def __init__(
+        self, file: File, config: Config, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._file, self._config, self.wall_clock = file, config, wall_clock
+        self._local = threading.local()
+
+    # Writing.
+
+    @contextlib.contextmanager
+    def change(self, action: str, *, needed: int | None = None) -> Iterator[None]:
+        """Let all transactions of a block be one change; a block inside of another joins it.
+
+        Versions that were replaced at the stamp `needed` or later are not dropped for want of room.
+        """
+        if _group.get() is not None:
+            yield
+            return
+        token = _group.set(_ChangeGroup(action, needed))
+        try:
+            yield
+        finally:
+            _group.reset(token)
+
+    def stamp(self, sql: apsw.Connection) -> int:
+        """The stamp of this transaction; when it is asked for first, the change is logged."""
+        return self._current(sql).stamp
+
+    @contextlib.contextmanager
+    def stamped(self, sql: apsw.Connection, stamp: int) -> Iterator[None]:
+        """Let the changes of a block be those that were made at another stamp, in another file."""
+        before = self._current(sql)
+        self._local.current = before._replace(stamp=stamp)
+        try:
+            yield
+        finally:
+            self._local.current = before
+
+    @contextlib.contextmanager
+    def suspended(self, sql: apsw.Connection) -> Iterator[None]:
+        """Keep nothing of what is replaced or deleted in this block."""
+        before = self._current(sql)
+        self._local.current = before._replace(kept=False)
+        try:
+            yield
+        finally:
+            self._local.current = before
+
+    def _current(self, sql: apsw.Connection) -> _Current:
+        known: _Current | None = getattr(self._local, "current", None)
+        if known is not None and known.transaction is self._file.transaction:
+            return known
+        last, kept = sql.execute("SELECT clock, kept FROM history_state").get
+        stamp = clock.next_stamp(last, self.wall_clock())
+        sql.execute("UPDATE history_state SET clock = ?", (stamp,))
+        group = _group.get() or _ChangeGroup("")
+        if group.first is None:
+            group.first = stamp
+        current = _Current(
+            self._file.transaction, stamp, group.first, bool(kept and self._config.history_days)
+        )
+        if current.kept:
+            sql.execute(
+                "INSERT INTO history_changes (change, stamp, actor, action) VALUES (?, ?, ?, ?)",
+                (group.number, stamp, actor.current(), group.action),
+            )
+            if sql.last_insert_rowid() % _EVERY == 0:
+                self._drop(sql, current.first)
+        self._local.current = current
+        return current
+
+    def keeps(self, sql: apsw.Connection) -> bool:
+        """Whether what is replaced or deleted in this transaction is kept."""
+        return self._current(sql).kept
+
+    def keep(self, sql: apsw.Connection, version: Version, body: bytes | None = None) -> None:
+        """Keep a version that this transaction replaces or deletes; `body` unless it is kept."""
+        if self.keeps(sql) and self.add(sql, version, self.stamp(sql), body) % _EVERY == 1:
+            self._drop(sql, self._current(sql).first)
+
+    def bury(self, sql: apsw.Connection, item: Item) -> None:
+        """Note that this transaction deletes an item."""
+        if self.keeps(sql):
+            stamp = self.stamp(sql)
+            self.add(sql, Version(item, stamp, None), stamp)
+
+    def add(
+        self, sql: apsw.Connection, version: Version, until: int, body: bytes | None = None
+    ) -> int:
+        """Add a version with its body; its number, 0 if it is there already."""
+        fields = None if version.fields is None else encoded(version.fields)
+        sql.execute(
+            "INSERT OR IGNORE INTO history_versions (shelf, place, name, twin, stamp, until, "
+            "digest, fields, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*version.item, version.stamp, until, version.digest, fields, version.body),
+        )
+        number = sql.last_insert_rowid() if sql.changes() else 0
+        size = len((fields or "").encode()) if number else 0
+        if version.body is not None and body is not None:
+            size += self._add_body(sql, version.body, body)
+        self._weigh(sql, size)
+        return number
+
+    def _add_body(self, sql: apsw.Connection, name: bytes, body: bytes) -> int:
+        """Add a body under a name; the bytes that it takes more than before."""
+        sql.execute("INSERT OR IGNORE INTO history_bodies (name, body) VALUES (?, ?)", (name, body))
+        return len(body) if sql.changes() else 0
+
+    def _weigh(self, sql: apsw.Connection, more: int) -> None:
+        sql.execute("UPDATE history_state SET bytes = max(0, bytes + ?)", (more,))
+
+    # Dropping.
+
+    def _drop(self, sql: apsw.Connection, newest: int, most: int = _STEP) -> int:
+        """Drop up to `most` versions that are too old or too many; the number of dropped ones.
+
+        The newest change, which begins at the stamp `newest`, is dropped by its age only: half of
+        it could not be undone.
+        """
+        oldest = self._oldest()
+        spare = self._spare(sql)
+        dropped = 0
+        rows: list[Any] = sql.execute(
+            "SELECT number, until, octet_length(coalesce(fields, '')), body FROM history_versions "
+            "ORDER BY until LIMIT ?",
+            (most,),
+        ).fetchall()
+        for number, until, size, body in rows:
+            if until >= oldest and (spare >= 0 or until >= newest):
+                break
+            sql.execute("DELETE FROM history_versions WHERE number = ?", (number,))
+            size += self._drop_body(sql, body)
+            sql.execute(
+                "UPDATE history_state SET bytes = max(0, bytes - ?), dropped = max(dropped, ?)",
+                (size, until),
+            )
+            spare += size
+            dropped += 1
+        self._drop_changes(sql, oldest, most)
+        return dropped
+
+    def _drop_changes(self, sql: apsw.Connection, oldest: int, most: int) -> None:
+        """Drop some of the log: what can no longer be undone, and what is too much."""
+        sql.execute(
+            "DELETE FROM history_changes WHERE number IN (SELECT number FROM "
+            "(SELECT number, stamp FROM history_changes ORDER BY stamp LIMIT ?2) "
+            "WHERE stamp < ?1 OR stamp <= (SELECT dropped FROM history_state))",
+            (oldest, most),
+        )
+        sql.execute(
+            "DELETE FROM history_changes WHERE number IN (SELECT number FROM history_changes "
+            "WHERE number <= (SELECT max(number) FROM history_changes) - ? LIMIT ?)",
+            (MOST_CHANGES, most),
+        )
+
+    def _oldest(self) -> int:
+        """The stamp before which versions are dropped."""
+        days = self._config.history_days
+        return clock.next_stamp(0, max(0.0, self.wall_clock() - days * 86_400)) if days else 0
+
+    def _spare(self, sql: apsw.Connection) -> int:
+        """How many bytes more the versions of the file may take; below 0 if they take too many."""
+        used, size = sql.execute(
+            "SELECT bytes, page_count * page_size "
+            "FROM history_state, pragma_page_count, pragma_page_size"
+        ).get
+        return max(ROOM, int(size * self._config.history_share)) - int(used)
+
+    def _drop_body(self, sql: apsw.Connection, name: bytes | None) -> int:
+        """Delete a body that no version has any more; the bytes that it took."""
+        if (
+            name is None
+            or sql.execute("SELECT 1 FROM history_versions WHERE body = ? LIMIT 1", (name,)).get
+        ):
+            return 0
+        rows: list[Any] = sql.execute(
+            "DELETE FROM history_bodies WHERE name = ? RETURNING octet_length(body)", (name,)
+        ).fetchall()
+        return sum(int(size) for (size,) in rows)
+
+    def forget(self, sql: apsw.Connection, item: Item) -> int:
+        """Delete all that is kept of an item; the number of versions."""
+        rows: list[Any] = sql.execute(
+            f"DELETE FROM history_versions WHERE {_ITEM} "
+            "RETURNING octet_length(coalesce(fields, '')), body",
+            item,
+        ).fetchall()
+        for size, body in rows:
+            self._weigh(sql, -size - self._drop_body(sql, body))
+        return len(rows)
+
+    def switch(self, on: bool) -> None:
+        """Keep versions from now on, or delete them all and keep no more."""
+        with self._file.writing() as sql:
+            last = sql.execute("SELECT clock FROM history_state").get
+            now = clock.next_stamp(last, self.wall_clock())
+            if not on:
+                clear(sql)
+            sql.execute(
+                "UPDATE history_state SET clock = ?1, kept = ?2, "
+                "dropped = CASE WHEN kept = ?2 THEN dropped ELSE ?1 END",
+                (now, int(on)),
+            )
+
+    # Reading.
+
+    def limit(self, sql: apsw.Connection, as_of: str | int) -> int:
+        """The last stamp of a time, or of the change with this number; raises InvalidInput."""
+        if isinstance(as_of, int) and not isinstance(as_of, bool):
+            stamp = sql.execute(
+                "SELECT max(stamp) FROM history_changes WHERE change = "
+                "(SELECT change FROM history_changes WHERE number = ?)",
+                (as_of,),
+            ).get
+            if stamp is None:
+                raise InvalidInput(f"there is no change {as_of} in the history")
+            limit = int(stamp)
+        else:
+            limit = clock.last_stamp(as_of, "as_of", self.wall_clock())
+        dropped = sql.execute("SELECT dropped FROM history_state").get
+        if limit < dropped:
+            raise InvalidInput(
+                f"the history of this file begins at {clock.moment(dropped)}, after {as_of}"
+            )
+        return limit
+
+    def of(self, sql: apsw.Connection, item: Item) -> list[Version]:
+        """The former versions of an item, in their order."""
+        rows = sql.execute(f"{_SELECT} WHERE {_ITEM} ORDER BY stamp, digest", item)
+        return [version(row) for row in rows]
+
+    def at(
+        self, sql: apsw.Connection, item: Item, present: Version | None, limit: int
+    ) -> Version | None:
+        """What an item, of which there is a `present` version, was at a stamp; None if nothing."""
+        known = [*self.of(sql, item), *([present] if present else [])]
+        until = (each for each in known if each.stamp <= limit)
+        last = max(until, key=lambda each: each.order, default=None)
+        return None if last is None or last.fields is None else last
+
+    def former(self, sql: apsw.Connection, number: int) -> Version:
+        """The version in the row of history_versions with this number."""
+        return version(sql.execute(f"{_SELECT} WHERE number = ?", (number,)).get)
+
+    def made_at(self, sql: apsw.Connection, stamps: Sequence[int]) -> Iterator[Version]:
+        """The former versions that were made at these stamps, and the deletions."""
+        for row in sql.execute(
+            f"{_SELECT} WHERE stamp IN (SELECT value FROM json_each(?)) ORDER BY number",
+            (json.dumps(list(stamps)),),
+        ):
+            yield version(row)
+
+    def all(self, sql: apsw.Connection) -> Iterator[tuple[Version, int]]:
+        """Every former version, and the stamp up to which it was the present one."""
+        for *row, until in sql.execute(
+            f"{_SELECT.replace(' FROM', ', until FROM')} ORDER BY number"
+        ):
+            yield version(row), until
+
+    def has_body(self, sql: apsw.Connection, name: bytes | None) -> bool:
+        """Whether a body is kept."""
+        return bool(
+            sql.execute("SELECT EXISTS (SELECT 1 FROM history_bodies WHERE name = ?)", (name,)).get
+        )
+
+    def body(self, sql: apsw.Connection, name: bytes) -> bytes | None:
+        """A kept body; None if it is that of a stored document."""
+        found: bytes | None = sql.execute(
+            "SELECT body FROM history_bodies WHERE name = ?", (name,)
+        ).get
+        return found
+
+    # The interface for `compact`, `rebuild` and `check`, as every index has it.
+
+    def optimize(self, sql: apsw.Connection) -> None:
+        """Drop what is too old or too much, completely."""
+        newest = sql.execute("SELECT coalesce(max(stamp), 0) FROM history_changes").get
+        while self._drop(sql, newest, 1000):
+            pass
+
+    def rebuild(self, sql: apsw.Connection) -> None:
+        """Delete versions that cannot be read, and count again what the others take."""
+        sql.execute(
+            "INSERT OR IGNORE INTO history_state (only, clock, kept, bytes, dropped) "
+            "VALUES (1, 0, 1, 0, 0)"
+        )
+        sql.execute(f"DELETE FROM history_versions WHERE {_UNSOUND}")
+        sql.execute(f"DELETE FROM history_bodies WHERE {_UNUSED}")
+        sql.execute(f"UPDATE history_state SET bytes = ({_BYTES}), clock = max(clock, ({_NEWEST}))")
+
+    def problems(self, sql: apsw.Connection) -> Iterator[str]:
+        """What is wrong with the history, one sentence each."""
+        state = sql.execute("SELECT clock, bytes FROM history_state").fetchone()
+        if state is None:
+            yield "history_state: its row is missing"
+            return
+        newest, used = sql.execute(f"SELECT ({_NEWEST}), ({_BYTES})").get
+        if newest > state[0] or not 0 <= state[0] <= clock.LAST:
+            yield "history_state: the clock is behind what was changed"
+        if used != state[1]:
+            yield f"history_state: the versions take {used} bytes, not {state[1]}"
+        for (count,) in sql.execute(f"SELECT count(*) FROM history_versions WHERE {_UNSOUND}"):
+            if count:
+                yield f"history_versions: {count} versions cannot be read"
+        for (count,) in sql.execute(f"SELECT count(*) FROM history_bodies WHERE {_UNUSED}"):
+            if count:
+                yield f"history_bodies: {count} belong to no version"
+
+
+_UNSOUND = (
+    "CASE WHEN fields IS NULL THEN body IS NOT NULL OR digest <> x'' WHEN NOT json_valid(fields) "
+    "THEN 1 ELSE json_type(fields) <> 'object' OR length(digest) <> 16 END "
+    f"OR stamp NOT BETWEEN 0 AND {clock.LAST} OR until < stamp "
+    "OR body IS NOT NULL AND body NOT IN (SELECT name FROM history_bodies) "
+    "AND NOT EXISTS (SELECT 1 FROM published_documents "
+    "WHERE key = CAST(CAST(body AS TEXT) AS INTEGER) AND length(body) < 16)"
+)
+_UNUSED = "name NOT IN (SELECT body FROM history_versions WHERE body IS NOT NULL)"
+_BYTES = (
+    "SELECT coalesce((SELECT sum(octet_length(coalesce(fields, ''))) FROM history_versions), 0) "
+    "+ coalesce((SELECT sum(octet_length(body)) FROM history_bodies), 0)"
+)
+_NEWEST = "SELECT max({})".format(
+    ", ".join(
+        f"coalesce((SELECT max(stamp) FROM {table}), 0)"
+        for table in ("documents", "contexts", "vectors", "libraries", "history_versions")
+    )
+)
+
+
+def clear(sql: apsw.Connection) -> None:
+    """Delete all versions and the log."""
+    for table in ("history_versions", "history_bodies", "history_changes"):
+        sql.execute(f"DELETE FROM {table}")
+    sql.execute("UPDATE history_state SET bytes = 0, dropped = max(dropped, clock)")
+
+
+def version(row: Sequence[Any]) -> Version:
+    """The version in a row of history_versions."""
+    *item, stamp, fields, body = row
+    value = None if fields is None else json.loads(fields)
+    if value is not None and not isinstance(value, dict):
+        raise Damaged("a version in the history is no object: run `mcpvectordb rebuild`")
+    return Version(Item(*item), stamp, value, body)

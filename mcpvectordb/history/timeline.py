@@ -1,0 +1,342 @@
+"""Read the history and take changes back.
+
+What a change did to an item is read from the item's versions: the last one that has a stamp of the
+change, and the last one before. Undoing it makes the earlier one the present one again, which is a
+change like any other, so an undo can be undone. It is done only where an item is what the change
+made of it: one that was changed again since stays as it is, and is named.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from mcpvectordb.errors import InvalidInput, NotFound, quoted
+from mcpvectordb.history import clock
+from mcpvectordb.history.log import History
+from mcpvectordb.history.records import ChangedItem, HistoryEntry, Kind, Undone
+from mcpvectordb.history.versions import Item, Version, VersionedShelf
+from mcpvectordb.metadata import storable
+from mcpvectordb.storage.file import File
+
+SHOWN = 100
+"""Items of an entry that are listed."""
+
+TABLES = {
+    "documents": "published_documents",
+    "contexts": "contexts",
+    "vectors": "vectors",
+    "libraries": "libraries",
+}
+
+
+# Items by what people call them: a document by its path, the end of its source or an id that it
+# had, a context by its id, a vector by its id, a library by its name.
+_NAMED = """
+SELECT 'documents', library, source, twin FROM published_documents
+WHERE id IN (SELECT value FROM json_each(:ids))
+UNION SELECT shelf, place, name, twin FROM history_versions WHERE shelf = 'documents' AND (
+    name = :name OR place || '/' || ltrim(name, '/') = :name OR fields ->> '$.local.id' = :name
+    OR substr(name, -length(:name) - 1) = '/' || :name)
+UNION SELECT 'contexts', '', uid, '' FROM contexts WHERE id = :context
+UNION SELECT shelf, place, name, twin FROM history_versions
+WHERE shelf = 'contexts' AND fields ->> '$.local.id' = :context
+UNION SELECT 'vectors', s.name, v.id, v.namespace FROM vectors v JOIN stores s ON s.key = v.store
+WHERE :name IN (v.id, s.name || '/' || v.id, s.name || '/' || namespace || '/' || v.id)
+UNION SELECT shelf, place, name, twin FROM history_versions WHERE shelf = 'vectors' AND (
+    name = :name OR place || '/' || name = :name OR place || '/' || twin || '/' || name = :name)
+UNION SELECT 'libraries', '', name, '' FROM libraries WHERE name = :name
+UNION SELECT shelf, place, name, twin FROM history_versions
+WHERE shelf = 'libraries' AND name = :name
+"""
+
+
+class ItemChange(NamedTuple):
+    """What a change did to an item: its versions before and after; None where it was not there."""
+
+    item: Item
+    before: Version | None
+    after: Version
+
+    @property
+    def kind(self) -> Kind:
+        """In one word."""
+        if self.after.fields is None:
+            return "deleted"
+        if self.before is None or self.before.fields is None:
+            return "added"
+        same = self.before.fields.get("hash") == self.after.fields.get("hash")
+        return "updated" if same else "replaced"
+
+
+class _LoggedChange(NamedTuple):
+    """A change in the log: the number of its first transaction, and the stamps of all."""
+
+    number: int
+    stamps: Sequence[int]
+    actor: str
+    action: str
+
+
+class Timeline:
+    """The history of a file, read and taken back over all of its shelves."""
+
+    def __init__(self, file: File, history: History, shelves: Sequence[VersionedShelf]) -> None:
+        self._file, self._history = file, history
+        self._shelves = {each.shelf: each for each in shelves}
+
+    def entries(
+        self, items: Collection[Item] | None, since: str | None, limit: int
+    ) -> list[HistoryEntry]:
+        """The newest changes first: all, or those of some items, and those since a time."""
+        first = 0
+        if since is not None:
+            first = clock.first_stamp(since, "since", self._history.wall_clock())
+        with self._file.reading() as sql:
+            found = (self._entry(sql, change, items) for change in self._changes(sql, first, items))
+            return list(itertools.islice((each for each in found if each.count), limit))
+
+    def named(self, name: str, ids: Sequence[str]) -> list[Item]:
+        """The items that a name may mean; `ids` are those of stored documents. Raises NotFound."""
+        memory = re.fullmatch(r"memory:([0-9]{1,18})", name)
+        with self._file.reading() as sql:
+            bindings = {
+                "name": storable(name, "name"),
+                "ids": json.dumps(ids),
+                "context": int(memory[1]) if memory else -1,
+            }
+            found = [Item(*row) for row in sql.execute(_NAMED, bindings)]
+        if not found:
+            raise NotFound(f"nothing has, or had, the name {quoted(name)}")
+        return found
+
+    def forget(self, item: Item) -> int:
+        """Delete an item and all of its versions, also those of other names that it had."""
+        with self._file.writing() as sql:
+            ids = {each.local.get("id") for each in self.versions(sql, item)} - {None}
+            rows = sql.execute(
+                "SELECT DISTINCT shelf, place, name, twin FROM history_versions WHERE shelf = ? "
+                "AND fields ->> '$.local.id' IN (SELECT value FROM json_each(?))",
+                (item.shelf, json.dumps(list(ids))),
+            )
+            former = {Item(*row) for row in rows} if item.shelf == "documents" else set()
+            with self._history.suspended(sql):
+                self._shelves[item.shelf].remove(item)
+            return sum(self._history.forget(sql, each) for each in {item} | former)
+
+    def diff(self, number: int) -> str:
+        """What a change did to texts and fields, as a unified diff."""
+        with self._file.reading() as sql:
+            change = self._find(sql, number)
+            parts = [
+                part
+                for each in self._item_changes(sql, change.stamps)
+                for part in self._diff(sql, each)
+            ]
+        return "".join(parts)
+
+    def undo(self, number: int | None) -> Undone:
+        """Take a change back, or the latest one; raises NotFound, or InvalidInput if it cannot be.
+
+        After a kill in between, the same call does the rest.
+        """
+        with self._file.reading(limited=False) as sql:
+            change = self._find(sql, number)
+            due, kept = self._due(sql, change)
+            names = {each.item: self._label(sql, each) for each in due}
+        with self._history.change(f"undo {change.number}", needed=min(change.stamps)):
+            # What is removed first may have the id of what is restored.
+            for each in due:
+                if not _was(each):
+                    self._shelves[each.item.shelf].remove(each.item)
+            for each in due:
+                if each.before is not None and _was(each):
+                    with self._file.reading(limited=False) as sql:
+                        body = self._body(sql, each.before)
+                    self._shelves[each.item.shelf].restore(each.before, body)
+        return Undone(
+            number=change.number,
+            restored=tuple(names[each.item] for each in due if _was(each)),
+            removed=tuple(names[each.item] for each in due if not _was(each)),
+            kept=tuple(kept),
+        )
+
+    def versions(self, sql: apsw.Connection, item: Item) -> list[Version]:
+        """All versions of an item, the present one included."""
+        present = self._shelves[item.shelf].find(sql, item)
+        return [*self._history.of(sql, item), *([present] if present else [])]
+
+    def _due(
+        self, sql: apsw.Connection, change: _LoggedChange
+    ) -> tuple[list[ItemChange], list[str]]:
+        """What an undo of a change has to do, and the names of what was changed again since."""
+        due, kept = [], []
+        for each in self._item_changes(sql, change.stamps):
+            last = max(self.versions(sql, each.item), key=lambda version: version.order)
+            if _equal(last, each.after):
+                due.append(each)
+            elif not _equal(last, each.before):  # an undo that was interrupted has done this one
+                kept.append(self._label(sql, each))
+        if kept and not due:
+            raise InvalidInput(
+                f"change {change.number} cannot be undone: {', '.join(kept[:5])} was changed again "
+                "since; undo that first (`mcpvectordb history NAME` lists its changes)"
+            )
+        if not due:
+            raise InvalidInput(f"there is nothing to undo of change {change.number}")
+        return due, kept
+
+    def _changes(
+        self, sql: apsw.Connection, first: int, items: Collection[Item] | None
+    ) -> Iterator[_LoggedChange]:
+        chosen, bindings = "", list[Any]([first])
+        if items is not None:
+            stamps = [each.stamp for item in items for each in self.versions(sql, item)]
+            chosen = "WHERE c.stamp IN (SELECT value FROM json_each(?2)) "
+            bindings.append(json.dumps(stamps))
+        rows: list[Any] = sql.execute(
+            "SELECT min(a.number), json_group_array(a.stamp), min(a.actor), min(a.action) "
+            "FROM history_changes a WHERE a.change IN "
+            f"(SELECT c.change FROM history_changes c {chosen}) "
+            "GROUP BY a.change HAVING max(a.stamp) >= ?1 "
+            "ORDER BY max(a.stamp) DESC, min(a.number) DESC",
+            bindings,
+        ).fetchall()
+        for number, made, actor, action in rows:
+            yield _LoggedChange(number, json.loads(made), actor, action)
+
+    def _find(self, sql: apsw.Connection, number: int | None) -> _LoggedChange:
+        """The change with this number, or the latest that did anything; raises NotFound."""
+        if number is None:
+            for change in self._changes(sql, 0, None):
+                if any(True for _ in self._made(sql, change.stamps)):
+                    return change
+            raise NotFound("there is no change in the history that could be undone")
+        if type(number) is not int or not 0 < number < 2**63:
+            raise InvalidInput(f"a change is a number of the history, not {number!r:.50}")
+        row = sql.execute(
+            "SELECT min(number), json_group_array(stamp), min(actor), min(action) "
+            "FROM history_changes WHERE change = "
+            "(SELECT change FROM history_changes WHERE number = ?)",
+            (number,),
+        ).get
+        if row[0] is None:
+            raise NotFound(
+                f"there is no change {number} in the history: it never was, or it is too old; "
+                "`mcpvectordb history` lists those that there are"
+            )
+        return _LoggedChange(row[0], json.loads(row[1]), row[2], row[3])
+
+    def _made(self, sql: apsw.Connection, stamps: Sequence[int]) -> Iterator[Version]:
+        """The versions that were made at these stamps: former ones, and those that are present."""
+        yield from self._history.made_at(sql, stamps)
+        for shelf in self._shelves.values():
+            yield from shelf.present(sql, stamps)
+
+    def _item_changes(
+        self, sql: apsw.Connection, stamps: Sequence[int], most: int | None = None
+    ) -> list[ItemChange]:
+        made: dict[Item, list[Version]] = {}
+        for version in self._made(sql, stamps):
+            made.setdefault(version.item, []).append(version)
+            if len(made) == most:
+                break
+        return [self._item_change(sql, item, versions) for item, versions in made.items()]
+
+    def _item_change(self, sql: apsw.Connection, item: Item, made: Sequence[Version]) -> ItemChange:
+        first = min(each.order for each in made)
+        earlier = (each for each in self._history.of(sql, item) if each.order < first)
+        before = max(earlier, key=lambda each: each.order, default=None)
+        return ItemChange(item, before, max(made, key=lambda each: each.order))
+
+    def _entry(
+        self, sql: apsw.Connection, change: _LoggedChange, items: Collection[Item] | None
+    ) -> HistoryEntry:
+        changes = self._item_changes(sql, change.stamps, None if items is not None else SHOWN)
+        if items is not None:
+            changes = [each for each in changes if each.item in items]
+        count = len(changes) if len(changes) < SHOWN else self._count(sql, change.stamps)
+        return HistoryEntry(
+            number=change.number,
+            time=clock.moment(max(change.stamps)),
+            actor=change.actor,
+            action=change.action,
+            items=tuple(
+                ChangedItem(
+                    shelf=each.item.shelf,
+                    name=self._label(sql, each),
+                    kind=each.kind,
+                    title=_title(each),
+                )
+                for each in changes[:SHOWN]
+            ),
+            count=count,
+        )
+
+    def _count(self, sql: apsw.Connection, stamps: Sequence[int]) -> int:
+        """How many items have a version with one of these stamps."""
+        present = sum(
+            sql.execute(
+                f"SELECT count(*) FROM {table} WHERE stamp IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(stamps)),),
+            ).get
+            for table in TABLES.values()
+        )
+        former = {each.item for each in self._history.made_at(sql, stamps)}
+        return int(present) + len(former)
+
+    def _label(self, sql: apsw.Connection, change: ItemChange) -> str:
+        named = change.after if change.after.fields is not None else change.before or change.after
+        return self._shelves[change.item.shelf].label(sql, named)
+
+    def _body(self, sql: apsw.Connection, version: Version | None) -> bytes:
+        if version is None or version.body is None:
+            return b""
+        kept = self._history.body(sql, version.body)
+        if kept is not None:
+            return kept
+        return self._shelves[version.item.shelf].body(sql, version)
+
+    def _diff(self, sql: apsw.Connection, change: ItemChange) -> Iterable[str]:
+        shelf, name = self._shelves[change.item.shelf], self._label(sql, change)
+        before, after = (self._lines(sql, shelf, each) for each in (change.before, change.after))
+        return difflib.unified_diff(
+            before,
+            after,
+            f"{name} before" if _was(change) else "/dev/null",
+            f"{name} after" if change.after.fields is not None else "/dev/null",
+        )
+
+    def _lines(
+        self, sql: apsw.Connection, shelf: VersionedShelf, version: Version | None
+    ) -> list[str]:
+        """The fields that people give, a line for each, then the text."""
+        if version is None or version.fields is None:
+            return []
+        shown = ("title", "thread", "metadata", "tags", "description", "pattern")
+        said = [f"{each}: {version.fields[each]}" for each in shown if each in version.fields]
+        text = shelf.text(self._body(sql, version))
+        return [f"{line}\n" for line in [*said, "", *text.splitlines()]]
+
+
+def _was(change: ItemChange) -> bool:
+    """Whether the item was there before the change."""
+    return change.before is not None and change.before.fields is not None
+
+
+def _equal(present: Version, before: Version | None) -> bool:
+    if before is None or before.fields is None:
+        return present.fields is None
+    return present.digest == before.digest
+
+
+def _title(change: ItemChange) -> str:
+    version = change.after if change.after.fields is not None else change.before
+    fields = (version.fields if version else None) or {}
+    return str(fields.get("title") or fields.get("thread") or "")

@@ -1,0 +1,1 @@
+"""Merge: two copies of a file that were both changed become one."""

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mcpvectordb import Database, InvalidInput, NotFound
+from tests.support import Letters
+from tests.support_cli import PLAN, TEA, Commands
+
+
+def test_a_mistaken_deletion_is_back_with_one_command(notes: Commands) -> None:
+    notes.run("delete", "tea.md")
+    listed = notes.run("history", "--since", "2d")
+    assert "shell" in listed and "deleted notes/tea.md" in listed and "sync" in listed
+    assert "restored notes/tea.md" in notes.run("undo", "--yes")
+    assert notes.run("get", "tea.md") == TEA
+    assert json.loads(notes.run("undo", "--yes", "--json"))["removed"] == ["notes/tea.md"]
+    assert isinstance(notes.invoke("get", "tea.md").exception, NotFound)
+
+
+def test_where_nobody_can_be_asked_nothing_is_undone(notes: Commands) -> None:
+    notes.run("delete", "tea.md")
+    refused = notes.invoke("undo")
+    assert refused.exit_code == 1 and "say --yes" in refused.stderr
+    assert isinstance(notes.invoke("get", "tea.md").exception, NotFound)
+
+
+def test_a_diff_shows_what_changes_did(notes: Commands) -> None:
+    notes.run("delete", "plan.md")
+    assert "-The budget for 2025." in notes.run("history", "plan.md", "--diff")
+    shown = json.loads(notes.run("history", "notes/sub/plan.md", "--diff", "--json"))
+    assert [each["items"][0]["kind"] for each in shown["changes"]] == ["deleted", "added"]
+    assert len(shown["diffs"]) == 2
+
+
+def test_history_is_turned_off_and_on(notes: Commands) -> None:
+    assert "say --yes" in notes.invoke("history", "off").stderr
+    assert notes.run("history", "off", "--yes") == "history is off\n"
+    notes.run("delete", "tea.md")
+    assert notes.run("history") == ""
+    assert "nothing to undo" in notes.invoke("undo", "--yes").stderr
+    assert notes.run("history", "on") == "history is on\n"
+
+
+def test_forget_wants_to_hear_that_it_is_for_good(notes: Commands) -> None:
+    refused = notes.invoke("forget", "plan.md", "--yes")
+    assert refused.exit_code == 1 and "--for-good" in refused.stderr
+    assert notes.run("get", "plan.md") == PLAN
+    assert "forgotten plan.md" in notes.run("forget", "plan.md", "--for-good", "--yes")
+    assert b"budget" not in notes.db.read_bytes().lower()
+    assert isinstance(notes.invoke("history", "plan.md").exception, NotFound)
+
+
+def test_copies_are_merged_and_synced(notes: Commands, tmp_path: Path) -> None:
+    notes.run("copy", "laptop.db")
+    with Database(tmp_path / "laptop.db", embedder=Letters()) as db:
+        db.documents.ingest_text("new", source="new.md")
+    notes.run("delete", "tea.md")
+    shown = notes.run("merge", "laptop.db")
+    assert "added default/new.md" in shown
+    assert "1 added, 0 updated, 0 deleted, 0 changed in both" in shown
+    both = json.loads(notes.run("sync-with", "laptop.db", "--json"))
+    assert both["here"]["added"] == [] and both["other"]["deleted"] == ["notes/tea.md"]
+    assert isinstance(notes.invoke("merge", "missing.db").exception, InvalidInput)

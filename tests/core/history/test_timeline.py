@@ -1,0 +1,219 @@
+"""Changes are listed, looked up and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcpvectordb import Database, Image, InvalidInput, NotFound
+from tests.support import Letters
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    with Database(":memory:", embedder=Letters()) as opened:
+        yield opened
+
+
+def listed(db: Database, name: str | None = None) -> list[tuple[str, str]]:
+    return [(item.kind, item.name) for each in db.history(name) for item in each.items]
+
+
+def test_an_agents_mistaken_deletion_is_back_with_one_call(db: Database) -> None:
+    document = db.documents.ingest_text(
+        "# Keys\n\nRotate them.", source="keys.md", metadata={"year": 2026}
+    ).document
+    with db.acting_as("Some Agent (desk)"):
+        db.documents.delete(document.id)
+    assert db.history()[0].actor == "Some Agent (desk)"
+    undone = db.undo()
+    assert undone.restored == ("default/keys.md",)
+    assert db.documents.get(document.id) == document
+    assert db.documents.search("rotate")[0].item.document == document
+    assert db.stats().pending == 0 and db.check() == []
+
+
+def test_a_context_comes_back_with_its_id_tags_images_and_metadata(db: Database) -> None:
+    image = Image(data=b"\x89PNG", mime_type="image/png", metadata={"w": 1})
+    stored = db.contexts.add(
+        "thread", "agent", "Use WAL", tags=["sqlite"], metadata={"status": "open"}, images=[image]
+    )
+    [before] = db.contexts.get([stored.id])
+    db.contexts.update(stored.id, text="Use DELETE", metadata={}, tags=[], images=[])
+    db.contexts.delete([stored.id])
+    db.undo()
+    db.undo(2)
+    assert db.contexts.get([stored.id]) == [before]
+    assert db.contexts.search("WAL", mode="text")[0].item.id == stored.id
+    assert db.contexts.browse(where={"metadata.status": "open"})[0].id == stored.id
+    assert db.check() == []
+
+
+def test_a_vector_comes_back_as_it_was(db: Database) -> None:
+    db.vectors.add("v", [1.0, 1 / 3], store="s", namespace="n", metadata={"a": 1}, metric="dot")
+    before = db.vectors.get("v", store="s", namespace="n")
+    db.vectors.add("v", [5.0], store="s", namespace="n")
+    db.undo()
+    assert db.vectors.get("v", store="s", namespace="n") == before
+    db.vectors.delete("v", store="s", namespace="n")
+    assert listed(db)[0] == ("deleted", "s/n/v")
+    db.undo()
+    assert db.vectors.get("v", store="s", namespace="n") == before and db.check() == []
+    assert db.vectors.get("v", store="s", namespace="n", as_of=2).embedding.tolist() == [5.0]
+
+
+def test_storing_the_same_vector_again_is_no_change(db: Database) -> None:
+    db.vectors.add("v", [1.0, 2.0])
+    db.vectors.add("v", [1.0, 2.0])
+    assert listed(db) == [("added", "default/v")]
+
+
+def test_the_removal_of_a_library_is_one_change_and_one_undo(db: Database, tmp_path: Path) -> None:
+    for number in range(120):
+        (tmp_path / f"{number}.md").write_text(f"note {number}")
+    db.documents.add_library("notes", tmp_path, description="mine")
+    db.documents.describe("notes", "part", "of it")
+    db.documents.sync("notes")
+    before = db.documents.libraries()[0], {each.id for each in db.documents.browse(limit=200)}
+    assert db.documents.remove_library("notes") == 120
+    entry = db.history()[0]
+    assert (entry.action, entry.count) == ("remove library", 121)
+    assert len(db.undo().restored) == 121
+    after = db.documents.libraries()[0]
+    assert (after.root, after.description, after.documents) == (before[0].root, "mine", 120)
+    assert {each.id for each in db.documents.browse(limit=200)} == before[1]
+    assert db.documents.descriptions("notes", "part/x.md") == ["mine", "of it"]
+    assert len(db.undo().removed) == 121 and db.documents.count() == 0
+    assert db.check() == []
+
+
+def test_an_undo_is_a_change_that_can_be_undone(db: Database) -> None:
+    db.documents.ingest_text("one", source="a.md")
+    db.documents.ingest_text("two", source="a.md")
+    for expected in ("one", "two", "one"):
+        db.undo()
+        assert db.documents.text(db.documents.browse()[0].id) == expected
+    assert [each.action for each in db.history(limit=3)] == ["undo 4", "undo 3", "undo 2"]
+
+
+def test_what_was_changed_again_since_is_kept_and_named(db: Database) -> None:
+    db.documents.ingest_many(["one", "one b"], sources=["a.md", "b.md"])
+    db.documents.ingest_text("two", source="a.md")
+    with pytest.raises(InvalidInput, match=r"change 2 cannot be undone.*changed again since"):
+        db.documents.ingest_text("three", source="a.md")
+        db.undo(2)
+    undone = db.undo(1)
+    assert (undone.removed, undone.kept) == (("default/b.md",), ("default/a.md",))
+    assert db.documents.text(db.documents.lookup("a.md").document.id) == "three"
+
+
+@pytest.mark.parametrize("change", [99, 0, -1, 2**63, True, "1"])
+def test_a_change_that_is_not_there_is_not_undone(db: Database, change: int) -> None:
+    with pytest.raises((NotFound, InvalidInput), match="change"):
+        db.undo(change)
+    with pytest.raises(NotFound, match="no change in the history"):
+        db.undo()
+
+
+def test_documents_are_read_as_they_were(db: Database) -> None:
+    first = db.documents.ingest_text("one", source="a.md", metadata={"n": 1}).document
+    second = db.documents.ingest_text("two", source="a.md").document
+    db.documents.update(second.id, title="Two", metadata={"n": 2}, library="other")
+    db.documents.delete(second.id)
+    assert [each.number for each in db.history()] == [5, 3, 2, 1]
+    assert db.documents.text(first.id, as_of=1) == "one"
+    assert db.documents.get(first.id, as_of=1) == first
+    assert db.documents.text(second.id, as_of=2) == "two"
+    third = db.documents.get(second.id, as_of=3)
+    assert (third.title, third.library, third.metadata) == ("Two", "other", {"n": 2})
+    with pytest.raises(NotFound, match="not there at that time"):
+        db.documents.text(second.id, as_of=5)
+    assert [each.id for each in db.documents.browse(as_of=1, where={"metadata.n": 1})] == [first.id]
+    assert db.documents.browse(as_of=3, library="default") == []
+    assert db.documents.browse(as_of=3) == [third] and db.documents.browse(as_of=5) == []
+    assert [each.id for each in db.documents.browse(as_of=2)] == [second.id]
+    with pytest.raises(NotFound, match="no document has, or had"):
+        db.documents.get("nothing", as_of=1)
+    with pytest.raises(InvalidInput, match="as_of must be a date"):
+        db.documents.browse(as_of="some day")
+
+
+def test_contexts_are_read_as_they_were(db: Database) -> None:
+    one = db.contexts.add("t", "user", "one", tags=["x"], images=[Image(data=b"1")]).id
+    db.contexts.update(one, text="two", tags=["y"])
+    two = db.contexts.add("t", "agent", "other").id
+    db.contexts.delete([one])
+    assert [each.text for each in db.contexts.get([one, two], as_of=1)] == ["one"]
+    assert [each.text for each in db.contexts.get([one, two], as_of=3)] == ["other", "two"]
+    assert db.contexts.get([one], as_of=1)[0].images == (Image(data=b"1"),)
+    assert [each.id for each in db.contexts.browse(as_of=1, tags=["x"])] == [one]
+    assert [each.id for each in db.contexts.browse(as_of=2, tags=["x"])] == []
+    assert [each.id for each in db.contexts.browse(as_of=2, content_type="multimodal")] == [one]
+    assert [each.id for each in db.contexts.browse(as_of=4, source="agent")] == [two]
+
+
+def test_history_is_listed_by_name_and_time(db: Database) -> None:
+    clock = [1.8e9]
+    db._history.wall_clock = lambda: clock[0]
+    document = db.documents.ingest_text("one", source="notes/a.md", library="work").document
+    clock[0] += 2 * 86_400
+    db.documents.ingest_text("two", source="notes/a.md", library="work")
+    memory = db.contexts.add("t", "user", "x").id
+    db.vectors.add("v", [1.0])
+    db.documents.delete(db.documents.lookup("a.md").document.id)
+    changes = [("deleted", "work/notes/a.md"), ("replaced", "work/notes/a.md")]
+    for name in ("work/notes/a.md", "a.md", "notes/a.md", document.id):
+        assert listed(db, name) == [*changes, ("added", "work/notes/a.md")]
+    assert listed(db, f"memory:{memory}") == [("added", f"memory:{memory}")]
+    assert listed(db, "v") == listed(db, "default/v") == [("added", "default/v")]
+    assert len(db.history(since="1d")) == 4 and len(db.history(limit=2)) == 2
+    with pytest.raises(NotFound, match="nothing has, or had, the name"):
+        db.history("b.md")
+
+
+def test_a_diff_shows_texts_and_what_people_said(db: Database) -> None:
+    one = db.documents.ingest_text("same\nold\n", source="a.md", title="A").document
+    db.documents.update(one.id, metadata={"n": 1})
+    db.documents.ingest_text("same\nnew\n", source="a.md")
+    db.documents.delete(db.documents.browse()[0].id)
+    assert '-metadata: {}\n+metadata: {"n":1}\n' in db.diff(2)
+    assert " same\n-old\n+new\n" in db.diff(3)
+    assert "+++ /dev/null" in db.diff(4) and "--- /dev/null" in db.diff(1)
+
+
+WORDS = ("zanzibar", "quixot", "xylophon", "wombat", "gazelle")
+
+
+def test_what_is_forgotten_for_good_is_nowhere_in_the_file(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for number in range(30):
+            db.documents.ingest_text(f"apple {number}", source=f"{number}.md")
+        kept = db.documents.ingest_text("kept", source="kept.md").document
+        db.documents.ingest_text("zanzibar was quixotic", source="zanzibar.md", title="Xylophone")
+        db.documents.ingest_text("zanzibar again", source="zanzibar.md")
+        db.documents.update(
+            db.documents.lookup("zanzibar.md").document.id, metadata={"of": "zanzibar"}, library="b"
+        )
+        context = db.contexts.add("t", "user", "a wombat", metadata={"of": "a gazelle"}).id
+        db.contexts.update(context, text="another wombat")
+        db.vectors.add("wombat-vector", [1.0, 2.0], metadata={"of": "gazelle"})
+        db.vectors.delete("wombat-vector")
+        assert db.forget("b/zanzibar.md").versions >= 3
+        assert db.forget(f"memory:{context}").versions == 1
+        assert db.forget("wombat-vector").versions == 2
+        content = path.read_bytes() + Path(f"{path}-wal").read_bytes()
+        assert [word for word in WORDS if word.encode() in content.lower()] == []
+        assert db.check() == [] and db.documents.get(kept.id) == kept
+        for name in ("zanzibar.md", f"memory:{context}", "wombat-vector"):
+            with pytest.raises(NotFound):
+                db.forget(name)
+
+
+def test_a_name_of_several_items_is_not_forgotten(db: Database) -> None:
+    for library in ("one", "two"):
+        db.documents.ingest_text("x", source="a.md", library=library)
+    with pytest.raises(InvalidInput, match="may mean 2 items"):
+        db.forget("a.md")
+    assert db.documents.count() == 2
