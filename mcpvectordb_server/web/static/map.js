@@ -55,7 +55,7 @@ class PassageMap {
 			h("div.map",
 				h("h1.unseen", "Map"), this.canvas, this.card,
 				h("div.map-tools.row", { role: "toolbar", "aria-label": "Map" },
-					lasso, duplicates, button("List what is in view", () => this.list(this.plane.inSight(), "In view")),
+					lasso, duplicates, button("List what is in view", () => this.list([...this.plane.inSight()], "In view")),
 					h("span.row.zoom", button("+", () => this.plane.scale(1.5), { "aria-label": "Enlarge" }), button("−", () => this.plane.scale(1 / 1.5), { "aria-label": "Shrink" }), button("All", () => this.plane.reset()))),
 				this.legend(), this.panel),
 		);
