@@ -17,7 +17,14 @@ export function decoded(buffer) {
 		at += Math.ceil(array.byteLength / 4) * 4;
 		return array;
 	};
-	return { n, ids: take(Uint32Array), x: take(Uint16Array), y: take(Uint16Array), group: take(Uint16Array), cluster: take(Uint32Array) };
+	return {
+		n,
+		ids: take(Uint32Array),
+		x: take(Uint16Array),
+		y: take(Uint16Array),
+		group: take(Uint16Array),
+		cluster: take(Uint32Array),
+	};
 }
 
 /** Which points lie in each cell of a grid: `order[starts[c] : starts[c + 1]]`. */
@@ -92,11 +99,17 @@ export class Plane {
 	}
 
 	place(x, y) {
-		return [(x - this.centre[0]) * this.unit + this.canvas.clientWidth / 2, (y - this.centre[1]) * this.unit + this.canvas.clientHeight / 2];
+		return [
+			(x - this.centre[0]) * this.unit + this.canvas.clientWidth / 2,
+			(y - this.centre[1]) * this.unit + this.canvas.clientHeight / 2,
+		];
 	}
 
 	point(left, top) {
-		return [(left - this.canvas.clientWidth / 2) / this.unit + this.centre[0], (top - this.canvas.clientHeight / 2) / this.unit + this.centre[1]];
+		return [
+			(left - this.canvas.clientWidth / 2) / this.unit + this.centre[0],
+			(top - this.canvas.clientHeight / 2) / this.unit + this.centre[1],
+		];
 	}
 
 	shows(i) {
