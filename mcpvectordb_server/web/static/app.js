@@ -135,10 +135,29 @@ function theme() {
 	draw();
 }
 
+/** Pass on the server's events while the page is in sight: a browser has six connections in all. */
 function events() {
+	const names = ["hello", "changed", "job", "model", "trouble"];
 	const pass = (name) => (detail) => app.events.dispatchEvent(new CustomEvent(name, { detail }));
-	follow(Object.fromEntries(["hello", "changed", "job", "model", "trouble"].map((name) => [name, pass(name)])));
-	app.events.addEventListener("trouble", (event) => notify(event.detail.message, { bad: true }));
+	let revision = null;
+	let stop = null;
+	const look = () => {
+		if (document.hidden) {
+			stop?.();
+			stop = null;
+		} else stop ??= follow(Object.fromEntries(names.map((name) => [name, pass(name)])));
+	};
+	app.events.addEventListener("hello", ({ detail }) => {
+		if (revision !== null && detail.revision !== revision) pass("changed")(detail);
+	});
+	for (const name of ["hello", "changed"]) {
+		app.events.addEventListener(name, ({ detail }) => {
+			revision = detail.revision;
+		});
+	}
+	app.events.addEventListener("trouble", ({ detail }) => notify(detail.message, { bad: true }));
+	document.addEventListener("visibilitychange", look);
+	look();
 }
 
 async function start() {
