@@ -172,19 +172,22 @@ def show(page: Page, view: str) -> None:
         )
     page.wait_for_timeout(500)
     if view == "map":
-        _point_at_something(page)
+        _point_at_a_rule(page)
 
 
-def _point_at_something(page: Page) -> None:
+def _point_at_a_rule(page: Page) -> None:
+    """Move the pointer over the map until a page of the station is read."""
     box = page.locator("canvas.plane").bounding_box()
     assert box is not None
-    for step in range(400):
-        left = box["x"] + box["width"] * (0.30 + 0.4 * (step % 20) / 20)
-        top = box["y"] + box["height"] * (0.25 + 0.5 * (step // 20) / 20)
+    card = page.locator(".hover-card:not([hidden])")
+    for step in range(900):
+        left = box["x"] + box["width"] * (0.35 + 0.3 * (step % 30) / 30)
+        top = box["y"] + box["height"] * (0.1 + 0.8 * (step // 30) / 30)
         page.mouse.move(left, top)
         if page.locator("canvas.pointing").count():
-            page.wait_for_selector(".hover-card:not([hidden])")
-            return
+            card.wait_for()
+            if "station/" in card.inner_text():
+                return
 
 
 def every_view(chromium: Browser, url: str, folder: Path) -> None:

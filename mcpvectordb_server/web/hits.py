@@ -9,6 +9,7 @@ from typing import Any, Literal, NotRequired, cast
 from typing_extensions import TypedDict
 
 from mcpvectordb import Chunk, Context, Database, Hit, Results, Scores
+from mcpvectordb_server.web.map_cache import NEAR
 
 Range = tuple[int, int]
 
@@ -66,6 +67,14 @@ class HitReply(TypedDict):
     near_duplicate: NotRequired[bool]
 
 
+class SimilarReply(TypedDict):
+    """What is nearest by embedding, and why there is nothing if there is none."""
+
+    hits: list[HitReply]
+    legs: list[str]
+    reasons: dict[str, str]
+
+
 def hit_replies(
     db: Database, hits: Sequence[Hit[Any]], query: str, *, text: bool = False
 ) -> list[HitReply]:
@@ -79,16 +88,14 @@ def hit_replies(
     return replies
 
 
-def similar_replies(
-    db: Database, found: Results[Any], near: float, *, text: bool = True
-) -> list[HitReply]:
-    """Hits of `Database.similar`; from the cosine `near` on they are near-duplicates."""
-    replies = hit_replies(db, found.hits, "", text=text)
+def similar_reply(db: Database, found: Results[Any]) -> SimilarReply:
+    """What `Database.similar` has found, with near-duplicates marked."""
+    replies = hit_replies(db, found.hits, "", text=True)
     for reply, hit in zip(replies, found.hits, strict=True):
         cosine = hit.scores.vector or 0.0
         reply["cosine"] = cosine
-        reply["near_duplicate"] = cosine >= near
-    return replies
+        reply["near_duplicate"] = cosine >= NEAR
+    return SimilarReply(hits=replies, legs=list(found.legs), reasons=dict(found.reasons))
 
 
 def item_replies(db: Database, items: Iterable[Chunk | Context], longest: int) -> list[HitReply]:

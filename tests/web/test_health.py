@@ -56,3 +56,18 @@ def test_running_work_shows_its_progress_and_can_be_stopped(writer: Looker) -> N
     assert "embedding 3 of 12 · about 4 minutes left" in (row.text_content() or "")
     assert row.locator("progress").get_attribute("max") == "12"
     assert row.get_by_role("button", name="Stop").is_visible()
+
+
+def test_a_page_out_of_sight_keeps_no_connection_and_catches_up(writer: Looker) -> None:
+    writer.go("#/health")
+    writer.wait(".figure", "documents")
+    see = """hidden => {
+      Object.defineProperty(document, 'hidden', { configurable: true, value: hidden });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }"""
+    writer.page.evaluate(see, True)
+    writer.served.db.documents.ingest_text("Something new.", source="new.md")
+    writer.page.wait_for_timeout(1500)
+    assert writer.find(".figure b").first.text_content() == "6"
+    writer.page.evaluate(see, False)
+    writer.until("document.querySelector('.figure b').textContent === '7'")

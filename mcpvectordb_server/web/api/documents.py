@@ -1,22 +1,20 @@
-"""/api/documents, /api/chunks, /api/folders, /api/file_types: what is stored of sources."""
+"""/api/documents, /api/folders, /api/file_types: what is stored of sources."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import Chunk, Condition, Document, InvalidInput, NotFound
-from mcpvectordb_server.web.hits import HitReply, similar_replies
-from mcpvectordb_server.web.map_cache import NEAR
+from mcpvectordb import Condition, Document, InvalidInput, NotFound
+from mcpvectordb_server.web.hits import SimilarReply, similar_reply
 from mcpvectordb_server.web.site import Site
 
 Limit = Annotated[int, "Items of a page", Field(ge=1, le=500)]
 Offset = Annotated[int, "Items to leave out before", Field(ge=0, le=10_000_000)]
 Few = Annotated[int, "How many", Field(ge=1, le=50)]
 DocumentId = Annotated[str, "The id of a document, also one that it had before it was replaced"]
-ChunkId = Annotated[int, "The id of a passage", Field(ge=0, lt=2**63)]
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
 
@@ -75,48 +73,6 @@ class TextReply(TypedDict):
     text: str
     more: bool
     outline: list[HeadingReply]
-
-
-class ChunkReply(TypedDict):
-    """A passage as the index has it: offsets in the document's text, and what it is read with."""
-
-    id: int
-    position: int
-    start: int
-    end: int
-    first_line: int
-    last_line: int
-    page: int | None
-    headings: list[str]
-    header: str
-    footer: str
-    text: str
-    citation: str
-    embedded: bool
-
-
-class ChunkList(TypedDict):
-    """A page of the passages of a document."""
-
-    chunks: list[ChunkReply]
-    total: int
-
-
-class NeighboursReply(TypedDict):
-    """A passage between its neighbours, which are null at the ends of the document."""
-
-    document: DocumentEntry
-    chunk: ChunkReply
-    before: ChunkReply | None
-    after: ChunkReply | None
-
-
-class SimilarReply(TypedDict):
-    """What is nearest by embedding, and why there is nothing if there is none."""
-
-    hits: list[HitReply]
-    legs: list[str]
-    reasons: dict[str, str]
 
 
 class UpdatedDocument(TypedDict):
@@ -178,23 +134,6 @@ class FileTypeList(TypedDict):
     file_types: list[FileTypeEntry]
 
 
-class PassedOverFile(TypedDict):
-    """A file that is not ingested, and why."""
-
-    library: str
-    path: str
-    reason: str
-    job: NotRequired[str]
-
-
-class PassedOverReply(TypedDict):
-    """Files of followed folders that gave no document, and failures of this server's jobs."""
-
-    files: list[PassedOverFile]
-    failures: list[PassedOverFile]
-    more: bool
-
-
 def list_documents(
     site: Site,
     *,
@@ -235,7 +174,7 @@ def list_documents(
 
 def get_document(site: Site, *, id: DocumentId) -> DocumentDetails:
     """A document with its metadata and what waits of it."""
-    document, former = _found(site, id)
+    document, former = found_document(site, id)
     documents = site.db.documents
     return DocumentDetails(
         **document_reply(document),
@@ -255,7 +194,7 @@ def get_text(
     lines: Annotated[int, "How many", Field(ge=1, le=5_000)] = 1_000,
 ) -> TextReply:
     """Some lines of a document's text, and its outline."""
-    document, _ = _found(site, id)
+    document, _ = found_document(site, id)
     text = site.db.documents.text(document.id)
     rows = text.split("\n")
     chosen = rows[line - 1 : line - 1 + lines]
@@ -275,54 +214,10 @@ def get_text(
     )
 
 
-def list_chunks(site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset = 0) -> ChunkList:
-    """The passages of a document as the index has them."""
-    document, _ = _found(site, id)
-    waiting = site.db.documents.waiting(document.id)
-    found = site.db.documents.chunks(document.id, limit=limit, offset=offset)
-    return ChunkList(chunks=[chunk_reply(each, waiting) for each in found], total=document.chunks)
-
-
-def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
-    """A passage with the ones before and after it."""
-    there = site.db.documents.chunks_by_ids([chunk])
-    if not there:
-        raise NotFound(f"no passage has the id {chunk}")
-    found = there[0]
-    first = max(0, found.position - 1)
-    around = {
-        each.position: each
-        for each in site.db.documents.chunks(found.document.id, limit=3, offset=first)
-    }
-    waiting = site.db.documents.waiting(found.document.id)
-    before, after = around.get(found.position - 1), around.get(found.position + 1)
-    return NeighboursReply(
-        document=document_reply(found.document),
-        chunk=chunk_reply(found, waiting),
-        before=None if before is None else chunk_reply(before, waiting),
-        after=None if after is None else chunk_reply(after, waiting),
-    )
-
-
-def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarReply:
-    """The passages nearest to one, near-duplicates among them."""
-    found = site.db.similar(chunk=chunk, limit=limit)
-    return SimilarReply(
-        hits=similar_replies(site.db, found, NEAR),
-        legs=list(found.legs),
-        reasons=dict(found.reasons),
-    )
-
-
 def similar_to_document(site: Site, *, id: DocumentId, limit: Few = 8) -> SimilarReply:
     """The documents and memories nearest to a document, each by its best passage."""
-    document, _ = _found(site, id)
-    found = site.db.similar(document=document.id, limit=limit)
-    return SimilarReply(
-        hits=similar_replies(site.db, found, NEAR),
-        legs=list(found.legs),
-        reasons=dict(found.reasons),
-    )
+    document, _ = found_document(site, id)
+    return similar_reply(site.db, site.db.similar(document=document.id, limit=limit))
 
 
 def update_document(
@@ -335,7 +230,7 @@ def update_document(
     library: Annotated[str | None, "Move it to this library"] = None,
 ) -> UpdatedDocument:
     """Change what people say of a document; its id may change with its title."""
-    document, _ = _found(site, id)
+    document, _ = found_document(site, id)
     done = site.db.documents.update(
         document.id,
         title=title,
@@ -415,44 +310,12 @@ def file_types(site: Site) -> FileTypeList:
     )
 
 
-def passed_over(
-    site: Site,
-    *,
-    library: Annotated[str | None, "Of this library"] = None,
-    limit: Limit = 100,
-    offset: Offset = 0,
-) -> PassedOverReply:
-    """Files that were not ingested, and why; failures are those since the server's start."""
-    found = site.db.documents.passed_over(library, limit=limit, offset=offset)
-    failures = [
-        PassedOverFile(library=job.result["library"], path=path, reason=reason, job=job.id)
-        for job in site.jobs.newest_first()
-        if job.result is not None and library in (None, job.result.get("library"))
-        for path, reason in job.result.get("failures", ())
-    ]
-    return PassedOverReply(
-        files=[
-            PassedOverFile(library=each.library, path=each.path, reason=each.reason)
-            for each in found
-        ],
-        failures=failures[:500],
-        more=len(found) == limit,
-    )
-
-
 def document_reply(document: Document) -> DocumentEntry:
     """A document for the API."""
     return cast("DocumentEntry", document.to_dict())
 
 
-def chunk_reply(chunk: Chunk, waiting: frozenset[int]) -> ChunkReply:
-    """A passage for the API; `waiting` are the ids of those without an embedding."""
-    values = chunk.to_dict()
-    del values["document"]
-    return cast("ChunkReply", {**values, "embedded": chunk.id not in waiting})
-
-
-def _found(site: Site, id: str) -> tuple[Document, bool]:
+def found_document(site: Site, id: str) -> tuple[Document, bool]:
     """The document with an id, and whether it has another one by now; raises NotFound."""
     try:
         return site.db.documents.get(id), False

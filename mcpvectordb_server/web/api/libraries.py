@@ -1,18 +1,18 @@
-"""/api/libraries and /api/directories: groups of documents, and the folders that they follow."""
+"""/api/libraries, /api/passed_over, /api/directories: groups of documents, folders they follow."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from mcpvectordb import InvalidInput, Library, NotFound, Synced, Unreadable
 from mcpvectordb_server.grant import ProgressCallback
-from mcpvectordb_server.web.api.documents import DocumentEntry, document_reply
+from mcpvectordb_server.web.api.documents import DocumentEntry, Limit, Offset, document_reply
 from mcpvectordb_server.web.jobs import JobReply
 from mcpvectordb_server.web.site import Site
 
@@ -91,6 +91,23 @@ class DirectoriesReply(TypedDict):
     parent: str | None
     directories: list[DirectoryEntry]
     truncated: bool
+
+
+class PassedOverFile(TypedDict):
+    """A file that is not ingested, and why."""
+
+    library: str
+    path: str
+    reason: str
+    job: NotRequired[str]
+
+
+class PassedOverReply(TypedDict):
+    """Files of followed folders that gave no document, and failures of this server's jobs."""
+
+    files: list[PassedOverFile]
+    failures: list[PassedOverFile]
+    more: bool
 
 
 def list_libraries(site: Site) -> LibraryList:
@@ -201,6 +218,31 @@ def directories(
             DirectoryEntry(name=name, path=str(folder / name)) for name in names[:MOST_DIRECTORIES]
         ],
         truncated=len(names) > MOST_DIRECTORIES,
+    )
+
+
+def passed_over(
+    site: Site,
+    *,
+    library: Annotated[str | None, "Of this library"] = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> PassedOverReply:
+    """Files that were not ingested, and why; failures are those since the server's start."""
+    found = site.db.documents.passed_over(library, limit=limit, offset=offset)
+    failures = [
+        PassedOverFile(library=job.result["library"], path=path, reason=reason, job=job.id)
+        for job in site.jobs.newest_first()
+        if job.result is not None and library in (None, job.result.get("library"))
+        for path, reason in job.result.get("failures", ())
+    ]
+    return PassedOverReply(
+        files=[
+            PassedOverFile(library=each.library, path=each.path, reason=each.reason)
+            for each in found
+        ],
+        failures=failures[:500],
+        more=len(found) == limit,
     )
 
 

@@ -9,9 +9,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from mcpvectordb import Context, NotFound
-from mcpvectordb_server.web.api.documents import Few, Limit, Offset, SimilarReply
-from mcpvectordb_server.web.hits import similar_replies
-from mcpvectordb_server.web.map_cache import NEAR
+from mcpvectordb_server.web.api.documents import Few, Limit, Offset
+from mcpvectordb_server.web.hits import SimilarReply, similar_reply
 from mcpvectordb_server.web.site import Site
 
 MemoryId = Annotated[int, "The number of a memory", Field(ge=0, lt=2**63)]
@@ -191,12 +190,7 @@ def get_image(
 def similar_to_memory(site: Site, *, id: MemoryId, limit: Few = 8) -> SimilarReply:
     """The documents and memories nearest to a memory."""
     _found(site, id)
-    found = site.db.similar(context=id, limit=limit)
-    return SimilarReply(
-        hits=similar_replies(site.db, found, NEAR),
-        legs=list(found.legs),
-        reasons=dict(found.reasons),
-    )
+    return similar_reply(site.db, site.db.similar(context=id, limit=limit))
 
 
 def add_memory(

@@ -9,11 +9,19 @@ import { link } from "./route.js";
 
 const AT_ONCE = 3;
 const MOST_ROWS = 200;
-const WAYS = [["files", "Files"], ["text", "Text"], ["url", "URL"], ["folder", "Follow a folder"], ["memory", "Memory"]];
+const WAYS = [
+	["files", "Files"],
+	["text", "Text"],
+	["url", "URL"],
+	["folder", "Follow a folder"],
+	["memory", "Memory"],
+];
 
 export async function open(route, app) {
 	if (app.session.read_only) {
-		app.place(state("This page is for looking only", "Start `mcpvectordb web` without --read-only to bring something in."));
+		app.place(
+			state("This page is for looking only", "Start `mcpvectordb web` without --read-only to bring something in."),
+		);
 		return undefined;
 	}
 	const libraries = (await get("/api/libraries")).libraries;
@@ -27,9 +35,18 @@ class Add {
 		this.app = app;
 		this.libraries = libraries;
 		this.body = h("div.add-body");
-		this.tabs = h("nav.ways", { "aria-label": "Ways to bring something in" }, WAYS.map(([name, label]) => h("a", { href: link(["add", name]), data: { way: name } }, label)));
+		this.tabs = h(
+			"nav.ways",
+			{ "aria-label": "Ways to bring something in" },
+			WAYS.map(([name, label]) => h("a", { href: link(["add", name]), data: { way: name } }, label)),
+		);
 		this.jobs = new Jobs(app, (job) => ["upload", "url", "folder", "sync"].includes(job.kind));
-		app.place(h("h1", "Bring in"), this.tabs, this.body, h("section.stack.recent-jobs", h("h2", "Lately brought in"), this.jobs.element));
+		app.place(
+			h("h1", "Bring in"),
+			this.tabs,
+			this.body,
+			h("section.stack.recent-jobs", h("h2", "Lately brought in"), this.jobs.element),
+		);
 		this.jobs.load().catch(() => {});
 	}
 
@@ -38,12 +55,18 @@ class Add {
 			if (tab.dataset.way === way) tab.setAttribute("aria-current", "page");
 			else tab.removeAttribute("aria-current");
 		}
-		const draw = { files: this.files, text: this.text, url: this.url, folder: this.folder, memory: this.memory }[way] ?? this.files;
+		const draw =
+			{ files: this.files, text: this.text, url: this.url, folder: this.folder, memory: this.memory }[way] ??
+			this.files;
 		this.body.replaceChildren(draw.call(this));
 	}
 
 	library(value = "default") {
-		const options = h("datalist", { id: "libraries" }, this.libraries.map((each) => h("option", { value: each.name })));
+		const options = h(
+			"datalist",
+			{ id: "libraries" },
+			this.libraries.map((each) => h("option", { value: each.name })),
+		);
 		const input = h("input", { type: "text", value, list: "libraries", autocomplete: "off" });
 		return { input, element: h("label.field", "Into the library", input, options) };
 	}
@@ -51,18 +74,28 @@ class Add {
 	form(fields, label, act) {
 		const problem = h("p.warn.bad", { role: "alert", hidden: true });
 		const send = h("button", { type: "submit", class: "button main" }, label);
-		const form = h("form.card.stack.add-form", { on: { submit: async (event) => {
-			event.preventDefault();
-			send.disabled = true;
-			problem.hidden = true;
-			try {
-				await act();
-			} catch (error) {
-				problem.textContent = plain(error.message);
-				problem.hidden = false;
-			}
-			send.disabled = false;
-		} } }, fields, problem, h("div", send));
+		const form = h(
+			"form.card.stack.add-form",
+			{
+				on: {
+					submit: async (event) => {
+						event.preventDefault();
+						send.disabled = true;
+						problem.hidden = true;
+						try {
+							await act();
+						} catch (error) {
+							problem.textContent = plain(error.message);
+							problem.hidden = false;
+						}
+						send.disabled = false;
+					},
+				},
+			},
+			fields,
+			problem,
+			h("div", send),
+		);
 		return form;
 	}
 
@@ -70,24 +103,45 @@ class Add {
 
 	files() {
 		const library = this.library();
-		const pick = (folder) => h("input", { type: "file", multiple: true, webkitdirectory: folder, class: "unseen", tabindex: -1, "aria-hidden": "true", on: { change: (event) => this.send(picked(event.target.files), library.input.value) } });
+		const pick = (folder) =>
+			h("input", {
+				type: "file",
+				multiple: true,
+				webkitdirectory: folder,
+				class: "unseen",
+				tabindex: -1,
+				"aria-hidden": "true",
+				on: { change: (event) => this.send(picked(event.target.files), library.input.value) },
+			});
 		const [some, whole] = [pick(false), pick(true)];
 		this.sending = h("div.sending");
-		const zone = h("div.drop", { on: {
-			dragover: (event) => {
-				event.preventDefault();
-				zone.classList.add("over");
+		const zone = h(
+			"div.drop",
+			{
+				on: {
+					dragover: (event) => {
+						event.preventDefault();
+						zone.classList.add("over");
+					},
+					dragleave: () => zone.classList.remove("over"),
+					drop: async (event) => {
+						event.preventDefault();
+						zone.classList.remove("over");
+						this.send(await dropped(event.dataTransfer), library.input.value);
+					},
+				},
 			},
-			dragleave: () => zone.classList.remove("over"),
-			drop: async (event) => {
-				event.preventDefault();
-				zone.classList.remove("over");
-				this.send(await dropped(event.dataTransfer), library.input.value);
-			},
-		} },
-			icon("add"), h("p", h("b", "Drop files or folders here")),
+			icon("add"),
+			h("p", h("b", "Drop files or folders here")),
 			h("p.muted.small", "Some thirty formats: Markdown, PDF, Word, HTML, e-mail, code … Nothing leaves this machine."),
-			h("div.row", button("Choose files", () => some.click(), { kind: "main" }), button("Choose a folder", () => whole.click())), some, whole);
+			h(
+				"div.row",
+				button("Choose files", () => some.click(), { kind: "main" }),
+				button("Choose a folder", () => whole.click()),
+			),
+			some,
+			whole,
+		);
 		return h("div.stack", zone, h("div.add-library", library.element), this.sending);
 	}
 
@@ -100,7 +154,18 @@ class Add {
 		const failed = h("ul.problems");
 		const stop = new AbortController();
 		this.app.signal.addEventListener("abort", () => stop.abort());
-		this.sending.replaceChildren(h("div.card.stack", h("div.row.between", line, button("Stop", () => stop.abort(), { kind: "quiet" })), bar, failed));
+		this.sending.replaceChildren(
+			h(
+				"div.card.stack",
+				h(
+					"div.row.between",
+					line,
+					button("Stop", () => stop.abort(), { kind: "quiet" }),
+				),
+				bar,
+				failed,
+			),
+		);
 		let done = 0;
 		let bad = 0;
 		const told = () => {
@@ -117,7 +182,8 @@ class Add {
 				} catch (error) {
 					if (error.name === "AbortError") return;
 					bad += 1;
-					if (bad <= MOST_ROWS) failed.append(h("li", stored("span.mono", path), ` (${size(file.size)}): ${plain(error.message)}`));
+					if (bad <= MOST_ROWS)
+						failed.append(h("li", stored("span.mono", path), ` (${size(file.size)}): ${plain(error.message)}`));
 				}
 				done += 1;
 				told();
@@ -134,7 +200,9 @@ class Add {
 				return await put("/api/files", { path, library }, file, { signal });
 			} catch (error) {
 				if (error.status !== 429) throw error;
-				await new Promise((resolve) => { setTimeout(resolve, 500); });
+				await new Promise((resolve) => {
+					setTimeout(resolve, 500);
+				});
 			}
 		}
 	}
@@ -143,50 +211,107 @@ class Add {
 
 	text() {
 		const library = this.library();
-		const text = h("textarea", { required: true, rows: 10, dir: "auto", placeholder: "# A heading\n\nMarkdown or plain text" });
-		const source = h("input", { type: "text", required: true, value: `note-${new Date().toISOString().slice(0, 10)}.md` });
-		const title = h("input", { type: "text", dir: "auto", placeholder: "from its first heading" });
-		return this.form([field("Text", text), h("div.three", field("Name, which replaces a text of the same name", source), field("Title", title), library.element)], "Store the text", async () => {
-			const body = { text: text.value, source: source.value.trim(), library: library.input.value.trim() };
-			if (title.value.trim()) body.title = title.value.trim();
-			const reply = await post("/api/ingest/text", body);
-			text.value = "";
-			this.told(reply.status, reply.document, reply.note);
+		const text = h("textarea", {
+			required: true,
+			rows: 10,
+			dir: "auto",
+			placeholder: "# A heading\n\nMarkdown or plain text",
 		});
+		const source = h("input", {
+			type: "text",
+			required: true,
+			value: `note-${new Date().toISOString().slice(0, 10)}.md`,
+		});
+		const title = h("input", { type: "text", dir: "auto", placeholder: "from its first heading" });
+		return this.form(
+			[
+				field("Text", text),
+				h(
+					"div.three",
+					field("Name, which replaces a text of the same name", source),
+					field("Title", title),
+					library.element,
+				),
+			],
+			"Store the text",
+			async () => {
+				const body = { text: text.value, source: source.value.trim(), library: library.input.value.trim() };
+				if (title.value.trim()) body.title = title.value.trim();
+				const reply = await post("/api/ingest/text", body);
+				text.value = "";
+				this.told(reply.status, reply.document, reply.note);
+			},
+		);
 	}
 
 	url() {
 		const library = this.library();
 		const url = h("input", { type: "url", required: true, placeholder: "https://example.org/page", dir: "ltr" });
-		return this.form([field("Address of a page or a file", url), library.element, h("p.small.muted", "The page is fetched once, by this machine. Addresses inside of your own network are refused.")], "Fetch it", async () => {
-			await post("/api/ingest/url", { url: url.value.trim(), library: library.input.value.trim() });
-			url.value = "";
-		});
+		return this.form(
+			[
+				field("Address of a page or a file", url),
+				library.element,
+				h(
+					"p.small.muted",
+					"The page is fetched once, by this machine. Addresses inside of your own network are refused.",
+				),
+			],
+			"Fetch it",
+			async () => {
+				await post("/api/ingest/url", { url: url.value.trim(), library: library.input.value.trim() });
+				url.value = "";
+			},
+		);
 	}
 
 	memory() {
 		const thread = h("input", { type: "text", required: true, dir: "auto", placeholder: "garden" });
 		const text = h("textarea", { required: true, rows: 5, dir: "auto" });
 		const tags = h("input", { type: "text", dir: "auto", placeholder: "decision, 2025" });
-		return this.form([field("What to remember", text), h("div.three", field("Thread", thread), field("Tags, with commas between them", tags))], "Remember it", async () => {
-			const reply = await post("/api/memories", { thread: thread.value.trim(), text: text.value, source: "user", tags: tagged(tags.value) });
-			text.value = "";
-			notify(reply.status === "repeated" ? "This was stored last already; nothing was added." : "Stored.");
-			this.body.querySelector(".stored")?.remove();
-			this.body.append(h("p.stored", h("a", { href: link(["memory", reply.memory.id]) }, `Read memory ${reply.memory.id}`)));
-		});
+		return this.form(
+			[
+				field("What to remember", text),
+				h("div.three", field("Thread", thread), field("Tags, with commas between them", tags)),
+			],
+			"Remember it",
+			async () => {
+				const reply = await post("/api/memories", {
+					thread: thread.value.trim(),
+					text: text.value,
+					source: "user",
+					tags: tagged(tags.value),
+				});
+				text.value = "";
+				notify(reply.status === "repeated" ? "This was stored last already; nothing was added." : "Stored.");
+				this.body.querySelector(".stored")?.remove();
+				this.body.append(
+					h("p.stored", h("a", { href: link(["memory", reply.memory.id]) }, `Read memory ${reply.memory.id}`)),
+				);
+			},
+		);
 	}
 
 	told(status, document, note) {
 		notify(`${plain(document.title || document.path)}: ${status}. ${note ?? ""}`);
 		this.body.querySelector(".stored")?.remove();
-		this.body.append(h("p.stored", h("a", { href: link(["document", document.id]) }, stored("span", `Read ${document.title || document.path}`))));
+		this.body.append(
+			h(
+				"p.stored",
+				h("a", { href: link(["document", document.id]) }, stored("span", `Read ${document.title || document.path}`)),
+			),
+		);
 	}
 
 	// ---- a folder that is followed
 
 	folder() {
-		const root = h("input", { type: "text", required: true, placeholder: "~/Documents/notes", dir: "ltr", spellcheck: "false" });
+		const root = h("input", {
+			type: "text",
+			required: true,
+			placeholder: "~/Documents/notes",
+			dir: "ltr",
+			spellcheck: "false",
+		});
 		const name = h("input", { type: "text", required: true, placeholder: "notes" });
 		const pattern = h("input", { type: "text", value: "**/*", dir: "ltr", spellcheck: "false" });
 		const plan = h("div.stack.plan", { "aria-live": "polite" });
@@ -194,36 +319,75 @@ class Add {
 			root.value = path;
 			if (!name.value) name.value = path.split("/").filter(Boolean).at(-1) ?? "";
 		});
-		const body = (dry) => ({ name: name.value.trim(), root: root.value.trim(), pattern: pattern.value.trim() || "**/*", dry_run: dry });
-		const form = this.form([
-			h("div.with-button", field("Folder on this machine", root), button("Choose …", () => chooser.toggle(root.value || "~"))),
-			chooser.element,
-			h("div.three", field("Name of the library", name), field("Files", pattern)),
-			h("p.small.muted", "Its files are read now and whenever the library is synced; files that vanish are removed from here. The folder itself is never changed."),
-			plan,
-		], "See what would happen", async () => {
-			const reply = await post("/api/libraries", body(true));
-			plan.replaceChildren(...planned(reply), h("div", button("Follow this folder", async () => {
-				try {
-					await post("/api/libraries", body(false));
-					plan.replaceChildren(h("p", "It is followed now. ", h("a", { href: link(["browse", "library", name.value.trim()]) }, "Look into the library")));
-					notify("The folder is being read.");
-				} catch (error) {
-					notify(error.message, { bad: true });
-				}
-			}, { kind: "main" })));
+		const body = (dry) => ({
+			name: name.value.trim(),
+			root: root.value.trim(),
+			pattern: pattern.value.trim() || "**/*",
+			dry_run: dry,
 		});
+		const form = this.form(
+			[
+				h(
+					"div.with-button",
+					field("Folder on this machine", root),
+					button("Choose …", () => chooser.toggle(root.value || "~")),
+				),
+				chooser.element,
+				h("div.three", field("Name of the library", name), field("Files", pattern)),
+				h(
+					"p.small.muted",
+					"Its files are read now and whenever the library is synced; files that vanish are removed from here. The folder itself is never changed.",
+				),
+				plan,
+			],
+			"See what would happen",
+			async () => {
+				const reply = await post("/api/libraries", body(true));
+				plan.replaceChildren(
+					...planned(reply),
+					h(
+						"div",
+						button(
+							"Follow this folder",
+							async () => {
+								try {
+									await post("/api/libraries", body(false));
+									plan.replaceChildren(
+										h(
+											"p",
+											"It is followed now. ",
+											h("a", { href: link(["browse", "library", name.value.trim()]) }, "Look into the library"),
+										),
+									);
+									notify("The folder is being read.");
+								} catch (error) {
+									notify(error.message, { bad: true });
+								}
+							},
+							{ kind: "main" },
+						),
+					),
+				);
+			},
+		);
 		return form;
 	}
 }
 
 function planned(reply) {
 	const steps = Object.entries(reply.planned ?? {}).map(([what, number]) => `${what} ${counted(number, "file")}`);
-	const skipped = Object.entries(reply.skipped ?? {}).map(([why, number]) => h("li", `${counted(number, "file")} passed over: ${plain(why)}`));
+	const skipped = Object.entries(reply.skipped ?? {}).map(([why, number]) =>
+		h("li", `${counted(number, "file")} passed over: ${plain(why)}`),
+	);
 	return [
 		h("p", h("b", "This would "), steps.join(", ") || "read nothing: no file matches"),
 		skipped.length ? h("ul.problems", skipped) : "",
-		reply.dropped?.length ? h("p.warn.bad", `${counted(reply.dropped.length, "document")} of the library would be removed, because no file of the folder has them.`) : "",
+		reply.dropped?.length
+			? h(
+					"p.warn.bad",
+					`${counted(reply.dropped.length, "document")} of the library would be removed, because no file of the folder has them.`,
+				)
+			: "",
 	];
 }
 
@@ -249,8 +413,25 @@ class Directories {
 			return undefined;
 		}
 		this.chosen(reply.path);
-		const row = (name, target) => h("li", h("button", { type: "button", class: "directory", on: { click: () => this.open(target) } }, icon("folder"), stored("span", name)));
-		this.element.replaceChildren(h("p.mono.where", plain(reply.path)), h("ul", reply.parent ? row("..", reply.parent) : "", reply.directories.map((each) => row(each.name, each.path)), reply.truncated ? h("li.muted", "… and more: type the path") : ""));
+		const row = (name, target) =>
+			h(
+				"li",
+				h(
+					"button",
+					{ type: "button", class: "directory", on: { click: () => this.open(target) } },
+					icon("folder"),
+					stored("span", name),
+				),
+			);
+		this.element.replaceChildren(
+			h("p.mono.where", plain(reply.path)),
+			h(
+				"ul",
+				reply.parent ? row("..", reply.parent) : "",
+				reply.directories.map((each) => row(each.name, each.path)),
+				reply.truncated ? h("li.muted", "… and more: type the path") : "",
+			),
+		);
 		this.element.querySelector("button")?.focus();
 		return undefined;
 	}
@@ -272,13 +453,17 @@ async function dropped(transfer) {
 
 async function walk(entry, found) {
 	if (entry.isFile) {
-		const file = await new Promise((resolve, reject) => { entry.file(resolve, reject); });
+		const file = await new Promise((resolve, reject) => {
+			entry.file(resolve, reject);
+		});
 		found.push({ file, path: entry.fullPath.replace(/^\//, "") });
 		return;
 	}
 	const reader = entry.createReader();
 	for (;;) {
-		const some = await new Promise((resolve, reject) => { reader.readEntries(resolve, reject); });
+		const some = await new Promise((resolve, reject) => {
+			reader.readEntries(resolve, reject);
+		});
 		if (!some.length) return;
 		for (const each of some) await walk(each, found);
 	}

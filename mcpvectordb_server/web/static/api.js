@@ -20,11 +20,15 @@ export async function session() {
 	return reply;
 }
 
-export const during = (signal) => { shown = signal; };
+export const during = (signal) => {
+	shown = signal;
+};
 export const get = (path, options = {}) => request("GET", address(path, options.query), options);
-export const post = (path, body = {}, options = {}) => request("POST", path, { ...options, body: JSON.stringify(body), type: "application/json" });
+export const post = (path, body = {}, options = {}) =>
+	request("POST", path, { ...options, body: JSON.stringify(body), type: "application/json" });
 export const patch = (path, body) => request("PATCH", path, { body: JSON.stringify(body), type: "application/json" });
-export const put = (path, query, body, options = {}) => request("PUT", address(path, query), { ...options, body, type: "application/octet-stream" });
+export const put = (path, query, body, options = {}) =>
+	request("PUT", address(path, query), { ...options, body, type: "application/octet-stream" });
 
 function address(path, query = {}) {
 	const given = new URLSearchParams();
@@ -37,20 +41,33 @@ function address(path, query = {}) {
 	return text ? `${path}?${text}` : path;
 }
 
-async function request(method, path, { signal = method === "GET" ? shown : undefined, body, type, superseding = false, binary = false }) {
+async function request(
+	method,
+	path,
+	{ signal = method === "GET" ? shown : undefined, body, type, superseding = false, binary = false },
+) {
 	const headers = {};
 	if (type) headers["Content-Type"] = type;
 	if (method !== "GET") headers["X-CSRF-Token"] = csrf;
-	if (superseding) Object.assign(headers, { "X-Page": page, "X-Sequence": String(sequence += 1) });
+	if (superseding) Object.assign(headers, { "X-Page": page, "X-Sequence": String((sequence += 1)) });
 	let reply;
 	try {
 		reply = await fetch(path, { method, headers, body, signal, credentials: "same-origin", redirect: "error" });
 	} catch (error) {
 		if (error.name === "AbortError") throw error;
-		throw new Refused(0, { code: "unreachable", message: "The server does not answer. Start `mcpvectordb web` again and open the URL that it prints." });
+		throw new Refused(0, {
+			code: "unreachable",
+			message: "The server does not answer. Start `mcpvectordb web` again and open the URL that it prints.",
+		});
 	}
 	if (reply.ok) return binary ? reply.arrayBuffer() : reply.json();
-	throw new Refused(reply.status, await reply.json().then((said) => said.error, () => ({})));
+	throw new Refused(
+		reply.status,
+		await reply.json().then(
+			(said) => said.error,
+			() => ({}),
+		),
+	);
 }
 
 /** Whether an error only says that a newer request has taken this one's place. */

@@ -13,7 +13,15 @@ const VIEWS = {
 	add: () => import("./add.js"),
 	health: () => import("./health.js"),
 };
-const TITLES = { search: "Search", document: "Read", memory: "Read", browse: "Browse", map: "Map", add: "Bring in", health: "Health" };
+const TITLES = {
+	search: "Search",
+	document: "Read",
+	memory: "Read",
+	browse: "Browse",
+	map: "Map",
+	add: "Bring in",
+	health: "Health",
+};
 const SHOWN_UNDER = { document: "browse", memory: "browse" };
 
 const main = document.getElementById("main");
@@ -31,17 +39,32 @@ async function show() {
 	shown = { leave, name, number, update: null };
 	during(leave.signal);
 	markView(name);
-	if (name === "missing") return place(state("There is no such page", h("p", h("a", { href: "#/search" }, "Go to search"))));
+	if (name === "missing")
+		return place(state("There is no such page", h("p", h("a", { href: "#/search" }, "Go to search"))));
 	try {
 		const view = await VIEWS[name]();
 		if (shown.number !== number) return;
 		main.className = view.whole ? "whole" : "";
-		const made = await view.open(route, { ...app, signal: leave.signal, on: (name, act) => app.events.addEventListener(name, (event) => act(event.detail), { signal: leave.signal }), place: (...content) => shown.number === number && place(...content) });
+		const made = await view.open(route, {
+			...app,
+			signal: leave.signal,
+			on: (name, act) => app.events.addEventListener(name, (event) => act(event.detail), { signal: leave.signal }),
+			place: (...content) => shown.number === number && place(...content),
+		});
 		if (shown.number === number) shown.update = made?.update ?? null;
 	} catch (error) {
 		if (shown.number !== number || error.name === "AbortError") return;
 		// A module that could not be loaded says no reason: the session knows whether it has ended.
-		place(failure(error.status === undefined ? await session().then(() => error, (reason) => reason) : error));
+		place(
+			failure(
+				error.status === undefined
+					? await session().then(
+							() => error,
+							(reason) => reason,
+						)
+					: error,
+			),
+		);
 	}
 }
 
@@ -56,7 +79,9 @@ function failure(error) {
 	const lost = error.status === 401;
 	return state(
 		lost ? "This page's session has ended" : "This could not be shown",
-		lost ? "Open the URL that `mcpvectordb web` printed again; each start of the server has its own." : plain(error.message),
+		lost
+			? "Open the URL that `mcpvectordb web` printed again; each start of the server has its own."
+			: plain(error.message),
 		h("button", { type: "button", class: "button", on: { click: () => show() } }, "Try again"),
 	);
 }
@@ -100,7 +125,9 @@ function theme() {
 		else document.documentElement.dataset.theme = next;
 		try {
 			localStorage.setItem("theme", next);
-		} catch { /* then only this page has it */ }
+		} catch {
+			/* then only this page has it */
+		}
 		draw();
 		announce(`Theme: ${THEMES[next][1]}`);
 		app.events.dispatchEvent(new Event("theme"));
@@ -108,10 +135,29 @@ function theme() {
 	draw();
 }
 
+/** Pass on the server's events while the page is in sight: a browser has six connections in all. */
 function events() {
+	const names = ["hello", "changed", "job", "model", "trouble"];
 	const pass = (name) => (detail) => app.events.dispatchEvent(new CustomEvent(name, { detail }));
-	follow(Object.fromEntries(["hello", "changed", "job", "model", "trouble"].map((name) => [name, pass(name)])));
-	app.events.addEventListener("trouble", (event) => notify(event.detail.message, { bad: true }));
+	let revision = null;
+	let stop = null;
+	const look = () => {
+		if (document.hidden) {
+			stop?.();
+			stop = null;
+		} else stop ??= follow(Object.fromEntries(names.map((name) => [name, pass(name)])));
+	};
+	app.events.addEventListener("hello", ({ detail }) => {
+		if (revision !== null && detail.revision !== revision) pass("changed")(detail);
+	});
+	for (const name of ["hello", "changed"]) {
+		app.events.addEventListener(name, ({ detail }) => {
+			revision = detail.revision;
+		});
+	}
+	app.events.addEventListener("trouble", ({ detail }) => notify(detail.message, { bad: true }));
+	document.addEventListener("visibilitychange", look);
+	look();
 }
 
 async function start() {

@@ -3,14 +3,16 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 // Characters that change how the text around them is shown: names could pass for other names.
-const DISGUISES = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
+const DISGUISES =
+	/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
 
 /** An element: `h("p.small", { title: "…" }, child, …)`; the properties may be left out. */
 export function h(spec, properties, ...children) {
 	const [tag, ...classes] = spec.split(".");
 	const element = document.createElement(tag);
 	if (classes.length) element.className = classes.join(" ");
-	if (properties?.constructor === Object) for (const [name, value] of Object.entries(properties)) set(element, name, value);
+	if (properties?.constructor === Object)
+		for (const [name, value] of Object.entries(properties)) set(element, name, value);
 	else children.unshift(properties);
 	element.append(...children.flat(Infinity).filter((child) => child != null && child !== false));
 	return element;
@@ -34,7 +36,10 @@ function ownLink(address) {
 
 /** Stored names as they can be shown: characters that would disguise others are spelled out. */
 export function plain(text) {
-	return String(text ?? "").replace(DISGUISES, (each) => `⟨U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+	return String(text ?? "").replace(
+		DISGUISES,
+		(each) => `⟨U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`,
+	);
 }
 
 /** Stored text in an element of its own direction. */
@@ -47,7 +52,9 @@ export function outwards(address, ...content) {
 	let url = null;
 	try {
 		url = new URL(address);
-	} catch { /* not an address */ }
+	} catch {
+		/* not an address */
+	}
 	const children = content.length ? content : [plain(address)];
 	if (!url || !["http:", "https:"].includes(url.protocol)) {
 		return h("span.address", { title: plain(address) }, ...children);
@@ -82,7 +89,8 @@ const ICONS = {
 /** A drawing of 24 × 24 in the colour of the text; screen readers pass over it. */
 export function icon(name) {
 	const svg = document.createElementNS(SVG, "svg");
-	for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" })) svg.setAttribute(key, value);
+	for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }))
+		svg.setAttribute(key, value);
 	const path = document.createElementNS(SVG, "path");
 	path.setAttribute("d", ICONS[name]);
 	svg.append(path);
@@ -93,7 +101,14 @@ export function icon(name) {
 export function button(label, act, { icon: name, title, kind = "", ...more } = {}) {
 	return h(
 		"button",
-		{ type: "button", class: `button ${kind}`.trim(), title, "aria-label": label ? null : title, on: { click: act }, ...more },
+		{
+			type: "button",
+			class: `button ${kind}`.trim(),
+			title,
+			"aria-label": label ? null : title,
+			on: { click: act },
+			...more,
+		},
 		name ? icon(name) : null,
 		label ? h("span", label) : null,
 	);
@@ -109,12 +124,19 @@ export const field = (label, control) => h("label.field", label, control);
 export function announce(message) {
 	const region = document.getElementById("live");
 	region.textContent = "";
-	window.setTimeout(() => { region.textContent = message; }, 30);
+	window.setTimeout(() => {
+		region.textContent = message;
+	}, 30);
 }
 
 /** A short notice at the bottom of the page, read out too; it leaves after some seconds. */
 export function notify(message, { bad = false } = {}) {
-	const notice = h("div", { class: bad ? "notice bad" : "notice" }, plain(message), button("", () => notice.remove(), { icon: "close", title: "Dismiss", kind: "quiet" }));
+	const notice = h(
+		"div",
+		{ class: bad ? "notice bad" : "notice" },
+		plain(message),
+		button("", () => notice.remove(), { icon: "close", title: "Dismiss", kind: "quiet" }),
+	);
 	document.getElementById("notices").append(notice);
 	announce(message);
 	window.setTimeout(() => notice.remove(), bad ? 12000 : 5000);
@@ -128,13 +150,21 @@ export function ask(title, content, choices) {
 	return new Promise((resolve) => {
 		let answer = null;
 		const problem = h("p.warn.bad", { role: "alert", hidden: true });
-		const buttons = choices.map(([label, act, kind = ""]) => h("button", { type: "submit", class: `button ${kind}`, on: { click: (event) => choose(event, act) } }, label));
+		const buttons = choices.map(([label, act, kind = ""]) =>
+			h("button", { type: "submit", class: `button ${kind}`, on: { click: (event) => choose(event, act) } }, label),
+		);
 		const cancel = button("Cancel", () => dialog.close());
 		const dialog = h(
 			"dialog",
 			{ "aria-labelledby": "dialog-title" },
-			h("form", { method: "dialog", on: { submit: (event) => event.preventDefault() } },
-				h("h2", { id: "dialog-title" }, title), h("div.dialog-content", content), problem, h("div.dialog-buttons", cancel, buttons)),
+			h(
+				"form",
+				{ method: "dialog", on: { submit: (event) => event.preventDefault() } },
+				h("h2", { id: "dialog-title" }, title),
+				h("div.dialog-content", content),
+				problem,
+				h("div.dialog-buttons", cancel, buttons),
+			),
 		);
 		const choose = async (event, act) => {
 			event.preventDefault();

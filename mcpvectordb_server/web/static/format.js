@@ -2,7 +2,14 @@
 
 const numbers = new Intl.NumberFormat("en");
 const days = new Intl.DateTimeFormat("en", { day: "numeric", month: "short", year: "numeric" });
-const moments = new Intl.DateTimeFormat("en", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const moments = new Intl.DateTimeFormat("en", {
+	day: "numeric",
+	month: "short",
+	year: "numeric",
+	hour: "2-digit",
+	minute: "2-digit",
+	hourCycle: "h23",
+});
 
 export const count = (value) => numbers.format(value);
 
@@ -22,7 +29,8 @@ export function size(bytes) {
 	return `${bytes < 9.95 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
 }
 
-const moment = (stored) => new Date(/[zZ]|[+-]\d\d:?\d\d$/.test(stored) || !stored.includes(":") ? stored : `${stored.replace(" ", "T")}Z`);
+const moment = (stored) =>
+	new Date(/[zZ]|[+-]\d\d:?\d\d$/.test(stored) || !stored.includes(":") ? stored : `${stored.replace(" ", "T")}Z`);
 
 /** A stored time as a day, with the clock on request; as it is if it is no time. */
 export function day(stored, { clock = false } = {}) {

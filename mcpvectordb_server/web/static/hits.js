@@ -7,7 +7,9 @@ import { ranges } from "./offsets.js";
 import { link } from "./route.js";
 import { matched } from "./words.js";
 
-const PROGRAMS = new Set("py js ts tsx jsx c h cpp hpp cc rs go java kt rb php sh sql css json yaml yml toml xml".split(" "));
+const PROGRAMS = new Set(
+	"py js ts tsx jsx c h cpp hpp cc rs go java kt rb php sh sql css json yaml yml toml xml".split(" "),
+);
 
 /** Where a hit is read: its document at the passage, or the memory. */
 export function place(hit) {
@@ -33,12 +35,18 @@ export function where(hit) {
 export function snippet(hit, { few = false } = {}) {
 	const all = (hit.snippet ?? []).filter((row) => row.text.trim() !== "");
 	const hits = all.filter((row) => row.highlights.length);
-	const rows = few && hits.length ? hits : all.filter((row, at) => row.highlights.length || at < all.length - 1 || !row.text.startsWith("#"));
+	const rows =
+		few && hits.length
+			? hits
+			: all.filter((row, at) => row.highlights.length || at < all.length - 1 || !row.text.startsWith("#"));
 	const program = PROGRAMS.has(hit.file_type);
-	return h(program ? "div.snippet.program-text" : "div.snippet", rows.map((row) => [
-		h("span.number", { "aria-hidden": "true" }, hit.kind === "memory" ? "" : String(row.line)),
-		shownLine(row, program),
-	]));
+	return h(
+		program ? "div.snippet.program-text" : "div.snippet",
+		rows.map((row) => [
+			h("span.number", { "aria-hidden": "true" }, hit.kind === "memory" ? "" : String(row.line)),
+			shownLine(row, program),
+		]),
+	);
 }
 
 function shownLine({ text, highlights = [] }, program) {
@@ -53,27 +61,45 @@ function shownLine({ text, highlights = [] }, program) {
 export function relevance(hit) {
 	if (hit.relevance == null) return h("span.relevance.unknown", "–");
 	const steps = Math.max(1, Math.round(hit.relevance * 5));
-	return h("span.relevance", { role: "img", "aria-label": `relevance ${percent(hit.relevance)}`, title: "How likely a judge would call this relevant" },
+	return h(
+		"span.relevance",
+		{
+			role: "img",
+			"aria-label": `relevance ${percent(hit.relevance)}`,
+			title: "How likely a judge would call this relevant",
+		},
 		h("span.relevance-number", percent(hit.relevance)),
-		h("span.steps", [1, 2, 3, 4, 5].map((step) => h(step <= steps ? "i.on" : "i"))));
+		h(
+			"span.steps",
+			[1, 2, 3, 4, 5].map((step) => h(step <= steps ? "i.on" : "i")),
+		),
+	);
 }
 
 /** The ranks of both legs: words 1, meaning 3. */
 export function ranks({ scores = {} }) {
-	return h("span.ranks", { title: "Its rank in each leg of the search" },
+	return h(
+		"span.ranks",
+		{ title: "Its rank in each leg of the search" },
 		scores.text_rank == null ? null : h("span", `words ${scores.text_rank}`),
-		scores.vector_rank == null ? null : h("span", `meaning ${scores.vector_rank}`));
+		scores.vector_rank == null ? null : h("span", `meaning ${scores.vector_rank}`),
+	);
 }
 
 /** One hit of the list. `more` is added below its snippet. */
 export function item(hit, ...more) {
-	return h("li.hit", { data: { key: key(hit) } },
+	return h(
+		"li.hit",
+		{ data: { key: key(hit) } },
 		h("div.margin", relevance(hit), ranks(hit)),
-		h("div.hit-body",
+		h(
+			"div.hit-body",
 			h("h2", h("a.hit-link", { href: place(hit) }, icon(hit.kind), stored("span", title(hit)))),
 			h("div.hit-place", where(hit), headings(hit)),
 			snippet(hit),
-			more));
+			more,
+		),
+	);
 }
 
 function headings(hit) {
@@ -84,9 +110,12 @@ function headings(hit) {
 /** A short form for a hit where space is scarce: map, similar passages, columns. */
 export function brief(hit, ...more) {
 	const text = plain(gist((hit.text ?? "").slice(0, 400)));
-	return h("li.brief", { data: { key: key(hit) } },
+	return h(
+		"li.brief",
+		{ data: { key: key(hit) } },
 		h("a.hit-link", { href: place(hit) }, stored("span", title(hit))),
 		where(hit),
 		hit.snippet?.length ? snippet(hit, { few: true }) : h("p.brief-text", { dir: "auto" }, text),
-		more);
+		more,
+	);
 }

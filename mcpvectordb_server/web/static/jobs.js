@@ -6,8 +6,22 @@ import { count, counted, duration, size } from "./format.js";
 import { link } from "./route.js";
 
 const WORDS = { queued: "waiting", running: "running", done: "done", failed: "failed", cancelled: "stopped" };
-const KINDS = { upload: "File", url: "URL", folder: "Folder", sync: "Sync", check: "Check", compact: "Compact", map: "Map" };
-const STEPS = { fetch: "fetching", parse: "reading", ingest: "reading files", sync: "comparing files", embed: "embedding" };
+const KINDS = {
+	upload: "File",
+	url: "URL",
+	folder: "Folder",
+	sync: "Sync",
+	check: "Check",
+	compact: "Compact",
+	map: "Map",
+};
+const STEPS = {
+	fetch: "fetching",
+	parse: "reading",
+	ingest: "reading files",
+	sync: "comparing files",
+	embed: "embedding",
+};
 
 /** A list of jobs that follows the server's events; `wanted` chooses among them. */
 export class Jobs {
@@ -35,19 +49,37 @@ export class Jobs {
 		else this.list.prepend(row);
 		this.rows.set(job.id, row);
 		const before = this.states.get(job.id);
-		if (before && before !== job.state && ["done", "failed"].includes(job.state)) announce(`${KINDS[job.kind] ?? job.kind} ${plain(job.title)}: ${WORDS[job.state]}. ${outcome(job)}`);
+		if (before && before !== job.state && ["done", "failed"].includes(job.state))
+			announce(`${KINDS[job.kind] ?? job.kind} ${plain(job.title)}: ${WORDS[job.state]}. ${outcome(job)}`);
 		this.states.set(job.id, job.state);
 	}
 
 	draw(job) {
 		const active = ["queued", "running"].includes(job.state);
-		return h("li", { class: `job ${job.state}`, data: { job: job.id, state: job.state } },
-			h("div.row.between",
+		return h(
+			"li",
+			{ class: `job ${job.state}`, data: { job: job.id, state: job.state } },
+			h(
+				"div.row.between",
 				h("span.job-title", h("b", KINDS[job.kind] ?? plain(job.kind)), " ", stored("span", job.title)),
-				h("span.row", h("span.job-state", WORDS[job.state] ?? plain(job.state)),
-					active && !this.app.session.read_only ? button("Stop", () => post(`/api/jobs/${encodeURIComponent(job.id)}/cancel`).catch((error) => notify(error.message, { bad: true })), { kind: "quiet" }) : null)),
+				h(
+					"span.row",
+					h("span.job-state", WORDS[job.state] ?? plain(job.state)),
+					active && !this.app.session.read_only
+						? button(
+								"Stop",
+								() =>
+									post(`/api/jobs/${encodeURIComponent(job.id)}/cancel`).catch((error) =>
+										notify(error.message, { bad: true }),
+									),
+								{ kind: "quiet" },
+							)
+						: null,
+				),
+			),
 			active ? bar(job.progress) : null,
-			h("div.job-outcome", active ? pace(job.progress) : outcomeElements(job)));
+			h("div.job-outcome", active ? pace(job.progress) : outcomeElements(job)),
+		);
 	}
 }
 
@@ -64,7 +96,10 @@ function pace(progress) {
 	if (!progress) return "";
 	const step = STEPS[progress.step] ?? progress.step;
 	const done = progress.total == null ? count(progress.done) : `${count(progress.done)} of ${count(progress.total)}`;
-	const embedded = progress.chunks_known && progress.step !== "embed" ? `${count(progress.chunks)} of ${counted(progress.chunks_known, "passage")} embedded` : "";
+	const embedded =
+		progress.chunks_known && progress.step !== "embed"
+			? `${count(progress.chunks)} of ${counted(progress.chunks_known, "passage")} embedded`
+			: "";
 	const left = progress.seconds_left == null ? "" : `about ${duration(progress.seconds_left)} left`;
 	return [`${step} ${done}`, embedded, left].filter(Boolean).join(" · ");
 }
@@ -74,15 +109,20 @@ function outcome({ state, kind, result, error }) {
 	if (error) return plain(error.message);
 	if (state === "cancelled") return "What was done until then stays.";
 	if (!result) return "";
-	if (kind === "compact") return result.freed ? `${size(result.freed)} were given back.` : "There was nothing to give back.";
-	if (kind === "check") return result.problems.length ? `${counted(result.problems.length, "problem")} found.` : "The file is sound.";
-	if (result.document) return `${result.status}${result.pending ? `; ${counted(result.pending, "passage")} will be found by meaning soon` : ""}. ${result.note ?? ""}`;
+	if (kind === "compact")
+		return result.freed ? `${size(result.freed)} were given back.` : "There was nothing to give back.";
+	if (kind === "check")
+		return result.problems.length ? `${counted(result.problems.length, "problem")} found.` : "The file is sound.";
+	if (result.document)
+		return `${result.status}${result.pending ? `; ${counted(result.pending, "passage")} will be found by meaning soon` : ""}. ${result.note ?? ""}`;
 	if ("indexed" in result) return synced(result);
 	return "";
 }
 
 function synced(result) {
-	const parts = ["indexed", "replaced", "moved", "removed", "updated", "unchanged"].filter((name) => result[name]).map((name) => `${count(result[name])} ${name}`);
+	const parts = ["indexed", "replaced", "moved", "removed", "updated", "unchanged"]
+		.filter((name) => result[name])
+		.map((name) => `${count(result[name])} ${name}`);
 	const skipped = Object.values(result.skipped ?? {}).reduce((sum, each) => sum + each, 0);
 	if (skipped) parts.push(`${count(skipped)} passed over`);
 	if (result.failures?.length) parts.push(`${count(result.failures.length)} failed`);
@@ -93,10 +133,28 @@ function outcomeElements(job) {
 	const parts = [plain(outcome(job))];
 	if (job.result?.document) parts.push(" ", h("a", { href: link(["document", job.result.document.id]) }, "Read it"));
 	if (job.result?.problems?.length) {
-		parts.push(h("ul.problems", job.result.problems.slice(0, 50).map((each) => h("li", plain(each)))),
-			h("p", "`mcpvectordb rebuild` makes the indexes again; `mcpvectordb salvage` saves what can be read into a new file."));
+		parts.push(
+			h(
+				"ul.problems",
+				job.result.problems.slice(0, 50).map((each) => h("li", plain(each))),
+			),
+			h(
+				"p",
+				"`mcpvectordb rebuild` makes the indexes again; `mcpvectordb salvage` saves what can be read into a new file.",
+			),
+		);
 	}
 	const failures = job.result?.failures ?? [];
-	if (failures.length) parts.push(h("details", h("summary", counted(failures.length, "failure")), h("ul.problems", failures.slice(0, 200).map(([path, why]) => h("li", stored("span.mono", path), `: ${plain(why)}`)))));
+	if (failures.length)
+		parts.push(
+			h(
+				"details",
+				h("summary", counted(failures.length, "failure")),
+				h(
+					"ul.problems",
+					failures.slice(0, 200).map(([path, why]) => h("li", stored("span.mono", path), `: ${plain(why)}`)),
+				),
+			),
+		);
 	return parts;
 }

@@ -17,7 +17,15 @@ export class List {
 		this.rows = new Map();
 		this.selected = new Map();
 		this.total = -1; // not known yet
-		this.element = h("div.long-list", { role: "list", "aria-label": label, on: { keydown: (event) => this.key(event), change: (event) => this.check(event), click: (event) => this.shift(event) } });
+		this.element = h("div.long-list", {
+			role: "list",
+			"aria-label": label,
+			on: {
+				keydown: (event) => this.key(event),
+				change: (event) => this.check(event),
+				click: (event) => this.shift(event),
+			},
+		});
 		const look = () => {
 			this.frame ??= requestAnimationFrame(() => {
 				this.frame = null;
@@ -43,7 +51,8 @@ export class List {
 		this.rows.clear();
 		this.stale = false;
 		this.render();
-		if (focused !== undefined) this.rows.get(Number(focused))?.querySelector(".row-link")?.focus({ preventScroll: true });
+		if (focused !== undefined)
+			this.rows.get(Number(focused))?.querySelector(".row-link")?.focus({ preventScroll: true });
 	}
 
 	item(index) {
@@ -84,7 +93,12 @@ export class List {
 	}
 
 	row(index, item) {
-		const row = h("div.long-row", { role: "listitem", "aria-setsize": this.total, "aria-posinset": index + 1, data: { index } });
+		const row = h("div.long-row", {
+			role: "listitem",
+			"aria-setsize": this.total,
+			"aria-posinset": index + 1,
+			data: { index },
+		});
 		row.style.height = `${this.height}px`;
 		row.style.transform = `translateY(${index * this.height}px)`;
 		if (item) row.append(this.draw(item, index));
@@ -96,11 +110,14 @@ export class List {
 	need(indexes) {
 		this.wanted = new Set(indexes.map((index) => Math.floor(index / PAGE)));
 		this.waiting ??= new Promise((resolve) => {
-			setTimeout(async () => {
-				this.waiting = null;
-				await this.fetch([...this.wanted]);
-				resolve();
-			}, this.total > 0 ? 50 : 0);
+			setTimeout(
+				async () => {
+					this.waiting = null;
+					await this.fetch([...this.wanted]);
+					resolve();
+				},
+				this.total > 0 ? 50 : 0,
+			);
 		});
 		return this.waiting;
 	}
@@ -110,11 +127,15 @@ export class List {
 		this.reading = new AbortController();
 		const signal = AbortSignal.any([this.reading.signal, this.signal]);
 		try {
-			await Promise.all(pages.filter((page) => !this.pages.has(page)).map(async (page) => {
-				const { items, total } = await this.load(page * PAGE, PAGE, signal);
-				this.pages.set(page, items);
-				if (total !== this.total) this.resize(total);
-			}));
+			await Promise.all(
+				pages
+					.filter((page) => !this.pages.has(page))
+					.map(async (page) => {
+						const { items, total } = await this.load(page * PAGE, PAGE, signal);
+						this.pages.set(page, items);
+						if (total !== this.total) this.resize(total);
+					}),
+			);
 		} catch (error) {
 			if (error.name !== "AbortError") throw error;
 			return;
@@ -137,7 +158,14 @@ export class List {
 		if (!row || event.target.matches("select, input:not([type=checkbox])")) return;
 		const index = Number(row.dataset.index);
 		const page = Math.max(1, Math.floor(innerHeight / this.height) - 2);
-		const next = { ArrowDown: index + 1, ArrowUp: index - 1, PageDown: index + page, PageUp: index - page, Home: 0, End: this.total - 1 }[event.key];
+		const next = {
+			ArrowDown: index + 1,
+			ArrowUp: index - 1,
+			PageDown: index + page,
+			PageUp: index - page,
+			Home: 0,
+			End: this.total - 1,
+		}[event.key];
 		if (next !== undefined) {
 			event.preventDefault();
 			this.focus(Math.min(Math.max(0, next), this.total - 1));

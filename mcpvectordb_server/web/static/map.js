@@ -17,12 +17,21 @@ const PALETTES = {
 const PAGE = 40;
 
 export async function open(route, app, newest = false) {
-	app.place(h("div.state", h("h1", "Map"), h("p", "The map is being computed …"), h("progress", { "aria-label": "Computing" })));
+	app.place(
+		h("div.state", h("h1", "Map"), h("p", "The map is being computed …"), h("progress", { "aria-label": "Computing" })),
+	);
 	const about = await get("/api/map", { query: { newest } });
 	const again = () => open(route, app, true).catch((error) => notify(error.message, { bad: true }));
 	if (!about.points) {
-		app.place(state("There is nothing to map yet", about.pending ? `${counted(about.pending, "passage")} wait for their embedding; the map shows them afterwards.` : "The map shows passages that have an embedding. Bring documents in first.",
-			about.pending ? button("Look again", again) : h("a.button.main", { href: "#/add" }, "Bring something in")));
+		app.place(
+			state(
+				"There is nothing to map yet",
+				about.pending
+					? `${counted(about.pending, "passage")} wait for their embedding; the map shows them afterwards.`
+					: "The map shows passages that have an embedding. Bring documents in first.",
+				about.pending ? button("Look again", again) : h("a.button.main", { href: "#/add" }, "Bring something in"),
+			),
+		);
 		return;
 	}
 	const points = decoded(await get("/api/map/points", { query: { revision: about.revision }, binary: true }));
@@ -32,7 +41,11 @@ export async function open(route, app, newest = false) {
 class PassageMap {
 	constructor(app, about, points, again) {
 		Object.assign(this, { app, about, points, again, latest: new Latest() });
-		this.canvas = h("canvas.plane", { tabindex: 0, role: "application", "aria-label": `Map of ${counted(points.n, "passage")}. Arrows move it, plus and minus enlarge and shrink it, 0 shows all. The button “List what is in view” lists the passages.` });
+		this.canvas = h("canvas.plane", {
+			tabindex: 0,
+			role: "application",
+			"aria-label": `Map of ${counted(points.n, "passage")}. Arrows move it, plus and minus enlarge and shrink it, 0 shows all. The button “List what is in view” lists the passages.`,
+		});
 		this.card = h("div.hover-card", { hidden: true });
 		this.panel = h("section.map-panel", { "aria-label": "Passages", hidden: true, tabindex: -1 });
 		this.plane = new Plane(this.canvas, points, {
@@ -45,26 +58,52 @@ class PassageMap {
 
 	open() {
 		const { app } = this;
-		const lasso = button("Lasso", () => {
-			this.plane.lassoing = !this.plane.lassoing;
-			lasso.setAttribute("aria-pressed", String(this.plane.lassoing));
-			this.canvas.classList.toggle("lassoing", this.plane.lassoing);
-		}, { "aria-pressed": "false", title: "Draw a line around points to list them; or hold Shift and drag" });
-		const duplicates = button("Near-duplicates", () => this.toggleDuplicates(duplicates), { "aria-pressed": "false", title: "Show passages that say nearly the same" });
+		const lasso = button(
+			"Lasso",
+			() => {
+				this.plane.lassoing = !this.plane.lassoing;
+				lasso.setAttribute("aria-pressed", String(this.plane.lassoing));
+				this.canvas.classList.toggle("lassoing", this.plane.lassoing);
+			},
+			{ "aria-pressed": "false", title: "Draw a line around points to list them; or hold Shift and drag" },
+		);
+		const duplicates = button("Near-duplicates", () => this.toggleDuplicates(duplicates), {
+			"aria-pressed": "false",
+			title: "Show passages that say nearly the same",
+		});
 		app.place(
-			h("div.map",
-				h("h1.unseen", "Map"), this.canvas, this.card,
-				h("div.map-tools.row", { role: "toolbar", "aria-label": "Map" },
-					lasso, duplicates, button("List what is in view", () => this.list(this.plane.inSight(), "In view")),
-					h("span.row.zoom", button("+", () => this.plane.scale(1.5), { "aria-label": "Enlarge" }), button("−", () => this.plane.scale(1 / 1.5), { "aria-label": "Shrink" }), button("All", () => this.plane.reset()))),
-				this.legend(), this.panel),
+			h(
+				"div.map",
+				h("h1.unseen", "Map"),
+				this.canvas,
+				this.card,
+				h(
+					"div.map-tools.row",
+					{ role: "toolbar", "aria-label": "Map" },
+					lasso,
+					duplicates,
+					button("List what is in view", () => this.list([...this.plane.inSight()], "In view")),
+					h(
+						"span.row.zoom",
+						button("+", () => this.plane.scale(1.5), { "aria-label": "Enlarge" }),
+						button("−", () => this.plane.scale(1 / 1.5), { "aria-label": "Shrink" }),
+						button("All", () => this.plane.reset()),
+					),
+				),
+				this.legend(),
+				this.panel,
+			),
 		);
 		this.colour();
 		app.on("theme", () => this.colour());
 		app.on("changed", () => this.newer());
 		if (!this.about.current) this.newer();
 		matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.colour(), { signal: app.signal });
-		document.addEventListener("keydown", (event) => event.key === "Escape" && !event.target.closest("dialog") && this.close(), { signal: app.signal });
+		document.addEventListener(
+			"keydown",
+			(event) => event.key === "Escape" && !event.target.closest("dialog") && this.close(),
+			{ signal: app.signal },
+		);
 		this.plane.listen(app.signal);
 		this.plane.resize();
 	}
@@ -86,25 +125,50 @@ class PassageMap {
 	legend() {
 		this.swatches = this.about.groups.map(() => h("i.swatch"));
 		const row = (group, at) => {
-			const box = h("input", { type: "checkbox", checked: true, on: { change: () => {
-				if (box.checked) this.plane.hidden.delete(at);
-				else this.plane.hidden.add(at);
-				this.plane.soon();
-			} } });
-			return h("li", h("label.check", box, this.swatches[at], stored("span.legend-name", group.name), h("span.muted.small", count(group.points))));
+			const box = h("input", {
+				type: "checkbox",
+				checked: true,
+				on: {
+					change: () => {
+						if (box.checked) this.plane.hidden.delete(at);
+						else this.plane.hidden.add(at);
+						this.plane.soon();
+					},
+				},
+			});
+			return h(
+				"li",
+				h(
+					"label.check",
+					box,
+					this.swatches[at],
+					stored("span.legend-name", group.name),
+					h("span.muted.small", count(group.points)),
+				),
+			);
 		};
 		const { pending, explained } = this.about;
-		return h("details.legend", { open: matchMedia("(min-width: 721px)").matches },
+		return h(
+			"details.legend",
+			{ open: matchMedia("(min-width: 721px)").matches },
 			h("summary", counted(this.points.n, "passage")),
 			h("ul", this.about.groups.map(row)),
 			pending ? h("p.small.muted", `${counted(pending, "passage")} wait for their embedding.`) : null,
-			explained?.length ? h("p.small.muted", `Near means similar; the plane shows ${percent(explained[0] + explained[1])} of the differences.`) : null);
+			explained?.length
+				? h(
+						"p.small.muted",
+						`Near means similar; the plane shows ${percent(explained[0] + explained[1])} of the differences.`,
+					)
+				: null,
+		);
 	}
 
 	newer() {
 		if (this.offered) return;
 		this.offered = true;
-		this.canvas.after(button("The file has changed: draw the map again", () => this.again(), { icon: "refresh", kind: "map-newer" }));
+		this.canvas.after(
+			button("The file has changed: draw the map again", () => this.again(), { icon: "refresh", kind: "map-newer" }),
+		);
 	}
 
 	// ---- hover
@@ -121,7 +185,11 @@ class PassageMap {
 		const reply = await this.latest.ask((signal) => this.passages([i], signal)).catch(() => null);
 		const hit = reply?.passages[0];
 		if (!hit || this.plane.over !== i) return;
-		this.card.replaceChildren(h("b", { dir: "auto" }, plain(hits.title(hit))), hits.where(hit), h("p", { dir: "auto" }, plain(gist((hit.text ?? "").slice(0, 400)))));
+		this.card.replaceChildren(
+			h("b", { dir: "auto" }, plain(hits.title(hit))),
+			hits.where(hit),
+			h("p", { dir: "auto" }, plain(gist((hit.text ?? "").slice(0, 400)))),
+		);
 		this.card.hidden = false;
 		const [left, top] = this.at;
 		const { clientWidth: width, clientHeight: height } = this.canvas;
@@ -132,7 +200,8 @@ class PassageMap {
 	passages(indexes, signal) {
 		const { ids, group } = this.points;
 		const wanted = { chunks: [], memories: [] };
-		for (const i of indexes) wanted[this.about.groups[group[i]].kind === "memories" ? "memories" : "chunks"].push(ids[i]);
+		for (const i of indexes)
+			wanted[this.about.groups[group[i]].kind === "memories" ? "memories" : "chunks"].push(ids[i]);
 		return post("/api/map/passages", wanted, { signal });
 	}
 
@@ -159,7 +228,10 @@ class PassageMap {
 		};
 		const chosen = new Set(indexes);
 		if (heading === "Encircled") this.plane.emphasised = (i) => chosen.has(i);
-		this.show(`${heading}: ${counted(indexes.length, "passage")}`, indexes.length ? [list, more] : [h("p.muted", "No point lies there.")]);
+		this.show(
+			`${heading}: ${counted(indexes.length, "passage")}`,
+			indexes.length ? [list, more] : [h("p.muted", "No point lies there.")],
+		);
 		load();
 	}
 
@@ -172,14 +244,33 @@ class PassageMap {
 		this.plane.emphasised = (i) => cluster[i] > 0;
 		this.plane.soon();
 		const reply = await get("/api/duplicates", { query: { limit: 50 } });
-		this.show(reply.total ? `${counted(reply.total, "group")} of near-duplicates` : "Near-duplicates", reply.total
-			? reply.clusters.map((each) => h("section.duplicates", h("h3", `${counted(each.size, "passage")}, ${percent(each.cosine)} alike`), h("ol.briefs", each.passages.map((hit) => hits.brief(hit)))))
-			: [h("p.muted", "No two passages say nearly the same.")]);
+		this.show(
+			reply.total ? `${counted(reply.total, "group")} of near-duplicates` : "Near-duplicates",
+			reply.total
+				? reply.clusters.map((each) =>
+						h(
+							"section.duplicates",
+							h("h3", `${counted(each.size, "passage")}, ${percent(each.cosine)} alike`),
+							h(
+								"ol.briefs",
+								each.passages.map((hit) => hits.brief(hit)),
+							),
+						),
+					)
+				: [h("p.muted", "No two passages say nearly the same.")],
+		);
 		return undefined;
 	}
 
 	show(heading, content) {
-		this.panel.replaceChildren(h("div.row.between", h("h2", heading), button("", () => this.close(), { icon: "close", title: "Close the list", kind: "quiet" })), h("div.map-list", content));
+		this.panel.replaceChildren(
+			h(
+				"div.row.between",
+				h("h2", heading),
+				button("", () => this.close(), { icon: "close", title: "Close the list", kind: "quiet" }),
+			),
+			h("div.map-list", content),
+		);
 		this.panel.hidden = false;
 		this.panel.focus();
 		announce(heading);

@@ -35,7 +35,9 @@ export class Marks {
 
 function pieces(text, at, marks) {
 	if (!marks.length) return [[text, false, at]];
-	const shifted = marks.map(([start, end]) => [start - at, end - at]).filter(([start, end]) => end > 0 && start < text.length);
+	const shifted = marks
+		.map(([start, end]) => [start - at, end - at])
+		.filter(([start, end]) => end > 0 && start < text.length);
 	let from = at;
 	return split(text, 0, text.length, shifted).map(([part, marked]) => {
 		from += part.length;
@@ -52,7 +54,9 @@ export function markdown(text, marks = new Marks(), firstLine = 1) {
 export function paragraphs(text, marks = new Marks(), firstLine = 1) {
 	return grouped(lines(text, firstLine), (line) => line.text.trim() === "").map((group) => {
 		const block = h("p.plain", { data: { line: group[0].number } });
-		group.forEach((line, index) => marks.append(block, index < group.length - 1 ? `${line.text}\n` : line.text, line.at));
+		group.forEach((line, index) =>
+			marks.append(block, index < group.length - 1 ? `${line.text}\n` : line.text, line.at),
+		);
 		return block;
 	});
 }
@@ -85,7 +89,11 @@ export function line(text, marks = new Marks()) {
 
 /** A text in one line, without the signs of headings, lists, emphasis and code. */
 export function gist(text) {
-	return text.replace(/^\s*(?:#{1,6}|[-*+>]|\d{1,3}\.)\s+/gm, "").replace(/\*\*|`|^---$/gm, "").replace(/\s+/g, " ").trim();
+	return text
+		.replace(/^\s*(?:#{1,6}|[-*+>]|\d{1,3}\.)\s+/gm, "")
+		.replace(/\*\*|`|^---$/gm, "")
+		.replace(/\s+/g, " ")
+		.trim();
 }
 
 function lines(text, firstLine) {
@@ -106,7 +114,11 @@ function grouped(all, separates) {
 	return groups.filter((group) => group.length);
 }
 
-const cut = (line, length) => ({ ...line, text: line.text.slice(length), at: line.at + Math.min(length, line.text.length) });
+const cut = (line, length) => ({
+	...line,
+	text: line.text.slice(length),
+	at: line.at + Math.min(length, line.text.length),
+});
 
 // ---- blocks
 
@@ -138,12 +150,19 @@ function block(all, at, marks, depth) {
 	if (depth < DEEPEST && QUOTE.test(text)) return quote(all, at, marks, depth);
 	if (depth < DEEPEST && ITEM.test(text)) return list(all, at, marks, depth);
 	if (/^(?: {4}|\t)/.test(text)) return indented(all, at, marks);
-	if (text.includes("|") && DELIMITERS.test(all[at + 1]?.text ?? "") && all[at + 1].text.includes("-")) return table(all, at, marks);
+	if (text.includes("|") && DELIMITERS.test(all[at + 1]?.text ?? "") && all[at + 1].text.includes("-"))
+		return table(all, at, marks);
 	return paragraph(all, at, marks);
 }
 
 function begins(line) {
-	return FENCE.test(line.text) || HEADING.test(line.text) || RULE.test(line.text) || QUOTE.test(line.text) || ITEM.test(line.text);
+	return (
+		FENCE.test(line.text) ||
+		HEADING.test(line.text) ||
+		RULE.test(line.text) ||
+		QUOTE.test(line.text) ||
+		ITEM.test(line.text)
+	);
 }
 
 function verbatim(rows, kind, marks) {
@@ -183,7 +202,8 @@ function heading(line, marks) {
 
 function quote(all, at, marks, depth) {
 	let end = at;
-	while (end < all.length && (QUOTE.test(all[end].text) || (all[end].text.trim() !== "" && !begins(all[end])))) end += 1;
+	while (end < all.length && (QUOTE.test(all[end].text) || (all[end].text.trim() !== "" && !begins(all[end]))))
+		end += 1;
 	const inside = all.slice(at, end).map((line) => cut(line, QUOTE.exec(line.text)?.[0].length ?? 0));
 	return [h("blockquote", blocks(inside, marks, depth + 1)), end];
 }
@@ -192,7 +212,8 @@ function list(all, at, marks, depth) {
 	const first = ITEM.exec(all[at].text);
 	const ordered = /\d/.test(first[2]);
 	const element = h(ordered ? "ol" : "ul");
-	if (ordered && Number.parseInt(first[2], 10) !== 1) element.setAttribute("start", String(Number.parseInt(first[2], 10)));
+	if (ordered && Number.parseInt(first[2], 10) !== 1)
+		element.setAttribute("start", String(Number.parseInt(first[2], 10)));
 	let next = at;
 	while (next < all.length) {
 		const start = ITEM.exec(all[next].text);
@@ -214,7 +235,8 @@ function itemEnd(all, at, width) {
 			const after = all.slice(end).findIndex((line) => line.text.trim() !== "");
 			if (after < 0) return end;
 			const next = all[end + after];
-			if (/^[ \t]*/.exec(next.text)[0].replaceAll("\t", "    ").length < Math.min(width, 2)) return sameList(next) ? end + after : end;
+			if (/^[ \t]*/.exec(next.text)[0].replaceAll("\t", "    ").length < Math.min(width, 2))
+				return sameList(next) ? end + after : end;
 			end += after;
 		} else if (indent >= Math.min(width, 2)) end += 1;
 		else if (begins(all[end]) || all[end - 1].text.trim() === "") return end;
@@ -227,11 +249,15 @@ const sameList = (line) => ITEM.test(line.text) && !RULE.test(line.text);
 
 function item(rows, width, marks, depth) {
 	const element = h("li", { dir: "auto" });
-	let inside = rows.map((line, index) => cut(line, index === 0 ? width : Math.min(width, /^[ \t]*/.exec(line.text)[0].length)));
+	let inside = rows.map((line, index) =>
+		cut(line, index === 0 ? width : Math.min(width, /^[ \t]*/.exec(line.text)[0].length)),
+	);
 	const box = /^\[([ xX])\] /.exec(inside[0].text);
 	if (box) {
 		element.className = "task";
-		element.append(h("span", { role: "img", "aria-label": box[1] === " " ? "to do" : "done" }, box[1] === " " ? "☐ " : "☑ "));
+		element.append(
+			h("span", { role: "img", "aria-label": box[1] === " " ? "to do" : "done" }, box[1] === " " ? "☐ " : "☑ "),
+		);
 		inside = [cut(inside[0], 4), ...inside.slice(1)];
 	}
 	const parts = blocks(inside, marks, depth + 1);
@@ -242,14 +268,22 @@ function item(rows, width, marks, depth) {
 }
 
 function table(all, at, marks) {
-	const align = cells(all[at + 1]).map(({ text }) => (text.trim().endsWith(":") ? (text.trim().startsWith(":") ? "middle" : "end") : ""));
+	const align = cells(all[at + 1]).map(({ text }) =>
+		text.trim().endsWith(":") ? (text.trim().startsWith(":") ? "middle" : "end") : "",
+	);
 	let end = at + 2;
 	while (end < all.length && all[end].text.includes("|") && all[end].text.trim() !== "") end += 1;
-	const row = (line, tag) => h("tr", cells(line).slice(0, 100).map((cell, index) => {
-		const element = h(tag, { dir: "auto", class: align[index] || null, scope: tag === "th" ? "col" : null });
-		inline(element, [cell], marks);
-		return element;
-	}));
+	const row = (line, tag) =>
+		h(
+			"tr",
+			cells(line)
+				.slice(0, 100)
+				.map((cell, index) => {
+					const element = h(tag, { dir: "auto", class: align[index] || null, scope: tag === "th" ? "col" : null });
+					inline(element, [cell], marks);
+					return element;
+				}),
+		);
 	const body = all.slice(at + 2, end).map((line) => row(line, "td"));
 	const grid = h("table", h("thead", row(all[at], "th")), h("tbody", body));
 	return [h("div.table", { role: "region", "aria-label": "Table", tabindex: 0 }, grid), end];
@@ -281,7 +315,8 @@ function cells(line) {
 
 function paragraph(all, at, marks) {
 	let end = at + 1;
-	while (end < all.length && all[end].text.trim() !== "" && !begins(all[end]) && !UNDERLINE.test(all[end].text)) end += 1;
+	while (end < all.length && all[end].text.trim() !== "" && !begins(all[end]) && !UNDERLINE.test(all[end].text))
+		end += 1;
 	const rows = all.slice(at, end).map((line) => cut(line, line.text.length - line.text.trimStart().length));
 	const underline = UNDERLINE.exec(all[end]?.text ?? "");
 	const level = underline ? (underline[1][0] === "=" ? 1 : 2) : 0;
@@ -300,7 +335,12 @@ function inline(parent, rows, marks) {
 		length += line.text.length + 1;
 		return start;
 	});
-	new Inline(rows.map((line) => line.text).join("\n"), starts, rows, marks).parse(parent, 0, Math.max(0, length - 1), 0);
+	new Inline(rows.map((line) => line.text).join("\n"), starts, rows, marks).parse(
+		parent,
+		0,
+		Math.max(0, length - 1),
+		0,
+	);
 }
 
 class Inline {
@@ -326,14 +366,26 @@ class Inline {
 	/** What begins at an offset: `element` and the offset of its `end`; null if it is plain text. */
 	node(at, to, depth) {
 		switch (this.text[at]) {
-			case "\\": return /[!-/:-@[-`{-~]/.test(this.text[at + 1] ?? "") && at + 1 < to ? { end: at + 2, shown: at + 1 } : null;
-			case "`": return this.codeSpan(at, to);
-			case "*": case "_": case "~": return this.emphasis(at, to, depth);
-			case "!": return this.text[at + 1] === "[" ? this.link(at + 1, to, depth, true) : null;
-			case "[": return this.link(at, to, depth, false);
-			case "<": return this.autolink(at, to, /^<(https?:\/\/[^\s<>]{1,2000})>/);
-			case "h": return /[\p{L}\p{N}]/u.test(this.text[at - 1] ?? "") ? null : this.autolink(at, to, /^(https?:\/\/[^\s<>"'`|\\^{}）】」，。、]{1,2000})/);
-			default: return null;
+			case "\\":
+				return /[!-/:-@[-`{-~]/.test(this.text[at + 1] ?? "") && at + 1 < to ? { end: at + 2, shown: at + 1 } : null;
+			case "`":
+				return this.codeSpan(at, to);
+			case "*":
+			case "_":
+			case "~":
+				return this.emphasis(at, to, depth);
+			case "!":
+				return this.text[at + 1] === "[" ? this.link(at + 1, to, depth, true) : null;
+			case "[":
+				return this.link(at, to, depth, false);
+			case "<":
+				return this.autolink(at, to, /^<(https?:\/\/[^\s<>]{1,2000})>/);
+			case "h":
+				return /[\p{L}\p{N}]/u.test(this.text[at - 1] ?? "")
+					? null
+					: this.autolink(at, to, /^(https?:\/\/[^\s<>"'`|\\^{}）】」，。、]{1,2000})/);
+			default:
+				return null;
 		}
 	}
 
@@ -385,13 +437,17 @@ class Inline {
 
 	link(at, to, depth, image) {
 		const close = this.next("](", at + 1, Math.min(to, at + 2000));
-		if (close < 0 || this.next(")", close, close + 2000) < 0 || this.text.slice(at + 1, close).includes("[")) return null;
-		const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(this.text.slice(close, Math.min(to, close + 2000)));
+		if (close < 0 || this.next(")", close, close + 2000) < 0 || this.text.slice(at + 1, close).includes("["))
+			return null;
+		const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(
+			this.text.slice(close, Math.min(to, close + 2000)),
+		);
 		if (!target) return null;
 		const end = close + target[0].length;
 		const words = h("span", { dir: "auto" });
 		this.parse(words, at + 1, close, depth + 1);
-		if (image) return { element: h("span.image", { title: plain(target[1]) }, h("span.image-word", "image "), words), end };
+		if (image)
+			return { element: h("span.image", { title: plain(target[1]) }, h("span.image-word", "image "), words), end };
 		return { element: outwards(target[1], words, h("span.target", ` (${plain(shortened(target[1]))})`)), end };
 	}
 
@@ -414,10 +470,15 @@ class Inline {
 			const end = Math.min(to, start + this.rows[row].text.length);
 			if (end > from) {
 				const broken = end < to && /( {2,}|\\)$/.exec(this.text.slice(from, end));
-				this.marks.append(parent, this.text.slice(from, broken ? end - broken[0].length : end), this.rows[row].at + from - start);
+				this.marks.append(
+					parent,
+					this.text.slice(from, broken ? end - broken[0].length : end),
+					this.rows[row].at + from - start,
+				);
 				if (broken) parent.append(h("br"));
 			}
-			if (to > end && !(CJK.test(this.text[end - 1] ?? "") && CJK.test(this.text[end + 1] ?? ""))) this.marks.append(parent, "\n", this.rows[row].at + end - start);
+			if (to > end && !(CJK.test(this.text[end - 1] ?? "") && CJK.test(this.text[end + 1] ?? "")))
+				this.marks.append(parent, "\n", this.rows[row].at + end - start);
 			from = end + 1;
 		}
 	}

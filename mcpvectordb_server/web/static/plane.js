@@ -3,6 +3,7 @@
 const CELLS = 256; // of the grid, in each direction
 const SPAN = 65536; // coordinates are of 16 bits
 const FEW = 3000; // so many points are drawn as round dots, more of them pixel by pixel
+const MOVING = 20000; // while the map moves, no more points than these are drawn
 const MARGIN = 0.06;
 
 /** The arrays of `GET /api/map/points`, one after the other, each padded to four bytes. */
@@ -16,7 +17,14 @@ export function decoded(buffer) {
 		at += Math.ceil(array.byteLength / 4) * 4;
 		return array;
 	};
-	return { n, ids: take(Uint32Array), x: take(Uint16Array), y: take(Uint16Array), group: take(Uint16Array), cluster: take(Uint32Array) };
+	return {
+		n,
+		ids: take(Uint32Array),
+		x: take(Uint16Array),
+		y: take(Uint16Array),
+		group: take(Uint16Array),
+		cluster: take(Uint32Array),
+	};
 }
 
 /** Which points lie in each cell of a grid: `order[starts[c] : starts[c + 1]]`. */
@@ -91,11 +99,17 @@ export class Plane {
 	}
 
 	place(x, y) {
-		return [(x - this.centre[0]) * this.unit + this.canvas.clientWidth / 2, (y - this.centre[1]) * this.unit + this.canvas.clientHeight / 2];
+		return [
+			(x - this.centre[0]) * this.unit + this.canvas.clientWidth / 2,
+			(y - this.centre[1]) * this.unit + this.canvas.clientHeight / 2,
+		];
 	}
 
 	point(left, top) {
-		return [(left - this.canvas.clientWidth / 2) / this.unit + this.centre[0], (top - this.canvas.clientHeight / 2) / this.unit + this.centre[1]];
+		return [
+			(left - this.canvas.clientWidth / 2) / this.unit + this.centre[0],
+			(top - this.canvas.clientHeight / 2) / this.unit + this.centre[1],
+		];
 	}
 
 	shows(i) {
@@ -104,14 +118,16 @@ export class Plane {
 
 	/** The points in sight, as indexes. */
 	inSight() {
-		const found = [];
+		const { x, y, group } = this.points;
+		const found = new Uint32Array(this.points.n);
+		const hidden = this.hidden.size ? this.hidden : null;
 		const [left, top] = this.point(0, 0);
 		const [right, bottom] = this.point(this.canvas.clientWidth, this.canvas.clientHeight);
-		const { x, y } = this.points;
+		let number = 0;
 		this.grid.visit(left, top, right, bottom, (i) => {
-			if (this.shows(i) && x[i] >= left && x[i] <= right && y[i] >= top && y[i] <= bottom) found.push(i);
+			if (x[i] >= left && x[i] <= right && y[i] >= top && y[i] <= bottom && !hidden?.has(group[i])) found[number++] = i;
 		});
-		return found;
+		return found.subarray(0, number);
 	}
 
 	// ---- drawing
@@ -128,7 +144,9 @@ export class Plane {
 		if (!ratio) return;
 		pen.setTransform(1, 0, 0, 1, 0, 0);
 		pen.clearRect(0, 0, canvas.width, canvas.height);
-		const seen = this.inSight();
+		let seen = this.inSight();
+		const every = this.moving ? Math.ceil(seen.length / MOVING) : 1;
+		if (every > 1) seen = seen.filter((i) => i % every === 0);
 		if (seen.length > FEW) this.drawPixels(seen);
 		else this.drawDots(seen);
 		pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -231,9 +249,19 @@ export class Plane {
 		this.soon();
 	}
 
+	/** Draw in motion: all points are there again when it has paused. */
+	inMotion() {
+		clearTimeout(this.moving);
+		this.moving = setTimeout(() => {
+			this.moving = null;
+			this.soon();
+		}, 140);
+		this.soon();
+	}
+
 	pan(dx, dy) {
 		this.centre = [this.centre[0] - dx / this.unit, this.centre[1] - dy / this.unit];
-		this.soon();
+		this.inMotion();
 	}
 
 	scale(factor, left = this.canvas.clientWidth / 2, top = this.canvas.clientHeight / 2) {
@@ -241,7 +269,7 @@ export class Plane {
 		this.zoom = Math.min(400, Math.max(0.7, this.zoom * factor));
 		const [nowX, nowY] = this.point(left, top);
 		this.centre = [this.centre[0] + x - nowX, this.centre[1] + y - nowY];
-		this.soon();
+		this.inMotion();
 	}
 
 	wheel(event) {

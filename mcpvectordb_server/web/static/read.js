@@ -11,7 +11,12 @@ import { link, replace } from "./route.js";
 import * as words from "./words.js";
 
 const WINDOW = 800; // lines that are read at once
-const PANELS = [["text", "Text"], ["about", "About"], ["passages", "Passages"], ["similar", "Similar"]];
+const PANELS = [
+	["text", "Text"],
+	["about", "About"],
+	["passages", "Passages"],
+	["similar", "Similar"],
+];
 
 export async function open(route, app) {
 	const view = route.parts[0] === "memory" ? new Memory(route, app) : new Document(route, app);
@@ -35,13 +40,51 @@ class Reading {
 	frame(head, tools) {
 		this.text = h("article.prose", { tabindex: -1, "aria-label": "Text" });
 		this.bar = h("div.passage-bar", { hidden: true });
-		this.panels = Object.fromEntries(PANELS.slice(1).map(([name, label]) => [name, h("section.panel", { role: "tabpanel", id: `panel-${name}`, "aria-labelledby": `tab-${name}`, "aria-label": label, data: { panel: name } })]));
-		this.tabs = h("div.tabs", { role: "tablist", "aria-label": "About this text", on: { keydown: (event) => this.tabKey(event) } }, PANELS.map(([name, label]) => h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": name === "text" ? null : `panel-${name}`, class: `tab tab-${name}`, on: { click: () => this.open(name) } }, label)));
-		this.reading = h("div.reading",
-			h("header.reading-head", h("div.row.between", button("Back", () => this.back(), { icon: "back", kind: "quiet back" }), h("div.row.tools", tools)), head),
+		this.panels = Object.fromEntries(
+			PANELS.slice(1).map(([name, label]) => [
+				name,
+				h("section.panel", {
+					role: "tabpanel",
+					id: `panel-${name}`,
+					"aria-labelledby": `tab-${name}`,
+					"aria-label": label,
+					data: { panel: name },
+				}),
+			]),
+		);
+		this.tabs = h(
+			"div.tabs",
+			{ role: "tablist", "aria-label": "About this text", on: { keydown: (event) => this.tabKey(event) } },
+			PANELS.map(([name, label]) =>
+				h(
+					"button",
+					{
+						type: "button",
+						role: "tab",
+						id: `tab-${name}`,
+						"aria-controls": name === "text" ? null : `panel-${name}`,
+						class: `tab tab-${name}`,
+						on: { click: () => this.open(name) },
+					},
+					label,
+				),
+			),
+		);
+		this.reading = h(
+			"div.reading",
+			h(
+				"header.reading-head",
+				h(
+					"div.row.between",
+					button("Back", () => this.back(), { icon: "back", kind: "quiet back" }),
+					h("div.row.tools", tools),
+				),
+				head,
+			),
 			this.tabs,
 			h("div.reading-text", this.bar, this.text),
-			h("div.side", Object.values(this.panels)));
+			h("div.side", Object.values(this.panels)),
+		);
 		this.app.place(this.reading);
 	}
 
@@ -98,8 +141,14 @@ class Reading {
 			const reply = await get(path, { query: { limit: 10 } });
 			const why = Object.values(reply.reasons ?? {}).map((each) => h("p.warn", plain(each)));
 			panel.replaceChildren(
-				h("h2", this.similarTitle()), ...why,
-				reply.hits.length ? h("ol.briefs", reply.hits.map((hit) => hits.brief(hit, likeness(hit)))) : h("p.muted", "Nothing similar is stored."),
+				h("h2", this.similarTitle()),
+				...why,
+				reply.hits.length
+					? h(
+							"ol.briefs",
+							reply.hits.map((hit) => hits.brief(hit, likeness(hit))),
+						)
+					: h("p.muted", "Nothing similar is stored."),
 			);
 		} catch (error) {
 			if (error.name !== "AbortError") panel.replaceChildren(h("p.warn.bad", plain(error.message)));
@@ -109,7 +158,11 @@ class Reading {
 
 function likeness(hit) {
 	if (hit.cosine == null) return null;
-	return h("div.others", hit.near_duplicate ? h("span.duplicate", "near-duplicate") : null, h("span", `${percent(hit.cosine)} alike`));
+	return h(
+		"div.others",
+		hit.near_duplicate ? h("span.duplicate", "near-duplicate") : null,
+		h("span", `${percent(hit.cosine)} alike`),
+	);
 }
 
 class Document extends Reading {
@@ -138,15 +191,26 @@ class Document extends Reading {
 		const { title, path, library, file_type, modified, created_at, former } = this.document;
 		const writable = !this.app.session.read_only;
 		document.title = `${plain(title || path)} – mcpvectordb`;
-		this.frame([
-			h("h1", { dir: "auto" }, plain(title || path)),
-			h("p.row.head-facts", stored("span.where.mono", path, { dir: "ltr" }), h("a.chip", { href: link(["browse", "library", library]) }, stored("span", library)), h("span.chip", plain(file_type)), h("span.muted.small", day(modified || created_at))),
-			former ? h("p.warn", "The link named an earlier version of this document; this is the one that replaced it.") : null,
-		], [
-			quiet("Copy citation", () => this.copy(), "copy", "Copy a citation (c)"),
-			writable ? quiet("Edit", () => this.edit(), "edit") : null,
-			writable ? quiet("Delete", () => this.delete(), "delete") : null,
-		]);
+		this.frame(
+			[
+				h("h1", { dir: "auto" }, plain(title || path)),
+				h(
+					"p.row.head-facts",
+					stored("span.where.mono", path, { dir: "ltr" }),
+					h("a.chip", { href: link(["browse", "library", library]) }, stored("span", library)),
+					h("span.chip", plain(file_type)),
+					h("span.muted.small", day(modified || created_at)),
+				),
+				former
+					? h("p.warn", "The link named an earlier version of this document; this is the one that replaced it.")
+					: null,
+			],
+			[
+				quiet("Copy citation", () => this.copy(), "copy", "Copy a citation (c)"),
+				writable ? quiet("Edit", () => this.edit(), "edit") : null,
+				writable ? quiet("Delete", () => this.delete(), "delete") : null,
+			],
+		);
 	}
 
 	async edit() {
@@ -170,7 +234,9 @@ class Document extends Reading {
 	}
 
 	similarPath() {
-		return this.chunk ? `/api/chunks/${this.chunk.id}/similar` : `/api/documents/${encodeURIComponent(this.id)}/similar`;
+		return this.chunk
+			? `/api/chunks/${this.chunk.id}/similar`
+			: `/api/documents/${encodeURIComponent(this.id)}/similar`;
 	}
 
 	similarTitle() {
@@ -184,7 +250,8 @@ class Document extends Reading {
 		if (chunk) {
 			try {
 				const reply = await get(`/api/chunks/${chunk}`);
-				if (reply.document.id === this.id) Object.assign(this, { chunk: reply.chunk, before: reply.before, after: reply.after });
+				if (reply.document.id === this.id)
+					Object.assign(this, { chunk: reply.chunk, before: reply.before, after: reply.after });
 			} catch (error) {
 				if (error.name === "AbortError") throw error;
 				notify("The passage that the link names was replaced since; this is the document as it is now.");
@@ -203,13 +270,26 @@ class Document extends Reading {
 		this.bar.hidden = !chunk;
 		if (!chunk) return;
 		const page = chunk.page == null ? "" : ` · p. ${chunk.page}`;
-		const lines = chunk.first_line === chunk.last_line ? `line ${chunk.first_line}` : `lines ${chunk.first_line}–${chunk.last_line}`;
+		const lines =
+			chunk.first_line === chunk.last_line
+				? `line ${chunk.first_line}`
+				: `lines ${chunk.first_line}–${chunk.last_line}`;
 		this.bar.replaceChildren(
-			h("span.bar-place", h("b", `Passage ${chunk.position + 1} of ${count(this.document.chunks)}`), ` · ${lines}${page}`),
-			h("span.row.bar-tools",
-				button("Previous", () => this.step("before"), { kind: "quiet", disabled: !this.before, title: "Previous passage (p)" }),
+			h(
+				"span.bar-place",
+				h("b", `Passage ${chunk.position + 1} of ${count(this.document.chunks)}`),
+				` · ${lines}${page}`,
+			),
+			h(
+				"span.row.bar-tools",
+				button("Previous", () => this.step("before"), {
+					kind: "quiet",
+					disabled: !this.before,
+					title: "Previous passage (p)",
+				}),
 				button("Next", () => this.step("after"), { kind: "quiet", disabled: !this.after, title: "Next passage (n)" }),
-				button("", () => this.turnTo(null), { icon: "close", kind: "quiet", title: "Do not mark a passage" })),
+				button("", () => this.turnTo(null), { icon: "close", kind: "quiet", title: "Do not mark a passage" }),
+			),
 		);
 	}
 
@@ -231,7 +311,9 @@ class Document extends Reading {
 		const last = this.chunk?.last_line ?? this.line;
 		if (!this.shown || wanted < this.shown.first || last > this.shown.last) {
 			const first = Math.max(1, wanted - Math.min(200, WINDOW / 4));
-			this.parts = [await this.readLines(first === 1 || wanted < WINDOW ? 1 : first, Math.max(WINDOW, last - first + 100))];
+			this.parts = [
+				await this.readLines(first === 1 || wanted < WINDOW ? 1 : first, Math.max(WINDOW, last - first + 100)),
+			];
 		}
 		this.redraw();
 		if (!keep) this.jump();
@@ -246,15 +328,25 @@ class Document extends Reading {
 		this.shown = { first: first.first_line, last: last.last_line };
 		const blocks = this.parts.flatMap((part) => this.rendered(part));
 		this.text.dataset.syntax = first.syntax;
-		this.text.replaceChildren(...blocks.length ? blocks : [h("p.muted", "This document has no text.")]);
-		if (first.first_line > 1) this.text.prepend(button(`Show earlier lines, before line ${count(first.first_line)}`, () => this.extend(-1), { kind: "more" }));
-		if (last.more) this.text.append(button(`Show more: ${counted(last.lines - last.last_line, "line")} follow`, () => this.extend(1), { kind: "more" }));
+		this.text.replaceChildren(...(blocks.length ? blocks : [h("p.muted", "This document has no text.")]));
+		if (first.first_line > 1)
+			this.text.prepend(
+				button(`Show earlier lines, before line ${count(first.first_line)}`, () => this.extend(-1), { kind: "more" }),
+			);
+		if (last.more)
+			this.text.append(
+				button(`Show more: ${counted(last.lines - last.last_line, "line")} follow`, () => this.extend(1), {
+					kind: "more",
+				}),
+			);
 		for (const mark of this.text.querySelectorAll("mark.cited")) topBlock(mark, this.text).classList.add("has-cited");
 		this.drawOutline(first.outline);
 	}
 
 	rendered(part) {
-		const cited = this.chunk ? ranges(part.text, [[Math.max(0, this.chunk.start - part.start), Math.max(0, this.chunk.end - part.start)]]) : [];
+		const cited = this.chunk
+			? ranges(part.text, [[Math.max(0, this.chunk.start - part.start), Math.max(0, this.chunk.end - part.start)]])
+			: [];
 		const marks = new Marks(cited, cited.length ? words.ranges(part.text, this.words, cited) : []);
 		const render = { markdown, code }[part.syntax] ?? paragraphs;
 		return render(part.text, marks, part.first_line);
@@ -273,7 +365,8 @@ class Document extends Reading {
 		const target = (line == null && this.text.querySelector("mark.cited")) || this.blockAt(line ?? this.line);
 		if (!target || (line == null && !this.chunk && this.line <= 1)) return;
 		target.scrollIntoView({ block: line == null ? "center" : "start", behavior: "auto" });
-		if (this.chunk && line == null) announce(`Marked: passage ${this.chunk.position + 1}, line ${this.chunk.first_line}`);
+		if (this.chunk && line == null)
+			announce(`Marked: passage ${this.chunk.position + 1}, line ${this.chunk.first_line}`);
 	}
 
 	blockAt(line) {
@@ -304,11 +397,16 @@ class Document extends Reading {
 			this.outline,
 			h("h2", "About"),
 			facts([
-				["Source", outwards(it.source)], ["Library", stored("span", it.library)], ["Type", plain(it.file_type)], ["Size", size(it.size)],
-				["Modified", day(it.modified, { clock: true })], ["Brought in", day(it.created_at, { clock: true })],
+				["Source", outwards(it.source)],
+				["Library", stored("span", it.library)],
+				["Type", plain(it.file_type)],
+				["Size", size(it.size)],
+				["Modified", day(it.modified, { clock: true })],
+				["Brought in", day(it.created_at, { clock: true })],
 				["Passages", `${count(it.chunks)}${it.pending ? `, ${count(it.pending)} not yet found by meaning` : ""}`],
 				["Pages", it.pages == null ? "" : count(it.pages)],
-				["SHA-256", h("code.hash", plain(it.hash))], ["Id", h("code", plain(it.id))],
+				["SHA-256", h("code.hash", plain(it.hash))],
+				["Id", h("code", plain(it.id))],
 			]),
 			...(it.descriptions ?? []).map((each) => stored("p.muted", each)),
 			...metadata(it.metadata),
@@ -319,7 +417,23 @@ class Document extends Reading {
 		const rows = (outline ?? []).slice(0, 400);
 		if (rows.length < 2) return;
 		const top = Math.min(...rows.map((row) => row.level));
-		this.outline.replaceChildren(h("h2", "Contents"), h("ol", rows.map((row) => h("li", { class: `indent-${Math.min(4, row.level - top)}` }, h("button", { type: "button", class: "outline-link", dir: "auto", on: { click: () => this.toLine(row.line) } }, plain(row.title))))));
+		this.outline.replaceChildren(
+			h("h2", "Contents"),
+			h(
+				"ol",
+				rows.map((row) =>
+					h(
+						"li",
+						{ class: `indent-${Math.min(4, row.level - top)}` },
+						h(
+							"button",
+							{ type: "button", class: "outline-link", dir: "auto", on: { click: () => this.toLine(row.line) } },
+							plain(row.title),
+						),
+					),
+				),
+			),
+		);
 	}
 
 	async drawPassages() {
@@ -329,7 +443,9 @@ class Document extends Reading {
 		panel.append(h("h2", "Passages as the index has them"), list);
 		const more = button("Show more", () => load(), { kind: "more" });
 		const load = async () => {
-			const reply = await get(`/api/documents/${encodeURIComponent(this.id)}/chunks`, { query: { offset: list.children.length, limit: 50 } });
+			const reply = await get(`/api/documents/${encodeURIComponent(this.id)}/chunks`, {
+				query: { offset: list.children.length, limit: 50 },
+			});
 			list.append(...reply.chunks.map((chunk) => this.chunkRow(chunk)));
 			if (list.children.length < reply.total) panel.append(more);
 			else more.remove();
@@ -340,10 +456,20 @@ class Document extends Reading {
 
 	chunkRow(chunk) {
 		const page = chunk.page == null ? "" : ` · p. ${chunk.page}`;
-		return h("li", { data: { chunk: chunk.id }, "aria-current": chunk.id === this.chunk?.id ? "true" : null },
-			h("button", { type: "button", class: "chunk", on: { click: () => this.turnTo(chunk) } },
-				h("span.chunk-place", `${chunk.position + 1} · lines ${chunk.first_line}–${chunk.last_line}${page}`, chunk.embedded ? null : h("em", " · words only, so far")),
-				h("span.chunk-text", { dir: "auto" }, plain(gist(chunk.text.slice(0, 300))))));
+		return h(
+			"li",
+			{ data: { chunk: chunk.id }, "aria-current": chunk.id === this.chunk?.id ? "true" : null },
+			h(
+				"button",
+				{ type: "button", class: "chunk", on: { click: () => this.turnTo(chunk) } },
+				h(
+					"span.chunk-place",
+					`${chunk.position + 1} · lines ${chunk.first_line}–${chunk.last_line}${page}`,
+					chunk.embedded ? null : h("em", " · words only, so far"),
+				),
+				h("span.chunk-text", { dir: "auto" }, plain(gist(chunk.text.slice(0, 300)))),
+			),
+		);
 	}
 }
 
@@ -352,24 +478,37 @@ class Memory extends Reading {
 		this.memory = await get(`/api/memories/${encodeURIComponent(this.id)}`);
 		const { memory } = this;
 		const writable = !this.app.session.read_only;
-		this.frame([
-			h("p.eyebrow", `Memory ${memory.id}, by ${memory.source === "agent" ? "an agent" : "a user"}`),
-			h("h1", { dir: "auto" }, plain(memory.thread)),
-			h("p.row.head-facts", h("span.muted.small", day(memory.created_at, { clock: true })), memory.tags.map((tag) => h("a.chip", { href: link(["browse", "tag", tag]) }, stored("span", tag)))),
-		], [
-			quiet("Copy citation", () => this.copy(), "copy", "Copy a citation (c)"),
-			writable ? quiet("Edit", async () => (await editMemory(memory)) && this.load(), "edit") : null,
-			writable ? quiet("Delete", async () => (await remove("memories", [memory.id])) && this.back(), "delete") : null,
-		]);
+		this.frame(
+			[
+				h("p.eyebrow", `Memory ${memory.id}, by ${memory.source === "agent" ? "an agent" : "a user"}`),
+				h("h1", { dir: "auto" }, plain(memory.thread)),
+				h(
+					"p.row.head-facts",
+					h("span.muted.small", day(memory.created_at, { clock: true })),
+					memory.tags.map((tag) => h("a.chip", { href: link(["browse", "tag", tag]) }, stored("span", tag))),
+				),
+			],
+			[
+				quiet("Copy citation", () => this.copy(), "copy", "Copy a citation (c)"),
+				writable ? quiet("Edit", async () => (await editMemory(memory)) && this.load(), "edit") : null,
+				writable ? quiet("Delete", async () => (await remove("memories", [memory.id])) && this.back(), "delete") : null,
+			],
+		);
 		this.panels.passages.remove();
 		this.tabs.querySelector("#tab-passages").remove();
 		const marks = new Marks([], words.ranges(memory.text, this.words, [[0, memory.text.length]]));
 		this.text.replaceChildren(...markdown(memory.text, marks), ...images(memory));
-		this.panels.about.replaceChildren(h("h2", "About"), facts([
-			["Thread", h("a", { href: link(["browse", "thread", memory.thread]) }, stored("span", memory.thread))], ["Stored by", memory.source],
-			["Created", day(memory.created_at, { clock: true })], ["Changed", memory.updated_at === memory.created_at ? "" : day(memory.updated_at, { clock: true })],
-			["Id", h("code", `memory:${memory.id}`)],
-		]), ...metadata(memory.metadata));
+		this.panels.about.replaceChildren(
+			h("h2", "About"),
+			facts([
+				["Thread", h("a", { href: link(["browse", "thread", memory.thread]) }, stored("span", memory.thread))],
+				["Stored by", memory.source],
+				["Created", day(memory.created_at, { clock: true })],
+				["Changed", memory.updated_at === memory.created_at ? "" : day(memory.updated_at, { clock: true })],
+				["Id", h("code", `memory:${memory.id}`)],
+			]),
+			...metadata(memory.metadata),
+		);
 		this.open(narrow() ? "text" : "about");
 	}
 
@@ -390,17 +529,40 @@ const narrow = () => matchMedia("(max-width: 900px)").matches;
 
 function images(memory) {
 	if (!Array.isArray(memory.images)) return [];
-	return memory.images.map((image, at) => h("figure", image.url ? h("img", { src: `/api/memories/${memory.id}/images/${at}`, alt: `Image ${at + 1} of this memory`, loading: "lazy" }) : h("p.muted", `An image of the type ${plain(image.mime_type)}, which is not shown.`)));
+	return memory.images.map((image, at) =>
+		h(
+			"figure",
+			image.url
+				? h("img", {
+						src: `/api/memories/${memory.id}/images/${at}`,
+						alt: `Image ${at + 1} of this memory`,
+						loading: "lazy",
+					})
+				: h("p.muted", `An image of the type ${plain(image.mime_type)}, which is not shown.`),
+		),
+	);
 }
 
 function facts(rows) {
-	return h("dl.facts", rows.filter(([, value]) => value !== "" && value != null).map(([name, value]) => [h("dt", name), h("dd", value)]));
+	return h(
+		"dl.facts",
+		rows.filter(([, value]) => value !== "" && value != null).map(([name, value]) => [h("dt", name), h("dd", value)]),
+	);
 }
 
 function metadata(values) {
 	const rows = Object.entries(values ?? {});
 	if (!rows.length) return [];
-	return [h("h2", "Metadata"), h("dl.facts", rows.map(([name, value]) => [stored("dt", name), typeof value === "string" ? stored("dd", value) : h("dd", h("code", plain(JSON.stringify(value))))]))];
+	return [
+		h("h2", "Metadata"),
+		h(
+			"dl.facts",
+			rows.map(([name, value]) => [
+				stored("dt", name),
+				typeof value === "string" ? stored("dd", value) : h("dd", h("code", plain(JSON.stringify(value)))),
+			]),
+		),
+	];
 }
 
 function topBlock(element, root) {

@@ -3,7 +3,10 @@
 /** The route of a hash: its parts, decoded, and its options. */
 export function parse(hash) {
 	const [path, query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-	const parts = path.split("/").map(decoded).filter((part) => part !== "");
+	const parts = path
+		.split("/")
+		.map(decoded)
+		.filter((part) => part !== "");
 	return { parts: parts.length ? parts : ["search"], options: new URLSearchParams(query) };
 }
 
@@ -27,4 +30,6 @@ export function replace(parts, options) {
 	history.replaceState(history.state, "", link(parts, options));
 }
 
-export const go = (hash) => { location.hash = hash; };
+export const go = (hash) => {
+	location.hash = hash;
+};

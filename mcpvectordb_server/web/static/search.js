@@ -8,8 +8,17 @@ import { gist } from "./markdown.js";
 import { link, replace } from "./route.js";
 
 const LIMIT = 20;
-const MODES = [["", "Both"], ["text", "Words"], ["vector", "Meaning"], ["compare", "Side by side"]];
-const KINDS = [["", "Everything"], ["documents", "Documents"], ["memories", "Memories"]];
+const MODES = [
+	["", "Both"],
+	["text", "Words"],
+	["vector", "Meaning"],
+	["compare", "Side by side"],
+];
+const KINDS = [
+	["", "Everything"],
+	["documents", "Documents"],
+	["memories", "Memories"],
+];
 const FILTERS = ["library", "file_type", "thread", "tag", "since", "until"];
 const LEGS = { text: "words", vector: "meaning", expansion: "expansion", rerank: "reranking" };
 
@@ -29,25 +38,60 @@ class Search {
 		this.latest = new Latest();
 		this.say = debounced(announce, 700);
 		this.later = debounced(() => this.run(), 90);
-		this.box = h("input", { type: "search", class: "search-box", "data-search": true, autocomplete: "off", spellcheck: "false", enterkeyhint: "search", dir: "auto", maxlength: 2000, placeholder: "Search by words or by meaning", "aria-label": "Search", "aria-describedby": "search-keys", on: { input: () => this.typed(), keydown: (event) => this.boxKey(event) } });
+		this.box = h("input", {
+			type: "search",
+			class: "search-box",
+			"data-search": true,
+			autocomplete: "off",
+			spellcheck: "false",
+			enterkeyhint: "search",
+			dir: "auto",
+			maxlength: 2000,
+			placeholder: "Search by words or by meaning",
+			"aria-label": "Search",
+			"aria-describedby": "search-keys",
+			on: { input: () => this.typed(), keydown: (event) => this.boxKey(event) },
+		});
 		this.mode = segments("How to search", "mode", MODES, () => this.changed());
 		this.kind = segments("Where to search", "kind", KINDS, () => this.changed());
 		this.filters = h("div.filters", { id: "filters", hidden: true });
-		this.filterButton = button("Filter", () => this.toggleFilters(), { "aria-expanded": "false", "aria-controls": "filters" });
+		this.filterButton = button("Filter", () => this.toggleFilters(), {
+			"aria-expanded": "false",
+			"aria-controls": "filters",
+		});
 		this.chosen = h("div.row.chosen");
 		this.said = h("div.said", { "aria-live": "off" });
-		this.results = h("div.results", { on: { keydown: (event) => this.resultKey(event), focusin: (event) => this.remember(event) } });
+		this.results = h("div.results", {
+			on: { keydown: (event) => this.resultKey(event), focusin: (event) => this.remember(event) },
+		});
 		this.elements = [
 			h("h1.unseen", "Search"),
-			h("form.search", { role: "search", on: { submit: (event) => event.preventDefault() } },
-				h("div.search-line", icon("search"), this.box, h("kbd", { id: "search-keys", title: "Press / to search, arrows to move, Enter to open, Escape to go back" }, "/")),
+			h(
+				"form.search",
+				{ role: "search", on: { submit: (event) => event.preventDefault() } },
+				h(
+					"div.search-line",
+					icon("search"),
+					this.box,
+					h(
+						"kbd",
+						{ id: "search-keys", title: "Press / to search, arrows to move, Enter to open, Escape to go back" },
+						"/",
+					),
+				),
 				h("div.row.search-options", this.kind.element, this.mode.element, this.filterButton),
-				this.filters),
-			this.chosen, this.said, this.results,
+				this.filters,
+			),
+			this.chosen,
+			this.said,
+			this.results,
 		];
 		app.on("model", () => this.lacks === "vector" && this.run());
 		app.on("changed", () => this.fileChanged());
-		app.signal.addEventListener("abort", () => [this.later, this.say].forEach((each) => each.cancel()) || this.latest.stop());
+		app.signal.addEventListener(
+			"abort",
+			() => [this.later, this.say].forEach((each) => each.cancel()) || this.latest.stop(),
+		);
 	}
 
 	/** Take over the options of a URL and search. */
@@ -62,7 +106,11 @@ class Search {
 	}
 
 	follow(route) {
-		if (route.parts[0] !== "search" || link(["search"], this.options()) === link(["search"], Object.fromEntries(route.options))) return true;
+		if (
+			route.parts[0] !== "search" ||
+			link(["search"], this.options()) === link(["search"], Object.fromEntries(route.options))
+		)
+			return true;
 		this.read(route.options);
 		return true;
 	}
@@ -84,7 +132,17 @@ class Search {
 
 	question(more = {}) {
 		const { library, file_type, thread, tag, since, until } = this.filter;
-		const body = { query: this.box.value.trim(), limit: LIMIT, kind: this.kind.value, library, file_type, thread, since, until, ...more };
+		const body = {
+			query: this.box.value.trim(),
+			limit: LIMIT,
+			kind: this.kind.value,
+			library,
+			file_type,
+			thread,
+			since,
+			until,
+			...more,
+		};
 		if (tag) body.tags = [tag];
 		return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== "" && value != null));
 	}
@@ -98,9 +156,14 @@ class Search {
 		this.results.setAttribute("aria-busy", "true");
 		try {
 			const compare = this.mode.value === "compare";
-			const reply = await this.latest.ask((signal) => compare
-				? post("/api/compare", this.question({ limit: 10 }), { signal, superseding: true })
-				: post("/api/search", this.question(this.mode.value ? { mode: this.mode.value } : {}), { signal, superseding: true }));
+			const reply = await this.latest.ask((signal) =>
+				compare
+					? post("/api/compare", this.question({ limit: 10 }), { signal, superseding: true })
+					: post("/api/search", this.question(this.mode.value ? { mode: this.mode.value } : {}), {
+							signal,
+							superseding: true,
+						}),
+			);
 			if (!reply) return undefined;
 			if (compare) this.drawCompared(reply);
 			else this.drawFound(reply);
@@ -121,7 +184,10 @@ class Search {
 			this.say("Nothing found");
 			return;
 		}
-		const list = h("ol.hits", reply.hits.map((hit) => this.item(hit)));
+		const list = h(
+			"ol.hits",
+			reply.hits.map((hit) => this.item(hit)),
+		);
 		this.results.replaceChildren(list);
 		if (reply.more) this.results.append(this.moreButton(list));
 		this.say(`${counted(reply.hits.length, "passage")} found${reply.verdict ? `. ${reply.verdict}` : ""}`);
@@ -136,40 +202,73 @@ class Search {
 	}
 
 	chip(name, value) {
-		return h("a.chip", { href: link(["search"], { ...this.options(), [name]: value }), title: `Only ${name} ${plain(value)}` }, stored("span", value));
+		return h(
+			"a.chip",
+			{ href: link(["search"], { ...this.options(), [name]: value }), title: `Only ${name} ${plain(value)}` },
+			stored("span", value),
+		);
 	}
 
 	moreButton(list) {
-		const more = button("Show more", async () => {
-			more.disabled = true;
-			const offset = this.shown;
-			const reply = await post("/api/search", this.question({ offset, ...(this.mode.value ? { mode: this.mode.value } : {}) }), { signal: this.app.signal });
-			this.shown += reply.hits.length;
-			const added = reply.hits.map((hit) => this.item(hit));
-			list.append(...added);
-			added[0]?.querySelector("a").focus();
-			more.disabled = false;
-			if (!reply.more || !reply.hits.length) more.remove();
-		}, { kind: "more" });
+		const more = button(
+			"Show more",
+			async () => {
+				more.disabled = true;
+				const offset = this.shown;
+				const reply = await post(
+					"/api/search",
+					this.question({ offset, ...(this.mode.value ? { mode: this.mode.value } : {}) }),
+					{ signal: this.app.signal },
+				);
+				this.shown += reply.hits.length;
+				const added = reply.hits.map((hit) => this.item(hit));
+				list.append(...added);
+				added[0]?.querySelector("a").focus();
+				more.disabled = false;
+				if (!reply.more || !reply.hits.length) more.remove();
+			},
+			{ kind: "more" },
+		);
 		return more;
 	}
 
 	drawCompared(replies) {
-		const columns = [["text", "Words"], ["vector", "Meaning"], ["hybrid", "Both"]];
+		const columns = [
+			["text", "Words"],
+			["vector", "Meaning"],
+			["hybrid", "Both"],
+		];
 		const rank = (name, hit) => replies[name].hits.findIndex((other) => hits.key(other) === hits.key(hit)) + 1;
 		this.said.replaceChildren();
-		this.results.replaceChildren(h("div.columns", columns.map(([name, heading]) => {
-			const reply = replies[name];
-			const others = (hit) => columns.filter(([other]) => other !== name).map(([other, word]) => [word.toLowerCase(), rank(other, hit)])
-				.map(([word, at]) => h("span", { class: at ? "" : "absent" }, at ? `${word} ${at}` : `not by ${word}`));
-			return h("section.column", { "aria-label": heading }, h("h2", heading, h("span.muted.small", ` ${Math.round(reply.milliseconds)} ms`)),
-				reasons(reply),
-				reply.hits.length ? h("ol.briefs", reply.hits.map((hit, at) => {
-					const row = hits.brief(hit, h("div.others", others(hit)));
-					row.prepend(h("span.rank", String(at + 1)));
-					return row;
-				})) : h("p.muted", reply.verdict || "Nothing found."));
-		})));
+		this.results.replaceChildren(
+			h(
+				"div.columns",
+				columns.map(([name, heading]) => {
+					const reply = replies[name];
+					const others = (hit) =>
+						columns
+							.filter(([other]) => other !== name)
+							.map(([other, word]) => [word.toLowerCase(), rank(other, hit)])
+							.map(([word, at]) => h("span", { class: at ? "" : "absent" }, at ? `${word} ${at}` : `not by ${word}`));
+					return h(
+						"section.column",
+						{ "aria-label": heading },
+						h("h2", heading, h("span.muted.small", ` ${Math.round(reply.milliseconds)} ms`)),
+						reasons(reply),
+						reply.hits.length
+							? h(
+									"ol.briefs",
+									reply.hits.map((hit, at) => {
+										const row = hits.brief(hit, h("div.others", others(hit)));
+										row.prepend(h("span.rank", String(at + 1)));
+										return row;
+									}),
+								)
+							: h("p.muted", reply.verdict || "Nothing found."),
+					);
+				}),
+			),
+		);
 		this.results.addEventListener("pointerover", (event) => this.pair(event));
 		this.say("Results of words, meaning and both, side by side");
 	}
@@ -177,7 +276,8 @@ class Search {
 	/** Mark the same passage in the other columns. */
 	pair(event) {
 		const over = event.target.closest?.("[data-key]")?.dataset.key;
-		for (const each of this.results.querySelectorAll("[data-key]")) each.classList.toggle("paired", each.dataset.key === over);
+		for (const each of this.results.querySelectorAll("[data-key]"))
+			each.classList.toggle("paired", each.dataset.key === over);
 	}
 
 	// ---- before anything was typed
@@ -192,21 +292,57 @@ class Search {
 		]);
 		if (this.box.value.trim()) return;
 		if (!documents.total && !memories.total) {
-			this.results.replaceChildren(state("This file is empty", "Bring in documents, or let an agent remember something; both can be searched here at once.", h("a.button.main", { href: "#/add" }, "Bring something in")));
+			this.results.replaceChildren(
+				state(
+					"This file is empty",
+					"Bring in documents, or let an agent remember something; both can be searched here at once.",
+					h("a.button.main", { href: "#/add" }, "Bring something in"),
+				),
+			);
 			return;
 		}
 		this.results.replaceChildren(
-			h("p.counts", [counted(status.documents, "document"), counted(status.memories, "memory", "memories"), counted(status.passages, "passage")].join(" · "),
-				status.pending ? ` · ${count(status.pending)} not yet found by meaning` : ""),
-			h("div.recent",
-				recent("Latest documents", documents.documents.map((each) => [link(["document", each.id]), each.title || each.path, each.path, day(each.created_at)]), "Bring in a folder or a file to see it here."),
-				recent("Latest memories", memories.memories.map((each) => [link(["memory", each.id]), gist(each.text.slice(0, 200)), each.thread, day(each.created_at)]), "What agents remember appears here.")),
+			h(
+				"p.counts",
+				[
+					counted(status.documents, "document"),
+					counted(status.memories, "memory", "memories"),
+					counted(status.passages, "passage"),
+				].join(" · "),
+				status.pending ? ` · ${count(status.pending)} not yet found by meaning` : "",
+			),
+			h(
+				"div.recent",
+				recent(
+					"Latest documents",
+					documents.documents.map((each) => [
+						link(["document", each.id]),
+						each.title || each.path,
+						each.path,
+						day(each.created_at),
+					]),
+					"Bring in a folder or a file to see it here.",
+				),
+				recent(
+					"Latest memories",
+					memories.memories.map((each) => [
+						link(["memory", each.id]),
+						gist(each.text.slice(0, 200)),
+						each.thread,
+						day(each.created_at),
+					]),
+					"What agents remember appears here.",
+				),
+			),
 		);
 	}
 
 	fileChanged() {
 		if (!this.box.value.trim()) this.drawStart().catch(() => {});
-		else if (!this.said.querySelector(".stale")) this.said.append(button("The file has changed: search again", () => this.run(), { icon: "refresh", kind: "quiet stale" }));
+		else if (!this.said.querySelector(".stale"))
+			this.said.append(
+				button("The file has changed: search again", () => this.run(), { icon: "refresh", kind: "quiet stale" }),
+			);
 	}
 
 	// ---- filters
@@ -219,7 +355,9 @@ class Search {
 	}
 
 	async drawFilters() {
-		const [libraries, types, threads, tags] = await Promise.all(["libraries", "file_types", "threads", "tags"].map((name) => get(`/api/${name}`)));
+		const [libraries, types, threads, tags] = await Promise.all(
+			["libraries", "file_types", "threads", "tags"].map((name) => get(`/api/${name}`)),
+		);
 		const choices = {
 			library: ["Library", libraries.libraries.map((each) => [each.name, each.documents])],
 			file_type: ["Type", types.file_types.map((each) => [each.name, each.documents])],
@@ -231,24 +369,59 @@ class Search {
 			this.changed();
 		};
 		const fields = Object.entries(choices).map(([name, [label, values]]) => {
-			const select = h("select", { on: { change: take(name) }, data: { filter: name } }, h("option", { value: "" }, "any"), values.map(([value, number]) => h("option", { value }, `${plain(value)} (${count(number)})`)));
+			const select = h(
+				"select",
+				{ on: { change: take(name) }, data: { filter: name } },
+				h("option", { value: "" }, "any"),
+				values.map(([value, number]) => h("option", { value }, `${plain(value)} (${count(number)})`)),
+			);
 			select.value = this.filter[name];
 			return h("label.field", label, select);
 		});
-		for (const [name, label, example] of [["since", "Since", "2025-01 or 30d"], ["until", "Until", "today"]]) {
-			fields.push(h("label.field", label, h("input", { type: "text", placeholder: example, value: this.filter[name], data: { filter: name }, on: { change: take(name) } })));
+		for (const [name, label, example] of [
+			["since", "Since", "2025-01 or 30d"],
+			["until", "Until", "today"],
+		]) {
+			fields.push(
+				h(
+					"label.field",
+					label,
+					h("input", {
+						type: "text",
+						placeholder: example,
+						value: this.filter[name],
+						data: { filter: name },
+						on: { change: take(name) },
+					}),
+				),
+			);
 		}
 		this.filters.replaceChildren(...fields);
 	}
 
 	drawChosen() {
-		const names = { library: "library", file_type: "type", thread: "thread", tag: "tag", since: "since", until: "until" };
-		this.chosen.replaceChildren(...FILTERS.filter((name) => this.filter[name]).map((name) => button(`${names[name]}: ${plain(this.filter[name])}`, () => {
-			this.filter[name] = "";
-			for (const field of this.filters.querySelectorAll(`[data-filter=${name}]`)) field.value = "";
-			this.changed();
-			this.box.focus();
-		}, { icon: "close", title: "Remove this filter", kind: "filter" })));
+		const names = {
+			library: "library",
+			file_type: "type",
+			thread: "thread",
+			tag: "tag",
+			since: "since",
+			until: "until",
+		};
+		this.chosen.replaceChildren(
+			...FILTERS.filter((name) => this.filter[name]).map((name) =>
+				button(
+					`${names[name]}: ${plain(this.filter[name])}`,
+					() => {
+						this.filter[name] = "";
+						for (const field of this.filters.querySelectorAll(`[data-filter=${name}]`)) field.value = "";
+						this.changed();
+						this.box.focus();
+					},
+					{ icon: "close", title: "Remove this filter", kind: "filter" },
+				),
+			),
+		);
 	}
 
 	// ---- keys: arrows move, Enter opens, Escape goes back to the box
@@ -304,18 +477,40 @@ class Search {
 function segments(label, name, choices, changed) {
 	const inputs = choices.map(([value]) => h("input", { type: "radio", name, value, on: { change: changed } }));
 	inputs[0].checked = true;
-	const element = h("fieldset.segments", { data: { name } }, h("legend.unseen", label), choices.map(([, word], at) => h("label", inputs[at], word)));
+	const element = h(
+		"fieldset.segments",
+		{ data: { name } },
+		h("legend.unseen", label),
+		choices.map(([, word], at) => h("label", inputs[at], word)),
+	);
 	return {
 		element,
-		get value() { return inputs.find((input) => input.checked)?.value ?? ""; },
-		set value(value) { (inputs.find((input) => input.value === value) ?? inputs[0]).checked = true; },
+		get value() {
+			return inputs.find((input) => input.checked)?.value ?? "";
+		},
+		set value(value) {
+			(inputs.find((input) => input.value === value) ?? inputs[0]).checked = true;
+		},
 	};
 }
 
 function recent(heading, rows, none) {
-	return h("section", h("h2", heading), rows.length
-		? h("ul", rows.map(([href, name, place, date]) => h("li", h("a", { href, class: "hit-link" }, stored("span", name)), h("div.where", stored("span", place), date ? ` · ${date}` : ""))))
-		: h("p.muted", none));
+	return h(
+		"section",
+		h("h2", heading),
+		rows.length
+			? h(
+					"ul",
+					rows.map(([href, name, place, date]) =>
+						h(
+							"li",
+							h("a", { href, class: "hit-link" }, stored("span", name)),
+							h("div.where", stored("span", place), date ? ` · ${date}` : ""),
+						),
+					),
+				)
+			: h("p.muted", none),
+	);
 }
 
 /** One line on how it was found, and warnings where something could not be searched. */
@@ -323,16 +518,34 @@ function said(reply) {
 	const ran = reply.legs.map((leg) => LEGS[leg] ?? leg).join(" and ");
 	const number = `${counted(reply.hits.length, "passage")}${reply.more ? " so far" : ""}`;
 	return [
-		h("p.how", reply.hits.length ? number : "", h("span", ran ? `by ${ran}` : ""), h("span", `${reply.milliseconds < 10 ? reply.milliseconds.toFixed(1) : Math.round(reply.milliseconds)} ms`)),
+		h(
+			"p.how",
+			reply.hits.length ? number : "",
+			h("span", ran ? `by ${ran}` : ""),
+			h("span", `${reply.milliseconds < 10 ? reply.milliseconds.toFixed(1) : Math.round(reply.milliseconds)} ms`),
+		),
 		...reasons(reply),
-		...[reply.hits.length ? reply.verdict : "", reply.note, reply.uncalibrated && reply.hits.length ? `No relevance is shown: ${reply.uncalibrated}` : "", reply.backlog?.note].filter(Boolean).map((text) => h("p.warn", plain(text))),
+		...[
+			reply.hits.length ? reply.verdict : "",
+			reply.note,
+			reply.uncalibrated && reply.hits.length ? `No relevance is shown: ${reply.uncalibrated}` : "",
+			reply.backlog?.note,
+		]
+			.filter(Boolean)
+			.map((text) => h("p.warn", plain(text))),
 	];
 }
 
 function reasons(reply) {
-	return Object.entries(reply.reasons ?? {}).map(([leg, why]) => h("p.warn", `Not searched by ${LEGS[leg] ?? plain(leg)}: ${plain(why)}`));
+	return Object.entries(reply.reasons ?? {}).map(([leg, why]) =>
+		h("p.warn", `Not searched by ${LEGS[leg] ?? plain(leg)}: ${plain(why)}`),
+	);
 }
 
 function nothing(reply, filtered) {
-	return state("Nothing was found", reply.verdict || "No passage has these words or this meaning.", filtered ? "Remove a filter, or search everything." : "Try other words, fewer words, or a whole question.");
+	return state(
+		"Nothing was found",
+		reply.verdict || "No passage has these words or this meaning.",
+		filtered ? "Remove a filter, or search everything." : "Try other words, fewer words, or a whole question.",
+	);
 }

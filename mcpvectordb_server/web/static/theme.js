@@ -3,5 +3,7 @@
 	try {
 		const chosen = localStorage.getItem("theme");
 		if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-	} catch { /* storage may be off: the system's theme it is */ }
+	} catch {
+		/* storage may be off: the system's theme it is */
+	}
 })();

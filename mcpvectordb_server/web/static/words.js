@@ -18,6 +18,10 @@ export function ranges(text, words, within) {
 	if (!each.length) return [];
 	const some = (kind) => each.filter((word) => WITHOUT_SPACES.test(word) === kind).join("|") || "(?!)";
 	const pattern = new RegExp(`(?<![\\p{L}\\p{N}])(?:${some(false)})(?![\\p{L}\\p{N}])|${some(true)}`, "giu");
-	return within.flatMap(([start, end]) => [...text.slice(start, end).matchAll(pattern)]
-		.map((match) => [start + match.index, start + match.index + match[0].length]));
+	return within.flatMap(([start, end]) =>
+		[...text.slice(start, end).matchAll(pattern)].map((match) => [
+			start + match.index,
+			start + match.index + match[0].length,
+		]),
+	);
 }
