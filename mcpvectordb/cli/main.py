@@ -75,6 +75,8 @@ MEANT = {
     "backup": "copy",
     "dump": "export",
     "vacuum": "compact",
+    "migrate": "import",
+    "load": "import",
     "server": "serve",
     "models": "model list",
 }
