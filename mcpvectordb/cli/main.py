@@ -83,6 +83,8 @@ MEANT = {
     "vacuum": "compact",
     "log": "history",
     "restore": "undo",
+    "migrate": "import",
+    "load": "import",
     "server": "serve",
     "models": "model list",
 }

@@ -11,6 +11,7 @@ damaged or hostile; `ImportSource` has what is needed to read it safely.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
@@ -80,6 +81,11 @@ def named(name: str) -> ImportKind:
 
 def detect(source: ImportSource) -> ImportKind:
     """The kind that recognises a source by its content; UnsupportedFormat if none does."""
+    if source.is_ours:
+        raise UnsupportedFormat(
+            f"{source.path} is a database of mcpvectordb itself: export it "
+            f"(`mcpvectordb --db {shlex.quote(str(source.path))} export all.jsonl`) and import that"
+        )
     for kind in KINDS:
         found = source.inside(kind.file)
         if found is not None and import_module(f"{__name__}.{kind.module}").recognises(found):

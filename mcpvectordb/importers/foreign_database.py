@@ -172,6 +172,11 @@ class ForeignDatabase:
     def _text(self, value: bytes | None) -> str:
         return (value or b"").decode(self._codec, "replace")
 
+    @property
+    def application_id(self) -> int:
+        """The number by which a program marks its files; 0 if it does not."""
+        return int(self._sql.execute("PRAGMA application_id").get)
+
     @cached_property
     def _keys(self) -> Mapping[str, tuple[str, ...]]:
         """The primary key of each table that has no rowid; () for the others."""

@@ -71,10 +71,11 @@ class Marker(NamedTuple):
 
 
 def item_hash(item: StoredItem) -> str:
-    """A hash of everything that is stored of an item, except for the embeddings of a text."""
-    fields = {
-        name: value for name, value in vars(item).items() if name not in ("embeddings", "model")
-    }
+    """A hash of everything that can change in an item, except for the embeddings of its text."""
+    left_out = {"embeddings", "model"}
+    if isinstance(item, ImportedDocument):
+        left_out.add("created_at")  # of no use once it is stored, and unknown in Chroma's queue
+    fields = {name: value for name, value in vars(item).items() if name not in left_out}
     text = json.dumps(fields, sort_keys=True, default=_hashed)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 

@@ -53,7 +53,7 @@ Writer = Callable[[Sequence[Any]], None]
 SCRATCH = ".mcpvectordb-import-"
 DAY = 86_400.0
 BATCH_ITEMS = 256
-BATCH_CHARACTERS = 1_000_000  # of text: bounds the transaction of a batch
+BATCH_CHARACTERS = 300_000  # of text and images: bounds the transaction of a batch
 
 
 class ImportTarget(NamedTuple):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mcpvectordb.errors import Unreadable, UnsupportedFormat
 from mcpvectordb.importers.foreign_database import MAGIC, ForeignDatabase, copy_stable
+from mcpvectordb.storage.schema import APPLICATION_ID
 
 HEAD_BYTES = 65_536
 
@@ -34,6 +35,11 @@ class ImportSource:
             return b""
         with self.path.open("rb") as file:
             return file.read(HEAD_BYTES)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a database of mcpvectordb, by its application id."""
+        return self.database is not None and self.database.application_id == APPLICATION_ID
 
     @cached_property
     def database(self) -> ForeignDatabase | None:

@@ -138,6 +138,10 @@ def test_what_is_no_source_is_said(db: Database, tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     with pytest.raises(UnsupportedFormat, match="none of the sources that can be recognised"):
         db.import_from(tmp_path / "picture.png")
+    with pytest.raises(
+        UnsupportedFormat, match=r"mcpvectordb itself: export it .* and import that"
+    ):
+        db.import_from(db.path)
     with pytest.raises(OSError, match="does not exist"):
         db.import_from(tmp_path / "missing.db")
 
