@@ -78,21 +78,32 @@ def list_(
 @click.argument("name", metavar="NAME[:LINE]")
 @lines_option
 @numbers_option
+@click.option(
+    "--as-of", metavar="TIME|CHANGE", help="As it was at a time (2026-11-29, 2d) or after a change."
+)
 @json_option
 @click.pass_context
 def get(
-    context: click.Context, name: str, lines: int | None, line_numbers: bool, as_json: bool
+    context: click.Context,
+    name: str,
+    lines: int | None,
+    line_numbers: bool,
+    as_of: str | None,
+    as_json: bool,
 ) -> None:
     """Print a document's text.
 
     NAME is its path or the end of it, its id, or #hash; NAME:LINE starts at that line.
     """
+    moment = int(as_of) if as_of and as_of.isdecimal() else as_of
     with opened(context) as db:
         place = _lookup(db, name)
         limit = lines if lines is not None else place.lines
-        text = _excerpt(db.documents.text(place.document.id), place.line, limit, line_numbers)
+        document = db.documents.get(place.document.id, as_of=moment)
+        whole = db.documents.text(place.document.id, as_of=moment)
+        text = _excerpt(whole, place.line, limit, line_numbers)
     if as_json:
-        print_json({"document": place.document, "text": text})
+        print_json({"document": document, "text": text})
     else:
         print_text(text)
 

@@ -33,6 +33,17 @@ def test_a_diff_shows_what_changes_did(notes: Commands) -> None:
     assert len(shown["diffs"]) == 2
 
 
+def test_a_document_is_printed_as_it_was(notes: Commands) -> None:
+    with Database(notes.db, embedder=Letters()) as db:
+        (notes.folder / "notes" / "tea.md").write_text("colder")
+        db.documents.sync(embed=False)
+        before = db.history("tea.md")[1].number
+    assert notes.run("get", "tea.md") == "colder"
+    assert notes.run("get", "tea.md", "--as-of", str(before)) == TEA
+    assert notes.run("get", "tea.md", "--as-of", "today") == "colder"
+    assert isinstance(notes.invoke("get", "tea.md", "--as-of", "soon").exception, InvalidInput)
+
+
 def test_history_is_turned_off_and_on(notes: Commands) -> None:
     assert "say --yes" in notes.invoke("history", "off").stderr
     assert notes.run("history", "off", "--yes") == "history is off\n"

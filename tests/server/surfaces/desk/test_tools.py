@@ -360,3 +360,14 @@ def test_any_arguments_get_a_result_or_an_error_message(
         assert len(reply.content) == 1 and reply.structured is None
     else:
         jsonschema.validate(reply.structured, tool.arguments.output or {})
+
+
+def test_the_history_names_the_client_and_the_surface(db: Database) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("tools/call", {"name": "remember", "arguments": {"text": "tea at five"}}),
+        ("tools/call", {"name": "ingest", "arguments": {"source": "a.md", "text": "tea"}}),
+        ("tools/call", {"name": "forget", "arguments": {"place": "default/a.md"}}),
+    ]
+    exchange(service(db, SURFACE), VERSIONS[-1], *calls)
+    assert [each.actor for each in db.history()] == ["test (desk)"] * 3
+    assert db.undo().restored == ("default/a.md",)
