@@ -107,10 +107,14 @@ def test_code_keeps_its_lines(looker: Looker) -> None:
     assert looker.find(".program-line").nth(1).text_content() == "    return 'tea'\n"
 
 
-def test_chinese_is_found_and_marked(looker: Looker) -> None:
+def test_chinese_is_found_marked_and_set_as_chinese(looker: Looker) -> None:
     _open(looker, "绿茶", "notes/茶.md")
     assert "绿茶" in (looker.find(".prose").text_content() or "")
     assert looker.find(".prose mark mark").first.text_content() in ("绿茶", "绿", "茶")
+    assert looker.find(".prose").get_attribute("lang") == "zh"
+    looker.go("#/memory/1")
+    looker.wait(".prose strong", "buy")
+    assert looker.find(".prose").get_attribute("lang") == ""  # not the page's English: unknown
 
 
 def test_a_memory_is_read_edited_and_deleted(writer: Looker) -> None:

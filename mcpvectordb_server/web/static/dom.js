@@ -42,9 +42,17 @@ export function plain(text) {
 	);
 }
 
-/** Stored text in an element of its own direction. */
+/** The language by which a text is drawn and read out, as far as its script tells; else "", unknown. */
+export function language(text) {
+	const some = String(text ?? "").slice(0, 2000);
+	if (/[\u3040-\u30ff]/.test(some)) return "ja";
+	if (/[\uac00-\ud7af]/.test(some)) return "ko";
+	return /[\u4e00-\u9fff]/.test(some) ? "zh" : "";
+}
+
+/** Stored text in an element of its own direction and language. */
 export function stored(spec, text, properties = {}) {
-	return h(spec, { dir: "auto", ...properties }, plain(text));
+	return h(spec, { dir: "auto", lang: language(text), ...properties }, plain(text));
 }
 
 /** A link to a stored address: another page in a new tab if it is http(s), otherwise text. */

@@ -1,6 +1,6 @@
 // What a search found, as it is shown in lists.
 
-import { h, icon, plain, stored } from "./dom.js";
+import { h, icon, language, plain, stored } from "./dom.js";
 import { day, percent } from "./format.js";
 import { gist, line, Marks } from "./markdown.js";
 import { ranges } from "./offsets.js";
@@ -42,6 +42,7 @@ export function snippet(hit, { few = false } = {}) {
 	const program = PROGRAMS.has(hit.file_type);
 	return h(
 		program ? "div.snippet.program-text" : "div.snippet",
+		{ lang: language(rows.map((row) => row.text).join(" ")) },
 		rows.map((row) => [
 			h("span.number", { "aria-hidden": "true" }, hit.kind === "memory" ? "" : String(row.line)),
 			shownLine(row, program),

@@ -1,7 +1,7 @@
 // One document or memory: its text, the passage that was cited, and what is known of it.
 
 import { get } from "./api.js";
-import { announce, button, h, notify, outwards, plain, quiet, stored } from "./dom.js";
+import { announce, button, h, language, notify, outwards, plain, quiet, stored } from "./dom.js";
 import { editDocument, editMemory, remove } from "./edit.js";
 import { count, counted, day, percent, size } from "./format.js";
 import * as hits from "./hits.js";
@@ -328,6 +328,7 @@ class Document extends Reading {
 		this.shown = { first: first.first_line, last: last.last_line };
 		const blocks = this.parts.flatMap((part) => this.rendered(part));
 		this.text.dataset.syntax = first.syntax;
+		this.text.lang = language(first.text);
 		this.text.replaceChildren(...(blocks.length ? blocks : [h("p.muted", "This document has no text.")]));
 		if (first.first_line > 1)
 			this.text.prepend(
@@ -497,6 +498,7 @@ class Memory extends Reading {
 		this.panels.passages.remove();
 		this.tabs.querySelector("#tab-passages").remove();
 		const marks = new Marks([], words.ranges(memory.text, this.words, [[0, memory.text.length]]));
+		this.text.lang = language(memory.text);
 		this.text.replaceChildren(...markdown(memory.text, marks), ...images(memory));
 		this.panels.about.replaceChildren(
 			h("h2", "About"),
