@@ -75,7 +75,7 @@ def test_documents_come_without_the_folder_too(
     assert done.added == {"documents": 3}
     assert "not a folder here" in done.notes[0]
     [hit] = db.documents.search("fermented black", mode="text", limit=1)
-    assert hit.item.document.source == f"{MADE_IN}/notes/oolong.md"
+    assert hit.item.document.source == str(Path(MADE_IN, "notes", "oolong.md"))
 
 
 def test_a_document_that_is_not_embedded_yet_comes_too(

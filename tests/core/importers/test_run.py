@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -174,7 +173,7 @@ def test_a_killed_import_is_completed_by_the_next_one(tmp_path: Path) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             if line.strip() == "256":
-                process.send_signal(signal.SIGKILL)
+                process.kill()
                 break
     with Database(tmp_path / "notes.db", embedder=Letters()) as db:
         first = db.contexts.count()
