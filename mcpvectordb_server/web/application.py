@@ -30,6 +30,9 @@ from mcpvectordb_server.web.turns import Turns
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
+ACTOR = "web page"
+"""By whom the history says that changes were made."""
+
 
 def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
     """The page and its API for a file; `site` is started and closed with the application.
@@ -87,7 +90,8 @@ def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
 
 
 def _reply(route: ApiRoute, site: Site, *files: Upload, **given: Any) -> Response:
-    reply = route.function(site, *files, **given)
+    with site.db.acting_as(ACTOR):
+        reply = route.function(site, *files, **given)
     return reply if isinstance(reply, Response) else _json(reply, route.status)
 
 

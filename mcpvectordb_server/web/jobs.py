@@ -7,6 +7,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -135,7 +136,8 @@ class Jobs:
         self._changed, self._workers = changed, workers
         self._jobs: dict[str, Job] = {}
         self._numbers = itertools.count(1)
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        # With the context of whoever gave it: the history says by whom a change was made.
+        self._queue: queue.SimpleQueue[tuple[Context, Job] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
@@ -153,7 +155,7 @@ class Jobs:
             self._forget_oldest()
             self._start_workers()
         self._changed(job)
-        self._queue.put(job)
+        self._queue.put((copy_context(), job))
         return job
 
     def get(self, id: str) -> Job:
@@ -204,8 +206,9 @@ class Jobs:
                 thread.start()
 
     def _run(self) -> None:
-        while (job := self._queue.get()) is not None:
-            job.run()
+        while (given := self._queue.get()) is not None:
+            context, job = given
+            context.run(job.run)
 
 
 def _nothing(_: ProgressCallback) -> Mapping[str, Any]:

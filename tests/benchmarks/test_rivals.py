@@ -58,7 +58,7 @@ def test_recall_is_the_share_of_what_could_be_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "rival", "able"),
+    ("name", "rival", "able"),
     [
         ("vectors", "tantivy", "chroma, lancedb, sqlite-vec, qdrant, hnswlib"),
         ("words", "chroma", "lancedb, tantivy, fts5"),
@@ -68,10 +68,10 @@ def test_recall_is_the_share_of_what_could_be_found() -> None:
     ],
 )
 def test_a_rival_that_cannot_is_an_error_that_names_those_that_can(
-    benchmark: str, rival: str, able: str
+    name: str, rival: str, able: str
 ) -> None:
     with pytest.raises(SystemExit, match=rf"{rival} cannot .*{able}"):
-        main([benchmark, "--rival", rival])
+        main([name, "--rival", rival])
 
 
 def test_an_unknown_rival_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

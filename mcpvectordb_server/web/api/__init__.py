@@ -5,6 +5,7 @@ from __future__ import annotations
 from mcpvectordb_server.web.api import (
     chunks,
     documents,
+    history,
     ingest,
     jobs,
     libraries,
@@ -62,6 +63,9 @@ ROUTES: tuple[ApiRoute, ...] = (
     write("POST", "/api/jobs/{id}/cancel", jobs.cancel_job),
     ask("/api/check", jobs.check, status=202),
     write("POST", "/api/compact", jobs.compact, status=202),
+    get("/api/history", history.list_changes),
+    get("/api/history/{number}/diff", history.diff),
+    write("POST", "/api/undo", history.undo),
     get("/api/status", status.status),
     get("/api/space", status.space),
     get("/api/map", map.get_map),

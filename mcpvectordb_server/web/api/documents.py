@@ -17,6 +17,8 @@ Few = Annotated[int, "How many", Field(ge=1, le=50)]
 DocumentId = Annotated[str, "The id of a document, also one that it had before it was replaced"]
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
+UNDO = "It can be undone as long as the history has it (Health, Changes)."
+
 
 class DocumentEntry(TypedDict):
     """A document as the library has it; `path` is its name in listings."""
@@ -348,6 +350,8 @@ def _consequences(doomed: list[DoomedDocument], missing: list[str]) -> list[str]
         )
     if missing:
         said.append(f"{_counted(len(missing), 'document')} of these ids are gone already.")
+    if doomed:
+        said.append(UNDO)
     return said
 
 

@@ -12,7 +12,13 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import InvalidInput, Library, NotFound, Synced, Unreadable
 from mcpvectordb_server.grant import ProgressCallback
-from mcpvectordb_server.web.api.documents import DocumentEntry, Limit, Offset, document_reply
+from mcpvectordb_server.web.api.documents import (
+    UNDO,
+    DocumentEntry,
+    Limit,
+    Offset,
+    document_reply,
+)
 from mcpvectordb_server.web.jobs import JobReply
 from mcpvectordb_server.web.site import Site
 
@@ -195,6 +201,7 @@ def remove_library(
         if keep_documents
         else f"{count:,} documents and {library.chunks:,} passages are removed from this file."
     )
+    said.append(UNDO)
     return RemovedLibrary(dry_run=dry_run, documents=count, consequences=said)
 
 

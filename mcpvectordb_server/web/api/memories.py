@@ -9,7 +9,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from mcpvectordb import Context, NotFound
-from mcpvectordb_server.web.api.documents import Few, Limit, Offset
+from mcpvectordb_server.web.api.documents import UNDO, Few, Limit, Offset
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
 from mcpvectordb_server.web.site import Site
 
@@ -247,7 +247,8 @@ def delete_memories(
         missing=sorted(set(ids) - known),
         consequences=[
             f"{count:,} {'memory is' if count == 1 else 'memories are'} removed from this file, "
-            "with tags and images; agents no longer find them."
+            "with tags and images; agents no longer find them.",
+            UNDO,
         ],
     )
 
