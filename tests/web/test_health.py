@@ -71,3 +71,17 @@ def test_a_page_out_of_sight_keeps_no_connection_and_catches_up(writer: Looker) 
     assert writer.find(".figure b").first.text_content() == "6"
     writer.page.evaluate(see, False)
     writer.until("document.querySelector('.figure b').textContent === '7'")
+
+
+def test_a_deletion_is_among_the_changes_and_undone_by_a_button(writer: Looker) -> None:
+    db = writer.served.db
+    db.documents.ingest_text("The <b>old</b> text.", source="old.md", title="Old rule")
+    [old] = db.documents.search("old text", mode="text", limit=1)
+    db.documents.delete(old.item.document.id)
+    writer.go("#/health")
+    row = writer.wait(".changes li", "deleted Old rule").first
+    row.get_by_role("button", name="Differences").click()
+    assert "-The <b>old</b> text." in (writer.wait(".diff", "old").first.text_content() or "")
+    row.get_by_role("button", name="Undo").click()
+    writer.wait(".changes li", "undo")
+    assert db.documents.text(old.item.document.id) == "The <b>old</b> text."

@@ -160,3 +160,21 @@ def test_a_document_is_edited_and_deleted_and_says_what_that_does(writer: Looker
     writer.button("Delete 1 document").click()
     writer.wait(".notice", "1 document deleted")
     assert writer.served.db.stats().documents == 5
+
+
+def test_the_history_of_a_document_shows_its_changes_and_takes_one_back(writer: Looker) -> None:
+    db = writer.served.db
+    db.documents.ingest_text("The kettle is blue.", source="kettle.md", title="Kettle")
+    db.documents.ingest_text("The kettle is green.", source="kettle.md", title="Kettle")
+    [kettle] = db.documents.browse(where=[("source", "eq", "kettle.md")])
+    writer.go(f"#/document/{kettle.id}")
+    writer.wait(".prose > *", "green")
+    writer.find("#tab-history").click()
+    row = writer.wait(".changes li", "replaced").first
+    row.get_by_role("button", name="Undo").click()
+    writer.until(
+        "[...document.querySelectorAll('.prose > *')].some((e) => e.textContent.includes('blue'))"
+        " || location.hash === '#/search'"
+    )
+    [kettle] = db.documents.browse(where=[("source", "eq", "kettle.md")])
+    assert db.documents.text(kettle.id) == "The kettle is blue."

@@ -1,6 +1,7 @@
 // How the file is: counts, what waits, what was passed over and why, and what takes its space.
 
 import { get, post } from "./api.js";
+import { drawChanges } from "./changes.js";
 import { button, debounced, h, notify, plain, stored } from "./dom.js";
 import { count, counted, duration, percent, size } from "./format.js";
 import { Jobs } from "./jobs.js";
@@ -20,6 +21,8 @@ export async function open(_route, app) {
 	});
 	const space = h("section.card.stack", h("h2", "What takes space"), h("p.muted", "Measuring …"));
 	const passed = h("section.card.stack", h("h2", "Failed and passed over"), h("p.muted", "Reading …"));
+	const changes = h("section.card.stack", h("h2", "Changes"), h("p.muted", "Reading …"));
+	const redraw = () => drawChanges(changes, app, redraw);
 	const start = (path, word) =>
 		post(path).then(
 			() => notify(`${word} has begun.`),
@@ -51,13 +54,14 @@ export async function open(_route, app) {
 			h("div.stack", h("section.card.stack", h("h2", "Work"), jobs.element), space),
 			h("div.stack", model, passed),
 		),
+		changes,
 	);
-	const again = debounced(() => draw().catch(() => {}), 400);
+	const again = debounced(() => [draw().catch(() => {}), redraw()], 400);
 	for (const name of ["changed", "model"]) app.on(name, again);
 	app.on("job", (it) => ["done", "failed"].includes(it.state) && [again(), drawPassed(passed, app)]);
 	app.signal.addEventListener("abort", () => again.cancel());
 	await Promise.all([draw(), jobs.load()]);
-	await Promise.all([drawSpace(space, app), drawPassed(passed, app)]);
+	await Promise.all([drawSpace(space, app), drawPassed(passed, app), redraw()]);
 }
 
 function drawFigures(place, status) {

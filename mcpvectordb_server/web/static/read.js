@@ -1,6 +1,7 @@
 // One document or memory: its text, the passage that was cited, and what is known of it.
 
 import { get } from "./api.js";
+import { drawChanges } from "./changes.js";
 import { announce, button, h, language, notify, outwards, plain, quiet, stored } from "./dom.js";
 import { editDocument, editMemory, remove } from "./edit.js";
 import { count, counted, day, percent, size } from "./format.js";
@@ -16,6 +17,7 @@ const PANELS = [
 	["about", "About"],
 	["passages", "Passages"],
 	["similar", "Similar"],
+	["history", "History"],
 ];
 
 export async function open(route, app) {
@@ -96,6 +98,7 @@ class Reading {
 			tab.tabIndex = on ? 0 : -1;
 		}
 		if (name === "similar") this.drawSimilar();
+		if (name === "history") drawChanges(this.panels.history, this.app, () => this.undone(), this.historyName());
 		if (name === "passages") this.drawPassages?.();
 	}
 
@@ -108,6 +111,15 @@ class Reading {
 		const tab = shown[(next + shown.length) % shown.length];
 		tab.focus();
 		tab.click();
+	}
+
+	async undone() {
+		try {
+			await this.load();
+		} catch (error) {
+			if (error.status === 404) this.back();
+			else throw error;
+		}
 	}
 
 	back() {
@@ -237,6 +249,10 @@ class Document extends Reading {
 		return this.chunk
 			? `/api/chunks/${this.chunk.id}/similar`
 			: `/api/documents/${encodeURIComponent(this.id)}/similar`;
+	}
+
+	historyName() {
+		return this.id;
 	}
 
 	similarTitle() {
@@ -520,6 +536,10 @@ class Memory extends Reading {
 
 	similarPath() {
 		return `/api/memories/${this.memory.id}/similar`;
+	}
+
+	historyName() {
+		return `memory:${this.memory.id}`;
 	}
 
 	similarTitle() {
