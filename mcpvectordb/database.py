@@ -363,6 +363,11 @@ class Database(JointShelves):
         if len(items) > 1:
             shown = ", ".join(sorted(f"{each.place}/{each.name}".strip("/") for each in items))
             raise InvalidInput(f"{name!r:.200} may mean {len(items)} items: {shown:.1000}")
+        if items[0].shelf == "libraries":
+            raise InvalidInput(
+                f"{name!r:.200} is a library: name its documents one by one, or remove it "
+                "(`library remove`), then turn history off and compact the file"
+            )
         versions = self._timeline.forget(items[0])
         self.compact()
         self._file.check_log_is_empty()

@@ -58,8 +58,8 @@ ALTER TABLE libraries ADD COLUMN stamp INTEGER NOT NULL DEFAULT 0;
 
 UPDATE documents SET
     stamp = coalesce(CAST((julianday(created_at) - 2440587.5) * 86400000 AS INTEGER) << 20, 0),
-    twin = CASE WHEN key = (SELECT min(o.key) FROM documents o
-        WHERE o.library = documents.library AND o.source = documents.source) THEN '' ELSE id END;
+    twin = CASE WHEN key > (SELECT min(o.key) FROM published_documents o
+        WHERE o.library = documents.library AND o.source = documents.source) THEN id ELSE '' END;
 UPDATE contexts SET
     stamp = coalesce(CAST((julianday(updated_at) - 2440587.5) * 86400000 AS INTEGER) << 20, 0),
     uid = id || ' ' || created_at;

@@ -217,3 +217,12 @@ def test_a_name_of_several_items_is_not_forgotten(db: Database) -> None:
     with pytest.raises(InvalidInput, match="may mean 2 items"):
         db.forget("a.md")
     assert db.documents.count() == 2
+
+
+def test_a_library_is_not_forgotten_as_if_it_were_its_documents(
+    db: Database, tmp_path: Path
+) -> None:
+    db.documents.add_library("notes", tmp_path)
+    with pytest.raises(InvalidInput, match="is a library: name its documents"):
+        db.forget("notes")
+    assert [each.name for each in db.documents.libraries()] == ["notes"]
