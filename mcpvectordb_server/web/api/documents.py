@@ -269,9 +269,9 @@ def delete_documents(
         )
         for each in found
     ]
-    if not dry_run:
-        for each in found:
-            site.db.documents.delete(each.id)
+    if found and not dry_run:
+        # One change, so that it is undone at once.
+        site.db.documents.delete_where(where=[("id", "in", [each.id for each in found])])
     return DeletedDocuments(
         dry_run=dry_run,
         documents=doomed,

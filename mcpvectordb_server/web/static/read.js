@@ -8,7 +8,7 @@ import { count, counted, day, percent, size } from "./format.js";
 import * as hits from "./hits.js";
 import { code, gist, markdown, Marks, paragraphs } from "./markdown.js";
 import { ranges } from "./offsets.js";
-import { link, replace } from "./route.js";
+import { go, link, replace } from "./route.js";
 import * as words from "./words.js";
 
 const WINDOW = 800; // lines that are read at once
@@ -113,12 +113,15 @@ class Reading {
 		tab.click();
 	}
 
+	/** Open what there is after an undo: the version that is back may have another id, or there is none. */
 	async undone() {
 		try {
-			await this.load();
+			const { id } = await get(this.path());
+			if (String(id) === this.id) location.reload();
+			else go(link([this.kind, id]));
 		} catch (error) {
-			if (error.status === 404) this.back();
-			else throw error;
+			if (error.status !== 404) throw error;
+			this.back();
 		}
 	}
 
@@ -249,6 +252,12 @@ class Document extends Reading {
 		return this.chunk
 			? `/api/chunks/${this.chunk.id}/similar`
 			: `/api/documents/${encodeURIComponent(this.id)}/similar`;
+	}
+
+	kind = "document";
+
+	path() {
+		return `/api/documents/${encodeURIComponent(this.id)}`;
 	}
 
 	historyName() {
@@ -536,6 +545,12 @@ class Memory extends Reading {
 
 	similarPath() {
 		return `/api/memories/${this.memory.id}/similar`;
+	}
+
+	kind = "memory";
+
+	path() {
+		return `/api/memories/${encodeURIComponent(this.id)}`;
 	}
 
 	historyName() {
