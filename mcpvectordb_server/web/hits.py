@@ -35,7 +35,7 @@ class HitReply(TypedDict):
     line: int
     score: float
     relevance: float | None
-    scores: dict[str, float | int | None]
+    scores: dict[str, float | int | bool | None]
     snippet: list[SnippetLine]
     more: int
     # of a passage of a document
