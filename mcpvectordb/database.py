@@ -412,7 +412,7 @@ class Database(JointShelves):
     ) -> Exported:
         """Write everything, or the documents of one library, in a format that others read.
 
-        jsonl     all that is in the file: `import_from` makes an equal one of it
+        jsonl     all but the history: `import_from` makes an equal file of it
         markdown  a folder with a file for each document and context, with front matter
         csv       passages and vectors as one table
         parquet   the same, with embeddings as lists; needs the extra `parquet`
