@@ -22,7 +22,7 @@ from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
 from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.records import Mode, Scores
 from mcpvectordb.search import fusion
-from mcpvectordb.search.relevance import Judge
+from mcpvectordb.search.relevance import Judge, judged_language
 from mcpvectordb.search.vector_leg import VectorLeg
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_query
@@ -154,6 +154,7 @@ def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Jud
         found.name if found else "",
         exact=query.exact,
         foreign=is_non_latin(text),
+        language=judged_language(text),
         provisional=fast.name if fast else "",
     )
 

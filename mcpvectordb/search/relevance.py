@@ -7,8 +7,9 @@ collections, whose queries were also run against each other's documents, which d
 `python -m benchmarks relevance` fits them again, evaluates them by leaving out one collection at a
 time, and prints the constants below. Half of all queries are assumed to have no answer.
 
-No relevance is given where nothing was judged: for other models, and for queries in other than
-Latin letters unless a multilingual model compares them; that was judged in English and Chinese.
+No relevance is given where nothing was judged: for other models; for meaning in other languages
+than English or, with a multilingual model, Chinese, and across languages; by words alone, for
+queries in other than Latin letters.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.records import Scores
-from mcpvectordb.text.tokens import is_non_latin
+from mcpvectordb.text.stop_words import is_foreign
+from mcpvectordb.text.tokens import CJK
 
 # If all results have a lower relevance than this, the verdict is that nothing relevant was found,
 # unless one of them has half of the query's words: a false verdict is worse than a weak hit. It is
 # given for at most 3 % of the questions of any collection that have an answer.
 WEAK, MANY_WORDS = 0.05, 0.5
 _SEPARATORS, _WORD = re.compile(r"\W+"), re.compile(r"\w+")
+ENGLISH, CHINESE = "en", "zh"
 _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
 
 
@@ -92,20 +95,22 @@ class Judge:
 
     `model` is the catalogue's name of the embedding model, "" for others and if there was none. An
     `exact` query has nothing but codes, whose embeddings mean nothing; a `foreign` one is in other
-    than Latin letters. `provisional` is the name of the model of provisional embeddings.
+    than Latin letters. `language` is one of those in which hits were judged (`judged_language`).
+    `provisional` is the name of the model of provisional embeddings.
     """
 
     model: str = ""
     exact: bool = False
     foreign: bool = False
+    language: str = ENGLISH
     provisional: str = ""
 
     def relevance(self, scores: Scores, text: str | None = None) -> float | None:
         """The probability that a hit with this text is relevant; None if that is not calibrated.
 
-        A passage in other letters than the query is in another language: its cosine is lower.
+        A passage in another language than the query has a lower cosine than one in its own.
         """
-        if text is not None and not self._latin_only and is_non_latin(text) != self.foreign:
+        if text is not None and not self._latin_only and self._is_translation(text):
             return None
         weights = self._weights(scores)
         return None if weights is None else weights.chance(scores)
@@ -123,8 +128,14 @@ class Judge:
         by_words = scores.text is not None and scores.reach is not None
         if self.exact or scores.vector is None:
             return BY_WORDS if by_words else None
+        if self.language != ENGLISH and (self._latin_only or not self.language):
+            return None
         model = self.provisional if self.provisional and scores.provisional else self.model
         return (BY_BOTH if by_words else BY_MEANING).get(model)
+
+    def _is_translation(self, text: str) -> bool:
+        """Whether a passage is in another language than the query, as far as that can be told."""
+        return judged_language(text) != self.language
 
     @property
     def _latin_only(self) -> bool:
@@ -134,15 +145,27 @@ class Judge:
     def reason(self) -> str:
         """Why hits have no relevance, for those that have none."""
         if not self._latin_only:
-            return "it is calibrated for what meaning finds in the letters of the query"
+            return (
+                "it is calibrated for what meaning finds in the language of the query, if that is "
+                "English or Chinese"
+            )
         if self.foreign:
             return "it is calibrated for queries in Latin letters only"
+        if self.language != ENGLISH:
+            return "it is calibrated for queries in English only"
         return "it is not calibrated for this way of searching" + (
             "" if self.model else " or this model"
         )
 
 
 UNCALIBRATED = Judge()
+
+
+def judged_language(text: str) -> str:
+    """ENGLISH or CHINESE (any CJK text), as far as letters and stop words tell; "" for others."""
+    if not is_foreign(text):
+        return ENGLISH
+    return CHINESE if CJK.search(text) else ""
 
 
 def shared(found: Sequence[float | None], texts: Sequence[str]) -> list[float | None]:

@@ -75,7 +75,7 @@ def test_a_question_is_answered_in_another_language(filled: Database) -> None:
     assert best.item.document.source == "de/0.md"
     found = filled.documents.search("Which lake is the deepest in the world?", mode="vector")
     assert found[0].item.document.source == "ru/3.md" and found[0].relevance is None
-    assert not found.verdict and "letters of the query" in found.uncalibrated
+    assert not found.verdict and "language of the query" in found.uncalibrated
 
 
 def test_chunks_are_measured_in_tokens_of_the_model(tmp_path: Path) -> None:

@@ -72,7 +72,12 @@ def searches(db: Database) -> list[Any]:
 
 
 def everything(db: Database) -> dict[str, Any]:
-    stats = {**db.stats().to_dict(), "path": "", "bytes": 0, "history_bytes": 0}  # the history stays
+    stats = {
+        **db.stats().to_dict(),
+        "path": "",
+        "bytes": 0,
+        "history_bytes": 0,
+    }  # the history stays
     return {
         "stats": stats,
         "documents": document_reads(db),

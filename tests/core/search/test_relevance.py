@@ -20,6 +20,7 @@ from mcpvectordb.search.relevance import (
     Weights,
     checked,
     coverage,
+    judged_language,
     shared,
     verdict,
 )
@@ -177,10 +178,13 @@ def test_a_query_in_other_letters_has_a_relevance_by_a_model_that_knows_them() -
 def test_a_passage_in_other_letters_than_the_query_has_no_relevance() -> None:
     scores, known = Scores(vector=0.77), "multilingual-e5-small"
     assert Judge(known).relevance(scores, "火车站在城市的北边。") is None
-    assert Judge(known, foreign=True).relevance(scores, "The station is in the north.") is None
+    assert (
+        Judge(known, foreign=True, language="zh").relevance(scores, "The station is in the north.")
+        is None
+    )
     assert Judge(known).relevance(scores, "Der Bahnhof ist im Norden.") is not None
     assert Judge(MODEL).relevance(scores, "火车站在城市的北边。") is not None
-    assert "letters of the query" in Judge(known).reason
+    assert "language of the query" in Judge(known).reason
 
 
 def test_the_relevance_for_a_code_ignores_the_cosine() -> None:
@@ -263,3 +267,24 @@ def test_a_minimum_that_is_no_probability_is_refused(wrong: object) -> None:
 
 def test_any_probability_is_a_valid_minimum() -> None:
     assert [checked(each) for each in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
+
+
+def test_an_english_model_judges_no_meaning_in_another_language() -> None:
+    scores = Scores(text=5.0, reach=10.0, vector=0.6)
+    german = Judge("bge-small-en-v1.5", language="")
+    assert german.relevance(scores) is None and "English only" in german.reason
+    assert german.relevance(replace(scores, vector=None)) is not None  # words are counted anyway
+    assert Judge("bge-small-en-v1.5").relevance(scores) is not None
+
+
+def test_a_multilingual_model_judges_what_is_in_the_query_s_own_judged_language() -> None:
+    scores, model = Scores(text=0.0, reach=10.0, vector=0.8), "multilingual-e5-small"
+    german = "Das Brot wird eine Stunde gebacken, und dann muss es abkühlen."
+    english = "The bread is baked for an hour, and then it has to cool."
+    chinese = "面包烤一个小时，然后冷却。"
+    assert [judged_language(text) for text in (german, english, chinese)] == ["", "en", "zh"]
+    assert Judge(model).relevance(scores, english) is not None
+    assert Judge(model).relevance(scores, german) is None
+    assert Judge(model, language="").relevance(scores, german) is None
+    assert Judge(model, foreign=True, language="zh").relevance(scores, chinese) is not None
+    assert Judge(model, foreign=True, language="zh").relevance(scores, english) is None
