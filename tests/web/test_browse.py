@@ -16,7 +16,7 @@ def test_libraries_folders_and_documents_are_steps_that_back_undoes(looker: Look
     looker.wait(".library", "notes").locator("a").click()
     looker.wait(".folders", "drinks").locator("a").click()
     looker.wait(".long-row", "tea.md")
-    assert looker.find(".long-row").count() == 2
+    looker.until("document.querySelectorAll('.long-row').length === 2")
     assert looker.find(".crumbs li").all_text_contents() == ["Browse", "notes", "drinks"]
     looker.find(".long-row a", "Tea").click()
     looker.wait(".prose h2", "Tea")
@@ -42,7 +42,7 @@ def test_memories_have_threads_tags_and_a_timeline(looker: Looker) -> None:
     looker.go("#/browse")
     looker.wait(".cloud a", "plants").click()
     looker.wait(".memory-row", "Mint")
-    assert looker.find(".memory-row").count() == 1
+    looker.until("document.querySelectorAll('.memory-row').length === 1")
     looker.go("#/browse/thread/kitchen")
     looker.until("document.querySelectorAll('.memory-row').length === 2")
     looker.page.select_option("[aria-label='By whom']", "user")

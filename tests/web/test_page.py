@@ -127,7 +127,7 @@ def test_the_theme_is_chosen_kept_and_does_not_flash(looker: Looker) -> None:
     looker.button("Theme: system").click()
     assert looker.page.evaluate(paper) != light
     looker.page.reload()
-    assert looker.button("Theme: dark").count() == 1
+    looker.button("Theme: dark").wait_for()
     assert looker.page.evaluate(paper) != light
     looker.button("Theme: dark").click()
     looker.button("Theme: light").click()

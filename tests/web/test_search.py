@@ -67,7 +67,7 @@ def test_words_meaning_and_both_stand_side_by_side(looker: Looker) -> None:
     assert looker.find(".column").nth(0).locator(".brief").count() == 1
     assert looker.find(".column").nth(1).locator(".brief").count() > 1
     looker.find(".column").nth(0).locator(".brief").hover()
-    assert looker.find(".paired").count() == 3
+    looker.until("document.querySelectorAll('.paired').length === 3")
     looker.find(".column").nth(0).locator(".hit-link").focus()
     looker.page.keyboard.press("ArrowRight")
     assert looker.page.evaluate("document.activeElement.closest('.column').ariaLabel") == "Meaning"
@@ -77,7 +77,7 @@ def test_one_leg_alone_on_request(looker: Looker) -> None:
     looker.search("mint shed")
     looker.page.get_by_text("Words", exact=True).click()
     looker.wait(".how", "by words")
-    assert looker.find(".hit").count() == 1
+    looker.until("document.querySelectorAll('.hit').length === 1")
     assert "mode=text" in looker.page.url
 
 
@@ -97,8 +97,8 @@ def test_filters_narrow_the_search_are_shown_and_removed(looker: Looker) -> None
     looker.until("document.querySelectorAll('.hit').length > 1")
     assert looker.page.input_value("[data-filter=library]") == ""
     looker.page.select_option("[data-filter=tag]", "plants")
+    looker.until("document.querySelectorAll('.hit').length === 1")
     looker.wait(".hit", "garden")
-    assert looker.find(".hit").count() == 1
     looker.page.select_option("[data-filter=tag]", "")
     looker.page.fill("[data-filter=until]", "2001")
     looker.page.keyboard.press("Tab")
