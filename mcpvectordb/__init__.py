@@ -178,12 +178,12 @@ _HOMES = (
     "records",
     "contexts.context",
     "vectors.vector",
+    "database",
+    "embedding.embedder",
     "history.records",
     "joint.records",
-    "importers.items",
     "merge.records",
-    "embedding.embedder",
-    "database",
+    "importers.items",
     "embedding.add_endpoint",
 )
 

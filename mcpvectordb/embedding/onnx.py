@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcpvectordb.embedding import pooling
 from mcpvectordb.embedding.catalogue import Model, ModelKind
-from mcpvectordb.embedding.encoder_graph import assemble
 from mcpvectordb.embedding.graph_cache import GraphCache
 from mcpvectordb.embedding.tokenizer import TokenPipeline
 from mcpvectordb.embedding.weights import verify
@@ -88,6 +87,8 @@ class OnnxModel:
                 verify(path, self.model.files[role])
         if not self.model.assembly:
             return _Graph(self.name, self._files["model"])
+        from mcpvectordb.embedding.encoder_graph import assemble
+
         assembled = assemble(self._files["model"])
         if self._cache:
             self._cache.keep(assembled)  # so that no other process has to assemble it

@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcpvectordb.embedding import e5s1
 from mcpvectordb.embedding.token_starts import WordStarts, windows
 from mcpvectordb.errors import InvalidInput
 
@@ -180,6 +179,8 @@ def _from_e5s1(path: Path) -> Tokenizer:
     from tokenizers.normalizers import NFKC, Nmt, Replace, Sequence, Strip
     from tokenizers.pre_tokenizers import Metaspace
     from tokenizers.processors import TemplateProcessing
+
+    from mcpvectordb.embedding import e5s1
 
     pieces = e5s1.read(path).pieces
     vocabulary = [
