@@ -289,6 +289,7 @@ def _by_content(raw: bytes, head: bytes) -> Format | None:
     for each in FORMATS:
         if (
             _matches(each.magic, head)
+            or _matches(each.magic, raw[:4096])  # a small PDF may pass for UTF-16
             or _matches(each.hint, head)
             or (each.member and each.member in members)
             or (each.stream and each.stream in streams)

@@ -63,7 +63,7 @@ def test_dot_products_are_exact_and_never_infinite(pair: tuple[list[float], list
     largest = Fraction(np.finfo(np.float64).max)
     expected = float(min(largest, max(-largest, sum(products))))
     found = dot(np.array([row]), np.array(query))[0]
-    slack = float(min(largest, sum(map(abs, products)))) * 1e-14
+    slack = float(min(largest, sum(map(abs, products)) / 10**14))
     assert math.isfinite(found) and found == pytest.approx(expected, rel=1e-12, abs=slack + 1e-300)
 
 

@@ -7,13 +7,16 @@ import zlib
 from importlib import import_module
 from io import BytesIO
 
+import pymupdf
 import pytest
 
 from mcpvectordb.errors import NoText, ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats import FORMATS, TEXT, detect, parse
+from mcpvectordb.ingest.formats.charset import unicode_encoding
 from mcpvectordb.records import Parsed, Source
 from tests.support import python
+from tests.support_formats import read
 
 PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"
 
@@ -217,3 +220,11 @@ def test_any_error_of_a_parser_is_a_parse_failed(monkeypatch: pytest.MonkeyPatch
 def test_an_ingest_error_of_a_parser_is_not_changed() -> None:
     with pytest.raises(ParseFailed, match="not valid utf-16"):
         parse(source("a.txt", b"\xff\xfe\x00"))
+
+
+def test_a_small_pdf_whose_bytes_could_be_utf_16_is_a_pdf() -> None:
+    document = pymupdf.open()
+    document.new_page(width=595, height=842).insert_text((20, 20), "alpha alpha", fontsize=6)
+    raw = document.tobytes()
+    assert unicode_encoding(raw)  # or this test tests nothing
+    assert read(raw, "a.pdf").text.split() == ["alpha", "alpha"]
