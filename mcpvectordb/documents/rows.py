@@ -38,7 +38,8 @@ COLUMNS = (
 # How much before and after a chunk its `surroundings` have: of a long document only this is read.
 AROUND_CHUNKS, AROUND_CHARACTERS = 100, 10_000
 PENDING = (
-    "(SELECT count(*) FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
+    # CROSS keeps the order: from all that waits down, a file that waits would take quadratic time.
+    "(SELECT count(*) FROM document_chunks c CROSS JOIN document_pending p ON p.chunk = c.id "
     "WHERE c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
 )
 # `path` in SQL, and the folder in it.

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database, DocumentHeading, InvalidFilter, InvalidInput, NotFound
+from mcpvectordb.documents import rows
 from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 
@@ -244,3 +245,15 @@ def test_the_syntax_is_that_of_the_source(source: str, syntax: str, db: Database
     id = db.documents.ingest_text("# x = 1", source=source).document.id
     assert db.documents.syntax(id) == syntax
     assert bool(db.documents.outline(id)) == (syntax == "markdown")
+
+
+def test_what_waits_of_a_document_is_counted_without_reading_all_that_waits(db: Database) -> None:
+    with db._file.reading() as sql:
+        plan = [
+            step
+            for *_, step in sql.execute(
+                f"EXPLAIN QUERY PLAN SELECT {rows.PENDING} FROM published_documents d"
+            )
+        ]
+    [waiting] = [step for step in plan if step.startswith("SEARCH p ")]
+    assert "chunk=?" in waiting
