@@ -1,0 +1,45 @@
+"""What readers must know of the engine behind a connection: SQLite, or PostgreSQL.
+
+Most statements that read are the same in both. A published database has the tables of many files,
+so a name of a library is one of an origin there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import apsw
+
+from mcpvectordb import filters
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The parts of statements that differ.
+
+    filters   how conditions are compiled
+    root      SQL of the folder that the library of document `d` follows, or NULL
+    path      SQL of the path of document `d`, where it is stored
+    origins   SQL of the origin of document `d`, context `x` and vector `v`, where there are several
+    explain   what stands before a statement so that its plan is returned
+    """
+
+    filters: filters.Dialect
+    root: str
+    path: str = ""
+    origins: dict[str, str] = field(default_factory=dict)
+    explain: str = "EXPLAIN QUERY PLAN"
+
+
+SQLITE = Dialect(filters.SQLITE, "(SELECT root FROM libraries WHERE name = d.library)")
+
+
+class DialectConnection:
+    """A connection to another engine than SQLite, which says so."""
+
+    dialect: Dialect
+
+
+def dialect_of(sql: apsw.Connection) -> Dialect:
+    """The dialect of a connection."""
+    return sql.dialect if isinstance(sql, DialectConnection) else SQLITE
