@@ -37,7 +37,7 @@ class PostgresDialect(Dialect):
 
     def metadata(self, expression: str, keys: Sequence[str]) -> Operand:
         """The operand of the value under nested keys of a JSON object."""
-        return _of_json(Piece(f"({expression}{' -> ?' * len(keys)})", tuple(keys)))
+        return _of_json(_at(expression, keys))
 
     def folded(self, operand: Operand) -> Operand:
         """The operand with the case of its strings folded."""
@@ -82,15 +82,22 @@ class PostgresDialect(Dialect):
 
     def has_key(self, expression: str, keys: Sequence[str]) -> Piece:
         """A test whether a JSON object has nested keys."""
-        return Piece(f"({expression}{' -> ?' * len(keys)}) IS NOT NULL", tuple(keys))
+        place = _at(expression, keys)
+        return Piece(f"{place.sql} IS NOT NULL", place.bindings)
 
     def keys(self, expression: str, keys: Sequence[str]) -> Piece:
         """The keys of an object, which an array does not have."""
-        inner = f"({expression}{' -> ?' * len(keys)})"
+        place = _at(expression, keys)
         return Piece(
-            f"json_object_keys(CASE json_typeof({inner}) WHEN 'object' THEN {inner} END) AS key",
-            (*keys, *keys),
+            f"json_object_keys(CASE json_typeof({place.sql}) WHEN 'object' THEN {place.sql} END) "
+            "AS key",
+            place.bindings * 2,
         )
+
+
+def _at(expression: str, keys: Sequence[str]) -> Piece:
+    """The JSON under nested keys; -> with a text never steps into an array."""
+    return Piece(f"(({expression})::json{' -> ?' * len(keys)})", tuple(keys))
 
 
 def _of_json(value: Piece) -> Operand:
@@ -133,7 +140,7 @@ DECLARE
 BEGIN
     IF written ~ '[eE][+-]?[0-9]{5}' THEN
         RETURN CASE WHEN written ~ '^[ \\t\\n\\v\\f\\r]*[+-]?[0.]*[eE]' OR written ~ '[eE]-' THEN 0
-            WHEN written ~ '^[ \\t\\n\\v\\f\\r]*-' THEN '-Infinity'::numeric ELSE 'Infinity'::numeric END;
+            WHEN written ~ '^[ \\t\\n\\v\\f\\r]*-' THEN '-Infinity' ELSE 'Infinity' END;
     END IF;
     exact := written::numeric;
     IF written !~ '[.eE]' AND exact BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
@@ -145,7 +152,8 @@ BEGIN
         RETURN 0;
     END IF;
     double := exact::text::float8;
-    IF double >= -9223372036854775808 AND double < 9223372036854775808 AND double = floor(double) THEN
+    IF double >= -9223372036854775808 AND double < 9223372036854775808
+        AND double = floor(double) THEN
         RETURN double::bigint::numeric;
     END IF;
     RETURN double::text::numeric;

@@ -135,4 +135,3 @@ def equip(connection: psycopg.Connection[Any]) -> None:
 def bound_vector(embedding: bytes) -> str:
     """The numbers of a float32 embedding as pgvector reads them."""
     return str(array("f", embedding).tolist())
-

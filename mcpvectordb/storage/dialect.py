@@ -13,7 +13,7 @@ import apsw
 from mcpvectordb import filters
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """The parts of statements that differ.
 

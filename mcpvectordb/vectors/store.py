@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
+from mcpvectordb import filters
 from mcpvectordb.history.log import History
 from mcpvectordb.index import Allowed, Ranked, arrays
 from mcpvectordb.index.arrays import Group
@@ -50,7 +51,7 @@ class StoreRow:
 class VectorFilter:
     """A condition on vectors `v` in SQL with its bindings, and the conditions it is made of.
 
-    The SQL is "1" if there are none.
+    The SQL is EVERYTHING if there are none.
     """
 
     sql: str
@@ -61,7 +62,7 @@ class VectorFilter:
         """The keys of the vectors of a part that fulfil the condition."""
         return (
             Allowed()
-            if self.sql == "1"
+            if self.sql == filters.EVERYTHING
             else Allowed(
                 f"SELECT v.key FROM vectors v WHERE v.part = ? AND {self.sql}",
                 (part, *self.bindings),
