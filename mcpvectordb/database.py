@@ -37,6 +37,7 @@ from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
+from mcpvectordb.storage.dialect import is_url
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
@@ -49,8 +50,53 @@ if TYPE_CHECKING:
     from mcpvectordb.importers.items import Imported, Into
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.merge.copies import MergedFile
+    from mcpvectordb.postgres.parts import PublishedParts
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
+
+
+class FileParts:
+    """What a database over a file is made of."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], config: Config, memory: Memory, tuning: Tuning
+    ) -> None:
+        self.file = File(
+            path,
+            read_only=config.read_only,
+            busy_timeout=config.busy_timeout,
+            read_timeout=config.read_timeout,
+        )
+        self._memory, self._tuning = memory, tuning
+        self.indexes = (
+            ChunkIndex(
+                "document",
+                "(SELECT title FROM documents WHERE key = c.owner)",
+                memory=memory,
+                filtered=rows.FILTERED,
+                unpublished="SELECT document FROM unpublished_documents",
+                tuning=tuning,
+            ),
+            ChunkIndex("context", "''", words=False, memory=memory, tuning=tuning),
+        )
+
+    def fulltext(self) -> ContextFulltext:
+        """The words of contexts."""
+        from mcpvectordb.contexts.fulltext import ContextFulltext
+
+        return ContextFulltext(self.indexes[1])
+
+    def metadata_index(self, names: str) -> MetadataIndex:
+        """The indexed metadata keys of contexts."""
+        from mcpvectordb.contexts.metadata_index import MetadataIndex
+
+        return MetadataIndex(names)
+
+    def vector_store(self, history: History) -> VectorStore:
+        """The tables of vectors."""
+        from mcpvectordb.vectors.store import VectorStore
+
+        return VectorStore(history, self._memory, self._tuning)
 
 
 class Database(JointShelves):
@@ -72,25 +118,10 @@ class Database(JointShelves):
         tuning: Tuning | None = None,
     ) -> None:
         self.config = config or Config()
-        self._file = File(
-            path,
-            read_only=self.config.read_only,
-            busy_timeout=self.config.busy_timeout,
-            read_timeout=self.config.read_timeout,
-        )
         self._tuning, self._memory = tuning or Tuning(), Memory(self.config.resident_bytes)
-        documents = ChunkIndex(
-            "document",
-            "(SELECT title FROM documents WHERE key = c.owner)",
-            memory=self._memory,
-            filtered=rows.FILTERED,
-            unpublished="SELECT document FROM unpublished_documents",
-            tuning=self._tuning,
-        )
-        contexts = ChunkIndex(
-            "context", "''", words=False, memory=self._memory, tuning=self._tuning
-        )
-        self._indexes = (documents, contexts)
+        self._parts = self._opened(path)
+        self._file, self._indexes = self._parts.file, self._parts.indexes
+        documents = self._indexes[0]
         self._history = History(self._file, self.config)
         self._unpublished = UnpublishedDocuments(
             self._file,
@@ -115,6 +146,14 @@ class Database(JointShelves):
         )
         self._file.register_check(self.check)
         self._encoder.complete()
+
+    def _opened(self, path: str | os.PathLike[str]) -> FileParts | PublishedParts:
+        """The parts of which the database is made: those of a file, or of what was published."""
+        if isinstance(path, str) and is_url(path):
+            from mcpvectordb.postgres.parts import PublishedParts
+
+            return PublishedParts(path, self.config.read_timeout)
+        return FileParts(path, self.config, self._memory, self._tuning)
 
     # Made, and their modules loaded, on first use: most processes need one shelf.
 
@@ -143,21 +182,15 @@ class Database(JointShelves):
 
     @cached_property
     def _vector_store(self) -> VectorStore:
-        from mcpvectordb.vectors.store import VectorStore
-
-        return VectorStore(self._history, self._memory, self._tuning)
+        return self._parts.vector_store(self._history)
 
     @cached_property
     def _fulltext(self) -> ContextFulltext:
-        from mcpvectordb.contexts.fulltext import ContextFulltext
-
-        return ContextFulltext(self._indexes[1])
+        return self._parts.fulltext()
 
     @cached_property
     def _metadata_index(self) -> MetadataIndex:
-        from mcpvectordb.contexts.metadata_index import MetadataIndex
-
-        return MetadataIndex(self.config.indexed_metadata)
+        return self._parts.metadata_index(self.config.indexed_metadata)
 
     @property
     def _maintained(self) -> tuple[MaintainedIndex, ...]:
@@ -522,8 +555,7 @@ class Database(JointShelves):
 
         Ask again in the same thread: the numbers of two threads do not compare.
         """
-        with self._file.reading() as sql:
-            return int(sql.execute("PRAGMA data_version").get)
+        return self._file.version()
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""

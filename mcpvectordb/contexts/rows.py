@@ -61,7 +61,7 @@ def items(dialect: Dialect) -> FilteredItems:
         rows="contexts x WHERE TRUE",
         newest="x.id DESC",
         fields=fields(dialect),
-        metadata="x.metadata",
+        metadata=f"x.{dialect.metadata}",
         names={"thread": "SELECT DISTINCT thread FROM contexts", **origins},
     )
 
@@ -113,7 +113,8 @@ class ContextFilter:
     def _allowed(self, select: str) -> Allowed:
         if self.condition == filters.EVERYTHING:
             return Allowed()
-        return Allowed(f"{select} WHERE {self.condition}", self.bindings)
+        origins = filters.named(self.conditions, "origin")
+        return Allowed(f"{select} WHERE {self.condition}", self.bindings, origins=origins)
 
 
 def compile_filter(
@@ -151,7 +152,9 @@ def compile_filter(
         pieces.append(("x.created_at <= ?", [last]))
     conditions = filters.conditions(where, KINDS)
     if conditions:
-        pieces.append(filters.compile(conditions, fields(dialect), "x.metadata", dialect.filters))
+        pieces.append(
+            filters.compile(conditions, fields(dialect), f"x.{dialect.metadata}", dialect.filters)
+        )
     return ContextFilter(
         " AND ".join(f"({sql})" for sql, _ in pieces) or filters.EVERYTHING,
         tuple(value for _, bindings in pieces for value in bindings),

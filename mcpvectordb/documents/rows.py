@@ -105,7 +105,7 @@ def items(dialect: Dialect) -> FilteredItems:
         rows="published_documents d WHERE TRUE",
         newest="d.key DESC",
         fields=fields(dialect),
-        metadata="d.metadata",
+        metadata=f"d.{dialect.metadata}",
         names={"library": libraries.NAMES, **origins},
         exact=("source", "title"),
     )
@@ -127,6 +127,11 @@ class DocumentFilter:
     condition: str
     bindings: tuple[Any, ...]
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The names of the origins that it chooses from; () for all."""
+        return filters.named(self.conditions, "origin")
 
     @property
     def documents(self) -> Allowed:
@@ -154,7 +159,9 @@ class DocumentFilter:
         return (
             Allowed()
             if self.condition == filters.EVERYTHING
-            else Allowed(f"{select} WHERE {self.condition}", self.bindings, conditions)
+            else Allowed(
+                f"{select} WHERE {self.condition}", self.bindings, conditions, self.origins
+            )
         )
 
 
@@ -166,7 +173,7 @@ def document_filter(
     if library is not None:
         conditions.insert(0, Condition("library", "eq", checked_name(library)))
     condition, bindings = filters.compile(
-        conditions, fields(dialect, chunks=chunks), "d.metadata", dialect.filters
+        conditions, fields(dialect, chunks=chunks), f"d.{dialect.metadata}", dialect.filters
     )
     return DocumentFilter(condition, tuple(bindings), tuple(conditions))
 

@@ -45,7 +45,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
@@ -68,6 +68,7 @@ __all__ = [
     "compile",
     "conditions",
     "json_path",
+    "named",
     "path",
     "problems",
 ]
@@ -135,6 +136,17 @@ def _compile(
     name, *keys = _known_path(condition.field, columns)
     operand = dialect.metadata(metadata, keys) if keys else dialect.column(columns[name])
     return dialect.compile(condition, operand)
+
+
+def named(conditions: Iterable[Condition], field: str) -> tuple[str, ...]:
+    """The texts of which a field must be one, if a condition says so; () otherwise."""
+    for condition in conditions:
+        if condition.field in (field, (field,)) and condition.case_sensitive:
+            if condition.operator == "eq" and isinstance(condition.value, str):
+                return (condition.value,)
+            if condition.operator == "in":
+                return tuple(map(str, condition.value))
+    return ()
 
 
 # the operators

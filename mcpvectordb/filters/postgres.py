@@ -2,20 +2,17 @@
 
 Its types are static: a value is compared as text or as a number, and metadata is of the type json,
 which keeps numbers as they were written. What SQLite does by itself or by Python is done by
-functions of the schema (FUNCTIONS).
+functions of the schema (postgres/migrations).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 from mcpvectordb.dates import Period
 from mcpvectordb.filters.dialect import Build, Dialect, Operand, Piece, sql
-
-_NUMERAL = r"^[ \t\n\v\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\v\f\r]*$"
 
 
 class PostgresDialect(Dialect):
@@ -126,97 +123,3 @@ def _number(operand: Operand) -> Piece:
 
 
 POSTGRES = PostgresDialect()
-
-
-# Functions of the schema. Names of theirs are looked up in the schema by the search path.
-
-_NUMBER = """
-CREATE OR REPLACE FUNCTION number(written text) RETURNS numeric
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
--- As SQLite reads a number: a whole one of 64 bits exactly, any other one as floating point.
-DECLARE
-    exact numeric;
-    double float8;
-BEGIN
-    IF written ~ '[eE][+-]?[0-9]{5}' THEN
-        RETURN CASE WHEN written ~ '^[ \\t\\n\\v\\f\\r]*[+-]?[0.]*[eE]' OR written ~ '[eE]-' THEN 0
-            WHEN written ~ '^[ \\t\\n\\v\\f\\r]*-' THEN '-Infinity' ELSE 'Infinity' END;
-    END IF;
-    exact := written::numeric;
-    IF written !~ '[.eE]' AND exact BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
-        RETURN exact;
-    END IF;
-    IF abs(exact) >= 1.797693134862315808e308 THEN
-        RETURN sign(exact) * 'Infinity'::numeric;
-    ELSIF abs(exact) < 2.5e-324 THEN
-        RETURN 0;
-    END IF;
-    double := exact::text::float8;
-    IF double >= -9223372036854775808 AND double < 9223372036854775808
-        AND double = floor(double) THEN
-        RETURN double::bigint::numeric;
-    END IF;
-    RETURN double::text::numeric;
-END $$
-"""
-_NUMERAL_FUNCTION = f"""
-CREATE OR REPLACE FUNCTION numeral(written text) RETURNS numeric
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE WHEN written ~ '{_NUMERAL}' THEN number(written) END
-$$
-"""
-_CANONICAL = """
-CREATE OR REPLACE FUNCTION canonical_json(value json) RETURNS jsonb
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
--- A value in which equal numbers are written alike.
-BEGIN
-    RETURN CASE json_typeof(value)
-        WHEN 'number' THEN to_jsonb(number(value::text))
-        WHEN 'array' THEN (
-            SELECT coalesce(jsonb_agg(canonical_json(item) ORDER BY place), '[]'::jsonb)
-            FROM json_array_elements(value) WITH ORDINALITY AS each (item, place))
-        WHEN 'object' THEN (
-            SELECT coalesce(jsonb_object_agg(each.key, canonical_json(each.value)), '{}'::jsonb)
-            FROM json_each(value) AS each)
-        ELSE value::jsonb END;
-END $$
-"""
-_NO_MEMBERS = """
-CREATE OR REPLACE FUNCTION no_members() RETURNS TABLE (item json)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT NULL::json WHERE FALSE $$
-"""
-_FOLDED_JSON = """
-CREATE OR REPLACE FUNCTION folded(value json) RETURNS json
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE json_typeof(value) WHEN 'string' THEN to_json(folded(value #>> '{}')) ELSE value END
-$$
-"""
-
-
-def _folding() -> str:
-    """The function that folds case as `str.casefold` does, character by character.
-
-    PostgreSQL has such a function since 18 only.
-    """
-    pairs = {
-        character: character.casefold()
-        for character in map(chr, range(1, sys.maxunicode + 1))
-        if character.casefold() != character
-    }
-    single = {each: folded for each, folded in pairs.items() if len(folded) == 1}
-    body = f"translate(value, '{''.join(single)}', '{''.join(single.values())}')"
-    for each, folded in pairs.items():
-        if each not in single:
-            body = f"replace({body}, '{each}', '{folded}')"
-    return f"""
-CREATE OR REPLACE FUNCTION folded(value text) RETURNS text
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE WHEN octet_length(value) = length(value) THEN lower(value COLLATE "C")
-        ELSE {body} END
-$$
-"""
-
-
-def functions() -> list[str]:
-    """The statements that create the functions which compiled conditions call."""
-    return [_NUMBER, _NUMERAL_FUNCTION, _CANONICAL, _NO_MEMBERS, _folding(), _FOLDED_JSON]

@@ -84,7 +84,7 @@ class KeywordIndex:
         rows = sql.execute(
             f"SELECT rowid, -{self._bm25} AS score FROM {self._words} "
             f"WHERE {self._words} MATCH ? {within}ORDER BY score DESC, rowid LIMIT ?",
-            (_expression(query), *allowed.bindings, limit),
+            (expression_of(query), *allowed.bindings, limit),
         )
         total, _ = fts5.totals(sql, self._words)
         return KeywordMatch(
@@ -101,7 +101,7 @@ class KeywordIndex:
         rows = sql.execute(
             f"SELECT rowid, -{self._bm25} FROM {self._words} WHERE {self._words} MATCH ? "
             "AND +rowid IN (SELECT value FROM json_each(?))",
-            (_expression(query), json.dumps(list(ids))),
+            (expression_of(query), json.dumps(list(ids))),
         )
         return {**dict.fromkeys(ids, 0.0), **dict(rows)}
 
@@ -159,5 +159,6 @@ class KeywordIndex:
         return allowed
 
 
-def _expression(query: Query) -> str:
+def expression_of(query: Query) -> str:
+    """The FTS5 expression of a query with its exclusions."""
     return f"({query.match}) NOT ({query.excluded})" if query.excluded else query.match

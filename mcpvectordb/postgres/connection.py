@@ -12,7 +12,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 from mcpvectordb import errors
 
-SCHEMES = ("postgresql://", "postgres://")
 SCHEMA = "mcpvectordb"
 CONNECT_SECONDS = 10
 # NULLS NOT DISTINCT came with 15, half floats and sign bits with pgvector 0.7.
@@ -26,11 +25,6 @@ _SETTLE = (
     "(SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
     "WHERE e.extname = 'vector'), 'public')), false), current_setting('server_encoding')"
 )
-
-
-def is_url(text: str) -> bool:
-    """Whether a text names a PostgreSQL database rather than a file."""
-    return text.startswith(SCHEMES)
 
 
 class Server:
@@ -47,6 +41,11 @@ class Server:
         self._open: set[Connection] = set()
         self._closed = False
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def close(self) -> None:
         """Close all connections."""
         self._closed = True
@@ -54,35 +53,50 @@ class Server:
             self._open.pop().close()
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self, seconds: float | None = None) -> Iterator[Connection]:
         """This thread's connection in a transaction that sees one snapshot and writes nothing.
 
-        Inside of another block it joins that one.
+        Inside of another block it joins that one. A statement may take so many seconds.
         """
-        with self._transaction("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY") as sql:
-            yield sql
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        if seconds is not None:
+            begin += f"; SET LOCAL statement_timeout = {max(1, round(1000 * seconds))}"
+        with self.translated():
+            connection = self._connection()
+            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                yield connection
+                return
+            connection = self._begun(connection, begin.encode())
+            try:
+                yield connection
+            finally:
+                with contextlib.suppress(psycopg.OperationalError):  # it was cut
+                    connection.rollback()
+
+    def _begun(self, connection: Connection, begin: bytes) -> Connection:
+        """A connection in a transaction: another one, if this one was cut since its last use."""
+        try:
+            connection.execute(begin)
+        except psycopg.OperationalError:
+            if not connection.closed:
+                raise
+            connection = self._connection()
+            connection.execute(begin)
+        return connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
         """This thread's connection in a transaction, committed at the end of the block."""
-        with self._transaction() as sql:
-            yield sql
+        with self.translated():
+            connection = self._connection()
+            with connection.transaction():
+                yield connection
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[Connection]:
         """This thread's connection without a transaction: each statement is its own."""
         with self.translated():
             yield self._connection()
-
-    @contextlib.contextmanager
-    def _transaction(self, first: str = "") -> Iterator[Connection]:
-        with self.translated():
-            connection = self._connection()
-            joined = connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
-            with connection.transaction():
-                if first and not joined:
-                    connection.execute(first.encode())
-                yield connection
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:

@@ -35,6 +35,8 @@ DIALECT = Dialect(
         "context": "(SELECT name FROM origins WHERE key = x.origin)",
         "vector": "(SELECT name FROM origins WHERE key = v.origin)",
     },
+    metadata="fields",
+    raw="e.raw",
     explain="EXPLAIN",
 )
 

@@ -57,7 +57,7 @@ def together(legs: Mapping[str, Explained], milliseconds: float, rows: int) -> E
 
 
 def _plan(sql: apsw.Connection, statement: str, bindings: Any) -> list[str]:
-    rows = sql.execute(f"{dialect_of(sql).explain} {statement}", bindings).fetchall()
+    rows: list[Any] = sql.execute(f"{dialect_of(sql).explain} {statement}", bindings).fetchall()
     if len(rows[0]) == 1:  # PostgreSQL's, which are lines already
         return [str(line) for (line,) in rows]
     depths = {0: -1}

@@ -21,6 +21,8 @@ class Dialect:
     root      SQL of the folder that the library of document `d` follows, or NULL
     path      SQL of the path of document `d`, where it is stored
     origins   SQL of the origin of document `d`, context `x` and vector `v`, where there are several
+    metadata  the column of metadata that conditions are about
+    raw       SQL of the numbers of a user's vector where its embedding does not hold them
     explain   what stands before a statement so that its plan is returned
     """
 
@@ -28,6 +30,8 @@ class Dialect:
     root: str
     path: str = ""
     origins: dict[str, str] = field(default_factory=dict)
+    metadata: str = "metadata"
+    raw: str = "NULL"
     explain: str = "EXPLAIN QUERY PLAN"
 
 
@@ -38,6 +42,11 @@ class DialectConnection:
     """A connection to another engine than SQLite, which says so."""
 
     dialect: Dialect
+
+
+def is_url(path: object) -> bool:
+    """Whether a path names a PostgreSQL database rather than a file."""
+    return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
 
 
 def dialect_of(sql: apsw.Connection) -> Dialect:

@@ -95,6 +95,19 @@ class File:
         self._check = weakref.WeakMethod(check)
 
     @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return str(self.path)
+
+    def require_file(self, what: str) -> None:
+        """Raise ReadOnly if this is no file, but a published database."""
+
+    def version(self) -> int:
+        """A number that is another one after any other thread or process has changed the file."""
+        with self.reading() as sql:
+            return int(sql.execute("PRAGMA data_version").get)
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed

@@ -41,10 +41,16 @@ FILTERED = ColumnSource(
 
 @dataclass(frozen=True, slots=True)
 class StoreRow:
-    """A row of the table stores."""
+    """A row of the table stores; in a published database those of all origins with its name."""
 
     key: int
     metric: str
+    keys: tuple[int, ...] = ()
+
+    @property
+    def sql(self) -> str:
+        """The condition that a vector `v` is in it."""
+        return f"v.store IN ({', '.join(f'{key:d}' for key in self.keys or (self.key,))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +205,9 @@ class VectorStore:
             key
             for (key,) in sql.execute(
                 "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
-                f"WHERE v.store = ? AND v.dimension <> ? AND {chosen.sql} "
+                f"WHERE {store.sql} AND v.dimension <> ? AND {chosen.sql} "
                 "ORDER BY v.key LIMIT ?",
-                (store.key, dimension, *chosen.bindings, limit),
+                (dimension, *chosen.bindings, limit),
             )
         ]
 

@@ -69,7 +69,7 @@ CREATE TABLE documents (
     modified text COLLATE "C" NOT NULL,
     created_at text COLLATE "C" NOT NULL,
     metadata text COLLATE "C" NOT NULL,
-    fields jsonb NOT NULL,
+    fields json NOT NULL,
     path text COLLATE "C" NOT NULL,
     chunks integer NOT NULL,
     row_digest bytea NOT NULL,
@@ -148,7 +148,7 @@ CREATE TABLE contexts (
     source text COLLATE "C" NOT NULL,
     hash bytea NOT NULL,
     metadata text COLLATE "C",
-    fields jsonb,
+    fields json,
     created_at text COLLATE "C" NOT NULL,
     updated_at text COLLATE "C" NOT NULL,
     uid text COLLATE "C" NOT NULL,
@@ -229,7 +229,7 @@ CREATE TABLE vectors (
     namespace text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
     metadata text COLLATE "C" NOT NULL,
-    fields jsonb NOT NULL,
+    fields json NOT NULL,
     row_digest bytea NOT NULL
 );
 CREATE INDEX vectors_by_store ON vectors (store, dimension, namespace);

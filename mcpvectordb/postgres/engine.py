@@ -1,0 +1,102 @@
+"""A published database in place of a file, for readers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NoReturn, cast
+
+import apsw
+
+from mcpvectordb import errors
+from mcpvectordb.postgres import schema
+from mcpvectordb.postgres.connection import Connection, Server
+from mcpvectordb.postgres.session import DIALECT, Session
+from mcpvectordb.storage import deadline
+from mcpvectordb.storage.file import File
+
+
+class Engine(File):
+    """What files have published to PostgreSQL, with the methods of a file that readers call.
+
+    The connections that it gives have the methods of SQLite's that readers call (`Session`), and
+    its tables have the names of a file's. Nothing is written: files are, and then published.
+    """
+
+    dialect = DIALECT
+    memory = False
+    read_only = True
+
+    def __init__(self, url: str, *, read_timeout: float) -> None:
+        self._server, self._read_timeout = Server(url), read_timeout
+        self.path, self._sessions = Path(self._server.name), dict[int, Session]()
+        schema.check(self._server)
+
+    @property
+    def place(self) -> str:
+        """The URL without its password."""
+        return self._server.name
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._server.closed
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._server.close()
+
+    @contextlib.contextmanager
+    def reading(self, *, limited: bool = True) -> Iterator[apsw.Connection]:
+        """A connection in a transaction that sees one snapshot and has a deadline."""
+        with (
+            deadline.running(self._read_timeout) if limited else deadline.suspended(),
+            self._server.reading(deadline.left()) as connection,
+        ):
+            # A session has what readers use of a connection to SQLite.
+            yield cast(apsw.Connection, self._session(connection))
+
+    def _session(self, connection: Connection) -> Session:
+        session = self._sessions.get(id(connection))
+        if session is None or session.connection is not connection:
+            session = self._sessions[id(connection)] = Session(connection)
+        return session
+
+    def deadline(self) -> AbstractContextManager[object]:
+        """Give all reads of a block one deadline together instead of one each."""
+        return deadline.shared(self._read_timeout)
+
+    def register_check(self, check: Callable[[], Sequence[str]]) -> None:
+        """Nothing is checked here: the server does that."""
+
+    def version(self) -> int:
+        """A number that is another one after any origin was published."""
+        with self.reading() as sql:
+            return int(
+                sql.execute("SELECT coalesce(sum(hashtext(publisher::text)), 0) FROM origins").get
+            )
+
+    def writing(self) -> NoReturn:
+        """Raise ReadOnly: what is published is changed in its file."""
+        raise errors.ReadOnly(
+            f"{self.place} is published, and open for reading only: change the file that it came "
+            "from, then run `mcpvectordb publish`"
+        )
+
+    def outside(self) -> NoReturn:
+        """Raise ReadOnly, as `writing` does."""
+        self.writing()
+
+    def flaws(self) -> list[str]:
+        """Raise ReadOnly: the server checks its own data."""
+        self.require_file("a check")
+        return []
+
+    def require_file(self, what: str) -> None:
+        """Raise ReadOnly for what only a file has."""
+        raise errors.ReadOnly(
+            f"{what} is for files only, and {self.place} is published: ask the file that it came "
+            "from"
+        )

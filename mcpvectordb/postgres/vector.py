@@ -1,0 +1,173 @@
+"""Vector search in PostgreSQL: pgvector chooses candidates, exact cosines decide.
+
+Up to some ten thousand embeddings, of a model or of what a filter allows, pgvector compares all.
+Above, its HNSW graph of half floats (or sign bits) chooses; under a filter it goes on until it has
+found enough. The candidates' embeddings are read, and compared by the same code as those of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, metrics
+from mcpvectordb.index.vector import Embeddings, Neighbours, VectorIndex
+from mcpvectordb.postgres.session import bound_vector
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mcpvectordb.index.arrays import Floats
+
+EXACT_ROWS = 20_000  # up to which all embeddings are compared
+MARGIN = 20  # more than are wanted: pgvector's cosines are rounded to float32
+OVERFETCH = 2  # candidates of a graph per neighbour that is wanted
+LEAST_SEARCHED = 200  # entries that a graph keeps while it searches (ef_search); pgvector takes up
+MOST_SEARCHED = 1_000  # to so many
+MOST_SCANNED = 200_000  # entries that it visits under a filter before all allowed are compared
+HALF_FLOATS = 4_000  # dimensions that a graph of half floats takes; above, it is of sign bits
+
+
+class PostgresVectorIndex(VectorIndex):
+    """The embeddings of passages in a table, in groups by their model."""
+
+    def __init__(self, table: str, *, exact_rows: int = EXACT_ROWS) -> None:
+        self._table, self._exact_rows = table, exact_rows
+
+    def nearest(
+        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
+    ) -> Neighbours:
+        """The ids nearest to a float32 embedding, by their exact cosine."""
+        import numpy as np
+
+        query = np.frombuffer(embedding, np.float32).astype(np.float64)
+        ids = self._candidates(sql, group, embedding, allowed, limit)
+        found = self.embeddings(sql, group, len(query), ids)
+        cosines = metrics.cosine(found.rows, query)
+        places = metrics.best(np.array(found.ids, np.int64), cosines, limit)
+        ranked = [(found.ids[place], float(cosines[place])) for place in places]
+        return Neighbours(ranked, Embeddings([id for id, _ in ranked], found.rows[places]))
+
+    def embeddings(
+        self,
+        sql: apsw.Connection,
+        group: int,
+        dimension: int,
+        ids: Sequence[int],
+        known: Embeddings | None = None,
+    ) -> Embeddings:
+        """The embeddings of the given ids that have one; those in `known` are not read again."""
+        import numpy as np
+
+        held = set(known.ids) if known else set()
+        rows: list[Any] = sql.execute(
+            f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk = ANY(?) "
+            "ORDER BY chunk",
+            (group, [id for id in ids if id not in held]),
+        ).fetchall()
+        read = arrays.unpacked([embedding for _, embedding in rows], dimension) if rows else None
+        parts = [
+            np.empty((0, dimension)),
+            *([known.rows] if known else []),
+            *([read] if read is not None else []),
+        ]
+        return Embeddings(
+            [*(known.ids if known else ()), *(id for id, _ in rows)], np.concatenate(parts)
+        )
+
+    def blocks(
+        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed = EVERYTHING
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        """(ids, embeddings) of a group by id, some at a time."""
+        within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
+        last = -1
+        while True:
+            rows: list[Any] = sql.execute(
+                f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk > ? "
+                f"{within}ORDER BY chunk LIMIT ?",
+                (group, last, *allowed.bindings, arrays.block_rows(dimension)),
+            ).fetchall()
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
+
+    def _candidates(
+        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
+    ) -> list[int]:
+        """The ids among which the nearest are."""
+        if self._is_large(sql, group, allowed):
+            wanted = OVERFETCH * limit + MARGIN
+            found = self._by_graph(sql, group, embedding, allowed, wanted)
+            if len(found) == wanted:
+                return found
+        return self._by_comparison(sql, group, embedding, allowed, limit + MARGIN)
+
+    def _is_large(self, sql: apsw.Connection, group: int, allowed: Allowed) -> bool:
+        """Whether there is a graph, and more to compare than is done exactly."""
+        name = f"{self._table}_graph_{group:d}"
+        if sql.execute("SELECT to_regclass(?)::oid", (name,)).get is None:
+            return False
+        rows = allowed.select or f"SELECT 1 FROM {self._table} WHERE model = {group:d}"
+        count = sql.execute(
+            f"SELECT count(*) FROM ({rows} LIMIT {self._exact_rows + 1}) AS some", allowed.bindings
+        ).get
+        return int(count) > self._exact_rows
+
+    def _by_comparison(
+        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, wanted: int
+    ) -> list[int]:
+        within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
+        # The cosine of a zero embedding is 0 here, and no number to pgvector.
+        rows = sql.execute(
+            f"SELECT chunk FROM {self._table} WHERE model = ? {within}"
+            "ORDER BY coalesce(nullif(embedding <=> ?::vector, 'NaN'), 1), chunk LIMIT ?",
+            (group, *allowed.bindings, bound_vector(embedding), wanted),
+        )
+        return [id for (id,) in rows]
+
+    def _by_graph(
+        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, wanted: int
+    ) -> list[int]:
+        prepare_graph(sql, wanted)
+        within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
+        rows = sql.execute(
+            f"SELECT chunk FROM {self._table} WHERE model = {group:d} {within}"
+            f"ORDER BY {nearness(len(embedding) // 4)} LIMIT ?",
+            (*allowed.bindings, bound_vector(embedding), wanted),
+        )
+        return [id for (id,) in rows]
+
+
+def prepare_graph(sql: apsw.Connection, wanted: int) -> None:
+    """Let this transaction's searches of graphs go on until they have found so many."""
+    searched = min(MOST_SEARCHED, max(LEAST_SEARCHED, wanted))
+    sql.execute(
+        f"SELECT set_config('hnsw.ef_search', '{searched}', true), "
+        "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
+        f"set_config('hnsw.max_scan_tuples', '{MOST_SCANNED}', true)"
+    )
+
+
+def nearness(dimension: int) -> str:
+    """The distance by which a graph is ordered, exactly as its index has it."""
+    if dimension <= HALF_FLOATS:
+        return f"embedding::halfvec({dimension}) <=> ?::halfvec({dimension})"
+    return (
+        f"binary_quantize(embedding)::bit({dimension}) <~> "
+        f"binary_quantize(?::vector)::bit({dimension})"
+    )
+
+
+def ranked(
+    ids: Sequence[int], rows: NDArray[np.float64], query: Floats, metric: str, limit: int
+) -> Ranked:
+    """(id, score) of the best of some embeddings, by a metric."""
+    import numpy as np
+
+    scores = metrics.METRICS[metric](rows, query.astype(np.float64))
+    places = metrics.best(np.array(ids, np.int64), scores, limit)
+    return [(ids[place], float(scores[place])) for place in places]
