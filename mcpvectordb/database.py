@@ -32,7 +32,13 @@ from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.merge.records import Merged
-from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
+from mcpvectordb.records import (
+    Exported,
+    ProgressCallback,
+    Published,
+    Stats,
+    counted_passages,
+)
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
@@ -433,6 +439,29 @@ class Database(JointShelves):
             overwrite=overwrite,
             progress=progress,
         )
+
+    def publish(
+        self,
+        url: str,
+        *,
+        origin: str | None = None,
+        libraries: Sequence[str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Published:
+        """Bring this file into a PostgreSQL database with pgvector, to be searched there by many.
+
+        `url` is postgresql://user:password@host/name; needs the extra `postgres`. The schema
+        `mcpvectordb` is made there. The first time everything is sent, later what changed,
+        deletions included; a run that was killed is continued by the next one. `origin` is the name
+        under which the file is published: by default one that the file keeps, its file name and
+        eight digits. Afterwards the origin has the documents of these `libraries` and nothing else,
+        or everything that the file has. Files may be published at the same time; of two publishers
+        of one origin the second waits for `Config.busy_timeout`, then raises Busy.
+        """
+        from mcpvectordb.postgres.publish import FileToPublish, publish
+
+        source = FileToPublish(self._file, *self._indexes, self.config.busy_timeout)
+        return publish(source, url, origin=origin, libraries=libraries, progress=progress)
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""
