@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         Quotation,
     )
     from mcpvectordb.merge.records import Merged
+    from mcpvectordb.postgres.records import Published, PublishedItems
     from mcpvectordb.records import (
         Backlog,
         Chunk,
@@ -79,8 +80,6 @@ if TYPE_CHECKING:
         PassedOver,
         Place,
         Progress,
-        Published,
-        PublishedItems,
         Results,
         Scores,
         Source,
@@ -189,6 +188,7 @@ _HOMES = (
     "history.records",
     "joint.records",
     "merge.records",
+    "postgres.records",
     "importers.items",
     "embedding.add_endpoint",
 )

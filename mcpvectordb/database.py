@@ -32,13 +32,7 @@ from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.merge.records import Merged
-from mcpvectordb.records import (
-    Exported,
-    ProgressCallback,
-    Published,
-    Stats,
-    counted_passages,
-)
+from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
 from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
@@ -55,6 +49,7 @@ if TYPE_CHECKING:
     from mcpvectordb.importers.items import Imported, Into
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.merge.copies import MergedFile
+    from mcpvectordb.postgres.records import Published
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
 
@@ -458,6 +453,9 @@ class Database(JointShelves):
         or everything that the file has. Files may be published at the same time; of two publishers
         of one origin the second waits for `Config.busy_timeout`, then raises Busy.
         """
+        from mcpvectordb.postgres import require_driver
+
+        require_driver()
         from mcpvectordb.postgres.publish import FileToPublish, publish
 
         source = FileToPublish(self._file, *self._indexes, self.config.busy_timeout)

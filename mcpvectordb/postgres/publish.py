@@ -29,7 +29,8 @@ from mcpvectordb.postgres.publication import (
 from mcpvectordb.postgres.publish_contexts import ContextsToPublish
 from mcpvectordb.postgres.publish_documents import DocumentsToPublish
 from mcpvectordb.postgres.publish_vectors import MOST_NUMBERS, VectorsToPublish
-from mcpvectordb.records import Progress, ProgressCallback, Published, PublishedItems
+from mcpvectordb.postgres.records import Published, PublishedItems
+from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
 
@@ -71,7 +72,7 @@ def publish(
     with closing(Server(url)) as server:
         schema.migrate(server)
         with origins.locked(server, name, own_name, source.wait) as locked:
-            report = _Run(source, server, locked, chosen, progress).publish()
+            report = _PublishRun(source, server, locked, chosen, progress).publish()
     return replace(report, seconds=time.monotonic() - began)
 
 
@@ -89,7 +90,7 @@ def _checked_libraries(file: File, names: Sequence[str] | None) -> tuple[str, ..
     return tuple(sorted(set(names)))
 
 
-class _Run:
+class _PublishRun:
     """One publish of an origin that is locked."""
 
     def __init__(
@@ -161,7 +162,7 @@ class _Run:
 
     def _write(self, found: Mapping[str, Differences], total: int) -> int:
         """Write all batches; how many new documents took the place of others."""
-        pace, replaced = _Pace(self._progress, total), 0
+        pace, replaced = _PublishProgress(self._progress, total), 0
         with ThreadPoolExecutor(CONNECTIONS, "publish") as pool:
             running: dict[Future[None], Batch] = {}
             try:
@@ -212,7 +213,7 @@ class _Run:
             return sum(each.count_pending(sql, model.row.key) for each in indexes)
 
 
-class _Pace:
+class _PublishProgress:
     """Reports progress, with an estimate of what is left by what it took so far."""
 
     def __init__(self, progress: ProgressCallback | None, total: int) -> None:

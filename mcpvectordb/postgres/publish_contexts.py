@@ -34,7 +34,7 @@ _SELECT = (
 )
 
 
-class _Context(NamedTuple):
+class _ContextToSend(NamedTuple):
     """A context: its state, its row without words and digests, and its tags."""
 
     state: State
@@ -108,7 +108,7 @@ class ContextsToPublish:
             )
         return [self._origin.own(each.state.key) for each in found]
 
-    def _named(self, sql: apsw.Connection, keys: Sequence[int]) -> list[_Context]:
+    def _named(self, sql: apsw.Connection, keys: Sequence[int]) -> list[_ContextToSend]:
         own = [self._origin.own(key) for key in keys]
         rows = sql.execute(
             f"{_SELECT} WHERE x.id IN (SELECT value FROM json_each(?)) ORDER BY x.id",
@@ -116,7 +116,9 @@ class ContextsToPublish:
         )
         return list(self._contexts(rows, self._chunks.waiting(sql, own)))
 
-    def _contexts(self, rows: Iterable[Any], waiting: Mapping[int, int]) -> Iterator[_Context]:
+    def _contexts(
+        self, rows: Iterable[Any], waiting: Mapping[int, int]
+    ) -> Iterator[_ContextToSend]:
         for id, *fields, stamp, tags, images, count, last in rows:
             thread, source, hash, metadata, *others = fields
             said = [thread, source, hash.hex(), metadata, *others, stamp, tags, images, count, last]
@@ -126,10 +128,10 @@ class ContextsToPublish:
                 count,
             )
             row = [thread, source, hash, metadata, metadata, *others]
-            yield _Context(state, row, json.loads(tags))
+            yield _ContextToSend(state, row, json.loads(tags))
 
     def _with_words(
-        self, sql: apsw.Connection, contexts: Sequence[_Context], ids: Sequence[int]
+        self, sql: apsw.Connection, contexts: Sequence[_ContextToSend], ids: Sequence[int]
     ) -> Iterator[list[Any]]:
         stems, spellings = Tokenizer(), Tokenizer(stemmed=False)
         texts = dict(self._index.texts(sql, ids))

@@ -38,7 +38,7 @@ _SELECT = (
 )
 
 
-class _Document(NamedTuple):
+class _DocumentToSend(NamedTuple):
     """A document: its state, its row without key and digests, and its former ids."""
 
     state: State
@@ -131,14 +131,16 @@ class DocumentsToPublish:
             ([ids(key) for key in embedded],),
         )
 
-    def _named(self, sql: apsw.Connection, keys: list[int]) -> list[_Document]:
+    def _named(self, sql: apsw.Connection, keys: list[int]) -> list[_DocumentToSend]:
         rows = sql.execute(
             f"{_SELECT} WHERE d.key IN (SELECT value FROM json_each(?)) ORDER BY d.key",
             (json.dumps(keys),),
         )
         return list(self._documents(rows, self._chunks.waiting(sql, keys)))
 
-    def _documents(self, rows: Iterable[Any], waiting: Mapping[int, int]) -> Iterator[_Document]:
+    def _documents(
+        self, rows: Iterable[Any], waiting: Mapping[int, int]
+    ) -> Iterator[_DocumentToSend]:
         for key, *fields, metadata, root, former, count, first, last in rows:
             place = path(fields[1], fields[2], root)
             row = [*fields, metadata, metadata, place, count]
@@ -152,13 +154,13 @@ class DocumentsToPublish:
                 count,
                 digest(fields[1], fields[2]),
             )
-            yield _Document(state, row, json.loads(former))
+            yield _DocumentToSend(state, row, json.loads(former))
 
-    def _row(self, document: _Document) -> list[Any]:
+    def _row(self, document: _DocumentToSend) -> list[Any]:
         state = document.state
         return [state.key, self._origin.key, *document.row, *state.digests]
 
-    def _former_ids(self, documents: Sequence[_Document]) -> Iterator[list[Any]]:
+    def _former_ids(self, documents: Sequence[_DocumentToSend]) -> Iterator[list[Any]]:
         for each in documents:
             for number, id in enumerate(each.former):
                 yield [self._origin.key, each.state.key, number, id]
