@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         Quotation,
     )
     from mcpvectordb.merge.records import Merged
+    from mcpvectordb.postgres.records import Published, PublishedItems
     from mcpvectordb.records import (
         Backlog,
         Chunk,
@@ -147,6 +148,8 @@ __all__ = [
     "Place",
     "Progress",
     "Projection",
+    "Published",
+    "PublishedItems",
     "Quotation",
     "ReadOnly",
     "ReadTimeout",
@@ -185,6 +188,7 @@ _HOMES = (
     "history.records",
     "joint.records",
     "merge.records",
+    "postgres.records",
     "importers.items",
     "embedding.add_endpoint",
 )

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.merge.copies import MergedFile
     from mcpvectordb.postgres.parts import PublishedParts
+    from mcpvectordb.postgres.records import Published
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
 
@@ -150,6 +151,9 @@ class Database(JointShelves):
     def _opened(self, path: str | os.PathLike[str]) -> FileParts | PublishedParts:
         """The parts of which the database is made: those of a file, or of what was published."""
         if isinstance(path, str) and is_url(path):
+            from mcpvectordb.postgres import require_driver
+
+            require_driver()
             from mcpvectordb.postgres.parts import PublishedParts
 
             return PublishedParts(path, self.config.read_timeout)
@@ -466,6 +470,32 @@ class Database(JointShelves):
             overwrite=overwrite,
             progress=progress,
         )
+
+    def publish(
+        self,
+        url: str,
+        *,
+        origin: str | None = None,
+        libraries: Sequence[str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Published:
+        """Bring this file into a PostgreSQL database with pgvector, to be searched there by many.
+
+        `url` is postgresql://user:password@host/name; needs the extra `postgres`. The schema
+        `mcpvectordb` is made there. The first time everything is sent, later what changed,
+        deletions included; a run that was killed is continued by the next one. `origin` is the name
+        under which the file is published: by default one that the file keeps, its file name and
+        eight digits. Afterwards the origin has the documents of these `libraries` and nothing else,
+        or everything that the file has. Files may be published at the same time; of two publishers
+        of one origin the second waits for `Config.busy_timeout`, then raises Busy.
+        """
+        from mcpvectordb.postgres import require_driver
+
+        require_driver()
+        from mcpvectordb.postgres.publish import FileToPublish, publish
+
+        source = FileToPublish(self._file, *self._indexes, self.config.busy_timeout)
+        return publish(source, url, origin=origin, libraries=libraries, progress=progress)
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""

@@ -42,13 +42,9 @@ class LocalPostgres:
         yield self.url(name)
         self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
-    def execute(self, statement: str, database: str = "postgres") -> list[Any]:
-        """Run a statement as the administrator; the rows that it returns."""
-        import psycopg
-
-        with psycopg.connect(self.url(database), autocommit=True) as sql:
-            cursor = sql.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
+    def execute(self, statement: str) -> list[Any]:
+        """Run a statement in the administrator's database; the rows that it returns."""
+        return rows(self.url(), statement)
 
     def kill(self) -> None:
         """Kill the server and all of its processes at once, as a power cut of its machine would."""
@@ -64,6 +60,15 @@ class LocalPostgres:
     def start(self) -> None:
         """Start it again after `kill`; it recovers what was committed."""
         self._server.ensure_postgres_running()
+
+
+def rows(url: str, statement: str, *values: Any) -> list[Any]:
+    """Run a statement in a transaction of its own; the rows that it returns."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as sql:
+        cursor = sql.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
 
 
 @contextlib.contextmanager

@@ -167,7 +167,9 @@ def test_readers_see_published_documents_only() -> None:
     """They name the view; the table itself has also what is being written or removed."""
     table = re.compile(r"\b(?:FROM|JOIN) documents\b")
     found = {
-        module: len(table.findall(path.read_text("utf-8"))) for module, path in MODULES.items()
+        module: len(table.findall(path.read_text("utf-8")))
+        for module, path in MODULES.items()
+        if layer(module) != "postgres"  # where nothing else is published
     }
     assert {module: count for module, count in found.items() if count} == {
         "mcpvectordb.database": 1,  # the titles of chunks, for their hashes

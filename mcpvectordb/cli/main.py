@@ -50,6 +50,11 @@ COMMANDS = {
     "compact": ("maintenance", "Return unused space to the disk"),
     "copy": ("maintenance", "Write a complete copy as one file"),
     "export": ("export", "Write everything as JSONL, Markdown, CSV or Parquet"),
+    "publish": ("publish", "Bring the database into PostgreSQL, where many can search it"),
+    "grant": (
+        "publish",
+        "Let a role of PostgreSQL read what is published at URL, or publish there",
+    ),
     "merge": ("history", "Take everything from the file OTHER that is not here, or is newer there"),
     "sync-with": ("history", "Merge the file OTHER into this one and this one into OTHER"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),

@@ -494,13 +494,9 @@ class ChunkIndex:
         )
 
     def _put_words(self, sql: apsw.Connection, passage: IndexedChunk) -> None:
-        headings = "\n".join(passage.headings)
         sql.execute(
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
-            (
-                passage.id,
-                *(index_text(each) for each in (passage.title, headings, passage.words)),
-            ),
+            (passage.id, *map(index_text, passage.columns)),
         )
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:

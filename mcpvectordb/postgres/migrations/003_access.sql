@@ -60,7 +60,7 @@ BEGIN
         'CREATE INDEX IF NOT EXISTS %I ON %I USING hnsw (%s) WITH (m = 16, ef_construction = 64) WHERE %s',
         name, indexed,
         CASE WHEN dimension <= 4000
-            THEN format('(embedding::halfvec(%s)) halfvec_cosine_ops', dimension)
+            THEN format('(l2_normalize(embedding)::halfvec(%s)) halfvec_cosine_ops', dimension)
             ELSE format('(binary_quantize(embedding)::bit(%s)) bit_hamming_ops', dimension) END,
         condition
     );
