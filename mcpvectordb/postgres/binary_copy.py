@@ -45,9 +45,9 @@ def text(value: str) -> bytes:
     return blob(to_text(value).encode())
 
 
-def jsonb(value: str) -> bytes:
-    """A jsonb, from JSON as the file has it."""
-    return blob(b"\1" + to_json(value).encode())
+def json(value: str) -> bytes:
+    """A json, from JSON as the file has it."""
+    return blob(to_json(value).encode())
 
 
 def vector(value: bytes) -> bytes:

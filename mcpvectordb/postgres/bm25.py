@@ -87,13 +87,15 @@ def scored(
     # The postings count an occurrence in a title twice.
     postings = not tables.titled or title_weight == 2
     build = _any_term if expression.is_any_term and postings else _any_expression
-    # Scores that differ by rounding only are equal.
-    order = f"ORDER BY (score * 1e9)::bigint DESC, item{' DESC' if newest else ''} "
+    order = f"ORDER BY score DESC, item{' DESC' if newest else ''} "
     if limit is not None:
         order += f"LIMIT {limit:d}"
     return build(tables, expression, scope, title_weight, order)
 
 
+# A sum of floating point numbers depends on their order, which PostgreSQL chooses: equal rows would
+# not have equal scores. So whole numbers of this unit are added.
+_UNITS = "1e15"
 _SETS = {"OR": "UNION", "AND": "INTERSECT", "NOT": "EXCEPT"}
 _TOTALS = (
     "SELECT coalesce(sum(items), 0)::float8 AS items, "
@@ -132,8 +134,8 @@ def _any_term(
         f"(SELECT coalesce(sum(items), 0)::float8 FROM {tables.terms} f "
         "WHERE f.term = u.term AND f.origin = ANY(?)) AS frequency "
         "FROM unnest(?::text[]) WITH ORDINALITY AS u (term, place) GROUP BY u.term) AS q), "
-        "s AS (SELECT w.item, sum(t.times * t.idf * "
-        f"{_saturated('w.weight', 'w.tokens')}) AS score "
+        f"s AS (SELECT w.item, sum((t.times * t.idf * {_saturated('w.weight', 'w.tokens')} "
+        f"* {_UNITS})::bigint)::float8 / {_UNITS} AS score "
         f"FROM n, t JOIN {tables.words} w ON w.term = t.term WHERE w.origin = ANY(?) {within}"
         "GROUP BY w.item) "
         "SELECT NULL::bigint AS item, n.items AS score, "

@@ -25,7 +25,6 @@ STEMS = WordTables("context", "context_words", "context_terms", "contexts", "wor
 SPELLINGS = WordTables(
     "context", "context_spellings", "context_spelling_terms", "contexts", "spellings", False
 )
-EQUAL = 12  # decimals of a score: sums of the same numbers in another order are equal
 
 
 class _Tokenizers(threading.local):
@@ -163,7 +162,7 @@ def _ranked(
     statement = bm25.scored(tables, expression, scope, title_weight, limit, newest=newest)
     rows: list[Any] = sql.execute(statement.sql, statement.bindings).fetchall()
     [(total, having)] = [(score, counts) for item, score, counts in rows if item is None]
-    ranked = [(item, round(score, EQUAL)) for item, score, _ in rows if item is not None]
+    ranked = [(item, score) for item, score, _ in rows if item is not None]
     distinct = dict.fromkeys(expression.phrases)
     frequencies = dict(zip(distinct, map(int, having), strict=True))
     return ranked, int(total), frequencies

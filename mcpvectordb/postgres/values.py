@@ -28,7 +28,7 @@ def from_text(stored: str) -> str:
 
 
 def to_json(text: str) -> str:
-    """Stored JSON for a column of type jsonb, with its texts and keys as `to_text` writes them."""
+    """Stored JSON for a column of type json, with its texts and keys as `to_text` writes them."""
     if "\\u0000" not in text and _MARK not in text:
         return text
     return json.dumps(_escaped(json.loads(text)), ensure_ascii=False, separators=(",", ":"))

@@ -113,7 +113,8 @@ class PostgresVectorIndex(VectorIndex):
             return False
         rows = allowed.select or f"SELECT 1 FROM {self._table} WHERE model = {group:d}"
         count = sql.execute(
-            f"SELECT count(*) FROM ({rows} LIMIT {self._exact_rows + 1}) AS some", allowed.bindings
+            f"SELECT count(*) FROM ({rows} LIMIT {self._exact_rows + 1}) AS counted",
+            allowed.bindings,
         ).get
         return int(count) > self._exact_rows
 

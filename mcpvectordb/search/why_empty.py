@@ -100,7 +100,7 @@ def _missing_key(sql: apsw.Connection, items: FilteredItems, keys: Sequence[str]
             beside = sql.execute(
                 f"SELECT DISTINCT key FROM {newest}, {known} LIMIT {MOST_NAMES}", bindings
             )
-            some = f"(SELECT 1 FROM {items.rows} LIMIT {MOST_ROWS + 1}) AS some"
+            some = f"(SELECT 1 FROM {items.rows} LIMIT {MOST_ROWS + 1}) AS newest"
             count = int(sql.execute(f"SELECT count(*) FROM {some}").get)
             where = f" in the newest {MOST_ROWS:,} {items.noun}s" if count > MOST_ROWS else ""
             return unknown_name("metadata key", key, [each for (each,) in beside]) + where
