@@ -111,7 +111,7 @@ class PostgresVectorIndex(VectorIndex):
         name = f"{self._table}_graph_{group:d}"
         if sql.execute("SELECT to_regclass(?)::oid", (name,)).get is None:
             return False
-        rows = allowed.select or f"SELECT 1 FROM {self._table} WHERE model = {group:d}"
+        rows = allowed.select or f"SELECT FROM {self._table} WHERE model = {group:d}"
         count = sql.execute(
             f"SELECT count(*) FROM ({rows} LIMIT {self._exact_rows + 1}) AS counted",
             allowed.bindings,

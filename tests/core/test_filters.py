@@ -93,7 +93,7 @@ class PostgresShelf(Shelf):
         for statement in functions():
             self.server.execute(statement)
         self.server.execute(
-            "CREATE TABLE items (key integer PRIMARY KEY, title text COLLATE \"C\", size bigint, "
+            'CREATE TABLE items (key integer PRIMARY KEY, title text COLLATE "C", size bigint, '
             "metadata json); CREATE INDEX items_by_title ON items (title)"
         )
         self.connection = Session(self.server)
