@@ -173,6 +173,7 @@ __all__ = [
     "Vector",
     "__version__",
     "add_endpoint",
+    "is_database_url",
 ]
 
 # Where the names live, the cheapest first: a program that only wants a version or an error class
@@ -183,6 +184,7 @@ _HOMES = (
     "records",
     "contexts.context",
     "vectors.vector",
+    "storage.dialect",
     "database",
     "embedding.embedder",
     "history.records",

@@ -37,7 +37,7 @@ from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
-from mcpvectordb.storage.dialect import is_url
+from mcpvectordb.storage.dialect import is_database_url
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
@@ -106,6 +106,10 @@ class Database(JointShelves):
     `":memory:"` is a database without a file. Any number of threads and processes may use a file at
     once. Use it as a context manager, or call `close`. `embedder` is an embedder of your own;
     without it the file's model is looked for on this machine.
+
+    `"postgresql://user:password@host/name"` opens what files have published there (`publish`), for
+    reading: the same searches and listings, with `origin` as one more field to filter by. What
+    would change something, and what only a file has, raises ReadOnly.
     """
 
     documents: Documents
@@ -150,7 +154,7 @@ class Database(JointShelves):
 
     def _opened(self, path: str | os.PathLike[str]) -> FileParts | PublishedParts:
         """The parts of which the database is made: those of a file, or of what was published."""
-        if isinstance(path, str) and is_url(path):
+        if is_database_url(path):
             from mcpvectordb.postgres import require_driver
 
             require_driver()
@@ -211,12 +215,17 @@ class Database(JointShelves):
 
     def __repr__(self) -> str:
         mode = ", read-only" if self.read_only else ""
-        return f"<Database {str(self.path)!r}{mode}{', closed' if self._file.closed else ''}>"
+        return f"<Database {self.place!r}{mode}{', closed' if self._file.closed else ''}>"
 
     @property
     def path(self) -> Path:
         """The path of the file; ":memory:" for a database in memory."""
         return self._file.path
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people: the path, or the URL without its password."""
+        return self._file.place
 
     @property
     def read_only(self) -> bool:
@@ -349,7 +358,7 @@ class Database(JointShelves):
         if not self._file.memory and other.samefile(self.path):
             raise InvalidInput(f"{other} is the database itself: name another file")
         if self.read_only:
-            raise ReadOnly(f"{self.path} is open for reading only, so nothing is merged into it")
+            raise ReadOnly(f"{self.place} is open for reading only, so nothing is merged into it")
         return other
 
     @contextlib.contextmanager
@@ -423,6 +432,7 @@ class Database(JointShelves):
     def _timeline(self) -> Timeline:
         from mcpvectordb.history.timeline import Timeline
 
+        self._file.require_file("the history")
         return Timeline(self._file, self._history, self._versioned)
 
     def copy_to(
@@ -434,6 +444,7 @@ class Database(JointShelves):
         database that is open in some process is never replaced. Without `history` nothing that was
         replaced or deleted is in the copy: so give a file to others.
         """
+        self._file.require_file("a copy")
         return maintenance.copy(
             self._file, Path(path), self._unpublished, overwrite=overwrite, history=history
         )
@@ -461,6 +472,7 @@ class Database(JointShelves):
         """
         from mcpvectordb.export.write import export
 
+        self._file.require_file("an export")
         return export(
             self._file,
             self._encoder,
@@ -491,6 +503,7 @@ class Database(JointShelves):
         """
         from mcpvectordb.postgres import require_driver
 
+        self._file.require_file("publishing")
         require_driver()
         from mcpvectordb.postgres.publish import FileToPublish, publish
 
@@ -499,14 +512,17 @@ class Database(JointShelves):
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""
+        self._file.require_file("compacting")
         return maintenance.compact(self._file, self._maintained)
 
     def check(self) -> list[str]:
         """All problems of the file, one sentence each; an empty list if it is sound."""
+        self._file.require_file("a check")
         return maintenance.check(self._file, self._maintained)
 
     def rebuild(self) -> None:
         """Create the indexes again from the tables that are the truth."""
+        self._file.require_file("rebuilding indexes")
         maintenance.rebuild(self._file, self._maintained)
 
     def stats(self) -> Stats:
@@ -547,6 +563,7 @@ class Database(JointShelves):
         from mcpvectordb.importers.items import ImportOptions
         from mcpvectordb.importers.run import ImportTarget, run
 
+        self._file.require_file("an import")
         target = ImportTarget(
             self._file,
             self.config,
@@ -578,6 +595,7 @@ class Database(JointShelves):
 
         Every page of the file is read for it, so it takes seconds in a large one.
         """
+        self._file.require_file("this list of sizes")
         return maintenance.space(self._file)
 
     def version(self) -> int:

@@ -484,7 +484,8 @@ class Stats(Record):
     """Counts and sizes of a file, and its model and chunk sizes.
 
     Before the first ingest, these are the ones that it would get. `history_bytes` is what former
-    versions take of the file.
+    versions take of the file. Of a published database `path` is the URL, and `origins` are the
+    names of the files that were published there.
     """
 
     path: str
@@ -502,6 +503,7 @@ class Stats(Record):
     chunk_size: int
     chunk_overlap: int
     history_bytes: int = 0
+    origins: tuple[str, ...] = ()
 
 
 class Progress(Record):

@@ -97,6 +97,21 @@ class Engine(File):
     def require_file(self, what: str) -> None:
         """Raise ReadOnly for what only a file has."""
         raise errors.ReadOnly(
-            f"{what} is for files only, and {self.place} is published: ask the file that it came "
-            "from"
+            f"{what} is for files only, and {self.place} is published: do it with the file that it "
+            "came from"
         )
+
+    @property
+    def format(self) -> int:
+        """The version of the schema."""
+        return schema.VERSION
+
+    def bytes(self) -> int:
+        """The size of all tables and their indexes."""
+        with self.reading() as sql:
+            return int(
+                sql.execute(
+                    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
+                    "WHERE relnamespace = 'mcpvectordb'::regnamespace AND relkind = 'r'"
+                ).get
+            )

@@ -10,7 +10,7 @@ import apsw
 
 from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.index import Allowed, Ranked
-from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch, expression_of
+from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch
 from mcpvectordb.postgres import bm25
 from mcpvectordb.postgres.bm25 import Scope, Select, WordTables
 from mcpvectordb.postgres.expression import Expression, Phrase, parse
@@ -47,7 +47,8 @@ class PostgresKeywordIndex(KeywordIndex):
         self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int
     ) -> KeywordMatch:
         """The best chunks for a query; a chunk need not have all of its terms."""
-        expression = _parsed(expression_of(query))
+        without = f" NOT ({query.excluded})" if query.excluded else ""
+        expression = _parsed(f"({query.match}){without}")
         origins = searched(sql, allowed)
         scope = Scope.of(origins, allowed)
         best, total, having = _ranked(sql, self._tables, expression, scope, limit=limit)

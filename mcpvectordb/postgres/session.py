@@ -14,13 +14,16 @@ from functools import lru_cache
 from typing import Any
 
 import psycopg
+from psycopg import errors as undefined
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.pq import Format
 from psycopg.types import TypeInfo
 from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
+from mcpvectordb.errors import ReadOnly
 from mcpvectordb.filters.postgres import POSTGRES
+from mcpvectordb.postgres.values import from_text, to_text
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import Dialect, DialectConnection
 
@@ -38,6 +41,12 @@ DIALECT = Dialect(
     metadata="fields",
     raw="e.raw",
     explain="EXPLAIN",
+)
+
+
+NOT_PUBLISHED = (
+    "a published database has what is searched, and not what only files have, such as their "
+    "history: ask the file that it came from, or change it there and run `mcpvectordb publish`"
 )
 
 
@@ -86,9 +95,13 @@ class Session(DialectConnection):
         deadline.check()
         if self.exec_trace is not None:
             self.exec_trace(None, statement, bindings)
-        with psycopg.RawCursor(self.connection) as cursor:
-            cursor.execute(numbered(statement), tuple(bindings or ()), binary=True)
-            return Rows(cursor.fetchall())
+        try:
+            with psycopg.RawCursor(self.connection) as cursor:
+                cursor.execute(numbered(statement), tuple(bindings or ()), binary=True)
+                return Rows(cursor.fetchall())
+        except (undefined.UndefinedTable, undefined.UndefinedColumn, undefined.UndefinedFunction):
+            # The schema is known to be ours: it is something that only files have.
+            raise ReadOnly(NOT_PUBLISHED) from None
 
 
 @lru_cache(maxsize=512)
@@ -120,15 +133,26 @@ class _EmbeddingLoader(Loader):
         return numbers.tobytes()
 
 
-class _JsonLoader(TextBinaryLoader):
-    """JSON as text, which the shelves parse."""
+class _TextLoader(TextBinaryLoader):
+    """Text, and JSON as text, as the file has it."""
+
+    def load(self, data: Buffer) -> str:
+        return from_text(str(super().load(data)))
+
+
+class _TextDumper(StrBinaryDumper):
+    """Text as it is stored."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(to_text(obj))
 
 
 def equip(connection: psycopg.Connection[Any]) -> None:
     """Let a connection send text as text, and return JSON and embeddings as the file does."""
     adapters = connection.adapters
-    adapters.register_dumper(str, StrBinaryDumper)
-    adapters.register_loader("json", _JsonLoader)
+    adapters.register_dumper(str, _TextDumper)
+    for name in ("text", "json"):
+        adapters.register_loader(name, _TextLoader)
     vector = TypeInfo.fetch(connection, "vector")
     if vector is not None:
         adapters.register_loader(vector.oid, _EmbeddingLoader)

@@ -7,6 +7,7 @@ so a name of a library is one of an origin there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import apsw
 
@@ -44,7 +45,7 @@ class DialectConnection:
     dialect: Dialect
 
 
-def is_url(path: object) -> bool:
+def is_database_url(path: object) -> TypeGuard[str]:
     """Whether a path names a PostgreSQL database rather than a file."""
     return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
 

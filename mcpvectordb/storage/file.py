@@ -99,6 +99,24 @@ class File:
         """Where it is, for people."""
         return str(self.path)
 
+    @property
+    def format(self) -> int:
+        """The version of the schema."""
+        return schema.VERSION
+
+    def bytes(self) -> int:
+        """The size of the file, with its log."""
+        if self.memory:
+            with self.reading(limited=False) as sql:
+                return int(
+                    sql.execute(
+                        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+                    ).get
+                )
+        return sum(
+            path.stat().st_size for path in (self.path, Path(f"{self.path}-wal")) if path.exists()
+        )
+
     def require_file(self, what: str) -> None:
         """Raise ReadOnly if this is no file, but a published database."""
 
