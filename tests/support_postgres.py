@@ -71,6 +71,40 @@ def rows(url: str, statement: str, *values: Any) -> list[Any]:
         return cursor.fetchall() if cursor.description else []
 
 
+KEYS = {"key", "id", "owner", "item", "chunk", "context", "document", "store", "vector"}
+TABLES = (
+    "totals libraries library_notes documents former_ids document_chunks document_words "
+    "document_terms document_embeddings contexts context_tags context_images context_chunks "
+    "context_words context_terms context_spellings context_spelling_terms context_embeddings "
+    "stores vectors vector_embeddings"
+).split()
+
+
+def published(url: str, origin: str) -> dict[str, list[Any]]:
+    """All that an origin has, by table, with the keys that it has in its file."""
+    ((key,),) = rows(url, "SELECT key FROM mcpvectordb.origins WHERE name = %s", origin)
+    found = {}
+    for table in TABLES:
+        statement = f"SELECT to_jsonb(t) - 'origin' FROM mcpvectordb.{table} t WHERE origin = %s"
+        found[table] = sorted((_own(row) for (row,) in rows(url, statement, key)), key=repr)
+    return found
+
+
+def _own(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value & ((1 << 40) - 1) if name in KEYS and isinstance(value, int) else value
+        for name, value in row.items()
+    }
+
+
+def versions_of_rows(url: str) -> dict[str, list[Any]]:
+    """Which transaction wrote each row of each table: a write shows in it, whatever it wrote."""
+    return {
+        table: rows(url, f"SELECT ctid::text, xmin::text FROM mcpvectordb.{table} ORDER BY 1")
+        for table in (*TABLES, "origins", "models", "grants", "schema_version")
+    }
+
+
 @contextlib.contextmanager
 def started() -> Iterator[LocalPostgres]:
     """A new server; skips the test without psycopg or the wheel that brings the server."""

@@ -51,8 +51,6 @@ def publish(
             f"{done.waiting:,} passages wait for their embedding and are found by words: run "
             "`embed`, then publish again"
         )
-    if done.note:
-        complain(done.note)
 
 
 @click.command()

@@ -52,7 +52,7 @@ def grant(url: str, role: str, right: Right, only: Sequence[str] | None = None) 
             recent = sql.info.server_version >= 170000
             statements = _READ if right == "read" else (*_PUBLISH, *([_MAINTAIN] * recent))
             for statement in statements:
-                sql.execute(names.SQL(statement).format(names.Identifier(role)))  # type: ignore[arg-type]
+                sql.execute(names.SQL(statement).format(names.Identifier(role)))
             for origin in [None] if only is None else [_origin(sql, each) for each in only]:
                 sql.execute(
                     "INSERT INTO grants (role, origin, publishes) VALUES (%s, %s, %s)",

@@ -104,7 +104,10 @@ class Server:
         try:
             yield
         except psycopg.Error as error:
-            raise ours(error, self.name) or error from None
+            raised = ours(error, self.name) or error
+            if isinstance(raised, errors.Unreachable):
+                self._drop()  # psycopg may take a cut connection for one that is still busy
+            raise raised from None
 
     def _connection(self) -> Connection:
         if self._closed:
@@ -112,11 +115,18 @@ class Server:
         held: Connection | None = getattr(self._local, "connection", None)
         if held is not None and not held.closed:
             return held
-        if held is not None:
-            self._open.discard(held)
+        self._drop()
         self._local.connection = connection = self._connect()
         self._open.add(connection)
         return connection
+
+    def _drop(self) -> None:
+        """Give up this thread's connection, if it has one."""
+        held: Connection | None = getattr(self._local, "connection", None)
+        if held is not None:
+            self._open.discard(held)
+            held.close()
+            self._local.connection = None
 
     def _connect(self) -> Connection:
         try:

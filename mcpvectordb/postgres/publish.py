@@ -28,7 +28,7 @@ from mcpvectordb.postgres.publication import (
 )
 from mcpvectordb.postgres.publish_contexts import ContextsToPublish
 from mcpvectordb.postgres.publish_documents import DocumentsToPublish
-from mcpvectordb.postgres.publish_vectors import MOST_NUMBERS, VectorsToPublish
+from mcpvectordb.postgres.publish_vectors import VectorsToPublish
 from mcpvectordb.postgres.records import Published, PublishedItems
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.search.why_empty import unknown_name
@@ -102,7 +102,7 @@ class _PublishRun:
         progress: ProgressCallback | None,
     ) -> None:
         self._source, self._server, self._progress = source, server, progress
-        self._file, self._note = source.file, ""
+        self._file = source.file
         self._publication = Publication(origin, self._model(), libraries)
         self._shelves: dict[str, PublishedShelf] = {
             "documents": DocumentsToPublish(self._publication, source.documents),
@@ -125,7 +125,6 @@ class _PublishRun:
             vectors=_counted(found["vectors"]),
             passages=sum(map(_passages, found.values())),
             waiting=self._waiting(),
-            note=self._note,
         )
 
     def _model(self) -> PublishedModel | None:
@@ -133,12 +132,6 @@ class _PublishRun:
         with self._file.reading(limited=False) as sql:
             row = models.active(sql)
         if row is None:
-            return None
-        if row.dimension > MOST_NUMBERS:
-            self._note = (
-                f"embeddings of {row.dimension:,} dimensions are not published, because pgvector "
-                f"takes {MOST_NUMBERS:,} at most: passages are found by words"
-            )
             return None
         with self._server.writing() as sql:
             return PublishedModel(row, catalogue.model_key(sql, row))

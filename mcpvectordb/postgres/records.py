@@ -27,7 +27,6 @@ class Published(Record):
     passages  how many passages of documents and contexts were sent
     waiting   how many of the file have no embedding yet: they are found by words, and by meaning
               once they are embedded and published again
-    note      what was not published, or ""
     """
 
     origin: str
@@ -37,7 +36,6 @@ class Published(Record):
     passages: int
     waiting: int
     seconds: float = field(default=0.0, compare=False)
-    note: str = ""
 
     @property
     def changes(self) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator
@@ -29,7 +30,6 @@ class Shelf:
     """A real table of titles, sizes and metadata, asked through compiled filters."""
 
     dialect: filters.Dialect = filters.SQLITE
-    types = {"title": "TEXT", "size": "INTEGER", "created_at": "TEXT"}
 
     def __init__(self) -> None:
         self.connection: Any = apsw.Connection(":memory:")
@@ -83,15 +83,17 @@ class PostgresShelf(Shelf):
     def __init__(self, url: str) -> None:
         import psycopg
 
-        from mcpvectordb.filters.postgres import POSTGRES, functions
+        from mcpvectordb.filters.postgres import POSTGRES
+        from mcpvectordb.postgres import schema
+        from mcpvectordb.postgres.connection import Server
         from mcpvectordb.postgres.session import Session
 
         self.dialect = POSTGRES
+        server = Server(url)
+        schema.migrate(server)
+        server.close()
         self.server = psycopg.connect(url, autocommit=True)
-        self.server.execute("DROP SCHEMA IF EXISTS filtered CASCADE; CREATE SCHEMA filtered")
-        self.server.execute("SET search_path = filtered, public")
-        for statement in functions():
-            self.server.execute(statement)
+        self.server.execute("SET search_path = mcpvectordb, public")
         self.server.execute(
             'CREATE TABLE items (key integer PRIMARY KEY, title text COLLATE "C", size bigint, '
             "metadata json); CREATE INDEX items_by_title ON items (title)"
@@ -99,7 +101,6 @@ class PostgresShelf(Shelf):
         self.connection = Session(self.server)
 
     def close(self) -> None:
-        self.server.execute("DROP SCHEMA filtered CASCADE")
         self.server.close()
 
     def fill(self, rows: list[tuple[str | None, int | None, Any]]) -> None:
@@ -133,13 +134,14 @@ class PostgresShelf(Shelf):
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def shelf(request: pytest.FixtureRequest) -> Iterator[Shelf]:
-    shelf = (
-        Shelf()
-        if request.param == "sqlite"
-        else PostgresShelf(request.getfixturevalue("postgres_url"))
-    )
-    yield shelf
-    shelf.close()
+    with contextlib.ExitStack() as stack:
+        if request.param == "sqlite":
+            shelf = Shelf()
+        else:
+            server = request.getfixturevalue("postgres")
+            shelf = PostgresShelf(stack.enter_context(server.database()))
+        yield shelf
+        shelf.close()
 
 
 def selected(shelf: Shelf, values: list[Any], *condition: Any) -> list[Any]:
