@@ -16,7 +16,7 @@ from mcpvectordb.postgres.binary_copy import (
     blob,
     int4,
     int8,
-    jsonb,
+    json,
     row,
     text,
     vector,
@@ -24,7 +24,7 @@ from mcpvectordb.postgres.binary_copy import (
 from mcpvectordb.postgres.values import from_text
 from tests.support_postgres import LocalPostgres
 
-FIELDS = (int4, int8, text, blob, jsonb, vector)
+FIELDS = (int4, int8, text, blob, json, vector)
 FLOATS = st.lists(
     st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=5
 )
@@ -68,7 +68,7 @@ def test_postgresql_reads_the_values_that_were_written(
     )
     with psycopg.connect(url) as sql:
         sql.execute(
-            "CREATE TEMP TABLE t (n serial, a int4, b int8, c text, d bytea, e jsonb, f vector)"
+            "CREATE TEMP TABLE t (n serial, a int4, b int8, c text, d bytea, e json, f vector)"
         )
         with sql.cursor().copy("COPY t (a, b, c, d, e, f) FROM STDIN (FORMAT binary)") as copy:
             copy.write(HEADER + written + TRAILER)
