@@ -45,7 +45,7 @@ def text(value: str) -> bytes:
     return blob(to_text(value).encode())
 
 
-def json(value: str) -> bytes:
+def json_text(value: str) -> bytes:
     """A json, from JSON as the file has it."""
     return blob(to_json(value).encode())
 

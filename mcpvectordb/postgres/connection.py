@@ -78,8 +78,7 @@ class Server:
         try:
             connection.execute(begin)
         except psycopg.OperationalError:
-            if not connection.closed:
-                raise
+            self._drop()
             connection = self._connection()
             connection.execute(begin)
         return connection

@@ -16,7 +16,7 @@ from mcpvectordb.postgres.binary_copy import (
     blob,
     int4,
     int8,
-    json,
+    json_text,
     row,
     text,
     vector,
@@ -24,7 +24,7 @@ from mcpvectordb.postgres.binary_copy import (
 from mcpvectordb.postgres.values import from_text
 from tests.support_postgres import LocalPostgres
 
-FIELDS = (int4, int8, text, blob, json, vector)
+FIELDS = (int4, int8, text, blob, json_text, vector)
 FLOATS = st.lists(
     st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=5
 )

@@ -13,7 +13,7 @@ import pytest
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
 from mcpvectordb import Busy, Closed, InvalidInput, NotOurFile, ReadOnly, ReadTimeout, Unreachable
-from mcpvectordb.postgres.connection import Server, is_url, ours
+from mcpvectordb.postgres.connection import Server, ours
 from tests.support import ROOT
 from tests.support_postgres import LocalPostgres, rows
 
@@ -22,11 +22,6 @@ from tests.support_postgres import LocalPostgres, rows
 def server(postgres_url: str) -> Iterator[Server]:
     with closing(Server(postgres_url)) as opened:
         yield opened
-
-
-def test_urls_of_postgresql_are_told_from_paths() -> None:
-    assert is_url("postgresql://h/db") and is_url("postgres://h/db")
-    assert not is_url("notes.db") and not is_url("http://h/db")
 
 
 @pytest.mark.parametrize(
