@@ -160,7 +160,7 @@ class Database(JointShelves):
             require_driver()
             from mcpvectordb.postgres.parts import PublishedParts
 
-            return PublishedParts(path, self.config.read_timeout)
+            return PublishedParts(path, self.config.read_timeout, self._tuning)
         return FileParts(path, self.config, self._memory, self._tuning)
 
     # Made, and their modules loaded, on first use: most processes need one shelf.

@@ -10,9 +10,10 @@ import apsw
 from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.history.log import History
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.postgres.engine import Engine
 from mcpvectordb.postgres.keyword import PostgresContextFulltext, PostgresKeywordIndex
-from mcpvectordb.postgres.vector import EXACT_ROWS, PostgresVectorIndex
+from mcpvectordb.postgres.vector import PostgresVectorIndex
 from mcpvectordb.postgres.vector_store import PostgresVectorStore
 
 
@@ -65,15 +66,14 @@ class NoMetadataIndex(MetadataIndex):
 class PublishedParts:
     """What a database over PostgreSQL is made of."""
 
-    def __init__(self, url: str, read_timeout: float, *, exact_rows: int = EXACT_ROWS) -> None:
+    def __init__(self, url: str, read_timeout: float, tuning: Tuning) -> None:
         self.file = Engine(url, read_timeout=read_timeout)
         self.indexes: tuple[ChunkIndex, ChunkIndex] = (
             PublishedChunks(
-                "document", "(SELECT title FROM documents WHERE key = c.owner)", exact_rows
+                "document", "(SELECT title FROM documents WHERE key = c.owner)", tuning.engine_rows
             ),
-            PublishedChunks("context", "''", exact_rows),
+            PublishedChunks("context", "''", tuning.engine_rows),
         )
-        self._exact_rows = exact_rows
 
     def fulltext(self) -> PostgresContextFulltext:
         """The words of contexts."""
@@ -85,4 +85,4 @@ class PublishedParts:
 
     def vector_store(self, history: History) -> PostgresVectorStore:
         """The tables of vectors."""
-        return PostgresVectorStore(history, exact_rows=self._exact_rows)
+        return PostgresVectorStore(history)

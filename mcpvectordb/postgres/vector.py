@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from mcpvectordb.index.arrays import Floats
 
-EXACT_ROWS = 20_000  # up to which all embeddings are compared
 MARGIN = 20  # more than are wanted: pgvector's cosines are rounded to float32
 OVERFETCH = 2  # candidates of a graph per neighbour that is wanted
 LEAST_SEARCHED = 200  # entries that a graph keeps while it searches (ef_search); pgvector takes up
@@ -34,7 +33,7 @@ HALF_FLOATS = 4_000  # dimensions that a graph of half floats takes; above, it i
 class PostgresVectorIndex(VectorIndex):
     """The embeddings of passages in a table, in groups by their model."""
 
-    def __init__(self, table: str, *, exact_rows: int = EXACT_ROWS) -> None:
+    def __init__(self, table: str, *, exact_rows: int) -> None:
         self._table, self._exact_rows = table, exact_rows
 
     def nearest(

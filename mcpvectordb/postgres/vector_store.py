@@ -14,7 +14,6 @@ from mcpvectordb.history.log import History
 from mcpvectordb.index import Ranked, arrays
 from mcpvectordb.postgres.session import bound_vector
 from mcpvectordb.postgres.vector import (
-    EXACT_ROWS,
     MARGIN,
     OVERFETCH,
     nearness,
@@ -41,8 +40,8 @@ class _Part(NamedTuple):
 class PostgresVectorStore(VectorStore):
     """Ranks the tables vectors and vector_embeddings."""
 
-    def __init__(self, history: History, *, exact_rows: int = EXACT_ROWS) -> None:
-        self._history, self._exact_rows = history, exact_rows
+    def __init__(self, history: History) -> None:
+        self._history = history
 
     def find(self, sql: apsw.Connection, name: str) -> StoreRow | None:
         """The stores with this name; None if there is none."""

@@ -27,7 +27,7 @@ DECLARE
     double float8;
 BEGIN
     IF written ~ '[eE][+-]?[0-9]{5}' THEN
-        RETURN CASE WHEN written ~ '^[ \t\n\v\f\r]*[+-]?[0.]*[eE]' OR written ~ '[eE]-' THEN 0
+        RETURN CASE WHEN written ~ '^[ \t\n\v\f\r]*[+-]?[0.]*[eE]' OR written ~ '[eE]-' THEN 0::numeric
             WHEN written ~ '^[ \t\n\v\f\r]*-' THEN '-Infinity' ELSE 'Infinity' END;
     END IF;
     exact := written::numeric;
