@@ -352,6 +352,7 @@ class Database(JointShelves):
             return merged, other.merge(self.path, progress=progress)
 
     def _checked_other(self, path: str | os.PathLike[str]) -> Path:
+        self._file.require_file("merging")
         other = Path(path).expanduser()
         if not other.is_file():
             raise InvalidInput(f"there is no file {other} to merge")

@@ -97,6 +97,50 @@ def _own(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_COUNTED = (
+    "SELECT origin, count(*), sum(tokens) FROM mcpvectordb.{items} GROUP BY origin",
+    "SELECT origin, items, tokens FROM mcpvectordb.totals WHERE shelf = '{shelf}' AND items > 0",
+)
+_TERMS = (
+    "SELECT term, origin, count(*) FROM mcpvectordb.{words} GROUP BY term, origin",
+    "SELECT term, origin, items FROM mcpvectordb.{terms}",
+)
+_POSTINGS = (
+    "SELECT term, origin, id, count(*), tokens FROM (SELECT origin, id, tokens, "
+    "unnest(string_to_array({split}, ' ')) AS term FROM mcpvectordb.{items}) t "
+    "WHERE term NOT IN ('', E'\\n') GROUP BY term, origin, id, tokens",
+    "SELECT term, origin, item, weight, tokens FROM mcpvectordb.{words}",
+)
+_WHOLE = (
+    "SELECT key, chunks FROM mcpvectordb.documents WHERE chunks > 0",
+    "SELECT owner, count(*) FROM mcpvectordb.document_chunks GROUP BY owner",
+)
+_WORDS = (
+    {"items": "document_chunks", "shelf": "document", "words": "document_words",
+     "terms": "document_terms", "split": "words || split_part(words, E'\\n', 1)"},
+    {"items": "contexts", "shelf": "context", "words": "context_words",
+     "terms": "context_terms", "split": "words"},
+    {"items": "contexts", "shelf": "context", "words": "context_spellings",
+     "terms": "context_spelling_terms", "split": "spellings"},
+)  # fmt: skip
+
+
+def problems(url: str) -> list[Any]:
+    """What contradicts itself: statistics, postings, documents in part, embeddings of nothing."""
+    pairs = [_WHOLE] + [
+        (one.format(**names), other.format(**names))
+        for one, other in (_COUNTED, _TERMS, _POSTINGS)
+        for names in _WORDS
+    ]
+    both = [(a, b) for one, other in pairs for a, b in ((one, other), (other, one))]
+    statements = [f"({one}) EXCEPT ALL ({other})" for one, other in both] + [
+        f"SELECT chunk FROM mcpvectordb.{shelf}_embeddings WHERE chunk NOT IN "
+        f"(SELECT id FROM mcpvectordb.{shelf}_chunks)"
+        for shelf in ("document", "context")
+    ]
+    return [row for statement in statements for row in rows(url, statement)]
+
+
 def versions_of_rows(url: str) -> dict[str, list[Any]]:
     """Which transaction wrote each row of each table: a write shows in it, whatever it wrote."""
     return {

@@ -104,6 +104,9 @@ def _withdraw(sql: Connection, role: str) -> None:
 def _origin(sql: Connection, name: str) -> int:
     """The key of an origin, which is made if it does not exist."""
     stored = to_text(name)
-    sql.execute("INSERT INTO origins (name) VALUES (%s) ON CONFLICT (name) DO NOTHING", (stored,))
     row = sql.execute("SELECT key FROM origins WHERE name = %s", (stored,)).fetchone()
+    if row is None:
+        row = sql.execute(
+            "INSERT INTO origins (name) VALUES (%s) RETURNING key", (stored,)
+        ).fetchone()
     return int(str(row[0])) if row else 0

@@ -179,7 +179,12 @@ _TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[Exception], str
         "{name} took longer than it may; nothing was changed",
     ),
     (
-        (postgres.LockNotAvailable, postgres.DeadlockDetected, postgres.SerializationFailure),
+        (
+            postgres.LockNotAvailable,
+            postgres.ObjectInUse,
+            postgres.DeadlockDetected,
+            postgres.SerializationFailure,
+        ),
         errors.Busy,
         "others kept what was asked for at {name} locked; try again ({error})",
     ),
@@ -210,12 +215,9 @@ _TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[Exception], str
         errors.Damaged,
         "{name} is damaged ({error}): go back to a copy, or publish again into an empty database",
     ),
-    (
-        (psycopg.OperationalError, psycopg.InterfaceError),
-        errors.Unreachable,
-        "the connection to {name} was cut; the next call makes a new one ({error})",
-    ),
 )
+_CUT = "the connection to {name} was cut; the next call makes a new one ({error})"
+_CUT_STATES = ("08", "57P")  # beginnings of SQLSTATE: connection exceptions, shutdowns
 
 
 def ours(error: psycopg.Error, name: str) -> Exception | None:
@@ -224,4 +226,8 @@ def ours(error: psycopg.Error, name: str) -> Exception | None:
     for kinds, make, text in _TRANSLATIONS:
         if isinstance(error, kinds):
             return make(text.format(name=name, error=said))
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
+        error.sqlstate is None or error.sqlstate.startswith(_CUT_STATES)
+    ):
+        return errors.Unreachable(_CUT.format(name=name, error=said))
     return None

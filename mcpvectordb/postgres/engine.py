@@ -32,7 +32,11 @@ class Engine(File):
     def __init__(self, url: str, *, read_timeout: float) -> None:
         self._server, self._read_timeout = Server(url), read_timeout
         self.path, self._sessions = Path(self._server.name), dict[int, Session]()
-        schema.check(self._server)
+        try:
+            schema.check(self._server)
+        except BaseException:
+            self._server.close()
+            raise
 
     @property
     def place(self) -> str:

@@ -155,7 +155,10 @@ def prepare_graph(sql: apsw.Connection, wanted: int) -> None:
 def nearness(dimension: int) -> str:
     """The distance by which a graph is ordered, exactly as its index has it."""
     if dimension <= HALF_FLOATS:
-        return f"embedding::halfvec({dimension}) <=> ?::halfvec({dimension})"
+        return (
+            f"l2_normalize(embedding)::halfvec({dimension}) <=> "
+            f"l2_normalize(?::vector)::halfvec({dimension})"
+        )
     return (
         f"binary_quantize(embedding)::bit({dimension}) <~> "
         f"binary_quantize(?::vector)::bit({dimension})"

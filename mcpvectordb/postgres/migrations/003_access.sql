@@ -43,7 +43,10 @@ BEGIN
         EXECUTE format('CREATE POLICY deleting ON %I FOR DELETE USING (origin = %s)', published, writable);
     END LOOP;
     ALTER TABLE origins ENABLE ROW LEVEL SECURITY;
-    EXECUTE format('CREATE POLICY reading ON origins FOR SELECT USING (key = %s)', readable);
+    -- A new row is checked by this, too, when no grant can name it yet.
+    EXECUTE format(
+        'CREATE POLICY reading ON origins FOR SELECT USING (key = %s OR publishes_anything(current_user))', readable
+    );
     EXECUTE format('CREATE POLICY changing ON origins FOR UPDATE USING (key = %s)', writable);
 END $$;
 CREATE POLICY adding ON origins FOR INSERT WITH CHECK (publishes_anything(current_user));
@@ -73,24 +76,30 @@ REVOKE EXECUTE ON FUNCTION make_graph FROM PUBLIC;
 CREATE FUNCTION make_graphs(at_least bigint) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    due record;
+    all_due jsonb[];
+    due jsonb;
     made integer := 0;
 BEGIN
-    FOR due IN
-        SELECT format('%s_graph_%s', t.indexed, m.key) AS name, t.indexed, m.dimension,
+    -- Collected first: a table that is being read gets no index.
+    SELECT array_agg(to_jsonb(d)) INTO all_due FROM (
+        SELECT format('document_embeddings_graph_%s', m.key) AS name, 'document_embeddings' AS indexed, m.dimension,
             format('model = %s', m.key) AS condition
-        FROM models m CROSS JOIN (VALUES ('document_embeddings'), ('context_embeddings')) AS t (indexed)
-        WHERE (CASE t.indexed
-            WHEN 'document_embeddings' THEN (SELECT count(*) FROM document_embeddings e WHERE e.model = m.key)
-            ELSE (SELECT count(*) FROM context_embeddings e WHERE e.model = m.key) END) > at_least
+        FROM models m WHERE (SELECT count(*) FROM document_embeddings e WHERE e.model = m.key) > at_least
+        UNION ALL
+        SELECT format('context_embeddings_graph_%s', m.key), 'context_embeddings', m.dimension,
+            format('model = %s', m.key)
+        FROM models m WHERE (SELECT count(*) FROM context_embeddings e WHERE e.model = m.key) > at_least
         UNION ALL
         SELECT format('vector_embeddings_graph_%s_%s', e.store, e.dimension), 'vector_embeddings', e.dimension,
             format('store = %s AND dimension = %s', e.store, e.dimension)
         FROM vector_embeddings e JOIN stores s ON s.key = e.store AND s.metric = 'cosine'
         WHERE e.embedding IS NOT NULL
         GROUP BY e.store, e.dimension HAVING count(*) > at_least
-    LOOP
-        made := made + make_graph(due.name, due.indexed, due.dimension, due.condition)::integer;
+    ) AS d;
+    FOREACH due IN ARRAY coalesce(all_due, '{}') LOOP
+        made := made + make_graph(
+            due ->> 'name', due ->> 'indexed', (due ->> 'dimension')::integer, due ->> 'condition'
+        )::integer;
     END LOOP;
     RETURN made;
 END $$;

@@ -157,7 +157,10 @@ def test_a_closed_server_says_so(server: Server) -> None:
         (psycopg.errors.DeadlockDetected("x"), Busy),
         (psycopg.errors.InsufficientPrivilege("x"), ReadOnly),
         (psycopg.errors.UndefinedTable("x"), NotOurFile),
+        (psycopg.errors.ObjectInUse("x"), Busy),
         (psycopg.errors.AdminShutdown("x"), Unreachable),
+        (psycopg.OperationalError("x"), Unreachable),
+        (psycopg.errors.SystemError("x"), type(None)),
         (psycopg.errors.SyntaxError("x"), type(None)),
     ],
 )
