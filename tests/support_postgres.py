@@ -28,16 +28,22 @@ class LocalPostgres:
 
     def url(self, database: str = "postgres", user: str = "postgres") -> str:
         """The URL of a database for a user; no password is asked for."""
-        socket = self._server.get_postmaster_info().socket_dir
-        if socket is None:  # Windows
-            host = f"127.0.0.1:{self._server.get_postmaster_info().port}"
-            return f"postgresql://{user}@{host}/{database}"
-        return f"postgresql://{user}@/{database}?host={socket}"
+        return f"postgresql://{user}@/{database}?host={self.host}&port={self.port}"
+
+    @property
+    def host(self) -> str:
+        """The folder of its socket; on Windows an address."""
+        return str(self._server.get_postmaster_info().socket_dir or "127.0.0.1")
+
+    @property
+    def port(self) -> int:
+        """Its port, which is also a part of the name of its socket."""
+        return int(self._server.get_postmaster_info().port)
 
     @contextlib.contextmanager
-    def database(self) -> Iterator[str]:
+    def database(self, name: str = "") -> Iterator[str]:
         """The URL of a new, empty database, which is dropped afterwards."""
-        name = f"test_{next(self._numbers)}"
+        name = name or f"test_{next(self._numbers)}"
         self.execute(f"CREATE DATABASE {name}")
         yield self.url(name)
         self.execute(f"DROP DATABASE {name} WITH (FORCE)")

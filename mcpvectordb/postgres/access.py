@@ -28,8 +28,11 @@ _MAINTAINED = (*(table.name for table in staged.TABLES), *staged.WORD_TABLES)
 _WRITTEN = (*(table.name for table in staged.TABLES), "libraries", "library_notes", "stores")
 _PUBLISH = (
     *_READ,
-    f"GRANT INSERT, UPDATE, DELETE ON {', '.join(_WRITTEN)} TO {{}}",
-    "GRANT INSERT, UPDATE ON origins TO {}",
+    f"GRANT INSERT, DELETE ON {', '.join(_WRITTEN)} TO {{}}",
+    "GRANT INSERT ON origins TO {}",
+    # Not of words: postings are made of these when a row is added.
+    "GRANT UPDATE ON origins, documents, stores TO {}",
+    "GRANT UPDATE (embeddings_digest) ON contexts TO {}",
     "GRANT INSERT ON models TO {}",
     "GRANT USAGE ON SEQUENCE origin_keys TO {}",
     "GRANT EXECUTE ON FUNCTION make_graphs TO {}",

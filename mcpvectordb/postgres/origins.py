@@ -135,7 +135,7 @@ def _found(server: Server, name: str, file_name: str) -> tuple[int, str]:
                 (stored, to_text(file_name)),
             )
             row = sql.execute(select, (stored,)).fetchone()
-        elif not row[1]:  # made for a grant, before anything was published
+        elif file_name and not row[1]:  # made for a grant, before anything was published
             sql.execute("UPDATE origins SET file = %s WHERE key = %s", (to_text(file_name), row[0]))
             return int(row[0]), file_name
     if row is None:

@@ -1,7 +1,7 @@
 -- What files have published, in a schema of its own: tables are named as in the file, and every row belongs to an origin.
 -- Keys and ids are those of the file plus the origin's key << 40, so they are known before a row is sent, never used
 -- twice, and keep their order. Text compares by its bytes, as in SQLite (COLLATE "C"). U+0000, which PostgreSQL does
--- not store, is escaped (postgres/values.py). Columns named *_digest say what was sent, so that only changes follow.
+-- not store, is escaped (postgres/values.py). The checks keep a publisher from rows of others' items. Columns named *_digest say what was sent, so that only changes follow.
 
 CREATE TABLE models (
     key integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -74,7 +74,8 @@ CREATE TABLE documents (
     chunks integer NOT NULL,
     row_digest bytea NOT NULL,
     chunks_digest bytea NOT NULL,
-    embeddings_digest bytea NOT NULL
+    embeddings_digest bytea NOT NULL,
+    CHECK (key >> 40 = origin)
 );
 CREATE INDEX documents_by_library ON documents (origin, library);
 CREATE INDEX documents_by_time ON documents (created_at);
@@ -85,7 +86,8 @@ CREATE TABLE former_ids (
     origin integer NOT NULL,
     document bigint NOT NULL REFERENCES documents (key) ON DELETE CASCADE,
     number bigint NOT NULL,
-    id text COLLATE "C" NOT NULL
+    id text COLLATE "C" NOT NULL,
+    CHECK (document >> 40 = origin)
 );
 CREATE INDEX former_ids_by_document ON former_ids (document);
 CREATE INDEX former_ids_by_id ON former_ids USING hash (id);
@@ -110,7 +112,8 @@ CREATE TABLE document_chunks (
     footer text COLLATE "C" NOT NULL,
     hash bytea NOT NULL,
     words text COLLATE "C" NOT NULL,
-    UNIQUE (owner, position)
+    UNIQUE (owner, position),
+    CHECK (id >> 40 = origin AND owner >> 40 = origin)
 );
 
 -- The postings, made of words by triggers, and how many items have each term. An occurrence in the title counts twice.
@@ -136,7 +139,8 @@ CREATE TABLE document_embeddings (
     model integer NOT NULL REFERENCES models (key),
     origin integer NOT NULL,
     embedding vector NOT NULL,
-    PRIMARY KEY (chunk, model)
+    PRIMARY KEY (chunk, model),
+    CHECK (chunk >> 40 = origin)
 ) WITH (toast_tuple_target = 8160);
 CREATE INDEX document_embeddings_by_origin ON document_embeddings (model, origin);
 
@@ -156,7 +160,8 @@ CREATE TABLE contexts (
     words text COLLATE "C" NOT NULL,
     spellings text COLLATE "C" NOT NULL,
     row_digest bytea NOT NULL,
-    embeddings_digest bytea NOT NULL
+    embeddings_digest bytea NOT NULL,
+    CHECK (id >> 40 = origin)
 );
 CREATE INDEX contexts_by_origin ON contexts (origin, created_at);
 CREATE INDEX contexts_by_time ON contexts (created_at);
@@ -165,7 +170,8 @@ CREATE INDEX contexts_by_thread ON contexts USING hash (thread);
 CREATE TABLE context_tags (
     context bigint NOT NULL REFERENCES contexts (id) ON DELETE CASCADE,
     origin integer NOT NULL,
-    tag text COLLATE "C" NOT NULL
+    tag text COLLATE "C" NOT NULL,
+    CHECK (context >> 40 = origin)
 );
 CREATE INDEX context_tags_by_context ON context_tags (context);
 CREATE INDEX context_tags_by_tag ON context_tags USING hash (tag);
@@ -177,7 +183,8 @@ CREATE TABLE context_images (
     mime_type text COLLATE "C" NOT NULL,
     metadata text COLLATE "C",
     data bytea NOT NULL,
-    PRIMARY KEY (context, position)
+    PRIMARY KEY (context, position),
+    CHECK (context >> 40 = origin)
 );
 
 CREATE TABLE context_chunks (
@@ -196,7 +203,8 @@ CREATE TABLE context_chunks (
     header text COLLATE "C" NOT NULL,
     footer text COLLATE "C" NOT NULL,
     hash bytea NOT NULL,
-    UNIQUE (owner, position)
+    UNIQUE (owner, position),
+    CHECK (id >> 40 = origin AND owner >> 40 = origin)
 );
 
 CREATE TABLE context_words (LIKE document_words INCLUDING INDEXES);
@@ -209,7 +217,8 @@ CREATE TABLE context_embeddings (
     model integer NOT NULL REFERENCES models (key),
     origin integer NOT NULL,
     embedding vector NOT NULL,
-    PRIMARY KEY (chunk, model)
+    PRIMARY KEY (chunk, model),
+    CHECK (chunk >> 40 = origin)
 ) WITH (toast_tuple_target = 8160);
 CREATE INDEX context_embeddings_by_origin ON context_embeddings (model, origin);
 
@@ -218,7 +227,8 @@ CREATE TABLE stores (
     origin integer NOT NULL REFERENCES origins (key) ON DELETE CASCADE,
     name text COLLATE "C" NOT NULL,
     metric text COLLATE "C" NOT NULL,
-    UNIQUE (origin, name)
+    UNIQUE (origin, name),
+    CHECK (key >> 40 = origin)
 );
 
 CREATE TABLE vectors (
@@ -230,7 +240,8 @@ CREATE TABLE vectors (
     id text COLLATE "C" NOT NULL,
     metadata text COLLATE "C" NOT NULL,
     fields json NOT NULL,
-    row_digest bytea NOT NULL
+    row_digest bytea NOT NULL,
+    CHECK (key >> 40 = origin AND store >> 40 = origin)
 );
 CREATE INDEX vectors_by_store ON vectors (store, dimension, namespace);
 CREATE INDEX vectors_by_id ON vectors USING hash (id);
@@ -244,6 +255,7 @@ CREATE TABLE vector_embeddings (
     dimension integer NOT NULL,
     embedding vector,
     raw bytea,
-    CHECK (embedding IS NOT NULL OR raw IS NOT NULL)
+    CHECK (embedding IS NOT NULL OR raw IS NOT NULL),
+    CHECK (vector >> 40 = origin AND store >> 40 = origin)
 ) WITH (toast_tuple_target = 8160);
 CREATE INDEX vector_embeddings_by_store ON vector_embeddings (store, dimension);

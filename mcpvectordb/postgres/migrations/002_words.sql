@@ -44,8 +44,13 @@ END $$;
 
 -- Arguments: shelf, table of postings, table of terms, and the column of words.
 CREATE FUNCTION remove_postings() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET work_mem = '64MB' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET work_mem = '64MB'
+-- Whatever the planner thinks: each posting is looked up, no table is read as a whole.
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
+    IF NOT EXISTS (SELECT FROM removed) THEN
+        RETURN NULL; -- a document without passages
+    END IF;
     PERFORM 1 FROM totals t WHERE t.shelf = TG_ARGV[0] AND t.origin IN (SELECT origin FROM removed)
         ORDER BY t.origin FOR UPDATE;
     EXECUTE format($sql$

@@ -126,6 +126,27 @@ def test_a_publisher_publishes_its_origins_and_no_others(
     assert rows(url, "DELETE FROM mcpvectordb.documents WHERE origin = 0 RETURNING 1") == []
 
 
+def test_a_publisher_cannot_put_anything_into_items_of_others(two: str, role: Role) -> None:
+    url = role("publisher")
+    access.grant(two, "publisher", "publish", ["two"])
+    ((theirs, document),) = rows(
+        two, "SELECT id, owner FROM mcpvectordb.document_chunks WHERE origin = 0"
+    )
+    columns = (
+        'origin, position, tile_start, start, "end", first_line, last_line, page, tokens, tile, '
+        "headings, header, footer, hash, words"
+    )
+    copied = f"SELECT %s, %s, {columns} FROM mcpvectordb.document_chunks WHERE origin = 1"
+    insert = f"INSERT INTO mcpvectordb.document_chunks (id, owner, {columns}) {copied}"
+    for id, owner in ((theirs + 1, document), ((1 << 40) + 77, document), (theirs, (1 << 40) + 1)):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            rows(url, insert, id, owner)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(url, "UPDATE mcpvectordb.document_chunks SET words = ' other '")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(url, "UPDATE mcpvectordb.contexts SET words = ' other '")
+
+
 def test_who_may_publish_anything_may_make_origins(two: str, role: Role, db: Database) -> None:
     url = role("anything")
     access.grant(two, "anything", "publish")

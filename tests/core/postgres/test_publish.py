@@ -242,6 +242,9 @@ def test_a_file_that_cannot_be_written_needs_a_name(db: Database, postgres_url: 
         with pytest.raises(InvalidInput, match="name an origin"):
             reader.publish(postgres_url)
         assert reader.publish(postgres_url, origin="mine").changes == 6
+        before = versions_of_rows(postgres_url)
+        assert reader.publish(postgres_url, origin="mine").changes == 0
+        assert versions_of_rows(postgres_url) == before
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 201, "\ud800", 7])
