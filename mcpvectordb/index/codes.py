@@ -276,8 +276,8 @@ class Codes:
         Two directions that enclose an angle a differ in the sign of a random component with
         probability a / pi, so the Hamming distance of the signs estimates the angle (SimHash:
         Charikar, 2002). Its error shrinks with the number of components, hence SIGN_DIMENSION; how
-        many candidates make up for it is measured (CANDIDATE_POWER). All rows at the largest distance that
-        is needed are taken, so the result does not depend on the order of the rows.
+        many candidates make up for it is measured (CANDIDATE_POWER). All rows at the largest
+        distance that is needed are taken, so the result does not depend on the order of the rows.
         """
         import numpy as np
 
