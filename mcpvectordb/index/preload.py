@@ -31,7 +31,7 @@ class Preload:
 
     def start(self) -> None:
         """Begin, unless it has begun before."""
-        if self._thread is None:
+        if self._thread is None and not self._file.dialect.origins:  # PostgreSQL has its own memory
             self._thread = threading.Thread(
                 target=self._run, name="mcpvectordb-preload", daemon=True
             )

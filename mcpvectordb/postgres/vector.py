@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, metrics
-from mcpvectordb.index.vector import Embeddings, Neighbours, VectorIndex
+from mcpvectordb.index.codes import CodedRows
+from mcpvectordb.index.vector import Embeddings, VectorIndex
 from mcpvectordb.postgres.session import bound_vector
 
 if TYPE_CHECKING:
@@ -38,43 +39,36 @@ class PostgresVectorIndex(VectorIndex):
 
     def nearest(
         self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
-    ) -> Neighbours:
-        """The ids nearest to a float32 embedding, by their exact cosine."""
+    ) -> Ranked:
+        """(id, exact cosine) of the nearest to a float32 embedding, best first."""
         import numpy as np
 
-        query = np.frombuffer(embedding, np.float32).astype(np.float64)
-        ids = self._candidates(sql, group, embedding, allowed, limit)
+        query = np.frombuffer(embedding, np.float32)
+        ids = self.candidates(sql, group, embedding, allowed, limit, MARGIN)
         found = self.embeddings(sql, group, len(query), ids)
-        cosines = metrics.cosine(found.rows, query)
-        places = metrics.best(np.array(found.ids, np.int64), cosines, limit)
-        ranked = [(found.ids[place], float(cosines[place])) for place in places]
-        return Neighbours(ranked, Embeddings([id for id, _ in ranked], found.rows[places]))
+        return ranked(found.ids, found.rows, query, "cosine", limit)
+
+    def code_view(
+        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
+    ) -> CodedCandidates:
+        """The allowed ids, to be ranked by the codes of their embeddings, as those of a file."""
+        return CodedCandidates(self, sql, group, dimension, allowed)
 
     def embeddings(
-        self,
-        sql: apsw.Connection,
-        group: int,
-        dimension: int,
-        ids: Sequence[int],
-        known: Embeddings | None = None,
+        self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]
     ) -> Embeddings:
-        """The embeddings of the given ids that have one; those in `known` are not read again."""
+        """The embeddings of the given ids that have one."""
         import numpy as np
 
-        held = set(known.ids) if known else set()
         rows: list[Any] = sql.execute(
             f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk = ANY(?) "
             "ORDER BY chunk",
-            (group, [id for id in ids if id not in held]),
+            (group, list(ids)),
         ).fetchall()
-        read = arrays.unpacked([embedding for _, embedding in rows], dimension) if rows else None
-        parts = [
-            np.empty((0, dimension)),
-            *([known.rows] if known else []),
-            *([read] if read is not None else []),
-        ]
+        if not rows:
+            return Embeddings([], np.empty((0, dimension)))
         return Embeddings(
-            [*(known.ids if known else ()), *(id for id, _ in rows)], np.concatenate(parts)
+            [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
         )
 
     def blocks(
@@ -94,16 +88,22 @@ class PostgresVectorIndex(VectorIndex):
             last = rows[-1][0]
             yield [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
 
-    def _candidates(
-        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
+    def candidates(
+        self,
+        sql: apsw.Connection,
+        group: int,
+        embedding: bytes,
+        allowed: Allowed,
+        limit: int,
+        margin: int,
     ) -> list[int]:
-        """The ids among which the nearest are."""
+        """The ids among which the nearest are, with a margin if all are compared."""
         if self._is_large(sql, group, allowed):
             wanted = OVERFETCH * limit + MARGIN
             found = self._by_graph(sql, group, embedding, allowed, wanted)
             if len(found) == wanted:
                 return found
-        return self._by_comparison(sql, group, embedding, allowed, limit + MARGIN)
+        return self._by_comparison(sql, group, embedding, allowed, limit + margin)
 
     def _is_large(self, sql: apsw.Connection, group: int, allowed: Allowed) -> bool:
         """Whether there is a graph, and more to compare than is done exactly."""
@@ -140,6 +140,51 @@ class PostgresVectorIndex(VectorIndex):
             (*allowed.bindings, bound_vector(embedding), wanted),
         )
         return [id for (id,) in rows]
+
+
+class CodedCandidates:
+    """What may be found for one query, by the codes of embeddings.
+
+    Embeddings choose the nearest, with a margin, because codes order them a little otherwise.
+    """
+
+    def __init__(
+        self,
+        index: PostgresVectorIndex,
+        sql: apsw.Connection,
+        group: int,
+        dimension: int,
+        allowed: Allowed,
+    ) -> None:
+        self._index, self._sql, self._allowed = index, sql, allowed
+        self._group, self._dimension = group, dimension
+        self._known = self._read([])
+
+    def best(self, query: Floats, limit: int) -> Ranked:
+        """(id, cosine) of the nearest by their codes, best first."""
+        import numpy as np
+
+        embedding = query.astype(np.float32).tobytes()
+        ids = self._index.candidates(
+            self._sql, self._group, embedding, self._allowed, limit, limit + MARGIN
+        )
+        self._known = self._read(ids)
+        return self._known.best(query, limit)
+
+    def rows(self, ids: NDArray[np.int64]) -> CodedRows:
+        """The codes of those of the given ids that have one; those of candidates are known."""
+        import numpy as np
+
+        known = np.isin(self._known.ids, ids)
+        others = self._read(np.setdiff1d(ids, self._known.ids).tolist())
+        return CodedRows(
+            np.concatenate([self._known.ids[known], others.ids]),
+            np.concatenate([self._known.codes[known], others.codes]),
+        )
+
+    def _read(self, ids: Sequence[int]) -> CodedRows:
+        found = self._index.embeddings(self._sql, self._group, self._dimension, ids)
+        return CodedRows.of(found.ids, found.rows)
 
 
 def prepare_graph(sql: apsw.Connection, wanted: int) -> None:

@@ -380,7 +380,7 @@ def nearest(db: Database, query: str, allowed: Allowed, limit: int) -> list[int]
     embedding = Random().embed([query])[0].tobytes()
     with db._file.reading() as sql:
         found = db._indexes[0].vector.nearest(sql, 1, embedding, allowed, limit)
-    return [id for id, _ in found.ranked]
+    return [id for id, _ in found]
 
 
 def test_a_graph_finds_what_comparing_all_finds(graphed: tuple[Database, Database]) -> None:
