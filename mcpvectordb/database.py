@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
-from mcpvectordb.documents import rows
 from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
@@ -26,11 +25,11 @@ from mcpvectordb.history import actor
 from mcpvectordb.history.log import History
 from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
 from mcpvectordb.index import models
-from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.preload import Preload
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.joint.file_parts import FileParts
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.merge.records import Merged
 from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
@@ -39,7 +38,6 @@ from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.dialect import is_database_url
-from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
     from mcpvectordb.contexts.fulltext import ContextFulltext
@@ -55,50 +53,6 @@ if TYPE_CHECKING:
     from mcpvectordb.postgres.records import Published
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
-
-
-class FileParts:
-    """What a database over a file is made of."""
-
-    def __init__(
-        self, path: str | os.PathLike[str], config: Config, memory: Memory, tuning: Tuning
-    ) -> None:
-        self.file = File(
-            path,
-            read_only=config.read_only,
-            busy_timeout=config.busy_timeout,
-            read_timeout=config.read_timeout,
-        )
-        self._memory, self._tuning = memory, tuning
-        self.indexes = (
-            ChunkIndex(
-                "document",
-                "(SELECT title FROM documents WHERE key = c.owner)",
-                memory=memory,
-                filtered=rows.FILTERED,
-                unpublished="SELECT document FROM unpublished_documents",
-                tuning=tuning,
-            ),
-            ChunkIndex("context", "''", words=False, memory=memory, tuning=tuning),
-        )
-
-    def fulltext(self) -> ContextFulltext:
-        """The words of contexts."""
-        from mcpvectordb.contexts.fulltext import ContextFulltext
-
-        return ContextFulltext(self.indexes[1])
-
-    def metadata_index(self, names: str) -> MetadataIndex:
-        """The indexed metadata keys of contexts."""
-        from mcpvectordb.contexts.metadata_index import MetadataIndex
-
-        return MetadataIndex(names)
-
-    def vector_store(self, history: History) -> VectorStore:
-        """The tables of vectors."""
-        from mcpvectordb.vectors.store import VectorStore
-
-        return VectorStore(history, self._memory, self._tuning)
 
 
 class Database(JointShelves):

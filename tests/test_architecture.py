@@ -172,10 +172,10 @@ def test_readers_see_published_documents_only() -> None:
         if layer(module) != "postgres"  # where nothing else is published
     }
     assert {module: count for module, count in found.items() if count} == {
-        "mcpvectordb.database": 1,  # the titles of chunks, for their hashes
         "mcpvectordb.documents.rows": 1,  # filter columns, which stay in memory
         "mcpvectordb.documents.unpublished": 2,
         "mcpvectordb.importers.restore": 1,  # the ids that are taken
+        "mcpvectordb.joint.file_parts": 1,  # the titles of chunks, for their hashes
         "mcpvectordb.recovery.repair": 1,
     }
 

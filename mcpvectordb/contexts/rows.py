@@ -25,7 +25,7 @@ from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.records import Condition
 from mcpvectordb.search.why_empty import FilteredItems
-from mcpvectordb.storage.dialect import SQLITE, Dialect
+from mcpvectordb.storage.dialect import SQLITE, SqlDialect
 
 _HAS_IMAGES = "EXISTS (SELECT 1 FROM context_images WHERE context = x.id)"
 FIELDS = {
@@ -47,13 +47,13 @@ NEWEST_FIRST = "ORDER BY x.created_at DESC, x.id DESC"
 
 
 @cache
-def fields(dialect: Dialect) -> Mapping[str, str]:
+def fields(dialect: SqlDialect) -> Mapping[str, str]:
     """SQL of the fields of contexts `x` that a filter may name."""
     return {**FIELDS, "origin": dialect.origins["context"]} if dialect.origins else FIELDS
 
 
 @cache
-def items(dialect: Dialect) -> FilteredItems:
+def items(dialect: SqlDialect) -> FilteredItems:
     """The contexts that a filter chooses from."""
     origins = {"origin": "SELECT name FROM origins"} if dialect.origins else {}
     return FilteredItems(
@@ -126,7 +126,7 @@ def compile_filter(
     where: Where | None = None,
     start: str | None = None,
     end: str | None = None,
-    dialect: Dialect = SQLITE,
+    dialect: SqlDialect = SQLITE,
 ) -> ContextFilter:
     """Check `FilterArguments` and compile them to SQL; raises InvalidInput or InvalidFilter."""
     pieces: list[tuple[str, Sequence[Any]]] = []

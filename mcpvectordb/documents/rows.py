@@ -23,7 +23,7 @@ from mcpvectordb.metadata import storable
 from mcpvectordb.records import Chunk, Condition, Coverage, Document
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.why_empty import FilteredItems
-from mcpvectordb.storage.dialect import SQLITE, Dialect, dialect_of
+from mcpvectordb.storage.dialect import SQLITE, SqlDialect, dialect_of
 
 COLUMNS = (
     "id",
@@ -56,7 +56,7 @@ PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
 
 
 @cache
-def fields(dialect: Dialect = SQLITE, *, chunks: bool = False) -> Mapping[str, str]:
+def fields(dialect: SqlDialect = SQLITE, *, chunks: bool = False) -> Mapping[str, str]:
     """SQL of the fields of documents `d`, and of their chunks `c`, that a filter may name."""
     path = dialect.path or PATH
     found = {
@@ -97,7 +97,7 @@ FILTERED = ColumnSource(
 
 
 @cache
-def items(dialect: Dialect) -> FilteredItems:
+def items(dialect: SqlDialect) -> FilteredItems:
     """The documents that a filter chooses from."""
     origins = {"origin": "SELECT name FROM origins"} if dialect.origins else {}
     return FilteredItems(
@@ -112,7 +112,7 @@ def items(dialect: Dialect) -> FilteredItems:
 
 
 @cache
-def _select(dialect: Dialect) -> str:
+def _select(dialect: SqlDialect) -> str:
     return (
         f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, {dialect.root}, "
         "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
@@ -166,7 +166,7 @@ class DocumentFilter:
 
 
 def document_filter(
-    library: str | None, where: Where | None, *, chunks: bool = False, dialect: Dialect = SQLITE
+    library: str | None, where: Where | None, *, chunks: bool = False, dialect: SqlDialect = SQLITE
 ) -> DocumentFilter:
     """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
     conditions = filters.conditions(where, KINDS)

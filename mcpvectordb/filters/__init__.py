@@ -52,7 +52,7 @@ from typing import Any, Literal, NamedTuple
 from mcpvectordb import dates
 from mcpvectordb.dates import Period
 from mcpvectordb.errors import InvalidFilter, InvalidInput
-from mcpvectordb.filters.dialect import Dialect, Piece, canonical_json, is_number
+from mcpvectordb.filters.dialect import FilterDialect, Piece, canonical_json, is_number
 from mcpvectordb.filters.sqlite import FUNCTIONS, SQLITE, json_path
 from mcpvectordb.records import Condition
 
@@ -61,7 +61,7 @@ __all__ = [
     "FUNCTIONS",
     "OPERATORS",
     "SQLITE",
-    "Dialect",
+    "FilterDialect",
     "Kinds",
     "Where",
     "canonical_json",
@@ -117,7 +117,7 @@ def compile(
     checked: Sequence[Condition],
     columns: Mapping[str, str],
     metadata: str,
-    dialect: Dialect = SQLITE,
+    dialect: FilterDialect = SQLITE,
 ) -> tuple[str, list[Any]]:
     """A boolean SQL expression (EVERYTHING for no condition) and its bindings; NULL: no match.
 
@@ -131,7 +131,7 @@ def compile(
 
 
 def _compile(
-    condition: Condition, columns: Mapping[str, str], metadata: str, dialect: Dialect
+    condition: Condition, columns: Mapping[str, str], metadata: str, dialect: FilterDialect
 ) -> Piece:
     name, *keys = _known_path(condition.field, columns)
     operand = dialect.metadata(metadata, keys) if keys else dialect.column(columns[name])

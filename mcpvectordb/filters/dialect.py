@@ -67,7 +67,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class Dialect(ABC):
+class FilterDialect(ABC):
     """Compiles conditions for one engine."""
 
     # SQL whose ? are bound to the value, once for each.

@@ -12,10 +12,10 @@ from decimal import Decimal
 from typing import Any
 
 from mcpvectordb.dates import Period
-from mcpvectordb.filters.dialect import Build, Dialect, Operand, Piece, sql
+from mcpvectordb.filters.dialect import Build, FilterDialect, Operand, Piece, sql
 
 
-class PostgresDialect(Dialect):
+class PostgresDialect(FilterDialect):
     """Kinds have SQLite's names, except that every number is `real`."""
 
     contains = "strpos({text}, ?) > 0"

@@ -9,7 +9,7 @@ from typing import Any
 from mcpvectordb.dates import Period
 from mcpvectordb.filters.dialect import (
     Build,
-    Dialect,
+    FilterDialect,
     Operand,
     Piece,
     canonical_json,
@@ -31,7 +31,7 @@ def json_path(keys: Sequence[str]) -> str:
     return "$" + "".join("." + json.dumps(key, ensure_ascii=False) for key in keys)
 
 
-class SqliteDialect(Dialect):
+class SqliteDialect(FilterDialect):
     """SQLite compares values of any type, so a value is its own number."""
 
     contains = "instr({text}, ?) > 0"

@@ -42,18 +42,18 @@ class Select(NamedTuple):
     bindings: tuple[Any, ...] = ()
 
 
-class Scope(NamedTuple):
+class SearchScope(NamedTuple):
     """The origins whose rows are counted, and the rows that may be found; None: all of them."""
 
     origins: Sequence[int]
     allowed: Select | None = None
 
     @staticmethod
-    def of(origins: Sequence[int], allowed: Allowed) -> Scope:
+    def of(origins: Sequence[int], allowed: Allowed) -> SearchScope:
         """The scope of a filter."""
         if not allowed.select:
-            return Scope(origins)
-        return Scope(origins, Select(allowed.select, tuple(allowed.bindings)))
+            return SearchScope(origins)
+        return SearchScope(origins, Select(allowed.select, tuple(allowed.bindings)))
 
 
 def matching(tables: WordTables, expression: Expression, origins: Sequence[int] | None) -> Select:
@@ -73,7 +73,7 @@ def matching(tables: WordTables, expression: Expression, origins: Sequence[int] 
 def scored(
     tables: WordTables,
     expression: Expression,
-    scope: Scope,
+    scope: SearchScope,
     title_weight: int,
     limit: int | None,
     *,
@@ -118,7 +118,7 @@ def _saturated(weight: str, tokens: str) -> str:
 def _any_term(
     tables: WordTables,
     expression: Expression,
-    scope: Scope,
+    scope: SearchScope,
     _: int,
     order: str,
 ) -> Select:
@@ -152,7 +152,7 @@ def _any_term(
 def _any_expression(
     tables: WordTables,
     expression: Expression,
-    scope: Scope,
+    scope: SearchScope,
     title_weight: int,
     order: str,
 ) -> Select:

@@ -60,10 +60,10 @@ class Expression(NamedTuple):
 
 def parse(text: str, terms: Callable[[str], list[str]]) -> Expression:
     """Read an FTS5 expression; `terms` returns those of a text as they are indexed."""
-    return _Parser(text, terms).whole()
+    return _ExpressionParser(text, terms).whole()
 
 
-class _Parser:
+class _ExpressionParser:
     def __init__(self, text: str, terms: Callable[[str], list[str]]) -> None:
         self._pieces = list(_PIECE.finditer(text))
         self._terms, self._place = terms, 0

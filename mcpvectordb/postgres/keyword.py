@@ -12,7 +12,7 @@ from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.index import Allowed, Ranked
 from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch
 from mcpvectordb.postgres import bm25
-from mcpvectordb.postgres.bm25 import Scope, Select, WordTables
+from mcpvectordb.postgres.bm25 import SearchScope, Select, WordTables
 from mcpvectordb.postgres.expression import Expression, Phrase, parse
 from mcpvectordb.postgres.words import Tokenizer
 from mcpvectordb.text.bm25 import full_score
@@ -50,7 +50,7 @@ class PostgresKeywordIndex(KeywordIndex):
         without = f" NOT ({query.excluded})" if query.excluded else ""
         expression = _parsed(f"({query.match}){without}")
         origins = searched(sql, allowed)
-        scope = Scope.of(origins, allowed)
+        scope = SearchScope.of(origins, allowed)
         best, total, having = _ranked(sql, self._tables, expression, scope, limit=limit)
         frequencies = {
             name: having[_parsed(name).phrases[0]]
@@ -58,7 +58,7 @@ class PostgresKeywordIndex(KeywordIndex):
         }
 
         def scores(ids: Sequence[int]) -> dict[int, float]:
-            only = Scope(origins, Select("SELECT unnest(?::bigint[])", (list(ids),)))
+            only = SearchScope(origins, Select("SELECT unnest(?::bigint[])", (list(ids),)))
             found, *_ = _ranked(sql, self._tables, expression, only) if ids else ([],)
             return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
@@ -79,7 +79,7 @@ class PostgresKeywordIndex(KeywordIndex):
         if owners.select:
             chunks = f"SELECT id FROM document_chunks WHERE owner IN ({owners.select})"
             allowed = Allowed(chunks, owners.bindings, origins=owners.origins)
-        scope = Scope.of(searched(sql, owners), allowed)
+        scope = SearchScope.of(searched(sql, owners), allowed)
         title = int(weights[0])
         found, *_ = _ranked(sql, self._tables, _parsed(expression), scope, title_weight=title)
         owner = dict(
@@ -128,7 +128,7 @@ class PostgresContextFulltext(ContextFulltext):
     ) -> Ranked:
         """The best contexts for an FTS5 expression by BM25; the newer of equal ones comes first."""
         tables = STEMS if stemmed else SPELLINGS
-        scope = Scope.of(searched(sql, allowed), allowed)
+        scope = SearchScope.of(searched(sql, allowed), allowed)
         parsed = _parsed(expression, stemmed=stemmed)
         return _ranked(sql, tables, parsed, scope, 1, limit, newest=True)[0]
 
@@ -153,7 +153,7 @@ def _ranked(
     sql: apsw.Connection,
     tables: WordTables,
     expression: Expression,
-    scope: Scope,
+    scope: SearchScope,
     title_weight: int = TITLE_WEIGHT,
     limit: int | None = None,
     *,

@@ -25,11 +25,11 @@ from mcpvectordb.errors import ReadOnly
 from mcpvectordb.filters.postgres import POSTGRES
 from mcpvectordb.postgres.values import from_text, to_text
 from mcpvectordb.storage import deadline
-from mcpvectordb.storage.dialect import Dialect, DialectConnection
+from mcpvectordb.storage.dialect import DialectConnection, SqlDialect
 
 _MARK = re.compile(r"'[^']*'|\"[^\"]*\"|\?(\d*)")
 
-DIALECT = Dialect(
+DIALECT = SqlDialect(
     POSTGRES,
     "(SELECT root FROM libraries l WHERE l.origin = d.origin AND l.name = d.library)",
     path="d.path",
@@ -50,7 +50,7 @@ NOT_PUBLISHED = (
 )
 
 
-class Rows:
+class FetchedRows:
     """The rows of a statement, with the methods of apsw's cursor that readers use."""
 
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
@@ -90,7 +90,7 @@ class Session(DialectConnection):
         self.exec_trace: Callable[[Any, str, Any], object] | None = None
         equip(connection)
 
-    def execute(self, statement: str, bindings: Sequence[Any] | None = None) -> Rows:
+    def execute(self, statement: str, bindings: Sequence[Any] | None = None) -> FetchedRows:
         """Run one statement within the deadline of the read."""
         deadline.check()
         if self.exec_trace is not None:
@@ -98,7 +98,7 @@ class Session(DialectConnection):
         try:
             with psycopg.RawCursor(self.connection) as cursor:
                 cursor.execute(numbered(statement), tuple(bindings or ()), binary=True)
-                return Rows(cursor.fetchall())
+                return FetchedRows(cursor.fetchall())
         except (undefined.UndefinedTable, undefined.UndefinedColumn, undefined.UndefinedFunction):
             # The schema is known to be ours: it is something that only files have.
             raise ReadOnly(NOT_PUBLISHED) from None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _DISTANCES = {"cosine": "<=>", "dot": "<#>", "euclidean": "<->"}
 
 
-class _Part(NamedTuple):
+class _Dimension(NamedTuple):
     """The vectors of one dimension in the stores of one name."""
 
     stores: tuple[int, ...]
@@ -65,11 +65,16 @@ class PostgresVectorStore(VectorStore):
         limit: int,
     ) -> list[Ranked]:
         """The keys of the vectors nearest to each query, with their scores, best first."""
-        part = _Part(store.keys, queries.shape[1], store.metric)
+        part = _Dimension(store.keys, queries.shape[1], store.metric)
         return [self._nearest(sql, part, query, chosen, limit) for query in queries]
 
     def _nearest(
-        self, sql: apsw.Connection, part: _Part, query: Floats, chosen: VectorFilter, limit: int
+        self,
+        sql: apsw.Connection,
+        part: _Dimension,
+        query: Floats,
+        chosen: VectorFilter,
+        limit: int,
     ) -> Ranked:
         ids = self._candidates(sql, part, query, chosen, limit)
         rows: list[Any] = sql.execute(
@@ -81,7 +86,12 @@ class PostgresVectorStore(VectorStore):
         return ranked([key for key, *_ in rows], numbers, query, part.metric, limit)
 
     def _candidates(
-        self, sql: apsw.Connection, part: _Part, query: Floats, chosen: VectorFilter, limit: int
+        self,
+        sql: apsw.Connection,
+        part: _Dimension,
+        query: Floats,
+        chosen: VectorFilter,
+        limit: int,
     ) -> list[int]:
         """The keys among which the nearest are; those that pgvector cannot hold all are."""
         of_part = (
@@ -108,7 +118,7 @@ class PostgresVectorStore(VectorStore):
         )
         return [*found, *(key for (key,) in rows)]
 
-    def _has_graph(self, sql: apsw.Connection, part: _Part) -> bool:
+    def _has_graph(self, sql: apsw.Connection, part: _Dimension) -> bool:
         """Whether the only store of a part has a graph, and so many vectors that it pays."""
         if part.metric != "cosine" or len(part.stores) > 1:
             return False
@@ -116,7 +126,7 @@ class PostgresVectorStore(VectorStore):
         return sql.execute("SELECT to_regclass(?)::oid", (name,)).get is not None
 
     def _by_graph(
-        self, sql: apsw.Connection, part: _Part, vector: str, chosen: VectorFilter, wanted: int
+        self, sql: apsw.Connection, part: _Dimension, vector: str, chosen: VectorFilter, wanted: int
     ) -> list[int]:
         prepare_graph(sql, wanted)
         rows = sql.execute(

@@ -15,7 +15,7 @@ from mcpvectordb import filters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
+class SqlDialect:
     """The parts of statements that differ.
 
     filters   how conditions are compiled
@@ -27,7 +27,7 @@ class Dialect:
     explain   what stands before a statement so that its plan is returned
     """
 
-    filters: filters.Dialect
+    filters: filters.FilterDialect
     root: str
     path: str = ""
     origins: dict[str, str] = field(default_factory=dict)
@@ -36,13 +36,13 @@ class Dialect:
     explain: str = "EXPLAIN QUERY PLAN"
 
 
-SQLITE = Dialect(filters.SQLITE, "(SELECT root FROM libraries WHERE name = d.library)")
+SQLITE = SqlDialect(filters.SQLITE, "(SELECT root FROM libraries WHERE name = d.library)")
 
 
 class DialectConnection:
     """A connection to another engine than SQLite, which says so."""
 
-    dialect: Dialect
+    dialect: SqlDialect
 
 
 def is_database_url(path: object) -> TypeGuard[str]:
@@ -50,6 +50,6 @@ def is_database_url(path: object) -> TypeGuard[str]:
     return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
 
 
-def dialect_of(sql: apsw.Connection) -> Dialect:
+def dialect_of(sql: apsw.Connection) -> SqlDialect:
     """The dialect of a connection."""
     return sql.dialect if isinstance(sql, DialectConnection) else SQLITE

@@ -24,7 +24,7 @@ import apsw
 from mcpvectordb import errors
 from mcpvectordb.filters import FUNCTIONS
 from mcpvectordb.storage import deadline, fts5, schema, vec0
-from mcpvectordb.storage.dialect import SQLITE, Dialect
+from mcpvectordb.storage.dialect import SQLITE, SqlDialect
 from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
 
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
@@ -52,7 +52,7 @@ class File:
     `reading()` and `writing()` give each thread a connection of its own.
     """
 
-    dialect: Dialect = SQLITE
+    dialect: SqlDialect = SQLITE
 
     def __init__(
         self,

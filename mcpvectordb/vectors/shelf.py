@@ -27,7 +27,7 @@ from mcpvectordb.records import (
 )
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
-from mcpvectordb.storage.dialect import Dialect, dialect_of
+from mcpvectordb.storage.dialect import SqlDialect, dialect_of
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors import versions
 from mcpvectordb.vectors.restore import RestoredVectors
@@ -56,12 +56,12 @@ _KINDS: filters.Kinds = {
 
 
 @cache
-def _fields(dialect: Dialect) -> Mapping[str, str]:
+def _fields(dialect: SqlDialect) -> Mapping[str, str]:
     return {**_FIELDS, "origin": dialect.origins["vector"]} if dialect.origins else _FIELDS
 
 
 @cache
-def _select(dialect: Dialect) -> str:
+def _select(dialect: SqlDialect) -> str:
     return (
         f"SELECT v.key, v.id, {_STORE}, v.namespace, v.dimension, e.embedding, {dialect.raw}, "
         "v.metadata FROM vectors v JOIN vector_embeddings e ON e.vector = v.key"
@@ -412,7 +412,7 @@ def _vector(row: Sequence[Any]) -> Vector:
 
 
 def _chosen(
-    store: str | None, namespace: str | None, where: Where | None, dialect: Dialect
+    store: str | None, namespace: str | None, where: Where | None, dialect: SqlDialect
 ) -> VectorFilter:
     conditions = filters.conditions(where, _KINDS)
     if namespace is not None:

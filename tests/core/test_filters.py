@@ -29,7 +29,7 @@ def written(metadata: Any) -> str | None:
 class Shelf:
     """A real table of titles, sizes and metadata, asked through compiled filters."""
 
-    dialect: filters.Dialect = filters.SQLITE
+    dialect: filters.FilterDialect = filters.SQLITE
 
     def __init__(self) -> None:
         self.connection: Any = apsw.Connection(":memory:")
