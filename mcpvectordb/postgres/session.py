@@ -149,6 +149,7 @@ class _TextDumper(StrBinaryDumper):
 
 def equip(connection: psycopg.Connection[Any]) -> None:
     """Let a connection send text as text, and return JSON and embeddings as the file does."""
+    connection.prepare_threshold = None  # plans depend on what is asked for
     adapters = connection.adapters
     adapters.register_dumper(str, _TextDumper)
     for name in ("text", "json"):
