@@ -5,6 +5,7 @@ CREATE VIEW published_documents WITH (security_invoker = true) AS SELECT * FROM 
 CREATE VIEW unpublished_documents AS SELECT NULL::bigint AS document WHERE FALSE;
 CREATE VIEW document_pending AS SELECT NULL::integer AS model, NULL::bigint AS chunk WHERE FALSE;
 CREATE VIEW context_pending AS SELECT NULL::integer AS model, NULL::bigint AS chunk WHERE FALSE;
+CREATE VIEW library_skipped AS SELECT ''::text AS library, ''::text AS path, ''::text AS reason WHERE FALSE;
 
 -- The model that searches use is the one of most passages.
 CREATE VIEW settings WITH (security_invoker = true) AS

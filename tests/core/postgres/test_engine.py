@@ -67,6 +67,10 @@ def test_it_says_what_and_where_it_is(engine: Database, postgres_url: str) -> No
     assert (stats.path, stats.origins) == (engine.place, ("one",))
     assert (stats.documents, stats.contexts, stats.vectors, stats.chunks) == (3, 1, 1, 3)
     assert stats.model == "letters" and stats.bytes > 0 and stats.pending == 0
+    assert engine.documents.passed_over() == engine.documents.passed_over("default") == []
+    assert engine.documents.descriptions("default", "notes/0.md") == []
+    assert engine.documents.waiting(engine.documents.browse()[0].id) == frozenset()
+    assert engine.contexts.indexed_keys() == ()
 
 
 def test_both_schemes_of_urls_are_taken(engine: Database, postgres_url: str) -> None:
