@@ -202,7 +202,7 @@ def all_libraries(file: File, folders: ConfirmedFolders) -> list[Library]:
 
 def _followed(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
     rows = sql.execute(
-        "SELECT name, root, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
+        "SELECT name, root, pattern, ignore FROM libraries WHERE name = coalesce(?, name) "
         "ORDER BY name",
         (None if name is None else storable(name, "library"),),
     )

@@ -247,7 +247,7 @@ class StoredDocuments(NamedDocuments):
                 PassedOver(library=name, path=path, reason=reason)
                 for name, path, reason in sql.execute(
                     "SELECT library, path, reason FROM library_skipped "
-                    "WHERE ?1 IS NULL OR library = ?1 ORDER BY library, path LIMIT ?2 OFFSET ?3",
+                    "WHERE library = coalesce(?, library) ORDER BY library, path LIMIT ? OFFSET ?",
                     (library, limit, offset),
                 )
             ]
