@@ -7,7 +7,7 @@ found enough. The candidates' embeddings are read, and compared by the same code
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -44,8 +44,7 @@ class PostgresVectorIndex(VectorIndex):
         import numpy as np
 
         query = np.frombuffer(embedding, np.float32)
-        ids = self.candidates(sql, group, embedding, allowed, limit, MARGIN)
-        found = self.embeddings(sql, group, len(query), ids)
+        found = self.candidates(sql, group, embedding, allowed, limit, MARGIN)
         return ranked(found.ids, found.rows, query, "cosine", limit)
 
     def code_view(
@@ -58,18 +57,12 @@ class PostgresVectorIndex(VectorIndex):
         self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]
     ) -> Embeddings:
         """The embeddings of the given ids that have one."""
-        import numpy as np
-
-        rows: list[Any] = sql.execute(
+        statement = (
             f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk = ANY(?) "
-            "ORDER BY chunk",
-            (group, list(ids)),
-        ).fetchall()
-        if not rows:
-            return Embeddings([], np.empty((0, dimension)))
-        return Embeddings(
-            [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
+            "ORDER BY chunk"
         )
+        rows = sql.execute(statement, (group, list(ids))) if ids else ()
+        return _embeddings(rows, dimension)
 
     def blocks(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed = EVERYTHING
@@ -96,12 +89,12 @@ class PostgresVectorIndex(VectorIndex):
         allowed: Allowed,
         limit: int,
         margin: int,
-    ) -> list[int]:
-        """The ids among which the nearest are, with a margin if all are compared."""
+    ) -> Embeddings:
+        """The embeddings among which the nearest are, with a margin if all are compared."""
         if self._is_large(sql, group, allowed):
             wanted = OVERFETCH * limit + MARGIN
             found = self._by_graph(sql, group, embedding, allowed, wanted)
-            if len(found) == wanted:
+            if len(found.ids) == wanted:
                 return found
         return self._by_comparison(sql, group, embedding, allowed, limit + margin)
 
@@ -119,27 +112,27 @@ class PostgresVectorIndex(VectorIndex):
 
     def _by_comparison(
         self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, wanted: int
-    ) -> list[int]:
+    ) -> Embeddings:
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
         # The cosine of a zero embedding is 0 here, and no number to pgvector.
         rows = sql.execute(
-            f"SELECT chunk FROM {self._table} WHERE model = ? {within}"
+            f"SELECT chunk, embedding FROM {self._table} WHERE model = ? {within}"
             "ORDER BY coalesce(nullif(embedding <=> ?::vector, 'NaN'), 1), chunk LIMIT ?",
             (group, *allowed.bindings, bound_vector(embedding), wanted),
         )
-        return [id for (id,) in rows]
+        return _embeddings(rows, len(embedding) // 4)
 
     def _by_graph(
         self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, wanted: int
-    ) -> list[int]:
+    ) -> Embeddings:
         prepare_graph(sql, wanted)
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
         rows = sql.execute(
-            f"SELECT chunk FROM {self._table} WHERE model = {group:d} {within}"
+            f"SELECT chunk, embedding FROM {self._table} WHERE model = {group:d} {within}"
             f"ORDER BY {nearness(len(embedding) // 4)} LIMIT ?",
             (*allowed.bindings, bound_vector(embedding), wanted),
         )
-        return [id for (id,) in rows]
+        return _embeddings(rows, len(embedding) // 4)
 
 
 class CodedCandidates:
@@ -165,10 +158,10 @@ class CodedCandidates:
         import numpy as np
 
         embedding = query.astype(np.float32).tobytes()
-        ids = self._index.candidates(
+        found = self._index.candidates(
             self._sql, self._group, embedding, self._allowed, limit, limit + MARGIN
         )
-        self._known = self._read(ids)
+        self._known = CodedRows.of(found.ids, found.rows)
         return self._known.best(query, limit)
 
     def rows(self, ids: NDArray[np.int64]) -> CodedRows:
@@ -185,6 +178,18 @@ class CodedCandidates:
     def _read(self, ids: Sequence[int]) -> CodedRows:
         found = self._index.embeddings(self._sql, self._group, self._dimension, ids)
         return CodedRows.of(found.ids, found.rows)
+
+
+def _embeddings(rows: Iterable[Any], dimension: int) -> Embeddings:
+    """The embeddings of (id, embedding) rows."""
+    import numpy as np
+
+    found = list(rows)
+    if not found:
+        return Embeddings([], np.empty((0, dimension)))
+    return Embeddings(
+        [id for id, _ in found], arrays.unpacked([each for _, each in found], dimension)
+    )
 
 
 def prepare_graph(sql: apsw.Connection, wanted: int) -> None:

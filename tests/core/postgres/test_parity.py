@@ -204,7 +204,7 @@ def listings(rng: random.Random) -> Iterator[tuple[str, Question]]:
     yield "missing", lambda db: db.documents.get("nobody")
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 2**32))
 def test_a_published_file_gives_the_answers_of_the_file(postgres: LocalPostgres, seed: int) -> None:
     rng = random.Random(seed)
