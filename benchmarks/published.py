@@ -38,15 +38,18 @@ SEED = 24
 def main(arguments: list[str]) -> None:
     """Read the options, measure, print."""
     options = _options(arguments)
-    rows: list[report.Row] = []
+    compared: list[report.Row] = []
+    grown: list[report.Row] = []
     plans: list[str] = []
     with started(options.url) as engine, tempfile.TemporaryDirectory(prefix="pub-") as temporary:
         for folder in options.data:
             cache = options.cache or Path(temporary)
-            rows += _compared(engine, load(folder), cache, options.model)
+            compared += _compared(engine, load(folder), cache, options.model)
         for size in options.sizes:
-            rows += _grown(engine, size, Path(temporary), plans if options.plans else None)
-    report.show(rows, plans, as_json=options.json)
+            grown += _grown(engine, size, Path(temporary), plans if options.plans else None)
+    for rows, notes in ((compared, []), (grown, plans)):
+        if rows:
+            report.show(rows, notes, as_json=options.json)
 
 
 # The same answers.
