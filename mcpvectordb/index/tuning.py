@@ -12,6 +12,7 @@ class Tuning:
     file_rows         rows that the first question of a process may make FTS5 score; from the second
                       question on, and for more rows, postings are kept in memory
     exact_rows        up to so many embeddings are compared exactly, without their codes
+    engine_rows       up to so many are all compared in PostgreSQL; of more, a graph chooses some
     sign_rows         up to so many codes are all compared; of more, sign bits choose candidates
     sign_candidates   how many candidates sign bits choose at least
     coded_rows        a part of a vector store with more rows gets a vec0 table
@@ -28,6 +29,7 @@ class Tuning:
 
     file_rows: int = 250_000
     exact_rows: int = 5_000
+    engine_rows: int = 20_000
     sign_rows: int = 5_000
     sign_candidates: int = 1_000
     coded_rows: int = 500

@@ -35,7 +35,6 @@ from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
 
 CONNECTIONS = 4  # that write at the same time
-EXACT_ROWS = 20_000  # embeddings of a model that are compared without a graph
 # After so many passages the tables are vacuumed: only then scans need to read nothing but indexes.
 VACUUMED_ROWS = 1_000
 VACUUMED = (*(table.name for table in staged.TABLES), *staged.WORD_TABLES)
@@ -43,12 +42,16 @@ VACUUMED = (*(table.name for table in staged.TABLES), *staged.WORD_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class FileToPublish:
-    """The parts of an open file that publishing needs; `wait` are seconds for another publisher."""
+    """The parts of an open file that publishing needs.
+
+    `wait` are seconds for another publisher, `exact_rows` embeddings that need no graph.
+    """
 
     file: File
     documents: ChunkIndex
     contexts: ChunkIndex
     wait: float
+    exact_rows: int
 
 
 def publish(
@@ -186,7 +189,7 @@ class _PublishRun:
 
     def _finish(self, found: Mapping[str, Differences]) -> None:
         """Make the graphs that are due, note the time, and have the tables vacuumed."""
-        graphs.make(self._server, EXACT_ROWS, self._progress)
+        graphs.make(self._server, self._source.exact_rows, self._progress)
         with self._server.writing() as sql:
             self._publication.origin.verify(sql)
             sql.execute(
