@@ -8,7 +8,7 @@ import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
-from mcpvectordb import Database
+from mcpvectordb import Database, Progress
 from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 from tests.support_postgres import rows
@@ -39,6 +39,27 @@ def test_a_graph_is_made_when_there_are_enough_rows_and_only_then(
     db.documents.ingest_text("and another", source="another")
     db.publish(postgres_url)
     assert len(rows(postgres_url, GRAPHS)) == 1
+
+
+def test_a_publish_that_was_ended_before_its_graph_is_finished_by_the_next(
+    db: Database, postgres_url: str
+) -> None:
+    class Enough(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.done == progress.total:
+            raise Enough
+
+    for number in range(21):
+        db.documents.ingest_text(f"document {number}", source=str(number))
+    with pytest.raises(Enough):
+        db.publish(postgres_url, progress=stop)
+    unfinished = "SELECT published_at IS NULL FROM mcpvectordb.origins"
+    assert (rows(postgres_url, unfinished), rows(postgres_url, GRAPHS)) == ([(True,)], [])
+    assert db.publish(postgres_url).changes == 0
+    assert rows(postgres_url, unfinished) == [(False,)]
+    assert rows(postgres_url, GRAPHS) == [("document_embeddings_graph_1",)]
 
 
 def test_the_graph_of_a_model_has_the_rows_of_all_origins(
