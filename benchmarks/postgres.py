@@ -113,10 +113,8 @@ def _measured(server: Server, folder: Path | None, size: int) -> Iterator[report
 
 
 def _write(db: Database, bodies: list[str], step: int = 1) -> None:
-    for number, text in enumerate(bodies):
-        name = str(number * step)
-        db.documents.ingest_text(text, source=name, title=f"Text {name}", embed=False)
-    db.embed_pending()
+    names = [str(number * step) for number in range(len(bodies))]
+    db.documents.ingest_many(bodies, sources=names, titles=[f"Text {name}" for name in names])
 
 
 def _published(server: Server, db: Database, url: str) -> report.Row:

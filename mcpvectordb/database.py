@@ -470,7 +470,9 @@ class Database(JointShelves):
         require_driver()
         from mcpvectordb.postgres.publish import FileToPublish, publish
 
-        source = FileToPublish(self._file, *self._indexes, self.config.busy_timeout)
+        source = FileToPublish(
+            self._file, *self._indexes, self.config.busy_timeout, self._tuning.engine_rows
+        )
         return publish(source, url, origin=origin, libraries=libraries, progress=progress)
 
     def compact(self) -> int:

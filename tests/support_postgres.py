@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import signal
 import tempfile
 import time
 import warnings
@@ -60,7 +58,7 @@ class LocalPostgres:
         processes = [parent, *parent.children(recursive=True)]
         for each in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
-                os.kill(each.pid, signal.SIGKILL)
+                each.kill()
         psutil.wait_procs(processes, timeout=10)
 
     def start(self) -> None:

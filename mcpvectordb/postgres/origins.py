@@ -25,8 +25,11 @@ LONGEST_NAME = 200
 _LOCKS = 0x4D435650  # "MCVP", the class of the advisory locks of origins
 
 
-Choice = tuple[int | None, list[str] | None]
-"""The key of an origin's model, and its libraries as they are stored; None for all of them."""
+class Choice(NamedTuple):
+    """The key of an origin's model, and its libraries as they are stored; None for all of them."""
+
+    model: int | None
+    libraries: list[str] | None
 
 
 class Origin(NamedTuple):
@@ -107,20 +110,28 @@ def locked(server: Server, name: str, file_name: str, wait: float) -> Iterator[O
                 sql.execute("SELECT pg_advisory_unlock(%s, %s)", (_LOCKS, key))
 
 
-def choice(sql: Connection, origin: Origin) -> Choice:
-    """What an origin's row says of its model and libraries."""
+def finished(sql: Connection, origin: Origin) -> Choice | None:
+    """What was chosen when an origin was published last; None if that was not finished."""
     row: Any = sql.execute(
-        "SELECT model, libraries FROM origins WHERE key = %s", (origin.key,)
+        "SELECT model, libraries FROM origins WHERE key = %s AND published_at IS NOT NULL",
+        (origin.key,),
     ).fetchone()
-    return (row[0], row[1]) if row else (None, None)
+    return Choice(*row) if row else None
 
 
-def claim(sql: Connection, origin: Origin, model: int | None, libraries: list[str] | None) -> None:
+def claim(sql: Connection, origin: Origin, choice: Choice) -> None:
     """Mark an origin as written by this publisher; one that was cut off notices and stops."""
     sql.execute(
-        "UPDATE origins SET publisher = %s, model = %s, libraries = %s WHERE key = %s",
-        (origin.mark, model, libraries, origin.key),
+        "UPDATE origins SET publisher = %s, model = %s, libraries = %s, published_at = NULL "
+        "WHERE key = %s",
+        (origin.mark, *choice, origin.key),
     )
+
+
+def finish(sql: Connection, origin: Origin) -> None:
+    """Note that an origin is published completely."""
+    origin.verify(sql)
+    sql.execute("UPDATE origins SET published_at = now() WHERE key = %s", (origin.key,))
 
 
 def _found(server: Server, name: str, file_name: str) -> tuple[int, str]:

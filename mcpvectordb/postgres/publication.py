@@ -45,7 +45,7 @@ class Publication(NamedTuple):
     def choice(self) -> Choice:
         """What the origin's row says of it."""
         chosen = None if self.libraries is None else [to_text(each) for each in self.libraries]
-        return self.model.key if self.model else None, chosen
+        return Choice(self.model.key if self.model else None, chosen)
 
 
 class Batch(NamedTuple):

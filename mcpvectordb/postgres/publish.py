@@ -35,7 +35,6 @@ from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
 
 CONNECTIONS = 4  # that write at the same time
-EXACT_ROWS = 20_000  # embeddings of a model that are compared without a graph
 # After so many passages the tables are vacuumed: only then scans need to read nothing but indexes.
 VACUUMED_ROWS = 1_000
 VACUUMED = (*(table.name for table in staged.TABLES), *staged.WORD_TABLES)
@@ -43,12 +42,16 @@ VACUUMED = (*(table.name for table in staged.TABLES), *staged.WORD_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class FileToPublish:
-    """The parts of an open file that publishing needs; `wait` are seconds for another publisher."""
+    """The parts of an open file that publishing needs.
+
+    `wait` are seconds for another publisher, `exact_rows` embeddings that need no graph.
+    """
 
     file: File
     documents: ChunkIndex
     contexts: ChunkIndex
     wait: float
+    exact_rows: int
 
 
 def publish(
@@ -115,7 +118,7 @@ class _PublishRun:
         found = {name: self._differences(shelf) for name, shelf in self._shelves.items()}
         changes = sum(each.count for each in found.values())
         replaced = 0
-        if self._write_catalogue(changes > 0) or changes:
+        if self._begin(changes > 0):
             replaced = self._write(found, changes)
             self._finish(found)
         return Published(
@@ -140,17 +143,20 @@ class _PublishRun:
         with self._file.reading(limited=False) as local, self._server.reading() as remote:
             return differences(shelf.local(local), shelf.remote(remote))
 
-    def _write_catalogue(self, changes: bool) -> bool:
-        """Write libraries, stores and the origin itself, if they or any items are others."""
-        origin = self._publication.origin
+    def _begin(self, changes: bool) -> bool:
+        """Claim the origin and write libraries and stores; not if nothing at all has changed."""
+        origin, choice = self._publication.origin, self._publication.choice
         with self._file.reading(limited=False) as local, self._server.reading() as remote:
-            before = catalogue.remote(remote, origin), origins.choice(remote, origin)
-            after = catalogue.local(local, self._publication), self._publication.choice
-        if before == after and not changes:
+            before, after = (
+                catalogue.remote(remote, origin),
+                catalogue.local(local, self._publication),
+            )
+            last = origins.finished(remote, origin)
+        if (before, last) == (after, choice) and not changes:
             return False
         with self._server.writing() as sql:
-            origins.claim(sql, origin, *after[1])
-            catalogue.write(sql, origin, before[0], after[0])
+            origins.claim(sql, origin, choice)
+            catalogue.write(sql, origin, before, after)
         return True
 
     def _write(self, found: Mapping[str, Differences], total: int) -> int:
@@ -185,17 +191,13 @@ class _PublishRun:
             shelf.write(local, remote, batch)
 
     def _finish(self, found: Mapping[str, Differences]) -> None:
-        """Make the graphs that are due, note the time, and have the tables vacuumed."""
-        graphs.make(self._server, EXACT_ROWS, self._progress)
-        with self._server.writing() as sql:
-            self._publication.origin.verify(sql)
-            sql.execute(
-                "UPDATE origins SET published_at = now() WHERE key = %s",
-                (self._publication.origin.key,),
-            )
+        """Make the graphs that are due, have the tables vacuumed, and note the time."""
+        graphs.make(self._server, self._source.exact_rows, self._progress)
         if sum(map(_passages, found.values())) >= VACUUMED_ROWS:
             with self._server.outside() as sql:
                 sql.execute("VACUUM (ANALYZE, SKIP_LOCKED) " + ", ".join(VACUUMED))
+        with self._server.writing() as sql:
+            origins.finish(sql, self._publication.origin)
 
     def _waiting(self) -> int:
         model = self._publication.model

@@ -15,6 +15,7 @@ CREATE SEQUENCE origin_keys AS integer MINVALUE 0 START 0;
 
 -- file is the name that the file gave itself; publisher changes with every publisher that begins, so one that was cut
 -- off and goes on notices. model is the one that embeds the origin's passages; libraries NULL means everything.
+-- published_at is NULL as long as a publish is not finished.
 CREATE TABLE origins (
     key integer PRIMARY KEY DEFAULT nextval('origin_keys'),
     name text COLLATE "C" NOT NULL UNIQUE,

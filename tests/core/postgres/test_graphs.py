@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
-from mcpvectordb import Database
-from mcpvectordb.postgres import publish
+from mcpvectordb import Database, Progress
+from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 from tests.support_postgres import rows
 
@@ -18,9 +19,11 @@ GRAPHS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "EXACT_ROWS", 20)
+@pytest.fixture
+def db(path: Path) -> Iterator[Database]:
+    """A new database whose embeddings need a graph from 21 on."""
+    with Database(path, embedder=Letters(), tuning=Tuning(engine_rows=20)) as opened:
+        yield opened
 
 
 def test_a_graph_is_made_when_there_are_enough_rows_and_only_then(
@@ -38,11 +41,34 @@ def test_a_graph_is_made_when_there_are_enough_rows_and_only_then(
     assert len(rows(postgres_url, GRAPHS)) == 1
 
 
+def test_a_publish_that_was_ended_before_its_graph_is_finished_by_the_next(
+    db: Database, postgres_url: str
+) -> None:
+    class Enough(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.done == progress.total:
+            raise Enough
+
+    for number in range(21):
+        db.documents.ingest_text(f"document {number}", source=str(number))
+    with pytest.raises(Enough):
+        db.publish(postgres_url, progress=stop)
+    unfinished = "SELECT published_at IS NULL FROM mcpvectordb.origins"
+    assert (rows(postgres_url, unfinished), rows(postgres_url, GRAPHS)) == ([(True,)], [])
+    assert db.publish(postgres_url).changes == 0
+    assert rows(postgres_url, unfinished) == [(False,)]
+    assert rows(postgres_url, GRAPHS) == [("document_embeddings_graph_1",)]
+
+
 def test_the_graph_of_a_model_has_the_rows_of_all_origins(
     postgres_url: str, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
-        with Database(tmp_path / f"{name}.db", embedder=Letters()) as db:
+        with Database(
+            tmp_path / f"{name}.db", embedder=Letters(), tuning=Tuning(engine_rows=20)
+        ) as db:
             for number in range(15):
                 db.documents.ingest_text(f"{name} {number}", source=str(number))
             db.publish(postgres_url)

@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import math
 import threading
+import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,9 @@ from mcpvectordb import (
 from mcpvectordb.index.keyword import TITLE_WEIGHT
 from mcpvectordb.postgres import origins, publish
 from mcpvectordb.postgres.connection import Server
-from mcpvectordb.postgres.publication import PASSAGES
+from mcpvectordb.postgres.differences import differences
+from mcpvectordb.postgres.publication import PASSAGES, Publication
+from mcpvectordb.postgres.publish_documents import DocumentsToPublish
 from mcpvectordb.postgres.values import from_text
 from mcpvectordb.postgres.words import Tokenizer, stored_term
 from tests.support import Letters
@@ -123,6 +127,56 @@ def test_a_source_that_is_ingested_again_is_one_update(db: Database, postgres_ur
     found = published(postgres_url, "mine")
     assert [row["tile"] for row in found["document_chunks"]] == ["数据库 and e-mail", "Black tea"]
     assert len(found["former_ids"]) == 1
+
+
+def test_a_successor_and_what_it_replaces_change_places_in_one_transaction(
+    db: Database, postgres_url: str
+) -> None:
+    for number in range(300):
+        db.documents.ingest_text(f"text {number}", source=str(number))
+    db.publish(postgres_url, origin="mine")
+    for number in range(290):
+        db.documents.ingest_text(f"another {number}", source=str(number))
+    db.documents.delete(
+        next(each.id for each in db.documents.browse(limit=400) if each.source == "299")
+    )
+    with closing(Server(postgres_url)) as server, server.reading() as remote:
+        origin = origins.Origin(0, "mine", uuid.uuid4())
+        # Without a model, the embeddings of the others differ, too.
+        shelf = DocumentsToPublish(Publication(origin, None, None), db._indexes[0])
+        with db._file.reading() as local:
+            found = differences(shelf.local(local), shelf.remote(remote))
+        sent = list(shelf.batches(remote, found))
+    assert [(len(each.items), len(each.gone), each.replaced) for each in sent] == [
+        (256, 247, 247),
+        (43, 43, 43),
+        (0, 1, 0),
+    ]
+    report = db.publish(postgres_url, origin="mine")
+    assert report.documents == items(updated=290, deleted=1, unchanged=9)
+
+
+def test_embeddings_of_another_model_take_the_place_of_the_old_ones(
+    path: Path, postgres_url: str
+) -> None:
+    with Database(path, config=Config(model="all-MiniLM-L6-v2")) as db:
+        db.documents.ingest_text(TEA, source="tea.md")
+        db.contexts.add("t", "user", "We like tea")
+        first = db.publish(postgres_url, origin="mine")
+        words = versions_of_rows(postgres_url)["document_words"]
+        db.use_model("bge-small-en-v1.5")
+        report = db.publish(postgres_url, origin="mine")
+        assert counts(report) == (items(updated=1), items(updated=1), items())
+        assert (report.passages, report.waiting) == (first.passages, 0)
+        assert versions_of_rows(postgres_url)["document_words"] == words
+        assert db.publish(postgres_url, origin="mine").changes == 0
+    current = (
+        "SELECT m.name FROM mcpvectordb.models m JOIN mcpvectordb.origins o ON o.model = m.key"
+    )
+    assert rows(postgres_url, current) == [("bge-small-en-v1.5",)]
+    for table in ("document_embeddings", "context_embeddings"):
+        used = f"SELECT DISTINCT m.name FROM mcpvectordb.{table} e JOIN mcpvectordb.models m ON m.key = e.model"
+        assert rows(postgres_url, used) == [("bge-small-en-v1.5",)]
 
 
 def test_what_is_deleted_is_deleted_with_its_words(db: Database, postgres_url: str) -> None:
@@ -306,7 +360,7 @@ def test_two_publishers_of_an_origin_take_turns_or_say_so(db: Database, postgres
     filled(db)
     own, server = origins.name_of_file(db._file), Server(postgres_url)
     db.publish(postgres_url, origin="mine")
-    hasty = publish.FileToPublish(db._file, *db._indexes, 0.1)
+    hasty = publish.FileToPublish(db._file, *db._indexes, 0.1, 20_000)
     with origins.locked(server, "mine", own, 1):
         with pytest.raises(Busy, match="another process is publishing 'mine'"):
             publish.publish(hasty, postgres_url, origin="mine")
@@ -322,10 +376,10 @@ def test_a_publisher_that_lost_its_lock_stops_when_another_one_writes(
     own, server = origins.name_of_file(db._file), Server(postgres_url)
     db.publish(postgres_url, origin="mine")
     with origins.locked(server, "mine", own, 1) as first, server.writing() as sql:
-        origins.claim(sql, first, None, None)
+        origins.claim(sql, first, origins.Choice(None, None))
     with origins.locked(server, "mine", own, 1) as second, server.writing() as sql:
         first.verify(sql)
-        origins.claim(sql, second, None, None)
+        origins.claim(sql, second, origins.Choice(None, None))
         second.verify(sql)
         with pytest.raises(Busy, match="another process publishes 'mine'"):
             first.verify(sql)
