@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import changes, models
+from mcpvectordb.index import arrays, changes, models
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
 from mcpvectordb.index.keyword import KeywordIndex
@@ -375,15 +375,28 @@ class ChunkIndex:
             ).fetchall()
             if waiting:
                 stored.append((chunk, embedding))
-        sql.executemany(
-            f"INSERT INTO {self.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
-            ((chunk, model, embedding) for chunk, embedding in stored),
-        )
-        self.vector.add_packed(sql, model, stored)
+        self.store(sql, model, stored)
         fast = models.provisional(sql) if stored else None
         if fast and (active := models.active(sql)) and active.key == model:
             self._forget(sql, fast.key, [chunk for chunk, _ in stored])
         return len(stored)
+
+    def store(
+        self, sql: apsw.Connection, model: int, embeddings: Sequence[tuple[int, bytes]]
+    ) -> None:
+        """Store embeddings of chunks that have none, in the precision of the file."""
+        if not embeddings:
+            return
+        dimension = models.dimension(sql, model)
+        ids = [chunk for chunk, _ in embeddings]
+        blobs = arrays.in_precision(
+            [blob for _, blob in embeddings], dimension, models.precision(sql)
+        )
+        sql.executemany(
+            f"INSERT INTO {self.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
+            ((chunk, model, blob) for chunk, blob in zip(ids, blobs, strict=True)),
+        )
+        self.vector.add_many(sql, model, ids, arrays.unpacked(blobs, dimension))
 
     def _forget(self, sql: apsw.Connection, model: int, chunks: Sequence[int]) -> None:
         """Delete the provisional embeddings of chunks that have their own."""

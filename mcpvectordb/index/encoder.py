@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from mcpvectordb.config import Config
+from mcpvectordb.config import PRECISIONS, Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import Embedder, checked
@@ -86,18 +86,37 @@ class Encoder:
                 name, digest, dimension = self._identity()
                 self._activate(sql, self.register(sql, name, digest, dimension))
                 self._put_sizes(sql, *self._automatic_sizes(name))
+                self._put_precision(sql)
             return self.sizes(sql)
 
     def accepts(self, name: str, digest: str) -> bool:
         """Whether a new file may have this model: no embedder or other model was chosen for it."""
         return not (self._given or self._config.model) or self._identity()[:2] == (name, digest)
 
-    def adopt(self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int) -> ModelRow:
-        """Give a new file the model and chunk sizes of another one."""
+    def adopt(
+        self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int, precision: str
+    ) -> ModelRow:
+        """Give a new file the model, the chunk sizes and the precision of another one."""
         row = self.register(sql, *model[1:])
         self._activate(sql, row)
         self._put_sizes(sql, size, overlap)
+        self._put_precision(sql, precision)
         return row
+
+    def expected_precision(self, sql: apsw.Connection) -> str:
+        """The type of the embeddings of the file, or the one that the first ingest chooses."""
+        if models.active(sql) is not None:
+            return models.precision(sql)
+        return self._config.embeddings or PRECISIONS[0]
+
+    def _put_precision(self, sql: apsw.Connection, other: str = PRECISIONS[0]) -> None:
+        """Write the type of embeddings into a new file; `other` is that of a file it is made of.
+
+        A file that says nothing has float32, as all had before there was a choice.
+        """
+        precision = self._config.embeddings or other
+        if precision != PRECISIONS[0]:
+            models.put_precision(sql, precision)
 
     def _put_sizes(self, sql: apsw.Connection, size: int, overlap: int) -> None:
         sql.execute(
