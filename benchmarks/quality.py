@@ -201,9 +201,9 @@ def table(outcomes: list[Outcome]) -> str:
         "|---|---|---|" + "--:|" * 12,
     ]
     lines += [
-        f"| {o.data} | {_model(o)} | {o.mode} | {o.queries} | {o.ndcg_10:.3f} | {o.recall_10:.3f} | "
-        f"{o.recall_100:.3f} | {o.mrr_10:.3f} | {o.documents_10:.1f} | {o.false_verdicts:.3f} | "
-        f"{o.p50:.1f} | {o.p95:.1f} | {o.chunks} | "
+        f"| {o.data} | {_model(o)} | {o.mode} | {o.queries} | {o.ndcg_10:.3f} | "
+        f"{o.recall_10:.3f} | {o.recall_100:.3f} | {o.mrr_10:.3f} | {o.documents_10:.1f} | "
+        f"{o.false_verdicts:.3f} | {o.p50:.1f} | {o.p95:.1f} | {o.chunks} | "
         f"{o.chunks_per_second:.0f} | {o.bytes / 1e6:.1f} |"
         for o in outcomes
     ]
