@@ -62,6 +62,7 @@ class Encoder:
         self._lock = threading.Lock()
         self._warming: threading.Thread | None = None
         self._tokens: TokenPipeline | None = None
+        self._settled: tuple[int, int] | None = None
         self.background: BackgroundEmbedder | None = None
         self.provisional = ProvisionalEmbedder(file, config, indexes)
         self._queue = EmbeddingQueue(file, self.provisional, lambda text: self.tokens().count(text))
@@ -77,10 +78,18 @@ class Encoder:
         return name, dimension
 
     def ensure_model(self) -> tuple[int, int]:
-        """Write model and chunk sizes into a new file; returns the file's size and overlap."""
+        """Write model and chunk sizes into a new file; returns the file's size and overlap.
+
+        They never change, so they are read once.
+        """
+        if self._settled is not None:
+            return self._settled
         with self._file.reading(limited=False) as sql:
             if models.active(sql) is not None:
-                return self.sizes(sql)
+                sizes = self.sizes(sql)
+                if sql.txn_state("main") != apsw.SQLITE_TXN_WRITE:  # it may be rolled back
+                    self._settled = sizes
+                return sizes
         with self._file.writing() as sql:
             if models.active(sql) is None:  # another process may have been faster
                 name, digest, dimension = self._identity()
@@ -194,6 +203,13 @@ class Encoder:
         """The number of chunks of these owners that wait for the active model."""
         model = models.active(sql)
         return index.count_pending(sql, model.key, owners) if model else 0
+
+    def pending_by_owner(
+        self, sql: apsw.Connection, index: ChunkIndex, owners: Sequence[int]
+    ) -> dict[int, int]:
+        """The numbers of chunks that wait for the active model, of those owners that have any."""
+        model = models.active(sql)
+        return index.pending_by_owner(sql, model.key, owners) if model else {}
 
     # What this machine has.
 
