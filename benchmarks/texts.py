@@ -40,15 +40,28 @@ class Query:
 
 
 def passages(count: int) -> list[str]:
-    """So many different passages, the same every time while the machine has the same files."""
+    """So many different passages, the same every time while the machine has the same files.
+
+    Where its files have fewer, the rest is made of the lines of two passages each.
+    """
     found: dict[str, None] = {}
     for path in _files():
         found.update(dict.fromkeys(cut(_read(path))))
         if len(found) >= count:
             return list(found)[:count]
-    raise InvalidInput(
-        f"there are only {len(found):,} passages of text on this machine, not {count:,}"
-    )
+    if len(found) < 2:
+        raise InvalidInput("there are no passages of text on this machine")
+    return mixed(list(found), count)
+
+
+def mixed(found: Sequence[str], count: int, seed: int = 1) -> list[str]:
+    """The passages and as many more as are missing, each of the lines of two of them."""
+    choice, made = random.Random(seed), dict.fromkeys(found)
+    while len(made) < count:
+        lines = [line for text in choice.sample(found, 2) for line in text.splitlines()]
+        choice.shuffle(lines)
+        made["\n".join(lines)[:LONGEST]] = None
+    return list(made)[:count]
 
 
 def files(characters: int) -> dict[str, str]:

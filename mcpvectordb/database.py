@@ -29,6 +29,7 @@ from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.preload import Preload
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.merge.records import Merged
@@ -99,6 +100,7 @@ class Database(JointShelves):
             self._tuning,
         )
         self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
+        self._preload = Preload(self._file, documents, self.config.resident_bytes)
         self._cache = Cache()
         self._reranker = CachedReranker(self.config, self._cache)
         search = DocumentSearch(
@@ -210,12 +212,18 @@ class Database(JointShelves):
         """Embed everything by another model; until that is done, searches use the old one."""
         self._encoder.use(name, progress)
 
-    def warm(self) -> None:
-        """Load the model in a thread; what waits is embedded then, after `embed_in_background`.
+    def warm(self, *, wait: bool = False) -> None:
+        """Load in threads what searches need: the model, codes of embeddings and common words.
 
-        Until it is loaded, hybrid searches use words alone, and their results say so.
+        Until the model is loaded, hybrid searches use words alone, and their results say so. What
+        waits is embedded then, after `embed_in_background`. With `wait` this returns when all is
+        loaded.
         """
         self._encoder.warm()
+        self._preload.start()
+        if wait:
+            self._encoder.wait_for_model()
+            self._preload.wait()
 
     @property
     def loading(self) -> bool:
@@ -527,6 +535,7 @@ class Database(JointShelves):
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""
+        self._preload.close()
         self._encoder.close()
         self.documents.close()
         self._reranker.close()

@@ -36,10 +36,12 @@ class Record:
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    _defaults: ClassVar[dict[str, Any]]  # of every field, MISSING where there is none
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+        cls._defaults = {name: each.default for name, each in cls.__dataclass_fields__.items()}
 
     def __init__(self, **values: Any) -> None:
         if values.keys() != self.__dataclass_fields__.keys():
@@ -80,16 +82,13 @@ def _complete(record: type[Record], given: dict[str, Any]) -> dict[str, Any]:
             f"{record.__name__} has no field {', '.join(sorted(unknown))}; there are "
             f"{', '.join(fields)}"
         )
-    values = {
-        name: given[name] if name in given else _default(each) for name, each in fields.items()
-    }
-    if missing := [name for name, value in values.items() if value is MISSING]:
-        raise TypeError(f"{record.__name__} needs {', '.join(missing)}")
+    values = {**record._defaults, **given}
+    for name in [name for name, value in values.items() if value is MISSING]:
+        make = fields[name].default_factory
+        if make is MISSING:
+            raise TypeError(f"{record.__name__} needs {name}")
+        values[name] = make()
     return values
-
-
-def _default(each: Field[Any]) -> Any:
-    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 def _in_json(value: Any) -> Any:

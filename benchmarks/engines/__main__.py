@@ -64,6 +64,10 @@ class Steps:
             [partial(self._engine.matching, each) for each in self._read("questions")]
         )
 
+    def warm(self) -> Timed:
+        """What a process that lives on reads before it is asked."""
+        return timed([partial(self._engine.warm, self._numbers("queries").shape[1])])
+
     def both(self) -> Timed:
         """Every question by words and by its vector."""
         pairs = zip(self._read("questions"), self._numbers("queries"), strict=True)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.engines import GROUPS, NEAREST, Words
 
 BATCH = 50_000
@@ -61,9 +63,12 @@ class Engine:
         ]
 
     def add_texts(self, texts: list[str]) -> None:
-        """To be found by words only."""
-        for number, text in enumerate(texts):
-            self._db.documents.ingest_text(text, source=str(number), title=str(number), embed=False)
+        """To be found by words only; as many at once as fit well into memory."""
+        for start in range(0, len(texts), BATCH):
+            names = [str(number) for number in range(start, min(start + BATCH, len(texts)))]
+            self._db.documents.ingest_many(
+                texts[start : start + BATCH], sources=names, titles=names, embed=False
+            )
 
     def matching(self, query: Words) -> list[int]:
         """By the documents shelf, as its users write it."""
@@ -75,6 +80,11 @@ class Engine:
         self.add_texts(texts)
         self._db.embed_pending()
 
+    def warm(self, dimension: int) -> None:
+        """What a server does when it starts."""
+        self._embedding_with(dimension).question = np.ones(dimension, np.float32)
+        self._db.warm(wait=True)
+
     def both(self, query: Words, vector: Any) -> list[int]:
         """A hybrid search, of which the embedding of the query is no part."""
         self._embedding_with(len(vector)).question = vector
@@ -85,12 +95,13 @@ class Engine:
         self._db.close()
 
     def _embedding_with(self, dimension: int) -> Ready:
-        from mcpvectordb import Database
+        from mcpvectordb import Config, Database
 
         if self._ready is None:
             self._db.close()
             self._ready = Ready(dimension)
-            self._db = Database(self._path, embedder=self._ready)
+            # ready vectors need no provisional ones
+            self._db = Database(self._path, embedder=self._ready, config=Config(provisional=False))
         return self._ready
 
     def _found(self, text: str, mode: str) -> list[int]:

@@ -161,9 +161,7 @@ class DocumentSearch:
             for row in found.rows[question.offset : question.wanted]
             if row[1] >= question.min_score
         ]
-        snippets = Snippets(question.text)
-        hits = [_hit(row, chunks, snippets, found.variety) for row in page]
-        return _judged(question, found, hits, snippets)
+        return _judged(question, found, page, chunks)
 
     def _ranked(
         self, sql: apsw.Connection, question: DocumentQuery, find: Find, wanted: int
@@ -423,7 +421,11 @@ def _no_need_to_expand(text: RankedDocuments, vector: RankedDocuments) -> str:
 
 
 def _hit(
-    row: ScoredChunk, chunks: Mapping[int, Chunk], snippets: Snippets, variety: Variety
+    row: ScoredChunk,
+    relevance: float | None,
+    chunks: Mapping[int, Chunk],
+    snippets: Snippets,
+    variety: Variety,
 ) -> Hit[Chunk]:
     id, score, scores = row
     line, snippet = snippets.of(chunks[id].text, chunks[id].first_line)
@@ -431,6 +433,7 @@ def _hit(
         item=chunks[id],
         score=score,
         scores=scores,
+        relevance=relevance,
         line=line,
         snippet=snippet,
         folded=tuple(chunks[each] for each in variety.folded.get(id, ())),
@@ -446,25 +449,29 @@ def _passage(chunk: Chunk) -> str:
 def _judged(
     question: DocumentQuery,
     found: DocumentRanking,
-    hits: Sequence[Hit[Chunk]],
-    snippets: Snippets,
+    page: Sequence[ScoredChunk],
+    chunks: Mapping[int, Chunk],
 ) -> Results[Chunk]:
     """Results with their relevance, without those that are known to be below the minimum."""
+    snippets, texts = Snippets(question.text), [chunks[id].text for id, _, _ in page]
     known = relevance.shared(
-        [found.judge.relevance(hit.scores, hit.item.text) for hit in hits],
-        [hit.item.text for hit in hits],
+        [
+            found.judge.relevance(scores, text)
+            for (_, _, scores), text in zip(page, texts, strict=True)
+        ],
+        texts,
     )
     uncalibrated = found.judge.reason if None in known else ""
     if question.min_relevance and uncalibrated:
         found.reasons["relevance"] = uncalibrated
     verdict = relevance.verdict(known, question.min_relevance)
     if verdict:  # which is rare
-        words = max((snippets.share(_passage(hit.item)) for hit in hits), default=0.0)
+        words = max((snippets.share(_passage(chunks[id])) for id, _, _ in page), default=0.0)
         verdict = relevance.verdict(known, question.min_relevance, words)
     return Results(
         hits=tuple(
-            replace(hit, relevance=each)
-            for hit, each in zip(hits, known, strict=True)
+            _hit(row, each, chunks, snippets, found.variety)
+            for row, each in zip(page, known, strict=True)
             if each is None or each >= question.min_relevance
         ),
         legs=tuple(found.legs),

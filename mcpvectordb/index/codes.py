@@ -6,8 +6,9 @@ Three stages, each on fewer rows:
    (`centre`) are kept, 64 in a word. The Hamming distance to the query's signs, counted where the
    query's components are large, orders all rows roughly; the nearest few per cent go on. (Binary
    quantization; Charikar's SimHash, 2002.)
-2. **Int8 codes.** The cosine by scalar quantization orders those.
-3. **Rescoring.** The caller compares the exact embeddings of the best.
+2. **Int8 codes.** The cosine by scalar quantization orders those (`CodedRows`).
+3. **Rescoring.** The caller compares the exact embeddings of the best, where the last digit
+   counts: the cosine of a code differs from that of its embedding by some ten-thousandths.
 
 For few rows the first stage is left out, and the error of the second is bounded, so that no
 neighbour is missed. The result depends on the codes, the centre and the query alone, not on the
@@ -17,8 +18,12 @@ result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
+from mcpvectordb.index import Ranked, arrays, dot, metrics
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 
 if TYPE_CHECKING:
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 
     from mcpvectordb.index.arrays import Floats
 
+ROCCHIO_WEIGHT = 0.3  # of the mean of relevant passages against the query, both of length 1
+FINE = 254  # steps into which a query's rounding errors are divided
 # If a filter allows at most one in so many rows, comparing their codes is cheaper than all signs.
 SIGN_SHARE = 32
 # Sign candidates per square root of the rows: misses two in a thousand of the true ten nearest.
@@ -34,10 +41,110 @@ PER_ROOT = 6
 # Signs of a query's components below this share of their root mean square are mostly noise.
 LARGE = 0.75
 SIGN_DIMENSION = 256  # below this, Hamming distances are too coarse to choose candidates
-MOST_SIGNS = 2**8 - 1  # signs that are compared at most: distances are kept in a byte
-ROUNDING = 1e-5  # upper bound of the float32 rounding error of a code's cosine
-BLOCK = 25_000  # rows whose signs are compared at once: they fit into the processor's cache
-CODE_BLOCK = 512  # rows whose codes are compared at once, for the same reason
+MOST_SIGNS = 2**8 - 2  # signs that are compared at most: distances are kept in a byte
+FORBIDDEN = 2**8 - 1  # the distance of a row that a filter does not allow
+ROUNDING = 1e-5  # upper bound of the rounding error of a code's cosine
+BLOCK = 50_000  # rows whose signs are compared at once: they fit into the processor's cache
+
+
+def encode(rows: Floats) -> NDArray[np.int8]:
+    """The int8 codes of embeddings: the largest component of each becomes ±127.
+
+    A zero vector has no direction, and vec0 would rank it before all others; it gets the code of an
+    arbitrary direction.
+    """
+    import numpy as np
+
+    result = np.empty(rows.shape, np.int8)
+    with np.errstate(invalid="ignore"):  # `check` reports damaged embeddings; any code will do here
+        for place, block in arrays.blocks(rows):
+            largest = np.maximum(block.max(axis=1), -block.min(axis=1))
+            block[largest == 0], largest[largest == 0] = 1, 1
+            block /= largest[:, None]
+            block *= 127
+            result[place] = np.rint(block, out=block)
+    return result
+
+
+class CodedQuery(NamedTuple):
+    """A query's direction as two int8 vectors: the second refines the first by 1 / FINE.
+
+    With one alone, the query would be rounded as much as the rows are. All numbers are whole, so a
+    cosine is the same on every machine.
+    """
+
+    coarse: NDArray[np.int8]
+    fine: NDArray[np.int8]
+    length: float
+    error: float  # upper bound of a cosine's error by rounding the query
+
+    @classmethod
+    def of(cls, query: Floats) -> CodedQuery:
+        """The code of a query of any length; that of zeros has the cosine 0 with everything."""
+        import numpy as np
+
+        wide = query.astype(np.float64)
+        wide *= 127 / (np.abs(wide).max() or 1.0)
+        coarse = np.rint(wide)
+        fine = np.rint((wide - coarse) * FINE)
+        whole = coarse * FINE + fine
+        length = float(np.sqrt(whole @ whole)) or 1.0
+        error = len(wide) ** 0.5 / length  # of every component at most one half
+        return cls(coarse.astype(np.int8), fine.astype(np.int8), length, error)
+
+    def cosines(self, codes: NDArray[np.int8], lengths: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The cosine of each code, given their lengths."""
+        found = dot.products(self.coarse, codes)
+        found *= FINE
+        found += dot.products(self.fine, codes)
+        found /= lengths
+        found /= self.length
+        return found
+
+
+@dataclass(frozen=True)
+class CodedRows:
+    """The codes of some rows with distinct ids, to be compared with queries."""
+
+    ids: NDArray[np.int64]
+    codes: NDArray[np.int8]
+
+    @classmethod
+    def of(cls, ids: Sequence[int], embeddings: Floats) -> CodedRows:
+        """The codes of embeddings."""
+        import numpy as np
+
+        return cls(np.array(ids, np.int64), encode(embeddings))
+
+    @cached_property
+    def lengths(self) -> NDArray[np.float32]:
+        """The length of each code."""
+        return code_lengths(self.codes)
+
+    def cosines(self, query: Floats) -> NDArray[np.float64]:
+        """The cosine of each row's code to a query."""
+        return CodedQuery.of(query).cosines(self.codes, self.lengths)
+
+    def best(self, query: Floats, limit: int) -> Ranked:
+        """(id, cosine) of the nearest by their codes, best first; equal ones in order of ids."""
+        cosines = self.cosines(query)
+        order = metrics.best(self.ids, cosines, limit)
+        return list(zip(self.ids[order].tolist(), cosines[order].tolist(), strict=True))
+
+    def rocchio(self, query: Floats, relevant: Sequence[int]) -> Floats:
+        """A query moved towards the mean direction of relevant rows, as their codes have it.
+
+        Pseudo-relevance feedback after Rocchio (1971): q' = q / |q| + w · mean of the unit vectors.
+        """
+        import numpy as np
+
+        places = np.flatnonzero(np.isin(self.ids, relevant))
+        if not len(places):
+            return query
+        start = query.astype(np.float64)
+        mean = (self.codes[places] / self.lengths[places, None].astype(np.float64)).mean(axis=0)
+        moved: Floats = start / (np.linalg.norm(start) or 1.0) + ROCCHIO_WEIGHT * mean
+        return moved
 
 
 class Codes:
@@ -58,7 +165,9 @@ class Codes:
 
         self.dimension = codes.shape[1]
         self._centre, self._tuning = centre, tuning
-        self._ids, self._codes = ids, codes
+        order = np.argsort(ids, kind="stable")
+        self._ids, self._codes = ids[order], codes[order]
+        self._ascending = len(ids)  # rows in the order of their ids; later ones are added behind
         self._lengths = np.empty(len(ids), np.float32)
         words = 0 if centre is None else -(-self.dimension // 64)
         self._signs = np.empty((words, len(ids)), np.uint64)
@@ -112,35 +221,60 @@ class Codes:
         """
         import numpy as np
 
-        unit = _unit(query)
-        signed = self._sign_candidates(unit, limit, alive, allowed)
+        signed = self._sign_candidates(query, limit, alive, allowed)
         rows = np.flatnonzero(allowed) if signed is None else signed
         if len(rows) > limit:
-            cosines = self._code_cosines(unit, rows)
+            coded = CodedQuery.of(query)
+            cosines = self._cosines(coded, rows)
             if signed is None:
-                rows = rows[self._possible(cosines, rows, limit)]
+                rows = rows[self._possible(cosines, rows, limit, coded.error)]
             else:
                 most = min(limit + limit // 2 + 5, len(rows))
                 rows = rows[cosines >= np.partition(cosines, -most)[-most]]
         found: list[int] = self._ids[rows].tolist()
         return found
 
+    def best(
+        self, query: Floats, limit: int, alive: NDArray[np.bool_], allowed: NDArray[np.bool_]
+    ) -> Ranked:
+        """(id, cosine) of the `limit` nearest of the allowed rows by their codes, best first.
+
+        See `nearest` for `alive` and `allowed`. Equal cosines come in the order of the ids.
+        """
+        import numpy as np
+
+        signed = self._sign_candidates(query, limit, alive, allowed)
+        rows = np.flatnonzero(allowed) if signed is None else signed
+        cosines = self._cosines(CodedQuery.of(query), rows)
+        order = metrics.best(self._ids[rows], cosines, limit)
+        ids = self._ids[rows[order]]
+        return list(zip(ids.tolist(), cosines[order].tolist(), strict=True))
+
+    def rows(self, wanted: NDArray[np.int64], alive: NDArray[np.bool_]) -> CodedRows:
+        """The codes of those of the wanted ids, which ascend, that exist."""
+        import numpy as np
+
+        first = self._ids[: self._ascending]
+        rows = np.searchsorted(first, wanted)
+        rows = rows[rows < len(first)]
+        rows = rows[self._ids[rows] == wanted[: len(rows)]]
+        added = np.isin(self._ids[self._ascending : len(alive)], wanted)
+        rows = np.concatenate([rows, self._ascending + np.flatnonzero(added)])
+        rows = rows[alive[rows]]
+        if added.any():
+            rows = rows[np.argsort(self._ids[rows])]
+        return CodedRows(self._ids[rows], self._codes[rows])
+
     def _sign_candidates(
-        self,
-        unit: NDArray[np.float32],
-        limit: int,
-        alive: NDArray[np.bool_],
-        allowed: NDArray[np.bool_],
+        self, query: Floats, limit: int, alive: NDArray[np.bool_], allowed: NDArray[np.bool_]
     ) -> NDArray[np.int64] | None:
         """The allowed rows that are nearest by sign bits; None if all are to be compared.
 
         Two directions that enclose an angle a differ in the sign of a random component with
         probability a / pi, so the Hamming distance of the signs estimates the angle (SimHash:
         Charikar, 2002). Its error shrinks with the number of components, hence SIGN_DIMENSION; how
-        many candidates make up for it is measured (PER_ROOT). The threshold is the smallest
-        distance within which enough rows lie, found from a histogram of all distances (they are
-        bytes). All rows at that distance are taken, so the result does not depend on the order of
-        the rows.
+        many candidates make up for it is measured (PER_ROOT). All rows at the largest distance that
+        is needed are taken, so the result does not depend on the order of the rows.
         """
         import numpy as np
 
@@ -149,10 +283,10 @@ class Codes:
         few = max(self._tuning.sign_rows, int(np.count_nonzero(alive)) // SIGN_SHARE, count)
         if self._centre is None or rows <= few or self.dimension < SIGN_DIMENSION:
             return None
-        distances = self._hamming(unit - self._centre, len(allowed))
-        histogram = np.bincount(distances[allowed], minlength=MOST_SIGNS + 1)
-        threshold = int(np.searchsorted(np.cumsum(histogram), count))
-        return np.flatnonzero((distances <= threshold) & allowed)
+        distances = self._hamming(_unit(query) - self._centre, len(allowed))
+        if rows < len(allowed):
+            distances[~allowed] = FORBIDDEN
+        return np.flatnonzero(distances <= _quantile(distances, count))
 
     def _hamming(self, centred: NDArray[np.float32], rows: int) -> NDArray[np.uint8]:
         """In how many signs each row differs, counted where the query's components are large."""
@@ -163,34 +297,29 @@ class Codes:
         large = _packed(sizes > max(LARGE * mean, np.partition(sizes, -MOST_SIGNS)[-MOST_SIGNS]))
         signs = _packed(centred > 0)
         distances = np.zeros(rows, np.uint8)
+        differing, counts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint8)
         for start in range(0, rows, BLOCK):
             part = slice(start, min(start + BLOCK, rows))
+            words, ones = differing[: part.stop - start], counts[: part.stop - start]
             for plane, sign, matters in zip(self._signs[:, part], signs, large, strict=True):
-                differing = plane ^ sign
-                differing &= matters
-                distances[part] += np.bitwise_count(differing)
+                np.bitwise_xor(plane, sign, out=words)
+                np.bitwise_and(words, matters, out=words)
+                np.bitwise_count(words, out=ones)
+                distances[part] += ones
         return distances
 
-    def _code_cosines(
-        self, unit: NDArray[np.float32], rows: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """The cosines of rows, computed from their codes."""
+    def _cosines(self, query: CodedQuery, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The cosines of rows by their codes; all rows need not be copied."""
         import numpy as np
 
-        cosines = np.empty(len(rows), np.float32)
-        codes = np.empty((min(CODE_BLOCK, len(rows)), self.dimension), np.int8)
-        wide = np.empty(codes.shape, np.float32)
-        for start in range(0, len(rows), CODE_BLOCK):
-            part = rows[start : start + CODE_BLOCK]
-            # The default mode "raise" would copy once more.
-            np.take(self._codes, part, axis=0, out=codes[: len(part)], mode="clip")
-            wide[: len(part)] = codes[: len(part)]
-            # Row by row: a product of this size is slower when it is spread over threads.
-            np.vecdot(wide[: len(part)], unit, out=cosines[start : start + CODE_BLOCK])
-        return cosines / self._lengths[rows]
+        if len(rows) == len(self._ids):
+            return query.cosines(self._codes, self._lengths)
+        # The default mode "raise" would copy once more.
+        codes = np.take(self._codes, rows, axis=0, mode="clip")
+        return query.cosines(codes, self._lengths[rows])
 
     def _possible(
-        self, cosines: NDArray[np.float32], rows: NDArray[np.int64], limit: int
+        self, cosines: NDArray[np.float64], rows: NDArray[np.int64], limit: int, error: float
     ) -> NDArray[np.bool_]:
         """Which rows may be among the `limit` nearest by their embeddings.
 
@@ -204,7 +333,7 @@ class Codes:
         import numpy as np
 
         sines = self.dimension**0.5 / 2 / self._lengths[rows]
-        off = sines * (1 + sines * sines) + np.float32(ROUNDING)
+        off = sines * (1 + sines * sines) + np.float32(ROUNDING + error)
         worst = np.partition(cosines - off, -limit)[-limit]
         return cosines + off >= worst if worst > 0 else np.ones(len(rows), bool)
 
@@ -215,10 +344,9 @@ class Codes:
         alive = self.alive if alive is None else alive
         for start in range(len(alive), last, BLOCK):
             part = slice(start, min(start + BLOCK, last))
-            codes = self._codes[part].astype(np.float32)
-            self._lengths[part] = lengths = _lengths(codes)
+            self._lengths[part] = lengths = code_lengths(self._codes[part])
             if self._centre is not None:
-                self._signs[:, part] = _packed(codes > lengths[:, None] * self._centre)
+                self._signs[:, part] = _packed(self._codes[part] > lengths[:, None] * self._centre)
         self.alive = np.concatenate([alive, np.ones(last - len(alive), bool)])
 
     def _grow(self, room: int) -> None:
@@ -250,17 +378,37 @@ def centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:
     """
     import numpy as np
 
-    wide = codes.astype(np.float32)
-    mean: NDArray[np.float32] = np.mean(wide / _lengths(wide)[:, None], axis=0)
+    mean: NDArray[np.float32] = np.mean(codes / code_lengths(codes)[:, None], axis=0)
     return mean
 
 
-def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def code_lengths(codes: NDArray[np.int8]) -> NDArray[np.float32]:
+    """The Euclidean length of each code."""
     import numpy as np
 
-    lengths: NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    lengths = np.empty(len(codes), np.float32)
+    for start in range(0, len(codes), dot.BLOCK):
+        wide = codes[start : start + dot.BLOCK].astype(np.float64)
+        lengths[start : start + dot.BLOCK] = np.sqrt(np.vecdot(wide, wide))
     lengths[lengths == 0] = 1.0  # avoids a division by zero; the dot product is 0 anyway
     return lengths
+
+
+def _quantile(distances: NDArray[np.uint8], count: int) -> int:
+    """The smallest distance within which at least `count` rows lie, by bisection.
+
+    A pass that compares and counts bytes takes microseconds, a histogram of them a hundred.
+    """
+    import numpy as np
+
+    low, high = 0, MOST_SIGNS
+    while low < high:
+        middle = (low + high) // 2
+        if np.count_nonzero(distances <= middle) < count:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _packed(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:

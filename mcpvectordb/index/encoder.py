@@ -286,6 +286,11 @@ class Encoder:
         self._warming = threading.Thread(target=self._warm, name="mcpvectordb-warm", daemon=True)
         self._warming.start()
 
+    def wait_for_model(self) -> None:
+        """Wait until `warm` has loaded the model."""
+        if self._warming is not None:
+            self._warming.join()
+
     @property
     def loading(self) -> bool:
         """Whether `warm` has not loaded the model yet."""

@@ -17,10 +17,15 @@ from mcpvectordb.index.memory import Memory, snapshot
 from mcpvectordb.index.postings import Postings
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.storage import fts5
+from mcpvectordb.storage.file import File
 from mcpvectordb.text.bm25 import full_score
-from mcpvectordb.text.query import Query
+from mcpvectordb.text.query import Query, fts5_phrase
+from mcpvectordb.text.stop_words import ENGLISH
 
 TITLE_WEIGHT = 2  # an occurrence in the title counts as two in the text
+# Words that at least this share of the rows have are worth reading before they are asked for: the
+# postings of a rarer one are read in a fraction of the time of a search.
+COMMON = 1 / 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,24 @@ class KeywordIndex:
         return KeywordMatch(
             scorer.best(ids, limit), scorer.of, scorer.full_score, scorer.code_share
         )
+
+    def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
+        """Read postings of the commonest words into so many bytes of memory, until `stopped`.
+
+        A question whose words are new to the process then reads those of rare words alone. Each
+        word is read in a transaction of its own, between which questions are answered.
+        """
+        with file.reading(limited=False) as sql:
+            self._memory.worth_loading(self._words, 0, 0)  # this process will ask more than once
+            rows, _ = fts5.totals(sql, self._words)
+            ignored = {fts5.single_token(sql, fts5_phrase(word)) for word in ENGLISH}
+            tokens = fts5.common_tokens(sql, self._words, max(1, int(COMMON * rows)))
+        for token in tokens:
+            if stopped() or budget <= 0:
+                break
+            if token not in ignored:
+                with file.reading(limited=False) as sql:
+                    budget -= self._postings.load(sql, token)
 
     def _match_in_file(
         self,

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-ROWS = ""  # the key of an index's rows in memory; its other keys are terms
+ROWS = ""  # the key of an index's rows in memory; its other keys are tokens and expressions
+MOST_TOKENS = 10_000  # expressions whose token is remembered
 SINGLE_PRECISION = 1e-4  # relative: above the rounding error of a score in float32
 STRIDE = 64  # rows per column, of which only the best counts for the block-max bound
 # A term in more than this share of the rows is kept as one count per row, which is smaller and
@@ -82,7 +83,7 @@ class Rows:
 class TermPostings:
     """How often a term is in the rows at `places` (None: in every row), of rows up to id `last`."""
 
-    places: NDArray[np.int64] | None
+    places: NDArray[np.int32] | None
     counts: NDArray[np.uint16]
     last: int
     version: int  # of the Rows that the places belong to
@@ -93,11 +94,13 @@ class TermPostings:
         return self.counts.nbytes + (0 if self.places is None else self.places.nbytes)
 
     @property
-    def having(self) -> NDArray[np.int64]:
+    def having(self) -> NDArray[np.int32]:
         """The places of the rows that have the term."""
         import numpy as np
 
-        return np.flatnonzero(self.counts) if self.places is None else self.places
+        if self.places is not None:
+            return self.places
+        return np.flatnonzero(self.counts).astype(np.int32)
 
     def frequency(self, rows: Rows) -> int:
         """The number of existing rows that have the term."""
@@ -124,22 +127,38 @@ class Postings:
 
     def __init__(self, table: str, title_weight: int, memory: Memory) -> None:
         self._table, self._title_weight, self._memory = table, title_weight, memory
+        self._tokens: dict[str, str | None] = {}
 
     def score(self, sql: apsw.Connection, query: Query) -> Bm25Scorer:
         """The scorer of a query's terms, over the rows that this transaction sees."""
-        now = snapshot(sql)
         with self._memory.loading(self._table):
-            rows: Rows | None = self._memory.get(self._table, ROWS)
-            kept = rows is None or rows.seq <= now.seq
-            # A transaction that began before the rows in memory were read sees other rows: it reads
-            # its own and keeps nothing.
-            memory = self._memory if kept else Memory(0)
-            rows = self._current(sql, rows if kept else None, now.seq, memory)
+            rows, memory = self._seen_rows(sql)
             terms = {}
             for each in dict.fromkeys((*query.terms, *query.spellings, *query.exclusions)):
                 deadline.check("reading the rows of the query's words")
                 terms[each] = self._term(sql, rows, each, memory)
         return Bm25Scorer(rows, query, terms)
+
+    def load(self, sql: apsw.Connection, token: str) -> int:
+        """Have the postings of a token in memory before a query needs them; returns their size."""
+        with self._memory.loading(self._table):
+            rows, memory = self._seen_rows(sql)
+            known: TermPostings | None = memory.get(self._table, token)
+            if known is None or known.version != rows.version:
+                found = fts5.token_counts(sql, self._table, token, self._title_weight)
+                known = self._keep(rows, token, None, found, memory)
+            return known.size
+
+    def _seen_rows(self, sql: apsw.Connection) -> tuple[Rows, Memory]:
+        """The rows that this transaction sees, and where to keep what it reads.
+
+        A transaction that began before the rows in memory were read sees other rows: it reads its
+        own and keeps nothing.
+        """
+        now, rows = snapshot(sql), self._memory.get(self._table, ROWS)
+        kept = rows is None or rows.seq <= now.seq
+        memory = self._memory if kept else Memory(0)
+        return self._current(sql, rows if kept else None, now.seq, memory), memory
 
     def _current(self, sql: apsw.Connection, rows: Rows | None, seq: int, memory: Memory) -> Rows:
         """The rows as of change `seq`: those in memory, brought up to date, or all read again.
@@ -162,17 +181,40 @@ class Postings:
     def _term(
         self, sql: apsw.Connection, rows: Rows, expression: str, memory: Memory
     ) -> TermPostings:
-        """The postings of a term: those in memory, and those of rows that were added since."""
-        import numpy as np
+        """The postings of a term: those in memory, and those of rows that were added since.
 
-        known: TermPostings | None = memory.get(self._table, expression)
+        Words with one stem are one token, whose postings are read once.
+        """
+        token = self._token(sql, expression)
+        key = expression if token is None else token
+        known: TermPostings | None = memory.get(self._table, key)
         if known is not None and known.version != rows.version:
             known = None
         if known is not None and known.last == rows.last:
             return known
-        after = known.last if known else 0
-        ids, counts = fts5.counts(sql, self._table, expression, self._title_weight, after)
-        places = rows.places(ids)
+        if known is None and token is not None:
+            found = fts5.token_counts(sql, self._table, token, self._title_weight)
+        else:
+            after = known.last if known else 0
+            found = fts5.counts(sql, self._table, expression, self._title_weight, after)
+        return self._keep(rows, key, known, found, memory)
+
+    def _token(self, sql: apsw.Connection, expression: str) -> str | None:
+        """The token of an expression, None if it has several; tokenizing is slower than this."""
+        if expression not in self._tokens:
+            if len(self._tokens) >= MOST_TOKENS:
+                self._tokens.clear()
+            self._tokens[expression] = fts5.single_token(sql, expression)
+        return self._tokens[expression]
+
+    def _keep(
+        self, rows: Rows, key: str, known: TermPostings | None, found: fts5.Counts, memory: Memory
+    ) -> TermPostings:
+        """Make postings of what was found and of those known before, and keep them in memory."""
+        import numpy as np
+
+        ids, counts = found
+        places = rows.places(ids).astype(np.int32)
         if len(places) < len(ids):
             raise Damaged(
                 f"{self._table} has words of rows that it does not have: run `mcpvectordb rebuild`"
@@ -182,7 +224,7 @@ class Postings:
             places = np.concatenate([known.having, places])
             whole = np.concatenate([known.counts[known.counts > 0], whole])
         term = _packed(places, whole, rows)
-        memory.put(self._table, expression, term)
+        memory.put(self._table, key, term)
         return term
 
 
@@ -240,7 +282,7 @@ def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:
     return K1 * (1 - B + B * lengths / average)
 
 
-def _packed(places: NDArray[np.int64], counts: NDArray[np.uint16], rows: Rows) -> TermPostings:
+def _packed(places: NDArray[np.int32], counts: NDArray[np.uint16], rows: Rows) -> TermPostings:
     """Postings in the smaller form: a list of places, or for a common term one count per row."""
     import numpy as np
 

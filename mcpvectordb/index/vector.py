@@ -3,9 +3,10 @@
 Embeddings are BLOBs (`index.arrays`) in an ordinary table, which is the truth. Beside it a vec0
 table holds an int8 code of each (scalar quantization, scaled per vector, which does not change a
 cosine). Up to some thousand embeddings are all compared; of more, the codes choose candidates
-(`index.codes`), whose embeddings are then compared exactly. The codes are read from the vec0 table
-when first needed and stay in memory as far as the budget allows; beyond it they are read for every
-query. The result is the same.
+(`index.codes`), whose embeddings are then compared exactly (hybrid search goes by the codes alone:
+there a cosine is one of two scores, and its fourth digit decides nothing). The codes are read from
+the vec0 table when first needed and stay in memory as far as the budget allows; beyond it they are
+read for every query. The result is the same.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import apsw
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, changes, metrics
-from mcpvectordb.index.codes import Codes, centre
+from mcpvectordb.index.codes import CodedRows, Codes, centre, encode
 from mcpvectordb.index.columns import NOWHERE, Columns, ColumnSource
 from mcpvectordb.index.memory import Memory, snapshot
 from mcpvectordb.index.tuning import DEFAULT, Tuning
@@ -33,67 +34,26 @@ if TYPE_CHECKING:
 
     from mcpvectordb.index.arrays import Floats
 
-    _Scored = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+    _Scored = tuple[NDArray[np.int64], NDArray[np.float64]]
 
-ROCCHIO_WEIGHT = 0.3  # of the mean of relevant passages against the query, both of length 1
 CENTRE_CHUNKS = 16  # vec0 chunks (4,096 rows) from which on a centre is stored: below, no sign bits
 CENTRE_SAMPLE = 80  # chunks that it is computed from, at most, which bounds its cost
 CODES = "codes"  # the key of a group's codes in memory
 
 
-def encode(rows: Floats) -> NDArray[np.int8]:
-    """The int8 codes of embeddings: the largest component of each becomes ±127.
-
-    A zero vector has no direction, and vec0 would rank it before all others; it gets the code of an
-    arbitrary direction.
-    """
-    import numpy as np
-
-    result = np.empty(rows.shape, np.int8)
-    with np.errstate(invalid="ignore"):  # `check` reports damaged embeddings; any code will do here
-        for place, block in arrays.blocks(rows):
-            largest = np.maximum(block.max(axis=1), -block.min(axis=1))
-            block[largest == 0], largest[largest == 0] = 1, 1
-            block /= largest[:, None]
-            block *= 127
-            result[place] = np.rint(block, out=block)
-    return result
-
-
 @dataclass(frozen=True, slots=True)
 class Embeddings:
-    """Some embeddings, read once and compared as often as needed."""
+    """Some embeddings."""
 
     ids: list[int]
     rows: NDArray[np.float64]
 
-    def cosines(self, embedding: bytes) -> dict[int, float]:
-        """The exact cosine of each to a float32 embedding."""
-        cosines = metrics.cosine(self.rows, _wide(embedding))
-        return dict(zip(self.ids, cosines.tolist(), strict=True))
-
-    def rocchio(self, embedding: bytes, relevant: Sequence[int]) -> bytes:
-        """A query's float32 embedding, moved towards the mean direction of relevant ids.
-
-        Pseudo-relevance feedback after Rocchio (1971): q' = q / |q| + w · mean of the unit vectors.
-        """
+    def cosines(self, query: Floats) -> dict[int, float]:
+        """The exact cosine of each to a query's embedding."""
         import numpy as np
 
-        start = _wide(embedding)
-        rows = self.rows[np.isin(self.ids, relevant)]
-        if not len(rows):
-            return embedding
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        mean = (rows / np.where(lengths > 0, lengths, 1)).mean(axis=0)
-        moved = start / (np.linalg.norm(start) or 1) + ROCCHIO_WEIGHT * mean
-        return bytes(moved.astype(np.float32).tobytes())
-
-
-class Neighbours(NamedTuple):
-    """(id, score) of the nearest, best first, and their embeddings, which had to be read anyway."""
-
-    ranked: Ranked
-    embeddings: Embeddings
+        cosines = metrics.cosine(self.rows, query.astype(np.float64))
+        return dict(zip(self.ids, cosines.tolist(), strict=True))
 
 
 @dataclass(slots=True)
@@ -110,12 +70,24 @@ class _ResidentCodes:
         return self.codes.size + self.columns.size
 
 
-class _View(NamedTuple):
-    """Codes in memory, a mask of the rows that exist, and a mask of those that may be found."""
+class CodeView(NamedTuple):
+    """The codes that a transaction sees, a mask of the rows that exist, and of those to be found.
+
+    Cosines of codes are within some ten-thousandths of the exact ones: what is fused with other
+    scores is ranked by them, without reading an embedding.
+    """
 
     codes: Codes
     alive: NDArray[np.bool_]
     usable: NDArray[np.bool_]
+
+    def best(self, query: Floats, limit: int) -> Ranked:
+        """(id, cosine) of the nearest by their codes, best first."""
+        return self.codes.best(query, limit, self.alive, self.usable)
+
+    def rows(self, ids: NDArray[np.int64]) -> CodedRows:
+        """The codes of those of the given ids that have one."""
+        return self.codes.rows(ids, self.alive)
 
 
 class VectorIndex:
@@ -238,8 +210,8 @@ class VectorIndex:
 
     def nearest(
         self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
-    ) -> Neighbours:
-        """The ids nearest to a float32 embedding, by their exact cosine."""
+    ) -> Ranked:
+        """(id, exact cosine) of the nearest to a float32 embedding, best first."""
         import numpy as np
 
         query = np.frombuffer(embedding, np.float32).reshape(1, -1)
@@ -253,8 +225,8 @@ class VectorIndex:
         allowed: Allowed,
         limit: int,
         metric: str = "cosine",
-    ) -> list[Neighbours]:
-        """The ids nearest to each query by a metric; equal scores come in the order of the ids.
+    ) -> list[Ranked]:
+        """(id, score) of the nearest to each query; equal scores come in the order of the ids.
 
         For the cosine of many embeddings, codes choose candidates; otherwise all are compared.
         """
@@ -263,29 +235,36 @@ class VectorIndex:
             return self._scan(sql, group, queries, allowed, limit, metric)
         return [self._by_codes(sql, group, query, view, allowed, limit) for query in queries]
 
-    def embeddings(
-        self,
-        sql: apsw.Connection,
-        group: int,
-        dimension: int,
-        ids: Sequence[int],
-        known: Embeddings | None = None,
-    ) -> Embeddings:
-        """The embeddings of the given ids that have one; those in `known` are not read again."""
+    def code_view(
+        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
+    ) -> CodeView:
+        """The codes of the allowed ids, to rank them without their embeddings.
+
+        A first question of few rows reads the codes of these alone: all of a small table, otherwise
+        those of the embeddings that the filter allows.
+        """
         import numpy as np
 
-        held = set(known.ids) if known else set()
-        blocks = list(
-            self.blocks(sql, group, dimension, _only([id for id in ids if id not in held]))
-        )
-        found = [
-            ([], np.empty((0, dimension))),
-            *([(known.ids, known.rows)] if known else []),
-            *blocks,
-        ]
-        return Embeddings(
-            [id for each, _ in found for id in each], np.concatenate([rows for _, rows in found])
-        )
+        view = self._view(sql, group, dimension, allowed)
+        if view is not None:
+            return view
+        if vec0.exists(sql, table := self.codes_table(group)) and not allowed.select:
+            codes = Codes(*vec0.read_all(sql, table, dimension), tuning=self._tuning)
+        else:
+            found = _joined(self.blocks(sql, group, dimension, allowed), dimension)
+            codes = Codes(np.array(found.ids, np.int64), encode(found.rows), tuning=self._tuning)
+        return CodeView(codes, codes.alive, codes.alive)
+
+    def preload(self, sql: apsw.Connection, group: int, dimension: int) -> None:
+        """Have the codes of a group in memory before a question needs them."""
+        self._memory.worth_loading(self.codes_table(group), 0, 0)  # this process will ask again
+        self._view(sql, group, dimension, EVERYTHING)
+
+    def embeddings(
+        self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]
+    ) -> Embeddings:
+        """The embeddings of the given ids that have one."""
+        return _joined(self.blocks(sql, group, dimension, _only(ids)), dimension)
 
     def sample(self, sql: apsw.Connection, group: int, dimension: int, most: int) -> Embeddings:
         """Up to `most` of a group's embeddings, spread evenly over its ids."""
@@ -295,7 +274,7 @@ class VectorIndex:
 
     def _view(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
-    ) -> _View | None:
+    ) -> CodeView | None:
         """A group's codes as this transaction sees them; None if comparing all is as good.
 
         Codes in memory may be used and brought up to date only by a transaction that sees at least
@@ -324,12 +303,12 @@ class VectorIndex:
                 raise
             memory.put(table, CODES, resident)
         if not allowed.select:
-            return _View(codes, alive, alive)
+            return CodeView(codes, alive, alive)
         if usable is None:
             import numpy as np
 
             usable = np.isin(codes.ids[: len(alive)], allowed.ids(sql))
-        return _View(codes, alive, alive & usable)
+        return CodeView(codes, alive, alive & usable)
 
     def _pays(self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed) -> bool:
         """Whether a query that finds no codes in memory should read them all."""
@@ -377,10 +356,10 @@ class VectorIndex:
         sql: apsw.Connection,
         group: int,
         query: Floats,
-        view: _View,
+        view: CodeView,
         allowed: Allowed,
         limit: int,
-    ) -> Neighbours:
+    ) -> Ranked:
         """Rank the candidates that codes choose by their exact cosines."""
         import numpy as np
 
@@ -388,8 +367,8 @@ class VectorIndex:
         single = query.reshape(1, -1)
         found = self._scan(sql, group, single, _only(candidates), limit, "cosine")[0]
         rows = int(np.count_nonzero(view.usable))
-        positive = min((cosine for _, cosine in found.ranked), default=1.0) > 0
-        if len(found.ranked) == min(limit, rows) and (len(candidates) == rows or positive):
+        positive = min((cosine for _, cosine in found), default=1.0) > 0
+        if len(found) == min(limit, rows) and (len(candidates) == rows or positive):
             return found
         # Zero embeddings, whose codes are arbitrary, may be among the nearest.
         return self._scan(sql, group, single, allowed, limit, "cosine")[0]
@@ -402,14 +381,13 @@ class VectorIndex:
         allowed: Allowed,
         limit: int,
         metric: str,
-    ) -> list[Neighbours]:
+    ) -> list[Ranked]:
         """Compare every allowed embedding, a block at a time."""
         import numpy as np
 
         dimension = queries.shape[1]
         wide = queries.astype(np.float64)
-        nothing = (np.empty(0, np.int64), np.empty(0), np.empty((0, dimension)))
-        best = [nothing for _ in wide]
+        best = [(np.empty(0, np.int64), np.empty(0)) for _ in wide]
         for ids, rows in self.blocks(sql, group, dimension, allowed):
             for position, query in enumerate(wide):
                 scores = metrics.METRICS[metric](rows, query)
@@ -418,15 +396,8 @@ class VectorIndex:
                         f"{self._table}: an embedding has values that are no numbers: "
                         "run `mcpvectordb check`"
                     )
-                found = np.array(ids, np.int64), scores, rows
-                best[position] = _best(best[position], found, limit)
-        return [
-            Neighbours(
-                list(zip(ids.tolist(), scores.tolist(), strict=True)),
-                Embeddings(ids.tolist(), rows),
-            )
-            for ids, scores, rows in best
-        ]
+                best[position] = _best(best[position], (np.array(ids, np.int64), scores), limit)
+        return [list(zip(ids.tolist(), scores.tolist(), strict=True)) for ids, scores in best]
 
     # Checking.
 
@@ -496,21 +467,24 @@ class VectorIndex:
 
 
 def _best(known: _Scored, found: _Scored, limit: int) -> _Scored:
-    """The best rows of two lists of (ids, scores, embeddings), best first."""
+    """The best rows of two lists of (ids, scores), best first."""
     import numpy as np
 
     places = metrics.best(found[0], found[1], limit)
-    ids, scores, rows = (
+    ids, scores = (
         np.concatenate([each, other[places]]) for each, other in zip(known, found, strict=True)
     )
     order = metrics.best(ids, scores, limit)
-    return ids[order], scores[order], rows[order]
+    return ids[order], scores[order]
 
 
-def _wide(embedding: bytes) -> NDArray[np.float64]:
+def _joined(blocks: Iterator[tuple[list[int], NDArray[np.float64]]], dimension: int) -> Embeddings:
     import numpy as np
 
-    return np.frombuffer(embedding, np.float32).astype(np.float64)
+    found = [([], np.empty((0, dimension))), *blocks]
+    return Embeddings(
+        [id for each, _ in found for id in each], np.concatenate([rows for _, rows in found])
+    )
 
 
 def _only(ids: Sequence[int]) -> Allowed:

@@ -74,9 +74,7 @@ class SimilarTexts:
             nearest = self._indexes["documents"].vector.nearest
             ranked += [
                 (cosine, "documents", id, id)
-                for id, cosine in nearest(
-                    self._sql, self._model.key, direction, others, limit
-                ).ranked
+                for id, cosine in nearest(self._sql, self._model.key, direction, others, limit)
             ]
         if "contexts" in wanted:
             ranked += [
@@ -132,9 +130,7 @@ class SimilarTexts:
         allowed = Allowed(f"SELECT id FROM {index.chunks} WHERE owner != ?{published}", (besides,))
         depth = OVERFETCH * limit
         while True:
-            chunks = index.vector.nearest(
-                self._sql, self._model.key, direction, allowed, depth
-            ).ranked
+            chunks = index.vector.nearest(self._sql, self._model.key, direction, allowed, depth)
             owners = dict(
                 self._sql.execute(
                     f"SELECT id, owner FROM {index.chunks} "

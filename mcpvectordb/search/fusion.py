@@ -5,41 +5,48 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
 
 # Candidates of each leg that are fused with each other; deeper ones follow in tiers (`tiers`), so
 # that asking for more results does not change the first ones.
 DEPTH = 100
 
-Weight = float | Mapping[int, float]
-"""Of a leg: the same for every candidate, or that of each."""
-
 
 def fuse(
-    legs: Sequence[Mapping[int, float]],
-    weights: Sequence[Weight],
-    tiers: Mapping[int, int],
+    ids: NDArray[np.int64],
+    legs: Sequence[Numbers],
+    weights: Sequence[Numbers | float],
+    tiers: NDArray[np.int64],
     spans: Sequence[float] = (),
 ) -> list[tuple[int, float]]:
     """Completed convex combination: (id, score) pairs, best first, scores 0 to 1, not increasing.
 
     Each leg has the true score of every candidate that it can score, also of those that only
-    another leg found ("completed"). Its scores are scaled to 0..1 by their minimum and maximum over
-    the candidates of tier 0 and averaged by weight. A leg whose scores lie within less than its
-    span (0 unless given) is scaled by that span: what differs little keeps differing little. A
-    candidate without a score in a leg gets the average of the others. Bruch, Gai and Ingber (2023)
-    compare this convex combination with reciprocal rank fusion: it uses how far scores are apart,
-    not only their order. Candidates of a deeper tier come after all of the shallower ones and never
-    score higher, so a longer list always begins with the shorter one.
+    another leg found ("completed"), and NaN for the others. Its scores are scaled to 0..1 by their
+    minimum and maximum over the candidates of tier 0 and averaged by weight. A leg whose scores lie
+    within less than its span (0 unless given) is scaled by that span: what differs little keeps
+    differing little. A candidate without a score in a leg gets the average of the others. Bruch,
+    Gai and Ingber (2023) compare this convex combination with reciprocal rank fusion: it uses how
+    far scores are apart, not only their order. Candidates of a deeper tier come after all of the
+    shallower ones and never score higher, so a longer list always begins with the shorter one.
     """
-    first = [id for id, tier in tiers.items() if tier == 0]
-    scaled = [
-        _stretched(leg, first, span)
-        for leg, span in zip(legs, spans or [0.0] * len(legs), strict=True)
-    ]
-    scores = {id: _average(id, scaled, weights) for id in tiers}
-    order = sorted(tiers, key=lambda id: (tiers[id], -scores[id], id))
-    falling = itertools.accumulate((scores[id] for id in order), min)
-    return list(zip(order, falling, strict=True))
+    import numpy as np
+
+    sums, totals = np.zeros(len(ids)), np.zeros(len(ids))
+    for leg, weight, span in zip(legs, weights, spans or [0.0] * len(legs), strict=True):
+        known = ~np.isnan(leg)
+        sums += np.where(known, _stretched(leg, known & (tiers == 0), span) * weight, 0.0)
+        totals += np.where(known, weight, 0.0)
+    scores = np.divide(sums, totals, out=np.zeros(len(ids)), where=totals > 0)
+    order = np.lexsort((ids, -scores, tiers))
+    falling = np.minimum.accumulate(scores[order])
+    return list(zip(ids[order].tolist(), falling.tolist(), strict=True))
 
 
 def weighed(
@@ -65,7 +72,9 @@ def tiers(rankings: Sequence[Sequence[int]], depth: int = DEPTH) -> dict[int, in
     for ranking in rankings:
         for rank, id in enumerate(ranking, 1):
             best[id] = min(rank, best.get(id, rank))
-    return {id: max(0, math.ceil(math.log2(rank / depth))) for id, rank in best.items()}
+    return {
+        id: 0 if rank <= depth else math.ceil(math.log2(rank / depth)) for id, rank in best.items()
+    }
 
 
 def tier_depth(wanted: int, depth: int = DEPTH) -> int:
@@ -124,36 +133,25 @@ def blended(scores: Sequence[float], reranked: Sequence[float]) -> list[tuple[in
 
     The result is on the scale of the given scores.
     """
-    ids = range(len(scores))
-    halves = fuse(
-        [dict(zip(ids, leg, strict=True)) for leg in (scores, reranked)],
-        [0.5, 0.5],
-        dict.fromkeys(ids, 0),
-    )
+    import numpy as np
+
+    places = np.arange(len(scores))
+    legs = [np.array(leg, np.float64) for leg in (scores, reranked)]
+    halves = fuse(places, legs, [0.5, 0.5], np.zeros_like(places))
     low, high = (min(scores), max(scores)) if scores else (0.0, 0.0)
     return [(position, low + (high - low) * half) for position, half in halves]
 
 
-def _stretched(
-    leg: Mapping[int, float], over: Sequence[int], least: float = 0.0
-) -> dict[int, float]:
+def _stretched(leg: Numbers, over: NDArray[np.bool_], least: float) -> Numbers:
     """The scores of a leg on a scale whose 1 is the best of the candidates `over`."""
-    known = [leg[id] for id in over if id in leg]
-    if not known:
-        return {}
-    low, high = min(known), max(known)
+    import numpy as np
+
+    known = leg[over]
+    if not len(known):
+        return np.zeros(len(leg))
+    low, high = float(known.min()), float(known.max())
     if high == low:  # all match equally, or none does
-        return dict.fromkeys(leg, 1.0 if low > 0 else 0.0)
+        return np.full(len(leg), 1.0 if low > 0 else 0.0)
     span = max(high - low, least)
     base = 1 - (high - low) / span  # of the lowest: the highest is always 1
-    return {id: min(1.0, max(0.0, base + (score - low) / span)) for id, score in leg.items()}
-
-
-def _average(id: int, legs: Sequence[Mapping[int, float]], weights: Sequence[Weight]) -> float:
-    score = total = 0.0
-    for leg, of_leg in zip(legs, weights, strict=True):
-        if (part := leg.get(id)) is not None:
-            weight = of_leg if isinstance(of_leg, float | int) else of_leg[id]
-            score += part * weight
-            total += weight
-    return score / total if total else 0.0
+    return np.clip(base + (leg - low) / span, 0.0, 1.0)

@@ -3,14 +3,15 @@
 Each leg ranks some candidates. Then every candidate gets both true scores (the BM25 of those that
 only the vector leg found, the cosine of those that only the keyword leg found), and the scores are
 combined (`fusion.fuse`: a completed convex combination). The query's embedding is moved towards the
-three best (Rocchio), and the combination is computed again with the cosines to that.
+three best (Rocchio), and the combination is computed again with the cosines to that. All of these
+cosines are those of the codes; embeddings are read of the results only, to report exact cosines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
@@ -27,6 +28,10 @@ from mcpvectordb.search.vector_leg import VectorLeg
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import Query, parse_query
 from mcpvectordb.text.tokens import is_non_latin
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 FEEDBACK_CHUNKS = 3  # best chunks towards which the query's embedding is moved
 # Scores that differ by less than this are not stretched to the whole scale of 0 to 1: BM25 as a
@@ -96,8 +101,7 @@ def rank_chunks(
     what the scores of chunks are multiplied before the best are chosen.
     """
     query, depth = parse_query(text), fusion.tier_depth(wanted)
-    matched, near = NO_MATCH, Ranked()
-    leg: VectorLeg | None = None
+    matched, leg = NO_MATCH, None
     legs: list[str] = []
     reasons: dict[str, str] = {}
     if mode != "vector":
@@ -109,22 +113,30 @@ def rank_chunks(
     if mode != "text":
         if isinstance(query_embedding, QueryEmbedding):
             leg = VectorLeg(sql, index, query_embedding)
-            near = leg.nearest(index.keyword.narrowed(query, allowed), depth)
             legs.append("vector")
         else:
             reasons["vector"] = query_embedding
-    candidates = _Candidates(matched, near, leg)
+    narrowed = index.keyword.narrowed(query, allowed) if leg else allowed
     if leg and len(legs) == 2 and isinstance(query_embedding, QueryEmbedding):
-        fused = candidates.fuse(leg, _CosineWeights.of(query, query_embedding, matched.code_share))
-    elif legs == ["vector"]:
+        weights = _CosineWeights.of(query, query_embedding, matched.code_share)
+        near = leg.candidates(narrowed, depth)
+        candidates = _Candidates(matched, near)
+        fused = candidates.fuse(leg, weights)
+    elif leg:
+        near = leg.nearest(narrowed, depth)
+        candidates = _Candidates(matched, near)
         fused = [(id, min(1.0, max(0.0, cosine))) for id, cosine in near]
     else:
+        candidates = _Candidates(matched, [])
         fused = [(id, saturate(score)) for id, score in matched.best]
     recency: Mapping[int, float] = {}
     if weigh is not None:
         recency = weigh([id for id, _ in fused])
         fused = fusion.weighed(fused, recency, candidates.tiers)
-    rows = [(id, score, candidates.scores(id, recency.get(id))) for id, score in fused[:wanted]]
+    best = fused[:wanted]
+    if leg:
+        leg.complete([id for id, _ in best])
+    rows = [(id, score, candidates.scores(id, leg, recency.get(id))) for id, score in best]
     return ChunkRanking(rows, tuple(legs), reasons, judge(text, query, query_embedding))
 
 
@@ -162,11 +174,10 @@ def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Jud
 class _Candidates:
     """The candidates of both legs, with their scores and ranks in each."""
 
-    def __init__(self, matched: KeywordMatch, near: Ranked, leg: VectorLeg | None) -> None:
-        self._matched, self._leg = matched, leg
-        self._text, self._vector = dict(matched.best), dict(near)
+    def __init__(self, matched: KeywordMatch, near: Ranked) -> None:
+        self._matched, self._text = matched, dict(matched.best)
         self._text_rank = {id: rank for rank, id in enumerate(self._text, 1)}
-        self._vector_rank = {id: rank for rank, id in enumerate(self._vector, 1)}
+        self._vector_rank = {id: rank for rank, (id, _) in enumerate(near, 1)}
         self.tiers = fusion.tiers([list(self._text_rank), list(self._vector_rank)])
 
     def fuse(self, leg: VectorLeg, weights: _CosineWeights) -> Ranked:
@@ -174,25 +185,32 @@ class _Candidates:
 
         Each gets both true scores before, also those that only the other leg found.
         """
-        self._text |= self._matched.scores([id for id in self._vector if id not in self._text])
-        self._vector = leg.complete(list(self._text))
-        cosines = {
-            id: weights.provisional if leg.is_provisional(id) else weights.own for id in self.tiers
-        }
-        legs_weights = [{id: 1 - weight for id, weight in cosines.items()}, cosines]
-        spans = [TEXT_SPAN * max(self._text.values(), default=0.0), VECTOR_SPAN]
-        first = fusion.fuse([self._text, self._vector], legs_weights, self.tiers, spans)
-        moved = leg.moved([id for id, _ in first[:FEEDBACK_CHUNKS]])
-        return fusion.fuse([self._text, moved], legs_weights, self.tiers, spans)
+        import numpy as np
 
-    def scores(self, id: int, recency: float | None = None) -> Scores:
+        missing = [id for id in self._vector_rank if id not in self._text]
+        self._text |= self._matched.scores(missing)
+        ids = np.array(sorted(self.tiers), np.int64)
+        tiers, text = (
+            np.array([figures[id] for id in ids.tolist()]) for figures in (self.tiers, self._text)
+        )
+        cosines = leg.cosines(ids)
+        weight = np.where(leg.provisional(ids), weights.provisional, weights.own)
+        spans = [TEXT_SPAN * max(self._text.values(), default=0.0), VECTOR_SPAN]
+
+        def fused(cosines: NDArray[np.float64]) -> Ranked:
+            return fusion.fuse(ids, [text, cosines], [1 - weight, weight], tiers, spans)
+
+        best = [id for id, _ in fused(cosines)[:FEEDBACK_CHUNKS]]
+        return fused(leg.cosines(ids, best))
+
+    def scores(self, id: int, leg: VectorLeg | None, recency: float | None) -> Scores:
         """The scores and ranks of a candidate in both legs."""
         return Scores(
             text=self._text.get(id),
             text_rank=self._text_rank.get(id),
-            vector=self._leg.cosine(id) if self._leg else None,
+            vector=leg.cosine(id) if leg else None,
             vector_rank=self._vector_rank.get(id),
             reach=self._matched.full_score,
             recency=recency,
-            provisional=self._leg is not None and self._leg.is_provisional(id),
+            provisional=leg is not None and leg.is_provisional(id),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from mcpvectordb.text.query import snippet_terms
@@ -35,6 +36,8 @@ class Snippets:
 
     def __init__(self, query: str) -> None:
         self._terms = [_SUFFIX.sub("", term) for term in snippet_terms(query)]
+        # A number or code counts as three words.
+        self._weights = [3 if any(map(str.isdigit, term)) else 1 for term in self._terms]
 
     def of(self, text: str, first_line: int = 1) -> Snippet:
         """The line that has most words of the query, and its neighbours.
@@ -42,19 +45,19 @@ class Snippets:
         `first_line` is the number of the text's first line. If no line has any of the words, the
         text is shown from its beginning.
         """
-        lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")]
+        lines = text.removesuffix("\n").split("\n")
         best, within = self._best_line(text, lines)
         if not within:
-            shown = next((place for place, line in enumerate(lines) if line), 0)
+            shown = next((place for place, line in enumerate(lines) if line.rstrip()), 0)
             first = first_line + shown
             return Snippet(first, numbered(_capped(lines[shown : shown + 1 + AFTER]), first))
-        place, line = _densest(within), lines[best]
+        place, line = _densest(within), lines[best].rstrip()
         if place > LONGEST - LEAD:
             line = "..." + line[max(0, place - LEAD) :]
             place = LEAD
         start = max(0, best - BEFORE)
         before = lines[start:best]
-        if sum(len(each) + 1 for each in before) + place > LONGEST - LEAD:
+        if sum(len(each.rstrip()) + 1 for each in before) + place > LONGEST - LEAD:
             start, before = best, []
         shown_lines = [*before, line, *lines[best + 1 : best + 1 + AFTER]]
         return Snippet(first_line + best, numbered(_capped(shown_lines), first_line + start))
@@ -69,10 +72,7 @@ class Snippets:
         folded = text.lower()
         if len(folded) != len(text):  # a few letters change their length, and so all places
             folded = text
-        starts, start = [], 0
-        for line in text.split("\n"):
-            starts.append(start)
-            start += len(line) + 1
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
         found: dict[int, list[Occurrence]] = {}
         for place, term in self._occurrences(folded):
             line_number = bisect_right(starts, place) - 1
@@ -84,11 +84,10 @@ class Snippets:
         return best, sorted(found[best])
 
     def _weight(self, found: Sequence[Occurrence]) -> int:
-        """How many different words were found; a number or code counts as three."""
-        return sum(
-            3 if any(map(str.isdigit, self._terms[term])) else 1
-            for term in {term for _, term in found}
-        )
+        """How many different words were found, by their weights."""
+        if len(found) == 1:  # as in most lines
+            return self._weights[found[0][1]]
+        return sum(self._weights[term] for term in {term for _, term in found})
 
     def _occurrences(self, folded: str) -> Iterator[Occurrence]:
         for number, term in enumerate(self._terms):
@@ -125,5 +124,5 @@ def _densest(found: Sequence[Occurrence]) -> int:
 
 
 def _capped(lines: Sequence[str]) -> str:
-    text = "\n".join(lines)
+    text = "\n".join(line.rstrip() for line in lines)
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -15,14 +15,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import fmean, pstdev
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import apsw
 
 from mcpvectordb.index import Allowed, Ranked
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.codes import CodedRows
 from mcpvectordb.index.models import QueryEmbedding
-from mcpvectordb.index.vector import Embeddings
+from mcpvectordb.index.vector import CodeView, Embeddings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mcpvectordb.index.arrays import Floats
+
+    Cosine = TypeVar("Cosine", float, NDArray[np.float64])
 
 SAMPLE = 256  # passages of each model by which its cosines are scaled
 USUAL_DEVIATION = 0.1  # of cosines, where there are too few passages to tell
@@ -39,7 +48,7 @@ class Spread(NamedTuple):
         """That of these cosines; of fewer than two only the mean is known."""
         return cls(fmean(cosines) if cosines else 0.0, pstdev(cosines or [0.0]) or USUAL_DEVIATION)
 
-    def convert(self, cosine: float, to: Spread) -> float:
+    def convert(self, cosine: Cosine, to: Spread) -> Cosine:
         """The value that deviates as much in another spread as a cosine does in this one."""
         return to.mean + to.deviation * (cosine - self.mean) / self.deviation
 
@@ -47,8 +56,9 @@ class Spread(NamedTuple):
 class VectorLeg:
     """The vector leg of one query over one index, in the caller's transaction.
 
-    Embeddings are read once. The cosines that it returns compare with each other; `cosine` has
-    those that are true by the model of each passage.
+    `nearest` and `complete` read embeddings and are exact; `candidates` and `cosines` go by codes.
+    The cosines that they return compare with each other; `cosine` has those that are true by the
+    model of each passage, of those passages whose embeddings were read.
     """
 
     def __init__(self, sql: apsw.Connection, index: ChunkIndex, query: QueryEmbedding) -> None:
@@ -58,83 +68,138 @@ class VectorLeg:
         )
 
     def nearest(self, allowed: Allowed, limit: int) -> Ranked:
-        """(id, cosine) of the nearest passages, best first."""
+        """(id, exact cosine) of the nearest passages, best first."""
         near = self._own.nearest(allowed, limit)
         if self._provisional is None:
             return near
         self._provisional.nearest(allowed, limit)
-        return sorted(self._compared().items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+        return _first(self._compared(), limit)
 
     def complete(self, ids: Sequence[int]) -> dict[int, float]:
-        """The cosines of the nearest and of other passages that have an embedding."""
+        """The exact cosines of passages that have an embedding, added to those of the nearest."""
         for group in self._groups:
             group.read(ids)
         return self._compared()
 
-    def moved(self, relevant: Sequence[int]) -> dict[int, float]:
-        """The same cosines to the query as relevant passages move it (Rocchio)."""
-        return self._compared(relevant)
+    def candidates(self, allowed: Allowed, limit: int) -> Ranked:
+        """(id, cosine) of the nearest passages by their codes, best first."""
+        near = self._own.candidates(allowed, limit)
+        if self._provisional is None:
+            return near
+        others = self._provisional.candidates(allowed, limit)
+        if not near or not others:
+            return near or others
+        scale, to = self._provisional.spread(), self._own.spread()
+        return _first(
+            {**{id: scale.convert(cosine, to) for id, cosine in others}, **dict(near)}, limit
+        )
+
+    def cosines(self, ids: NDArray[np.int64], relevant: Sequence[int] = ()) -> NDArray[np.float64]:
+        """The cosines of passages by their codes, NaN for those without an embedding.
+
+        They are cosines to the query or, with `relevant` passages, to the query as these move it
+        (Rocchio). `ids` ascend, and `candidates` was called before.
+        """
+        import numpy as np
+
+        own = self._own.cosines(ids, relevant)
+        if self._provisional is None:
+            return own
+        others, missing = self._provisional.cosines(ids, relevant), np.isnan(own)
+        # Of none by the file's model there is no scale, and nothing to compare with.
+        if missing.all() or np.isnan(others).all():
+            return np.where(missing, others, own)
+        scale, to = self._provisional.spread(relevant), self._own.spread(relevant)
+        return np.where(missing, scale.convert(others, to), own)
 
     def cosine(self, id: int) -> float | None:
-        """The cosine of a passage by the model that has embedded it."""
+        """The exact cosine of a passage by the model that has embedded it, if that was read."""
         return next((each.known[id] for each in self._groups if id in each.known), None)
 
     def is_provisional(self, id: int) -> bool:
-        """Whether the embedding of a passage is a provisional one."""
+        """Whether the embedding that was read of a passage is a provisional one."""
         return any(id in each.known for each in self._groups if each.query.is_provisional)
+
+    def provisional(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which passages have no cosine but a provisional one, after `cosines` of the same ids."""
+        import numpy as np
+
+        if self._provisional is None:
+            return np.zeros(len(ids), bool)
+        missing: NDArray[np.bool_] = np.isnan(self._own.cosines(ids))
+        return missing & ~np.isnan(self._provisional.cosines(ids))
 
     @property
     def _groups(self) -> list[_ModelPassages]:
         return [each for each in (self._own, self._provisional) if each is not None]
 
-    def _compared(self, relevant: Sequence[int] = ()) -> dict[int, float]:
+    def _compared(self) -> dict[int, float]:
         """The cosines of all passages that were read, on the scale of the file's model."""
-        own = self._own.cosines(relevant)
-        if self._provisional is None or not self._provisional.known:
-            return own
-        others = self._provisional.cosines(relevant)
-        # Of none by the file's model there is no scale, and nothing to compare with.
-        if not own:
-            return others
-        scale, to = self._provisional.spread(relevant), self._own.spread(relevant)
+        own = self._own.known
+        if self._provisional is None or not self._provisional.known or not own:
+            return own or (self._provisional.known if self._provisional else own)
+        scale, to = self._provisional.spread(), self._own.spread()
+        others = self._provisional.known
         return {**{id: scale.convert(cosine, to) for id, cosine in others.items()}, **own}
 
 
 class _ModelPassages:
-    """The passages that one model has embedded, as far as they were read, and the query by it."""
+    """The passages that one model has embedded, and the query by it.
+
+    `known` are the exact cosines that were computed.
+    """
 
     def __init__(self, sql: apsw.Connection, index: ChunkIndex, query: QueryEmbedding) -> None:
+        import numpy as np
+
         self._sql, self._vectors, self.query = sql, index.vector, query
-        self._dimension = len(query.embedding) // 4
-        self._read: Embeddings | None = None
+        self._embedding = np.frombuffer(query.embedding, np.float32)
+        self._dimension = len(self._embedding)
+        self._view: CodeView | None = None
+        self._coded: CodedRows | None = None
         self.known: dict[int, float] = {}
 
     def nearest(self, allowed: Allowed, limit: int) -> Ranked:
-        near, self._read = self._vectors.nearest(
+        near = self._vectors.nearest(
             self._sql, self.query.model, self.query.embedding, allowed, limit
         )
         self.known = dict(near)
         return near
 
     def read(self, ids: Sequence[int]) -> None:
-        self._read = self._vectors.embeddings(
-            self._sql, self.query.model, self._dimension, ids, self._read
-        )
-        self.known = self._read.cosines(self.query.embedding)
+        missing = [id for id in ids if id not in self.known]
+        if missing:
+            self.known |= self._vectors.embeddings(
+                self._sql, self.query.model, self._dimension, missing
+            ).cosines(self._embedding)
 
-    def cosines(self, relevant: Sequence[int]) -> dict[int, float]:
-        if not relevant or self._read is None:
-            return self.known
-        return self._read.cosines(self._moved(relevant))
+    def candidates(self, allowed: Allowed, limit: int) -> Ranked:
+        self._view = self._vectors.code_view(self._sql, self.query.model, self._dimension, allowed)
+        return self._view.best(self._embedding, limit)
 
-    def spread(self, relevant: Sequence[int]) -> Spread:
+    def cosines(self, ids: NDArray[np.int64], relevant: Sequence[int] = ()) -> NDArray[np.float64]:
+        """The cosines of ascending ids by their codes, which are looked up once."""
+        import numpy as np
+
+        if self._coded is None and self._view is not None:
+            self._coded = self._view.rows(ids)
+        found = np.full(len(ids), np.nan)
+        if self._coded is not None and len(self._coded.ids):
+            places = np.searchsorted(ids, self._coded.ids)
+            found[places] = self._coded.cosines(self._moved(relevant))
+        return found
+
+    def spread(self, relevant: Sequence[int] = ()) -> Spread:
         """The spread of the query's cosines to the group's passages, whatever a filter allows."""
         return Spread.of(list(self._sample.cosines(self._moved(relevant)).values()))
 
-    def _moved(self, relevant: Sequence[int]) -> bytes:
-        embedding = self.query.embedding
-        return self._read.rocchio(embedding, relevant) if self._read and relevant else embedding
+    def _moved(self, relevant: Sequence[int]) -> Floats:
+        return self._coded.rocchio(self._embedding, relevant) if self._coded else self._embedding
 
     @cached_property
     def _sample(self) -> Embeddings:
         return self._vectors.sample(self._sql, self.query.model, self._dimension, SAMPLE)
+
+
+def _first(cosines: dict[int, float], limit: int) -> Ranked:
+    return sorted(cosines.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]

@@ -180,10 +180,7 @@ class VectorStore:
     ) -> list[Ranked]:
         """The keys of the vectors nearest to each query, with their scores, best first."""
         own = part(store.key, queries.shape[1])
-        found = self._index.nearest_each(
-            sql, own, queries, chosen.allowed(own), limit, store.metric
-        )
-        return [neighbours.ranked for neighbours in found]
+        return self._index.nearest_each(sql, own, queries, chosen.allowed(own), limit, store.metric)
 
     def others(
         self,

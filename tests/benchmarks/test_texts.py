@@ -58,3 +58,10 @@ def test_sums_of_words_are_near_where_words_are_shared() -> None:
         [" ".join(texts.words(passage)[::2]) for passage in PASSAGES[:20]], PASSAGES, 64
     )
     assert sum(number in found for number, found in enumerate(nearest(rows, halves))) >= 18
+
+
+def test_missing_passages_are_made_of_the_lines_of_others() -> None:
+    found = ["a\nb\nc", "d\ne\nf", "g\nh"]
+    made = texts.mixed(found, 40)
+    assert made == texts.mixed(found, 40) and len(set(made)) == 40 and made[:3] == found
+    assert all(set(text.splitlines()) <= set("abcdefgh") for text in made)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hypothesis_arrays
 
-from mcpvectordb.index.codes import Codes, centre
+from mcpvectordb.index.codes import ROCCHIO_WEIGHT, CodedQuery, CodedRows, Codes, centre, encode
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.index.vector import encode
 
 
 def clustered(count: int, dimension: int = 256, seed: int = 0) -> np.ndarray:
@@ -164,3 +164,66 @@ def test_bytes_for_predicts_the_memory_of_codes() -> None:
         getattr(kept, name).nbytes for name in ("_ids", "alive", "_codes", "_lengths", "_signs")
     )
     assert used == Codes.bytes_for(1_000, 256)
+
+
+def cosines(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
+    wide = vectors.astype(np.float64)
+    return wide @ query / np.linalg.norm(wide, axis=1) / np.linalg.norm(query.astype(np.float64))
+
+
+@pytest.mark.parametrize("sign_rows", [1_000_000, 0])
+def test_the_best_by_codes_are_nearly_the_best_by_embeddings(sign_rows: int) -> None:
+    vectors = clustered(4_000)
+    kept = coded(vectors, tuning=Tuning(sign_rows=sign_rows, sign_candidates=1_000))
+    for query in clustered(10, seed=1):
+        exact = cosines(vectors, query)
+        found = kept.best(query, 20, kept.alive, kept.alive)
+        assert [id for id, _ in found] == sorted(dict(found), key=lambda id: (-dict(found)[id], id))
+        assert all(abs(cosine - exact[id - 1]) < 0.002 for id, cosine in found)
+        assert len(set(dict(found)) & {int(row) + 1 for row in np.argsort(-exact)[:20]}) >= 18
+
+
+def test_equal_codes_have_equal_cosines_and_come_in_the_order_of_their_ids() -> None:
+    vectors = clustered(300)
+    vectors[[250, 40, 120]] = vectors[7]
+    found = coded(vectors).best(vectors[7], 4, np.ones(300, bool), np.ones(300, bool))
+    assert [id for id, _ in found] == [8, 41, 121, 251] and len(
+        {cosine for _, cosine in found}
+    ) == 1
+    assert found[0][1] == pytest.approx(1, abs=1e-4)
+
+
+def test_rows_have_the_codes_of_those_ids_that_exist() -> None:
+    vectors = clustered(50)
+    codes = encode(vectors)
+    kept = Codes(np.array([30, 10, 20]), codes[:3])
+    kept.replace(np.array([10, 20]), np.array([40, 10]), codes[3:5])
+    found = kept.rows(np.array([5, 10, 20, 30, 40, 50]), kept.alive)
+    assert found.ids.tolist() == [10, 30, 40]
+    assert (found.codes == codes[[4, 0, 3]]).all()
+    assert not len(kept.rows(np.empty(0, np.int64), kept.alive).ids)
+    nothing = Codes(np.empty(0, np.int64), np.empty((0, 256), np.int8))
+    assert not len(nothing.rows(np.array([1, 2]), nothing.alive).ids)
+
+
+@given(
+    query=hypothesis_arrays.arrays(np.float32, 24, elements=st.floats(-1e6, 1e6, width=32)),
+    seed=st.integers(0, 100),
+)
+def test_a_coded_query_is_within_its_error_of_the_query(query: np.ndarray, seed: int) -> None:
+    rows = CodedRows.of(range(9), np.random.default_rng(seed).normal(size=(9, 24)))
+    found, coded_query = rows.cosines(query), CodedQuery.of(query)
+    if not query.any():
+        assert not found.any()
+        return
+    exact = cosines(rows.codes, query / np.abs(query).max())
+    assert np.abs(found - exact).max() <= coded_query.error + 1e-6
+
+
+def test_feedback_moves_a_query_towards_the_mean_direction_of_relevant_rows() -> None:
+    rows = CodedRows.of([1, 2, 3], np.eye(3, 4) * 5)
+    start = np.array([2, 0, 0, 0], np.float32)
+    assert rows.rocchio(start, [2, 3]) == pytest.approx(
+        [1, ROCCHIO_WEIGHT / 2, ROCCHIO_WEIGHT / 2, 0]
+    )
+    assert rows.rocchio(start, []) is start and rows.rocchio(start, [9]) is start

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from mcpvectordb.index import Allowed
-from mcpvectordb.index import vector as vector_module
+from mcpvectordb.index.codes import CodedRows, encode
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.index.vector import VectorIndex, encode
+from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.storage.file import File
 
 DIMENSION = 16
@@ -58,7 +58,7 @@ def test_the_nearest_are_those_of_an_exact_scan(sql: apsw.Connection, exact_rows
     space = filled(sql, vectors, exact_rows)
     for query in clustered(5, seed=1):
         cosines = exact(vectors, query)
-        found = space.nearest(sql, 1, query.tobytes(), Allowed(), 10).ranked
+        found = space.nearest(sql, 1, query.tobytes(), Allowed(), 10)
         assert [id for id, _ in found] == [
             int(position) + 1 for position in np.argsort(-cosines)[:10]
         ]
@@ -75,23 +75,28 @@ def test_only_allowed_ids_are_found(sql: apsw.Connection, exact_rows: int) -> No
     expected = sorted((id for id in range(1, 401) if id % 7 == 3), key=lambda id: -cosines[id - 1])[
         :10
     ]
-    assert [id for id, _ in space.nearest(sql, 1, query.tobytes(), allowed, 10).ranked] == expected
+    assert [id for id, _ in space.nearest(sql, 1, query.tobytes(), allowed, 10)] == expected
 
 
-def test_the_embeddings_of_the_nearest_are_returned_and_not_read_again(
-    sql: apsw.Connection,
+@pytest.mark.parametrize("exact_rows", [5_000, 10])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_codes_are_the_same_from_memory_from_the_table_and_from_embeddings(
+    sql: apsw.Connection, exact_rows: int, filtered: bool
 ) -> None:
     vectors = clustered(300)
-    space = filled(sql, vectors, 10)
-    found = space.nearest(sql, 1, vectors[7].tobytes(), Allowed(), 5)
-    assert found.embeddings.ids == [id for id, _ in found.ranked]
-    assert found.embeddings.rows[0] == pytest.approx(vectors[7])
-    read: list[str] = []
-    sql.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: read.append(event["sql"]))
-    ids = [id for id, _ in found.ranked]
-    assert space.embeddings(sql, 1, DIMENSION, ids, found.embeddings).ids == ids
-    more = space.embeddings(sql, 1, DIMENSION, [*ids, 300 if 300 not in ids else 299])
-    assert len(more.ids) == 6 and len(read) == 2
+    space = filled(sql, vectors, exact_rows)
+    allowed = Allowed("SELECT id FROM things WHERE id % 3 = ?", (0,)) if filtered else Allowed()
+    view = space.code_view(sql, 1, DIMENSION, allowed)
+    ids = np.arange(3, 301, 3)
+    assert (view.rows(ids).codes == encode(vectors[ids - 1])).all()
+    query = clustered(1, seed=3)[0]
+    among = ids if filtered else np.arange(1, 301)
+    assert view.best(query, 10) == CodedRows.of(among, vectors[among - 1]).best(query, 10)
+
+
+def test_a_group_without_a_table_has_no_codes(sql: apsw.Connection) -> None:
+    space = filled(sql, clustered(3))
+    assert space.code_view(sql, 2, DIMENSION, Allowed()).best(clustered(1)[0], 10) == []
 
 
 def test_removed_codes_are_reported_until_a_rebuild_from_the_stored_embeddings(
@@ -168,21 +173,6 @@ def test_vacuum_does_not_change_the_codes(tmp_path: Path) -> None:
         ).fetchall()
         assert rows == [(1_701,)]
     file.close()
-
-
-def test_feedback_moves_an_embedding_towards_relevant_ones_by_a_fraction(
-    sql: apsw.Connection,
-) -> None:
-    space = filled(sql, np.eye(4, DIMENSION, dtype=np.float32) * 5)
-    start = np.zeros(DIMENSION, np.float32)
-    start[0] = 2
-    moved = np.frombuffer(
-        space.embeddings(sql, 1, len(start), [1, 2, 3]).rocchio(start.tobytes(), [2, 3]), np.float32
-    )
-    assert moved[:4] == pytest.approx(
-        [1, vector_module.ROCCHIO_WEIGHT / 2, vector_module.ROCCHIO_WEIGHT / 2, 0]
-    )
-    assert space.embeddings(sql, 1, len(start), [1]).rocchio(start.tobytes(), []) == start.tobytes()
 
 
 def test_a_centre_is_stored_when_a_group_has_grown_and_every_reader_uses_it(

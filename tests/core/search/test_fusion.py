@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +16,30 @@ def order(leg: dict[int, float]) -> list[int]:
     return sorted(leg, key=lambda id: (-leg[id], id))
 
 
+def combined(
+    legs: list[dict[int, float]],
+    weights: list[float | dict[int, float]],
+    tiers: dict[int, int],
+    spans: Sequence[float] = (),
+) -> list[tuple[int, float]]:
+    """`fusion.fuse` of scores by id: an id that a leg lacks has none."""
+    ids = list(tiers)
+    return fusion.fuse(
+        np.array(ids, np.int64),
+        [np.array([leg.get(id, np.nan) for id in ids], np.float64) for leg in legs],
+        [
+            np.array([each[id] for id in ids], np.float64) if isinstance(each, dict) else each
+            for each in weights
+        ],
+        np.array(list(tiers.values()), np.int64),
+        spans,
+    )
+
+
 def fuse(
     legs: list[dict[int, float]], weights: list[float], depth: int = 10
 ) -> list[tuple[int, float]]:
-    return fusion.fuse(legs, weights, fusion.tiers([order(leg) for leg in legs], depth))
+    return combined(legs, [*weights], fusion.tiers([order(leg) for leg in legs], depth))
 
 
 @given(leg=scores)
@@ -53,8 +76,8 @@ def test_a_longer_list_begins_with_the_shorter_one(
     rankings = [order(first), order(second)]
     short = fusion.tiers([each[:depth] for each in rankings], depth)
     long = fusion.tiers([each[: 2 * depth] for each in rankings], depth)
-    few = fusion.fuse([first, second], [0.5, 0.5], short)
-    assert fusion.fuse([first, second], [0.5, 0.5], long)[: len(few)] == few
+    few = combined([first, second], [0.5, 0.5], short)
+    assert combined([first, second], [0.5, 0.5], long)[: len(few)] == few
 
 
 def test_an_item_that_both_legs_rank_high_comes_before_the_first_of_one_leg() -> None:
@@ -72,7 +95,7 @@ def test_scores_that_differ_by_less_than_the_span_stay_near_each_other(
     leg: dict[int, float],
 ) -> None:
     tiers = dict.fromkeys(leg, 0)
-    (_, best), *others = fusion.fuse([leg], [1.0], tiers, [0.2])
+    (_, best), *others = combined([leg], [1.0], tiers, [0.2])
     assert best == 1 and all(1 - score <= 0.1 / 0.2 + 1e-9 for _, score in others)
 
 
@@ -80,7 +103,7 @@ def test_near_identical_cosines_score_nearly_the_same() -> None:
     cosines = {1: 0.595, 2: 0.591, 3: 0.577}
     stretched = [score for _, score in fuse([cosines], [1.0])]
     assert stretched == pytest.approx([1, 0.78, 0], abs=0.01)
-    near = [score for _, score in fusion.fuse([cosines], [1.0], dict.fromkeys(cosines, 0), [0.2])]
+    near = [score for _, score in combined([cosines], [1.0], dict.fromkeys(cosines, 0), [0.2])]
     assert near == pytest.approx([1, 0.98, 0.91], abs=0.01)
 
 
@@ -89,7 +112,7 @@ def test_weighed_scores_never_rise_and_deeper_tiers_stay_behind(
     leg: dict[int, float], depth: int, weights: dict[int, float]
 ) -> None:
     tiers = fusion.tiers([order(leg)], depth)
-    weighed = fusion.weighed(fusion.fuse([leg], [1.0], tiers), weights, tiers)
+    weighed = fusion.weighed(combined([leg], [1.0], tiers), weights, tiers)
     values = [score for _, score in weighed]
     assert values == sorted(values, reverse=True)
     assert [tiers[id] for id, _ in weighed] == sorted(tiers.values())
@@ -191,12 +214,10 @@ def test_blended_scores_never_rise_and_stay_between_the_given_ones(
 def test_a_candidate_may_have_weights_of_its_own() -> None:
     text, vector = {1: 2.0, 2: 1.0, 3: 0.0}, {1: 0.0, 2: 0.5, 3: 1.0}
     tiers = dict.fromkeys(text, 0)
-    same = fusion.fuse([text, vector], [0.4, 0.6], tiers)
+    same = combined([text, vector], [0.4, 0.6], tiers)
     assert (
-        fusion.fuse([text, vector], [dict.fromkeys(text, 0.4), {1: 0.6, 2: 0.6, 3: 0.6}], tiers)
+        combined([text, vector], [dict.fromkeys(text, 0.4), {1: 0.6, 2: 0.6, 3: 0.6}], tiers)
         == same
     )
-    doubted = fusion.fuse(
-        [text, vector], [{1: 0.4, 2: 0.4, 3: 0.9}, {1: 0.6, 2: 0.6, 3: 0.1}], tiers
-    )
+    doubted = combined([text, vector], [{1: 0.4, 2: 0.4, 3: 0.9}, {1: 0.6, 2: 0.6, 3: 0.1}], tiers)
     assert dict(doubted) == pytest.approx({1: 0.4, 2: 0.5, 3: 0.1})

@@ -51,11 +51,28 @@ def test_with_one_model_the_cosines_are_those_of_the_index(path: Path) -> None:
             query = embedded("listen", 1)
             leg = VectorLeg(sql, index, query)
             near = leg.nearest(EVERYTHING, 2)
-            assert near == index.vector.nearest(sql, 1, query.embedding, EVERYTHING, 2).ranked
+            assert near == index.vector.nearest(sql, 1, query.embedding, EVERYTHING, 2)
             assert leg.complete([3]).keys() == {1, 2, 3}
             assert leg.cosine(1) == near[0][1] and leg.cosine(9) is None
             assert not any(map(leg.is_provisional, (1, 2, 3, 9)))
-            assert leg.moved([3])[3] > leg.complete([3])[3]
+
+
+def test_candidates_are_ranked_by_codes_and_feedback_moves_the_query_towards_them(
+    path: Path,
+) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for text in ("listen", "silent", "zzz"):
+            db.documents.ingest_text(text, source=text)
+        index, ids = db._indexes[0], np.array([1, 2, 3, 9])
+        with db._file.reading() as sql:
+            leg = VectorLeg(sql, index, embedded("listen", 1))
+            exact = dict(leg.nearest(EVERYTHING, 9))
+            found = leg.candidates(EVERYTHING, 2)
+            assert dict(found) == pytest.approx({1: exact[1], 2: exact[2]}, abs=0.01)
+            cosines = leg.cosines(ids)
+            assert cosines[:3] == pytest.approx([exact[1], exact[2], exact[3]], abs=0.01)
+            assert np.isnan(cosines[3]) and not leg.provisional(ids).any()
+            assert leg.cosines(ids, [3])[2] > cosines[2]
 
 
 @needs_the_static_model
@@ -71,11 +88,9 @@ def test_passages_of_both_models_are_ranked_on_the_scale_of_the_files_own(path: 
         with db._file.reading() as sql:
             leg = VectorLeg(sql, index, query)
             near = leg.nearest(EVERYTHING, 100)
-            own = dict(index.vector.nearest(sql, 1, query.embedding, EVERYTHING, 9).ranked)
+            own = dict(index.vector.nearest(sql, 1, query.embedding, EVERYTHING, 9))
             fast = query.provisional
-            other = dict(
-                index.vector.nearest(sql, fast.model, fast.embedding, EVERYTHING, 9).ranked
-            )
+            other = dict(index.vector.nearest(sql, fast.model, fast.embedding, EVERYTHING, 9))
         compared = dict(near)
         assert {id: compared[id] for id in own} == own
         assert {id: leg.cosine(id) for id in other} == other
@@ -100,3 +115,24 @@ def test_a_group_that_vanished_since_the_query_was_embedded_is_left_out(path: Pa
             leg = VectorLeg(sql, db._indexes[0], query)
             assert {id for id, _ in leg.nearest(EVERYTHING, 5)} == {1, 2}
             assert leg.complete([1, 2]).keys() == {1, 2} and not leg.is_provisional(2)
+
+
+@needs_the_static_model
+def test_codes_of_both_models_are_ranked_on_the_scale_of_the_files_own(path: Path) -> None:
+    with Database(path, embedder=Letters(), config=Config(provisional=True)) as db:
+        words = ["tea", "soup", "house", "river", "engine", "letter", "music", "winter"]
+        for number, word in enumerate(words):
+            db.documents.ingest_text(f"about {word}", source=word, embed=number % 2 == 0)
+        query = db._encoder.query_embedding("about music", db.documents.backlog())
+        assert isinstance(query, QueryEmbedding)
+        with db._file.reading() as sql:
+            leg = VectorLeg(sql, db._indexes[0], query)
+            exact = dict(leg.nearest(EVERYTHING, 100))
+            found = dict(leg.candidates(EVERYTHING, 100))
+            ids = np.array(sorted(found))
+            assert found == pytest.approx(exact, abs=0.03)
+            assert leg.cosines(ids) == pytest.approx([exact[id] for id in ids.tolist()], abs=0.03)
+            waiting = [leg.is_provisional(id) for id in ids.tolist()]
+            assert leg.provisional(ids).tolist() == waiting and 0 < sum(waiting) < 8
+            moved = leg.cosines(ids, [int(ids[np.argmax(waiting)])])
+            assert not np.isnan(moved).any() and moved.tolist() != leg.cosines(ids).tolist()

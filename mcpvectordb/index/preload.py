@@ -1,0 +1,63 @@
+"""Reading ahead: what the first questions of a process would have to read, a thread reads before.
+
+That is the codes of the embeddings and the postings of the commonest words, which are kept as what
+any question reads is kept (`index.memory`). A question that comes meanwhile is answered as without
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from mcpvectordb.errors import DatabaseError
+from mcpvectordb.index import models
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.codes import Codes
+from mcpvectordb.storage import vec0
+from mcpvectordb.storage.file import File
+
+SHARE = 4  # of the memory for what is kept, each kind may be read ahead into a fourth
+CLOSE_SECONDS = 2.0  # how long `close` waits for what is being read
+
+
+class Preload:
+    """Reads the codes and common words of an index in a daemon thread, once it is started."""
+
+    def __init__(self, file: File, index: ChunkIndex, budget: int) -> None:
+        self._file, self._index, self._budget = file, index, budget // SHARE
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, unless it has begun before."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="mcpvectordb-preload", daemon=True
+            )
+            self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until everything is read."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def close(self) -> None:
+        """Stop after what is being read."""
+        self._stopped.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        with contextlib.suppress(DatabaseError):  # the first question reports what is wrong
+            self._codes()
+            self._index.keyword.preload(self._file, self._budget, self._stopped.is_set)
+
+    def _codes(self) -> None:
+        with self._file.reading(limited=False) as sql:
+            model = models.active(sql)
+            if model is None:
+                return
+            rows = vec0.count(sql, self._index.vector.codes_table(model.key))
+            if Codes.bytes_for(rows, model.dimension) <= self._budget:
+                self._index.vector.preload(sql, model.key, model.dimension)
