@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import apsw
 
 from mcpvectordb import errors
+from mcpvectordb.config import PRECISIONS
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.history.log import clear
 from mcpvectordb.index import models
@@ -51,6 +52,7 @@ JSON_COLUMNS = (
     JSONColumn("vectors", "metadata", "object", "{}"),
     JSONColumn("libraries", "ignore", "array", "[]"),
 )
+_PRECISIONS = "(" + ", ".join(f"'\"{each}\"'" for each in PRECISIONS) + ")"
 # A SQL condition that is true for settings with a value that is never written.
 INVALID_SETTING = (
     "CASE WHEN name IN ('model', 'provisional') "
@@ -58,6 +60,7 @@ INVALID_SETTING = (
     "AND value = (SELECT value FROM settings WHERE name = 'model') WHEN name = 'chunk_size' "
     "THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
     "WHEN name = 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' "
+    f"WHEN name = 'embeddings' THEN value NOT IN {_PRECISIONS} "
     "ELSE NOT json_valid(value) END"
 )
 # The settings that are written together, with the first text of a file.
@@ -177,6 +180,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         model = models.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
+        precision = encoder.expected_precision(sql)
         pending = encoder.pending(sql, model) if model else 0
     return Stats(
         path=str(file.path),
@@ -194,6 +198,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         chunk_size=size,
         chunk_overlap=overlap,
         history_bytes=history_bytes,
+        embeddings=precision,
     )
 
 
@@ -224,6 +229,7 @@ _CONTENTS = (
     ("context_images", "images of contexts"),
     ("context", "texts of contexts"),
     ("vector", "vectors"),
+    ("history", "history"),
 )
 
 

@@ -25,7 +25,7 @@ from mcpvectordb.documents.sync import ingest_folder, preview, sync, vanished
 from mcpvectordb.documents.texts import GivenText
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
-from mcpvectordb.errors import ModelError
+from mcpvectordb.errors import ModelError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -459,16 +459,21 @@ class Documents(LibraryDocuments):
         """Store texts in short transactions."""
         stored: list[_StoredDocument] = []
         for places in given_texts.store(given, library, self._writer, self.tuning):
-            with self._file.reading(limited=False):  # one transaction for all of them
-                stored += map(self._stored, places)
+            stored += self._all_stored(places)
             if progress:
                 progress(Progress(step="ingest", done=len(stored), total=len(given)))
         return stored
 
     def _stored(self, place: tuple[Status, int]) -> _StoredDocument:
         """The document of a status and key, read before others may replace it."""
+        return self._all_stored([place])[0]
+
+    def _all_stored(self, places: Sequence[tuple[Status, int]]) -> list[_StoredDocument]:
         with self._file.reading(limited=False) as sql:
-            return _StoredDocument(*place, rows.by_key(sql, place[1]))
+            found = rows.by_keys(sql, [key for _, key in places])
+        if len(found) < len({key for _, key in places}):
+            raise NotFound("the document was deleted meanwhile")
+        return [_StoredDocument(status, key, found[key]) for status, key in places]
 
     def _finish(
         self,
@@ -495,8 +500,11 @@ class Documents(LibraryDocuments):
         """The results for stored documents, with what is still pending and why."""
         done = []
         with self._file.reading(limited=False) as sql:
+            waiting = self._encoder.pending_by_owner(
+                sql, self._index, [each.key for each in stored]
+            )
             for status, key, document in stored:
-                pending = self._encoder.count_pending(sql, self._index, [key])
+                pending = waiting.get(key, 0)
                 note = ""
                 if embed and pending:
                     note = notes.not_embedded(

@@ -24,7 +24,7 @@ from mcpvectordb.search.why_empty import unknown_name
 
 
 class ExportedChunk(NamedTuple):
-    """A chunk's place in its text, and its float32 embedding by the file's model, if it has one."""
+    """A chunk's place in its text, and its embedding by the file's model as it is stored."""
 
     span: Span
     embedding: bytes | None
@@ -122,11 +122,11 @@ class ExportSnapshot:
                 raise NotFound(unknown_name("library", library, known))
 
     def settings(self) -> dict[str, Any]:
-        """What the file settles for all texts: chunk sizes and indexed metadata keys."""
+        """What the file settles for all texts: chunk sizes, precision, indexed metadata keys."""
         kept = dict(
             self._sql.execute(
                 "SELECT name, value FROM settings "
-                "WHERE name IN ('chunk_size', 'chunk_overlap', 'indexed_metadata')"
+                "WHERE name IN ('chunk_size', 'chunk_overlap', 'embeddings', 'indexed_metadata')"
             )
         )
         return {name: json.loads(value) for name, value in kept.items()}

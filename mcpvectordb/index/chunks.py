@@ -12,11 +12,12 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import changes, models
+from mcpvectordb.index import arrays, changes, models
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
 from mcpvectordb.index.keyword import KeywordIndex
@@ -33,6 +34,16 @@ COPIED = 512
 
 # A SQL condition on a pending chunk; its bindings are `_lease_times`.
 _LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
+
+
+class NewChunks(NamedTuple):
+    """Chunks to be stored: spans of a text; `first` is the position of the first of them."""
+
+    owner: int
+    title: str
+    text: str
+    spans: Sequence[Span]
+    first: int = 0
 
 
 class ChunkIndex:
@@ -67,6 +78,17 @@ class ChunkIndex:
             'c."end", p.tile '
             f"FROM {self.chunks} c LEFT JOIN {self.chunks} p "
             "ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start"
+        )
+
+        self._insert = (
+            f"INSERT INTO {self.chunks} (id, owner, position, tile, tile_start, start, "
+            '"end", first_line, last_line, page, headings, header, footer, hash) '
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        )
+        self._any_equal = f"SELECT hash FROM {self.chunks} WHERE hash = ? LIMIT 1"
+        self._last_id = (  # what AUTOINCREMENT would count on from
+            f"SELECT max(coalesce((SELECT max(id) FROM {self.chunks}), 0), coalesce((SELECT seq "
+            f"FROM sqlite_sequence WHERE name = '{self.chunks}'), 0))"
         )
 
     @staticmethod
@@ -107,43 +129,58 @@ class ChunkIndex:
 
         `first` is the position of the first of them.
         """
-        awaited = models.awaited(sql)
-        ids: list[int] = []
-        for position, span in enumerate(spans, first):
-            front = text[span.tile_start : span.start]
-            body = text[span.start : span.end]
-            passage = IndexedChunk(0, title, span.headings, span.header, body, visible(front))
-            sql.execute(
-                f"INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "
-                '"end", first_line, last_line, page, headings, hash, header, footer) '
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    owner,
-                    position,
-                    text[span.tile_start : span.tile_end],
-                    span.tile_start,
-                    span.start,
-                    span.end,
-                    span.first_line,
-                    span.last_line,
-                    span.page,
-                    json.dumps(span.headings, ensure_ascii=False),
-                    passage.hash,
-                    span.header,
-                    span.footer,
-                ),
-            )
-            ids.append(sql.last_insert_rowid())
-            if self._has_words:
-                self._put_words(sql, passage._replace(id=ids[-1]))
+        self.put_all(sql, [NewChunks(owner, title, text, spans, first)])
+
+    def put_all(self, sql: apsw.Connection, texts: Sequence[NewChunks]) -> None:
+        """Add chunks of several texts as `put` does, with few statements."""
+        new = list(self._new_chunks(sql, texts))
+        if not new:
+            return
+        ids, hashes = [each.id for _, each in new], [row[-1] for row, _ in new]
+        equal = {hash for (hash,) in sql.executemany(self._any_equal, ((h,) for h in hashes))}
+        sql.executemany(self._insert, (row for row, _ in new))
+        if self._has_words:
+            self._put_words(sql, (each for _, each in new))
+            changes.record(sql, self.words, ids[-1:])
+        known = [id for id, hash in zip(ids, hashes, strict=True) if hash in equal]
+        for model in models.awaited(sql):
             sql.executemany(
                 f"INSERT INTO {self.pending} (model, chunk, leased) VALUES (?, ?, 0)",
-                ((model, ids[-1]) for model in awaited),
+                ((model, id) for id in ids),
             )
-        if self._has_words:
-            changes.record(sql, self.words, ids[-1:])
-        for model in awaited:
-            self._copy_known(sql, model, ids)
+            if known:
+                self._copy_known(sql, model, known)
+
+    def _new_chunks(
+        self, sql: apsw.Connection, texts: Sequence[NewChunks]
+    ) -> Iterator[tuple[tuple[Any, ...], IndexedChunk]]:
+        """The row of each new chunk, under ids that were never used, and the chunk."""
+        id = int(sql.execute(self._last_id).get)
+        for owner, title, text, spans, first in texts:
+            for position, span in enumerate(spans, first):
+                id += 1
+                front = visible(text[span.tile_start : span.start])
+                body = text[span.start : span.end]
+                chunk = IndexedChunk(id, title, span.headings, span.header, body, front)
+                yield (
+                    (
+                        id,
+                        owner,
+                        position,
+                        text[span.tile_start : span.tile_end],
+                        span.tile_start,
+                        span.start,
+                        span.end,
+                        span.first_line,
+                        span.last_line,
+                        span.page,
+                        json.dumps(span.headings, ensure_ascii=False) if span.headings else "[]",
+                        span.header,
+                        span.footer,
+                        chunk.hash,
+                    ),
+                    chunk,
+                )
 
     def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
         """The number of chunks, of one owner or of all published ones."""
@@ -260,6 +297,18 @@ class ChunkIndex:
         narrowed, bindings = self.owned_by(owners)
         return int(sql.execute(f"{count} {narrowed}", (model, *bindings)).get)
 
+    def pending_by_owner(
+        self, sql: apsw.Connection, model: int, owners: Sequence[int]
+    ) -> dict[int, int]:
+        """How many chunks wait for an embedding, of those of these owners that have any."""
+        rows = sql.execute(  # CROSS: SQLite would look at all that wait first
+            f"SELECT c.owner, count(*) FROM {self.chunks} c CROSS JOIN {self.pending} p "
+            "ON p.model = ? AND p.chunk = c.id "
+            "WHERE c.owner IN (SELECT value FROM json_each(?)) GROUP BY c.owner",
+            (model, json.dumps(owners)),
+        )
+        return dict(rows)
+
     def waiting(
         self, sql: apsw.Connection, model: int, owners: Sequence[int]
     ) -> list[tuple[int, IndexedChunk]]:
@@ -375,15 +424,28 @@ class ChunkIndex:
             ).fetchall()
             if waiting:
                 stored.append((chunk, embedding))
-        sql.executemany(
-            f"INSERT INTO {self.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
-            ((chunk, model, embedding) for chunk, embedding in stored),
-        )
-        self.vector.add_packed(sql, model, stored)
+        self.store(sql, model, stored)
         fast = models.provisional(sql) if stored else None
         if fast and (active := models.active(sql)) and active.key == model:
             self._forget(sql, fast.key, [chunk for chunk, _ in stored])
         return len(stored)
+
+    def store(
+        self, sql: apsw.Connection, model: int, embeddings: Sequence[tuple[int, bytes]]
+    ) -> None:
+        """Store embeddings of chunks that have none, in the precision of the file."""
+        if not embeddings:
+            return
+        dimension = models.dimension(sql, model)
+        ids = [chunk for chunk, _ in embeddings]
+        blobs = arrays.in_precision(
+            [blob for _, blob in embeddings], dimension, models.precision(sql)
+        )
+        sql.executemany(
+            f"INSERT INTO {self.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
+            ((chunk, model, blob) for chunk, blob in zip(ids, blobs, strict=True)),
+        )
+        self.vector.add_many(sql, model, ids, arrays.unpacked(blobs, dimension))
 
     def _forget(self, sql: apsw.Connection, model: int, chunks: Sequence[int]) -> None:
         """Delete the provisional embeddings of chunks that have their own."""
@@ -439,8 +501,7 @@ class ChunkIndex:
         """Create both indexes again from the tables, and queue chunks that have no embedding."""
         if self._has_words:
             fts5.clear(sql, self.words)
-            for passage in self.passages(sql):
-                self._put_words(sql, passage)
+            self._put_words(sql, self.passages(sql))
             changes.record_everything(sql, self.words)
         sql.execute(f"DELETE FROM {self.pending}")
         for model in models.awaited(sql):
@@ -493,13 +554,17 @@ class ChunkIndex:
             ((time, model, id) for id in ids),
         )
 
-    def _put_words(self, sql: apsw.Connection, passage: IndexedChunk) -> None:
-        headings = "\n".join(passage.headings)
-        sql.execute(
+    def _put_words(self, sql: apsw.Connection, passages: Iterable[IndexedChunk]) -> None:
+        sql.executemany(
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
             (
-                passage.id,
-                *(index_text(each) for each in (passage.title, headings, passage.words)),
+                (
+                    each.id,
+                    index_text(each.title),
+                    index_text("\n".join(each.headings)),
+                    index_text(each.words),
+                )
+                for each in passages
             ),
         )
 
@@ -536,8 +601,7 @@ class ChunkIndex:
 
     def _wrong_words(self, sql: apsw.Connection) -> Iterator[str]:
         def fill(scratch: apsw.Connection) -> None:
-            for passage in self.passages(sql):
-                self._put_words(scratch, passage)
+            self._put_words(scratch, self.passages(sql))
 
         if not fts5.same_content(sql, self.words, fill):
             yield f"{self.words}: the words in the index are not those of the chunks"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from mcpvectordb.config import Config
+from mcpvectordb.config import PRECISIONS, Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import Embedder, checked
@@ -62,6 +62,7 @@ class Encoder:
         self._lock = threading.Lock()
         self._warming: threading.Thread | None = None
         self._tokens: TokenPipeline | None = None
+        self._settled: tuple[int, int] | None = None
         self.background: BackgroundEmbedder | None = None
         self.provisional = ProvisionalEmbedder(file, config, indexes)
         self._queue = EmbeddingQueue(file, self.provisional, lambda text: self.tokens().count(text))
@@ -77,27 +78,54 @@ class Encoder:
         return name, dimension
 
     def ensure_model(self) -> tuple[int, int]:
-        """Write model and chunk sizes into a new file; returns the file's size and overlap."""
+        """Write model and chunk sizes into a new file; returns the file's size and overlap.
+
+        They never change, so they are read once.
+        """
+        if self._settled is not None:
+            return self._settled
         with self._file.reading(limited=False) as sql:
             if models.active(sql) is not None:
-                return self.sizes(sql)
+                sizes = self.sizes(sql)
+                if sql.txn_state("main") != apsw.SQLITE_TXN_WRITE:  # it may be rolled back
+                    self._settled = sizes
+                return sizes
         with self._file.writing() as sql:
             if models.active(sql) is None:  # another process may have been faster
                 name, digest, dimension = self._identity()
                 self._activate(sql, self.register(sql, name, digest, dimension))
                 self._put_sizes(sql, *self._automatic_sizes(name))
+                self._put_precision(sql)
             return self.sizes(sql)
 
     def accepts(self, name: str, digest: str) -> bool:
         """Whether a new file may have this model: no embedder or other model was chosen for it."""
         return not (self._given or self._config.model) or self._identity()[:2] == (name, digest)
 
-    def adopt(self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int) -> ModelRow:
-        """Give a new file the model and chunk sizes of another one."""
+    def adopt(
+        self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int, precision: str
+    ) -> ModelRow:
+        """Give a new file the model, the chunk sizes and the precision of another one."""
         row = self.register(sql, *model[1:])
         self._activate(sql, row)
         self._put_sizes(sql, size, overlap)
+        self._put_precision(sql, precision)
         return row
+
+    def expected_precision(self, sql: apsw.Connection) -> str:
+        """The type of the embeddings of the file, or the one that the first ingest chooses."""
+        if models.active(sql) is not None:
+            return models.precision(sql)
+        return self._config.embeddings or PRECISIONS[0]
+
+    def _put_precision(self, sql: apsw.Connection, other: str = PRECISIONS[0]) -> None:
+        """Write the type of embeddings into a new file; `other` is that of a file it is made of.
+
+        A file that says nothing has float32, as all had before there was a choice.
+        """
+        precision = self._config.embeddings or other
+        if precision != PRECISIONS[0]:
+            models.put_precision(sql, precision)
 
     def _put_sizes(self, sql: apsw.Connection, size: int, overlap: int) -> None:
         sql.execute(
@@ -175,6 +203,13 @@ class Encoder:
         """The number of chunks of these owners that wait for the active model."""
         model = models.active(sql)
         return index.count_pending(sql, model.key, owners) if model else 0
+
+    def pending_by_owner(
+        self, sql: apsw.Connection, index: ChunkIndex, owners: Sequence[int]
+    ) -> dict[int, int]:
+        """The numbers of chunks that wait for the active model, of those owners that have any."""
+        model = models.active(sql)
+        return index.pending_by_owner(sql, model.key, owners) if model else {}
 
     # What this machine has.
 

@@ -211,9 +211,4 @@ def _store(
             (json.dumps([id for id, _ in rows]), model.key),
         )
     }
-    new = [row for row in rows if row[0] in waiting]
-    sql.executemany(
-        f"INSERT INTO {index.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
-        ((chunk, model.key, embedding) for chunk, embedding in new),
-    )
-    index.vector.add_packed(sql, model.key, new)
+    index.store(sql, model.key, [row for row in rows if row[0] in waiting])

@@ -338,6 +338,11 @@ class _Splitter:
 
 def _with_long_tokens_divided(text: str, starts: Sequence[int]) -> Sequence[int]:
     """The starts, with additional ones inside of overlong tokens (but not in white space)."""
+    import numpy as np
+
+    gaps = np.diff(np.asarray(starts, np.int64), prepend=0, append=len(text))
+    if not len(gaps) or gaps.max() <= LONGEST_TOKEN:
+        return starts
     divided: list[int] = []
     done = 0
     for i, (a, b) in enumerate(pairwise(chain((0,), starts, (len(text),)))):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import apsw
 
+from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.storage import cache
@@ -107,10 +108,11 @@ class QueryExpander:
             "WHERE model = ? AND chunk IN (SELECT value FROM json_each(?))",
             (query_embedding.model, json.dumps(list(passages))),
         )
-        vectors = [np.frombuffer(embedding, np.float32) for (embedding,) in rows]
-        if not vectors:
+        dimension = len(query_embedding.embedding) // 4  # that of a query is float32
+        vectors = arrays.unpacked([embedding for (embedding,) in rows], dimension)
+        if not len(vectors):
             return None
-        mean = np.mean(vectors, axis=0).astype(np.float32)
+        mean = vectors.mean(axis=0).astype(np.float32)
         return replace(query_embedding, embedding=mean.tobytes())
 
 
