@@ -36,7 +36,7 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow, QueryEmbedding
 from mcpvectordb.index.provisional import ProvisionalEmbedder
 from mcpvectordb.index.queue import BATCH, EmbeddingQueue
-from mcpvectordb.ingest.chunking import STANDARD_SIZE
+from mcpvectordb.ingest.span import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import Model
-from mcpvectordb.embedding.reranker import DEFAULT, Reranker
 from mcpvectordb.errors import ModelError, ModelMissing
 from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache
@@ -17,6 +16,7 @@ from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
     from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
+    from mcpvectordb.embedding.reranker import Reranker
 
 
 class CachedReranker:
@@ -83,12 +83,16 @@ class CachedReranker:
         return [known[key] for key in keys]
 
     def _model(self) -> Model:
+        from mcpvectordb.embedding.reranker import DEFAULT
+
         model = weights.find(self._config.reranker or DEFAULT, self._config.models_folder())
         if model.kind != "reranker":
             raise ModelMissing(f"{model.name}, which MCPVECTORDB_RERANKER names, is no reranker")
         return model
 
     def _reranker(self, model: Model) -> Reranker | EndpointReranker:
+        from mcpvectordb.embedding.reranker import Reranker
+
         with self._lock:
             if self._loaded is None and model.endpoint:
                 from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
