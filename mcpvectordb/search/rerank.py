@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcpvectordb.config import Config
-from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import Model
 from mcpvectordb.errors import ModelError, ModelMissing
 from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
+    from mcpvectordb.embedding.catalogue import Model
     from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
     from mcpvectordb.embedding.reranker import Reranker
 
@@ -53,6 +52,8 @@ class CachedReranker:
 
     def missing_reason(self) -> str:
         """Why the model is not available on this machine; "" if its files are there."""
+        from mcpvectordb.embedding import weights
+
         try:
             weights.locate(self._model(), self._config.models_folder())
         except ModelError as error:
@@ -83,6 +84,7 @@ class CachedReranker:
         return [known[key] for key in keys]
 
     def _model(self) -> Model:
+        from mcpvectordb.embedding import weights
         from mcpvectordb.embedding.reranker import DEFAULT
 
         model = weights.find(self._config.reranker or DEFAULT, self._config.models_folder())
@@ -91,6 +93,7 @@ class CachedReranker:
         return model
 
     def _reranker(self, model: Model) -> Reranker | EndpointReranker:
+        from mcpvectordb.embedding import weights
         from mcpvectordb.embedding.reranker import Reranker
 
         with self._lock:
