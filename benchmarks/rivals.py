@@ -68,9 +68,10 @@ def add_options(parser: argparse.ArgumentParser, rounds: int = 3) -> None:
     parser.add_argument(
         "--rival",
         action="append",
-        choices=[*RIVALS, "none"],
+        type=_rival,
         metavar="NAME",
-        help=f"an engine to compare with, any number of times: {', '.join(RIVALS)} [none]",
+        help=f"an engine to compare with, any number of times: {', '.join(RIVALS)} [none]; a graph "
+        "may be named with the entries that it keeps while it searches, as hnswlib@400",
     )
     parser.add_argument(
         "--rounds",
@@ -88,12 +89,21 @@ def add_options(parser: argparse.ArgumentParser, rounds: int = 3) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
+def _rival(name: str) -> str:
+    """A name of a rival as it was given, or "none"; an error for any other."""
+    if engines.base(name) not in (*RIVALS, "none"):
+        raise argparse.ArgumentTypeError(
+            f"invalid choice: {name!r} (choose from {', '.join([*RIVALS, 'none'])})"
+        )
+    return name
+
+
 def chosen(names: Iterable[str] | None, verb: str, what: str) -> list[str]:
     """The rivals that were named; raises if one lacks the verb, and names those with it."""
     rivals = [name for name in dict.fromkeys(names or ()) if name != "none"]
     able = [name for name in RIVALS if engines.can(name, verb)]
     for name in rivals:
-        if name not in able:
+        if engines.base(name) not in able:
             raise InvalidInput(
                 f"{name} cannot {what}: of the rivals {', '.join(able) or 'none'} can"
             )
@@ -105,9 +115,12 @@ def measured(folder: Path, cache: Path, plans: dict[str, Plan], rounds: int) -> 
     pythons = {name: interpreter(cache, name) for name in plans}
     filled = {}
     for name, plan in plans.items():
-        say(f"filling {name}")
-        (folder / name).mkdir()
-        filled[name] = _run(pythons[name], name, folder, plan.fill)
+        base = engines.base(name)
+        if base not in filled:
+            say(f"filling {base}")
+            (folder / base).mkdir()
+            filled[base] = _run(pythons[name], base, folder, plan.fill)
+        filled[name] = filled[base]
     asked: dict[str, list[dict[str, Any]]] = {name: [] for name in plans}
     for number in range(rounds):
         for name, plan in plans.items():
@@ -132,7 +145,7 @@ def interpreter(cache: Path, name: str) -> Path:
     """The Python of an engine's environment, made now if it is not there yet."""
     if name in HERE:
         return Path(sys.executable)
-    folder = cache / name
+    folder = cache / engines.base(name)
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if not (folder / "installed").exists():
         say(f"installing {name} into {folder}")
@@ -165,7 +178,7 @@ def against(ours: Runs, theirs: Runs, steps: Mapping[str, tuple[str, Sequence[in
 
 def _run(python: Path, name: str, folder: Path, steps: Iterable[str]) -> dict[str, Any]:
     return processes.figures(
-        "benchmarks.engines", name, folder / name, folder, *steps, python=python
+        "benchmarks.engines", name, folder / engines.base(name), folder, *steps, python=python
     )
 
 

@@ -95,8 +95,13 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def queries(texts: Sequence[str], each: int, seed: int = 1) -> list[Query]:
-    """`each` of every kind: a rare word, a common word, a question, two words without a third."""
+def queries(
+    texts: Sequence[str], each: int, seed: int = 1, kinds: Sequence[str] = ()
+) -> list[Query]:
+    """`each` of every kind, or of some: rare word, common word, question, boolean.
+
+    A boolean query is two words without a third.
+    """
     known, choice = _Known(texts), random.Random(seed)
     makers = {
         "rare word": known.rare,
@@ -104,7 +109,9 @@ def queries(texts: Sequence[str], each: int, seed: int = 1) -> list[Query]:
         "question": known.questions,
         "boolean": known.boolean,
     }
-    made = [query for kind, make in makers.items() for query in _sampled(kind, make(choice), each)]
+    made = [
+        query for kind in kinds or makers for query in _sampled(kind, makers[kind](choice), each)
+    ]
     choice.shuffle(made)
     return made
 

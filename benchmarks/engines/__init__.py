@@ -11,12 +11,14 @@ group, unless it is None add_texts(texts)           store passages under their n
 matching(query)            the numbers of the passages that fit a query by words (see `Words`) best
 close()
 
-Every answer has up to NEAREST numbers, best first.
+Every answer has up to NEAREST numbers, best first. An engine that searches a graph may be named
+with the number of entries that it keeps while it does: `hnswlib@400` (`ef`).
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypedDict
 
 NEAREST = 10
@@ -34,7 +36,18 @@ class Words(TypedDict):
 
 def load(name: str) -> Any:
     """The class of an engine; the engine itself is imported when one is opened."""
-    return import_module(f"{__name__}.{name.replace('-', '_')}").Engine
+    return import_module(f"{__name__}.{base(name).replace('-', '_')}").Engine
+
+
+def opened(name: str, folder: Path) -> Any:
+    """An engine on a folder, with the `ef` of its name if it has one."""
+    ef = name.partition("@")[2]
+    return load(name)(folder, ef=int(ef)) if ef else load(name)(folder)
+
+
+def base(name: str) -> str:
+    """The name of an engine without its `ef`."""
+    return name.partition("@")[0]
 
 
 def can(name: str, verb: str) -> bool:

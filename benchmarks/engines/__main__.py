@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines import GROUPS, load
+from benchmarks.engines import GROUPS, opened
 from benchmarks.engines.clocks import Timed, peak, timed
 
 WARM = 5  # queries that are not timed: what is done once is not the time of a query
@@ -93,7 +93,7 @@ def run(name: str, folder: Path, data: Path, steps: list[str]) -> dict[str, Any]
     import numpy  # noqa: F401
 
     engines: list[Any] = []
-    figures: dict[str, Any] = {"open": timed([lambda: engines.append(load(name)(folder))])}
+    figures: dict[str, Any] = {"open": timed([lambda: engines.append(opened(name, folder))])}
     for step in steps:
         figures[step if step not in figures else f"{step} again"] = getattr(
             Steps(engines[0], data), step

@@ -14,7 +14,7 @@ class Engine:
 
     packages = ("chromadb",)
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ef: int = 100) -> None:
         chromadb = import_module("chromadb")
         self._client = chromadb.PersistentClient(
             str(folder), chromadb.Settings(anonymized_telemetry=False)
@@ -22,6 +22,9 @@ class Engine:
         self._collection = self._client.get_or_create_collection(
             "vectors", metadata={"hnsw:space": "cosine"}, embedding_function=None
         )
+        if ef != 100:  # which is its default
+            self._collection.modify(configuration={"hnsw": {"ef_search": ef}})
+            self._collection = self._client.get_collection("vectors", embedding_function=None)
 
     def add_vectors(self, rows: Any) -> None:
         """As many at once as it takes."""

@@ -14,7 +14,8 @@ class Engine:
 
     packages = ("hnswlib", "numpy")
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ef: int = 100) -> None:
+        self._ef = ef
         self._make = import_module("hnswlib").Index
         self._path = folder / "vectors.bin"
         self._index: Any = None
@@ -34,7 +35,7 @@ class Engine:
         if self._index is None:
             self._index = self._make("cosine", len(query))
             self._index.load_index(str(self._path))
-            self._index.set_ef(100)
+            self._index.set_ef(self._ef)
         fits = None if group is None else lambda number: number % GROUPS == group
         try:
             return [int(id) for id in self._index.knn_query(query, k=NEAREST, filter=fits)[0][0]]

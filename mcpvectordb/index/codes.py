@@ -36,8 +36,9 @@ ROCCHIO_WEIGHT = 0.3  # of the mean of relevant passages against the query, both
 FINE = 254  # steps into which a query's rounding errors are divided
 # If a filter allows at most one in so many rows, comparing their codes is cheaper than all signs.
 SIGN_SHARE = 32
-# Sign candidates per square root of the rows: misses two in a thousand of the true ten nearest.
-PER_ROOT = 6
+# The power of the number of rows that sign bits choose as candidates: of the true ten nearest they
+# miss some in a thousand, from 10,000 rows to a million.
+CANDIDATE_POWER = 2 / 3
 # Signs of a query's components below this share of their root mean square are mostly noise.
 LARGE = 0.75
 SIGN_DIMENSION = 256  # below this, Hamming distances are too coarse to choose candidates
@@ -165,8 +166,10 @@ class Codes:
 
         self.dimension = codes.shape[1]
         self._centre, self._tuning = centre, tuning
-        order = np.argsort(ids, kind="stable")
-        self._ids, self._codes = ids[order], codes[order]
+        if (ids[1:] < ids[:-1]).any():
+            order = np.argsort(ids)
+            ids, codes = ids[order], codes[order]
+        self._ids, self._codes = ids, codes
         self._ascending = len(ids)  # rows in the order of their ids; later ones are added behind
         self._lengths = np.empty(len(ids), np.float32)
         words = 0 if centre is None else -(-self.dimension // 64)
@@ -273,13 +276,13 @@ class Codes:
         Two directions that enclose an angle a differ in the sign of a random component with
         probability a / pi, so the Hamming distance of the signs estimates the angle (SimHash:
         Charikar, 2002). Its error shrinks with the number of components, hence SIGN_DIMENSION; how
-        many candidates make up for it is measured (PER_ROOT). All rows at the largest distance that
-        is needed are taken, so the result does not depend on the order of the rows.
+        many candidates make up for it is measured (CANDIDATE_POWER). All rows at the largest
+        distance that is needed are taken, so the result does not depend on the order of the rows.
         """
         import numpy as np
 
         rows = int(np.count_nonzero(allowed))
-        count = max(self._tuning.sign_candidates, int(PER_ROOT * rows**0.5), 4 * limit)
+        count = max(self._tuning.sign_candidates, int(rows**CANDIDATE_POWER), 4 * limit)
         few = max(self._tuning.sign_rows, int(np.count_nonzero(alive)) // SIGN_SHARE, count)
         if self._centre is None or rows <= few or self.dimension < SIGN_DIMENSION:
             return None

@@ -124,7 +124,8 @@ def read_all(sql: apsw.Connection, table: str, dimension: int, every: int = 1) -
     """
     import numpy as np
 
-    ids, codes = [np.empty(0, np.int64)], [np.empty((0, dimension), np.int8)]
+    most = chunks(sql, table) * CHUNK_ROWS
+    ids, codes, count = np.empty(most, np.int64), np.empty((most, dimension), np.int8), 0
     try:
         for bits, held, vectors in sql.execute(
             f"SELECT c.validity, c.rowids, v.vectors FROM {table}_chunks c "
@@ -132,8 +133,10 @@ def read_all(sql: apsw.Connection, table: str, dimension: int, every: int = 1) -
             (every,),
         ):
             used = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").astype(bool)
-            ids.append(np.frombuffer(held, np.int64)[used])
-            codes.append(np.frombuffer(vectors, np.int8).reshape(-1, dimension)[used])
+            part = slice(count, count + int(np.count_nonzero(used)))
+            ids[part] = np.frombuffer(held, np.int64)[used]
+            codes[part] = np.frombuffer(vectors, np.int8).reshape(-1, dimension)[used]
+            count = part.stop
     except (ValueError, TypeError, IndexError, AttributeError) as error:
         raise Damaged(f"{table} contradicts itself ({error}): run `mcpvectordb rebuild`") from error
-    return np.concatenate(ids), np.concatenate(codes)
+    return ids[:count], codes[:count]

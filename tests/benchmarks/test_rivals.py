@@ -135,3 +135,15 @@ def test_a_command_that_fails_says_why() -> None:
 def test_a_command_is_measured_with_all_it_did() -> None:
     idle = processes.spent_by([sys.executable, "-c", "import time; time.sleep(0.4)"])
     assert idle.wall > 400 and idle.cpu < idle.wall
+
+
+def test_a_graph_may_be_named_with_the_entries_that_it_keeps_while_it_searches(
+    tmp_path: Path,
+) -> None:
+    assert rivals.chosen(["hnswlib@400", "chroma"], "nearest", "search vectors") == [
+        "hnswlib@400",
+        "chroma",
+    ]
+    assert rivals.interpreter(tmp_path, OURS) == Path(sys.executable)
+    assert engines.base("hnswlib@400") == engines.base("hnswlib") == "hnswlib"
+    assert engines.load("hnswlib@400") is engines.load("hnswlib")
