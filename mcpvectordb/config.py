@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -231,6 +230,8 @@ def how_to_allow(name: str) -> str:
 
 
 def _did_you_mean(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
 

@@ -19,7 +19,6 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
 from mcpvectordb.storage.file import File, uri
-from mcpvectordb.storage.new_file import flush_to_disk, new_file
 from mcpvectordb.storage.schema import VERSION
 
 
@@ -92,6 +91,8 @@ def copy(
 
     Unpublished documents are not in it, nor deleted text outside of the history.
     """
+    from mcpvectordb.storage.new_file import new_file
+
     with new_file(file, target, overwrite=overwrite) as new:
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
@@ -278,6 +279,8 @@ def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool
 
 def _verify(part: Path) -> None:
     """Check a copy, make it a single file without a log, and have the system write it to disk."""
+    from mcpvectordb.storage.new_file import flush_to_disk
+
     connection = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()

@@ -37,8 +37,8 @@ from mcpvectordb.cli.output import (
 )
 from mcpvectordb.config import PRECISIONS
 from mcpvectordb.errors import IngestError, InvalidInput, ModelError
-from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats.charset import decode
+from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Embedded, Progress, counted_passages
 
 if TYPE_CHECKING:

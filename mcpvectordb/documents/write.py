@@ -22,11 +22,11 @@ from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
 from mcpvectordb.documents.versions import unpacked_body
 from mcpvectordb.errors import DatabaseError, NotFound, TooLarge
 from mcpvectordb.history.versions import Version
-from mcpvectordb.index.chunks import ChunkIndex, NewChunks
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.new_chunks import NewChunks
 from mcpvectordb.index.spans import stored as stored_spans
-from mcpvectordb.ingest import chunking
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.records import Parsed, Source, Status
 from mcpvectordb.storage.file import File
 
@@ -114,6 +114,8 @@ class DocumentWriter:
         )
 
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
+        from mcpvectordb.ingest import chunking
+
         starts, most = self._encoder.tokens().token_starts(parsed.text), self._max_chunks
         if len(starts) <= most * size:  # otherwise splitting would only take time and memory
             spans = chunking.split(

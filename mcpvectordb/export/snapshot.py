@@ -18,7 +18,7 @@ from mcpvectordb.errors import NotFound
 from mcpvectordb.index import models
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.models import ModelRow
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode, decode_list
 from mcpvectordb.search.why_empty import unknown_name
 

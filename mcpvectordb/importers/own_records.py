@@ -18,7 +18,7 @@ from mcpvectordb.errors import InvalidInput, TooLarge, quoted
 from mcpvectordb.index.arrays import MAX_DIMENSION
 from mcpvectordb.index.indexed_chunk import covers_tile
 from mcpvectordb.index.metrics import METRICS
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Source
 from mcpvectordb.vectors.shelf import MAX_ID, MAX_NAME

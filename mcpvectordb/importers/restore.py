@@ -34,7 +34,7 @@ from mcpvectordb.index import arrays, models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.models import ModelRow
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.shelf import Vectors
 

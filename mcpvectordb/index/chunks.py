@@ -12,19 +12,19 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import arrays, changes, models
+from mcpvectordb.index import arrays, changes, models, new_chunks
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
 from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.new_chunks import NewChunks
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.storage import fts5
 from mcpvectordb.text.tokens import index_text
@@ -34,16 +34,6 @@ COPIED = 512
 
 # A SQL condition on a pending chunk; its bindings are `_lease_times`.
 _LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
-
-
-class NewChunks(NamedTuple):
-    """Chunks to be stored: spans of a text; `first` is the position of the first of them."""
-
-    owner: int
-    title: str
-    text: str
-    spans: Sequence[Span]
-    first: int = 0
 
 
 class ChunkIndex:
@@ -78,17 +68,6 @@ class ChunkIndex:
             'c."end", p.tile '
             f"FROM {self.chunks} c LEFT JOIN {self.chunks} p "
             "ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start"
-        )
-
-        self._insert = (
-            f"INSERT INTO {self.chunks} (id, owner, position, tile, tile_start, start, "
-            '"end", first_line, last_line, page, headings, header, footer, hash) '
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        )
-        self._any_equal = f"SELECT hash FROM {self.chunks} WHERE hash = ? LIMIT 1"
-        self._last_id = (  # what AUTOINCREMENT would count on from
-            f"SELECT max(coalesce((SELECT max(id) FROM {self.chunks}), 0), coalesce((SELECT seq "
-            f"FROM sqlite_sequence WHERE name = '{self.chunks}'), 0))"
         )
 
     @staticmethod
@@ -133,16 +112,16 @@ class ChunkIndex:
 
     def put_all(self, sql: apsw.Connection, texts: Sequence[NewChunks]) -> None:
         """Add chunks of several texts as `put` does, with few statements."""
-        new = list(self._new_chunks(sql, texts))
+        new = list(new_chunks.made(texts, new_chunks.last_id(sql, self.chunks)))
         if not new:
             return
-        ids, hashes = [each.id for _, each in new], [row[-1] for row, _ in new]
-        equal = {hash for (hash,) in sql.executemany(self._any_equal, ((h,) for h in hashes))}
-        sql.executemany(self._insert, (row for row, _ in new))
+        ids = [each.id for _, each in new]
+        equal = new_chunks.hashes(sql, self.chunks, (row[-1] for row, _ in new))
+        sql.executemany(new_chunks.insert_statement(self.chunks), (row for row, _ in new))
         if self._has_words:
             self._put_words(sql, (each for _, each in new))
             changes.record(sql, self.words, ids[-1:])
-        known = [id for id, hash in zip(ids, hashes, strict=True) if hash in equal]
+        known = [each.id for row, each in new if row[-1] in equal]
         for model in models.awaited(sql):
             sql.executemany(
                 f"INSERT INTO {self.pending} (model, chunk, leased) VALUES (?, ?, 0)",
@@ -150,37 +129,6 @@ class ChunkIndex:
             )
             if known:
                 self._copy_known(sql, model, known)
-
-    def _new_chunks(
-        self, sql: apsw.Connection, texts: Sequence[NewChunks]
-    ) -> Iterator[tuple[tuple[Any, ...], IndexedChunk]]:
-        """The row of each new chunk, under ids that were never used, and the chunk."""
-        id = int(sql.execute(self._last_id).get)
-        for owner, title, text, spans, first in texts:
-            for position, span in enumerate(spans, first):
-                id += 1
-                front = visible(text[span.tile_start : span.start])
-                body = text[span.start : span.end]
-                chunk = IndexedChunk(id, title, span.headings, span.header, body, front)
-                yield (
-                    (
-                        id,
-                        owner,
-                        position,
-                        text[span.tile_start : span.tile_end],
-                        span.tile_start,
-                        span.start,
-                        span.end,
-                        span.first_line,
-                        span.last_line,
-                        span.page,
-                        json.dumps(span.headings, ensure_ascii=False) if span.headings else "[]",
-                        span.header,
-                        span.footer,
-                        chunk.hash,
-                    ),
-                    chunk,
-                )
 
     def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
         """The number of chunks, of one owner or of all published ones."""

@@ -12,21 +12,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from mcpvectordb.config import PRECISIONS, Config
-from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import Embedder, checked
-from mcpvectordb.embedding.static import StaticEmbedder
-from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline
 from mcpvectordb.errors import (
     Closed,
     Damaged,
     EmbeddingFailed,
-    ModelDamaged,
     ModelError,
     ModelMissing,
 )
@@ -36,10 +31,13 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow, QueryEmbedding
 from mcpvectordb.index.provisional import ProvisionalEmbedder
 from mcpvectordb.index.queue import BATCH, EmbeddingQueue
-from mcpvectordb.ingest.chunking import STANDARD_SIZE
+from mcpvectordb.ingest.span import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
+
+if TYPE_CHECKING:
+    from mcpvectordb.embedding.tokenizer import TokenPipeline
 
 # Texts that are embedded at once in the background: a document that is stored meanwhile waits for
 # one of these batches.
@@ -216,10 +214,11 @@ class Encoder:
     def tokens(self) -> TokenPipeline:
         """The tokenizer that measures chunks: the model's, or the WordPiece of this package."""
         if self._tokens is None:
-            try:
-                self._tokens = TokenPipeline(self._tokenizer_path())
-            except ModelDamaged:  # embedding says so; what is found by words is stored all the same
-                self._tokens = TokenPipeline()
+            from mcpvectordb.index import installed
+
+            with self._file.reading(limited=False) as sql:
+                name = self.expected_model(sql)[0]
+            self._tokens = installed.tokenizer(self._config, name)
         return self._tokens
 
     def query_embedding(
@@ -243,22 +242,19 @@ class Encoder:
             return "nothing has been ingested yet"
         if not wait and self.loading:
             return "the model is still loading; ask again in a moment"
+        from mcpvectordb.index import installed
+
         try:
             embedder = self._embedder(fixed)
             vector = checked(embedder, [text], query=True)[0]
         except ModelError as error:
             return str(error)
         blind = blind and getattr(embedder, "latin_only", False)
-        known = (
-            fixed.name
-            if fixed.name in CATALOGUE and CATALOGUE[fixed.name].digest == fixed.digest
-            else ""
-        )
         return QueryEmbedding(
             fixed.key,
             vector.tobytes(),
             BLIND_VECTOR_WEIGHT if blind else self._weight(embedder),
-            known,
+            installed.catalogued(fixed),
             provisional=fast,
         )
 
@@ -267,11 +263,13 @@ class Encoder:
 
         The model is not loaded for that.
         """
+        from mcpvectordb.index import installed
+
         with self._file.reading() as sql:
             fixed = models.active(sql)
         try:
             if fixed is not None and self._loaded is None:
-                self._located(fixed)
+                installed.locate(self._config, fixed)
             elif fixed is not None:
                 self._embedder(fixed)
         except ModelError as error:
@@ -477,8 +475,9 @@ class Encoder:
 
         Until then searches use the old one.
         """
-        spec = weights.embedder(name, self._config.models_folder())
-        weights.locate(spec, self._config.models_folder())
+        from mcpvectordb.index import installed
+
+        spec = installed.embedder(self._config, name)
         with self._file.writing() as sql:
             fast = models.provisional(sql)
             if fast and fast.digest == spec.digest:
@@ -521,7 +520,9 @@ class Encoder:
                 fixed.name,
                 fixed.digest,
             ):
-                self._loaded = self._load(fixed)
+                from mcpvectordb.index import installed
+
+                self._loaded = installed.load(self._config, fixed)
             return self._loaded
 
     def _weight(self, embedder: Embedder) -> float:
@@ -529,23 +530,6 @@ class Encoder:
         return (
             getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT) if wanted is None else wanted
         )
-
-    def _load(self, fixed: ModelRow) -> Embedder:
-        spec, files = self._located(fixed)
-        if spec.endpoint:
-            from mcpvectordb.embedding.endpoint_embedder import EndpointEmbedder
-
-            return EndpointEmbedder(spec, fixed.digest, proxy=self._config.proxy)
-        if spec.static:
-            return StaticEmbedder(spec, files)
-        from mcpvectordb.embedding.onnx import OnnxEmbedder
-
-        return OnnxEmbedder(spec, files, cache=self._config.cache_folder())
-
-    def _located(self, fixed: ModelRow) -> tuple[Model, dict[str, Path]]:
-        folder = self._config.models_folder()
-        spec = weights.find_build(fixed.name, fixed.digest, folder)
-        return spec, weights.locate(spec, folder)
 
     def _warm(self) -> None:
         with contextlib.suppress(ModelError, Closed):  # the first search reports what is wrong
@@ -560,30 +544,15 @@ class Encoder:
         """Name, digest and dimension of the model that a new file gets."""
         if self._given is not None:
             return self._given.name, _digest(self._given), self._given.dimension
-        folder = self._config.models_folder()
-        spec = (
-            weights.find(self._config.model, folder)
-            if self._config.model
-            else weights.default(folder)
-        )
+        from mcpvectordb.index import installed
+
+        spec = installed.chosen(self._config)
         return spec.name, spec.digest, spec.dimension
 
     def _automatic_sizes(self, name: str) -> tuple[int, int]:
         if self._config.chunk_size:
             return self._config.chunk_size, self._config.chunk_overlap
         return STANDARD_SIZE, self._config.chunk_overlap
-
-    def _tokenizer_path(self) -> Path:
-        with self._file.reading(limited=False) as sql:
-            fixed = models.active(sql)
-        try:
-            spec = weights.find(
-                fixed.name if fixed else self._identity()[0], self._config.models_folder()
-            )
-            # An endpoint has no tokenizer.
-            return weights.locate(spec, self._config.models_folder()).get("tokenizer", SHIPPED)
-        except ModelMissing:
-            return SHIPPED  # token counts differ slightly from the model's, which is harmless
 
     def close(self) -> None:
         """End what goes on in the background, and release the model."""
