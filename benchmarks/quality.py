@@ -27,6 +27,7 @@ from benchmarks import desk, metrics
 from benchmarks.collection import Collection, load
 from benchmarks.store import Filled, filled, say
 from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
+from mcpvectordb.config import PRECISIONS
 
 QUICK, SLOW = ("text", "vector", "hybrid"), ("rerank", "query")
 VARIED = ("grouped", "folded", "varied")
@@ -41,6 +42,7 @@ class Outcome:
 
     data: str
     model: str
+    embeddings: str
     mode: str
     queries: int
     ndcg_10: float
@@ -63,7 +65,12 @@ def main(arguments: list[str]) -> None:
         cache = options.cache or Path(temporary)
         outcomes = []
         for outcome in measure(
-            options.data, options.model or [""], options.mode or list(QUICK), cache, options.queries
+            options.data,
+            options.model or [""],
+            options.mode or list(QUICK),
+            cache,
+            options.queries,
+            options.embeddings,
         ):
             outcomes.append(outcome)
             say(f"{outcome.data} {outcome.model} {outcome.mode}: nDCG@10 {outcome.ndcg_10:.4f}")
@@ -80,13 +87,14 @@ def measure(
     modes: list[str],
     cache: Path,
     queries: int | None = None,
+    embeddings: str = "",
 ) -> Iterator[Outcome]:
     """Every mode on every collection with every model, on all queries or a sample of so many."""
     collections = [load(folder) for folder in folders]
     for model in models:
         for collection in collections:
             say(f"{collection.name}: {len(collection.corpus):,} documents")
-            config = Config(model=model)
+            config = Config(model=model, embeddings=embeddings)
             file = filled(cache, collection.digest, collection.corpus, config)
             with Database(file.path, config=config) as db:
                 for mode in modes:
@@ -116,6 +124,7 @@ def grade(
     return Outcome(
         data=collection.name,
         model=file.model,
+        embeddings=db.stats().embeddings,
         mode=mode,
         queries=len(asked),
         ndcg_10=mean(metrics.ndcg, 10),
@@ -192,13 +201,19 @@ def table(outcomes: list[Outcome]) -> str:
         "|---|---|---|" + "--:|" * 12,
     ]
     lines += [
-        f"| {o.data} | {o.model} | {o.mode} | {o.queries} | {o.ndcg_10:.3f} | {o.recall_10:.3f} | "
-        f"{o.recall_100:.3f} | {o.mrr_10:.3f} | {o.documents_10:.1f} | {o.false_verdicts:.3f} | "
-        f"{o.p50:.1f} | {o.p95:.1f} | {o.chunks} | "
+        f"| {o.data} | {_model(o)} | {o.mode} | {o.queries} | {o.ndcg_10:.3f} | "
+        f"{o.recall_10:.3f} | {o.recall_100:.3f} | {o.mrr_10:.3f} | {o.documents_10:.1f} | "
+        f"{o.false_verdicts:.3f} | {o.p50:.1f} | {o.p95:.1f} | {o.chunks} | "
         f"{o.chunks_per_second:.0f} | {o.bytes / 1e6:.1f} |"
         for o in outcomes
     ]
     return "\n".join(lines)
+
+
+def _model(outcome: Outcome) -> str:
+    """The model, and how its embeddings were stored where that is not the usual way."""
+    usual = outcome.embeddings == PRECISIONS[0]
+    return outcome.model if usual else f"{outcome.model}, {outcome.embeddings}"
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -222,6 +237,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         action="append",
         choices=(*QUICK, *VARIED, "desk", *SLOW),
         help=f"how to search [{', '.join(QUICK)}]",
+    )
+    parser.add_argument(
+        "--embeddings", choices=PRECISIONS, default="", help="how they are stored [float32]"
     )
     parser.add_argument("--queries", type=int, metavar="N", help="ask a sample of N queries [all]")
     parser.add_argument(

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -33,6 +32,9 @@ SERVER_VARIABLES = frozenset(
 )
 """Variables that the server reads beside those of Config; the command line reads MCPVECTORDB_DB."""
 
+PRECISIONS = ("float32", "float16")
+"""The types in which a file can store embeddings of texts."""
+
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _DAY = 86_400
 
@@ -44,6 +46,8 @@ class Config:
     model               the embedding model of a new file; "" is the best one installed
     chunk_size          tokens per chunk in a new file; 0 is the default of the model
     chunk_overlap       tokens that a chunk repeats from the one before it
+    embeddings          float32 or float16, as which a new file stores what models make of texts;
+                        "" is float32, or what the export has that the file is made from
     vector_weight       weight of the vector leg in hybrid searches for passages, 0 to 1; None is
                         the default of the model; `mcpvectordb bench` measures others
     provisional         False leaves passages that wait for their embedding to words, also where the
@@ -91,6 +95,7 @@ class Config:
     model: str = ""
     chunk_size: int = 0
     chunk_overlap: int = 0
+    embeddings: str = ""
     vector_weight: float | None = None
     provisional: bool = True
     read_only: bool = False
@@ -132,6 +137,10 @@ class Config:
         ):
             raise InvalidInput(
                 f"chunk_overlap must be 0 to half of chunk_size, not {self.chunk_overlap}"
+            )
+        if self.embeddings not in ("", *PRECISIONS):
+            raise InvalidInput(
+                f"embeddings must be {' or '.join(PRECISIONS)}, not {self.embeddings!r}"
             )
         if self.vector_weight is not None and not 0 <= self.vector_weight <= 1:
             raise InvalidInput(f"vector_weight must be 0 to 1, not {self.vector_weight}")
@@ -221,6 +230,8 @@ def how_to_allow(name: str) -> str:
 
 
 def _did_you_mean(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -327,6 +326,8 @@ class Database(JointShelves):
     @contextlib.contextmanager
     def _opened_other(self, path: Path) -> Iterator[Database]:
         """Another file, open for reading; one of an older format as a copy, which is migrated."""
+        import tempfile
+
         config = replace(self.config, read_only=True)
         try:
             other = Database(path, config=config)

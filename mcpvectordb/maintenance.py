@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import apsw
 
 from mcpvectordb import errors
+from mcpvectordb.config import PRECISIONS
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.history.log import clear
 from mcpvectordb.index import models
@@ -18,7 +19,6 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
 from mcpvectordb.storage.file import File, uri
-from mcpvectordb.storage.new_file import flush_to_disk, new_file
 from mcpvectordb.storage.schema import VERSION
 
 
@@ -51,6 +51,7 @@ JSON_COLUMNS = (
     JSONColumn("vectors", "metadata", "object", "{}"),
     JSONColumn("libraries", "ignore", "array", "[]"),
 )
+_PRECISIONS = "(" + ", ".join(f"'\"{each}\"'" for each in PRECISIONS) + ")"
 # A SQL condition that is true for settings with a value that is never written.
 INVALID_SETTING = (
     "CASE WHEN name IN ('model', 'provisional') "
@@ -58,6 +59,7 @@ INVALID_SETTING = (
     "AND value = (SELECT value FROM settings WHERE name = 'model') WHEN name = 'chunk_size' "
     "THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
     "WHEN name = 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' "
+    f"WHEN name = 'embeddings' THEN value NOT IN {_PRECISIONS} "
     "ELSE NOT json_valid(value) END"
 )
 # The settings that are written together, with the first text of a file.
@@ -89,6 +91,8 @@ def copy(
 
     Unpublished documents are not in it, nor deleted text outside of the history.
     """
+    from mcpvectordb.storage.new_file import new_file
+
     with new_file(file, target, overwrite=overwrite) as new:
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
@@ -184,6 +188,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         model = models.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
+        precision = encoder.expected_precision(sql)
         pending = encoder.pending(sql, model) if model else 0
     return Stats(
         path=file.place,
@@ -202,6 +207,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         chunk_overlap=overlap,
         history_bytes=history_bytes,
         origins=origins,
+        embeddings=precision,
     )
 
 
@@ -232,6 +238,7 @@ _CONTENTS = (
     ("context_images", "images of contexts"),
     ("context", "texts of contexts"),
     ("vector", "vectors"),
+    ("history", "history"),
 )
 
 
@@ -267,6 +274,8 @@ def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool
 
 def _verify(part: Path) -> None:
     """Check a copy, make it a single file without a log, and have the system write it to disk."""
+    from mcpvectordb.storage.new_file import flush_to_disk
+
     connection = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()

@@ -480,7 +480,7 @@ class Exported(Record):
 
 
 class Stats(Record):
-    """Counts and sizes of a file, and its model and chunk sizes.
+    """Counts and sizes of a file, its model and chunk sizes, and the type of its embeddings.
 
     Before the first ingest, these are the ones that it would get. `history_bytes` is what former
     versions take of the file. Of a published database `path` is the URL, and `origins` are the
@@ -502,6 +502,7 @@ class Stats(Record):
     chunk_size: int
     chunk_overlap: int
     history_bytes: int = 0
+    embeddings: str = "float32"
     origins: tuple[str, ...] = ()
 
 

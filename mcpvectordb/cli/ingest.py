@@ -35,9 +35,10 @@ from mcpvectordb.cli.output import (
     show_skipped,
     skipped_in,
 )
+from mcpvectordb.config import PRECISIONS
 from mcpvectordb.errors import IngestError, InvalidInput, ModelError
-from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats.charset import decode
+from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Embedded, Progress, counted_passages
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="The embedding model of a new database [default: the best one installed].",
 )
+@click.option(
+    "--embeddings",
+    type=click.Choice(PRECISIONS),
+    help="How a new database stores embeddings; float16 takes half the space [default: float32].",
+)
 @no_embed_option
 @verbose_option
 @dry_run_option
@@ -92,6 +98,7 @@ def ingest(
     pattern: str,
     ignore: tuple[str, ...],
     model: str | None,
+    embeddings: str | None,
     no_embed: bool,
     verbose: bool,
     dry_run: bool,
@@ -109,8 +116,11 @@ def ingest(
     chosen = {"pattern": pattern, "ignore": ignore, "dry_run": dry_run, "embed": not no_embed}
     done = _Outcomes(verbose, as_json)
     _check_installed(model)
-    with opened(context, make=True, dry_run=dry_run, model=model) as db, resumable(db):
-        _check_used(db, model)
+    with (
+        opened(context, make=True, dry_run=dry_run, model=model, embeddings=embeddings) as db,
+        resumable(db),
+    ):
+        _check_used(db, model, embeddings)
         for source in sources:
             if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
                 _ingest_folder(db, source, done, **given, **chosen)
@@ -136,12 +146,20 @@ def _check_installed(model: str | None) -> None:
         weights.locate(weights.embedder(model, folder), folder)
 
 
-def _check_used(db: Database, model: str | None) -> None:
-    """Refuse a model for a database that has another one already."""
-    if model and (used := db.stats().model) != model:
+def _check_used(db: Database, model: str | None, embeddings: str | None) -> None:
+    """Refuse a model, or a type of embeddings, for a database that has another one already."""
+    if not (model or embeddings):
+        return
+    stats = db.stats()
+    if model and stats.model != model:
         raise InvalidInput(
-            f"this database is embedded with {used}; to change that, run: mcpvectordb model use "
-            f"{model}"
+            f"this database is embedded with {stats.model}; to change that, run: mcpvectordb model "
+            f"use {model}"
+        )
+    if embeddings and stats.embeddings != embeddings:
+        raise InvalidInput(
+            f"this database stores embeddings as {stats.embeddings}; to change that, export it and "
+            f"import it into a new one with MCPVECTORDB_EMBEDDINGS={embeddings}"
         )
 
 

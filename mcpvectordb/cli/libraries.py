@@ -38,7 +38,8 @@ from mcpvectordb.cli.output import (
     skipped_in,
 )
 from mcpvectordb.errors import MCPVectorDBError, Refused, Unreadable
-from mcpvectordb.ingest.folders import EVERYTHING, IGNORE_FILES
+from mcpvectordb.ingest.folders import IGNORE_FILES
+from mcpvectordb.ingest.globs import EVERYTHING
 
 if TYPE_CHECKING:
     from watchfiles import Change

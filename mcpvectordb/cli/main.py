@@ -44,7 +44,10 @@ COMMANDS = {
     "library": ("libraries", "List libraries, and let them follow folders"),
     "sync": ("libraries", "Update one library, or all that follow a folder, from its folder"),
     "watch": ("libraries", "Sync now, and again whenever something changes in the folders"),
-    "status": ("maintenance", "Show counts, sizes, the model, and what is not embedded yet"),
+    "status": (
+        "maintenance",
+        "Show counts, the model, what takes the space, and what is not embedded yet",
+    ),
     "check": ("maintenance", "Verify the whole file"),
     "rebuild": ("maintenance", "Rebuild the indexes from the stored texts and embeddings"),
     "compact": ("maintenance", "Return unused space to the disk"),
@@ -206,11 +209,12 @@ def opened(
     read_only: bool = False,
     dry_run: bool = False,
     model: str | None = None,
+    embeddings: str | None = None,
 ) -> Iterator[Database]:
     """Open the database that the options name; it is created only with `make`.
 
-    With `dry_run` one that does not exist is an empty one without a file. `model` is that of a new
-    one.
+    With `dry_run` one that does not exist is an empty one without a file. `model` and `embeddings`
+    are those of a new one.
     """
     from mcpvectordb import Database
 
@@ -225,8 +229,9 @@ def opened(
             )
         elif context.find_root().obj is None:
             path.parent.mkdir(parents=True, exist_ok=True)
+    config = configured(read_only=read_only, model=model, embeddings=embeddings)
     with (
-        Database(path, config=configured(read_only=read_only, model=model)) as db,
+        Database(path, config=config) as db,
         db.acting_as("shell"),
     ):
         yield db

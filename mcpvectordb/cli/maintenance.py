@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -11,18 +12,22 @@ from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import busy, complain, fail, library_line, plain, print_json, show
 from mcpvectordb.config import Config
 
+SLOW_BYTES = 10**9  # of a file whose space takes about a second to be measured
+
 
 @click.command()
 @json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Show counts, sizes, the model, and what is not embedded yet, for the file and per library.
+    """Show counts, the model, what takes the space, and what is not embedded yet.
 
     Each document is embedded (found by meaning), partly embedded, waiting, or empty (it has no
     text).
     """
     with opened(context) as db:
         stats, coverage, libraries = db.stats(), db.documents.coverage(), db.documents.libraries()
+        with busy("measuring") if stats.bytes > SLOW_BYTES else contextlib.nullcontext():
+            space = {what: size for what, size in db.space().items() if size}
         backlogs = {"documents": db.documents.backlog(), "contexts": db.contexts.backlog()}
         not_embedded = {"pending": {"gt": 0}}
         waiting = {
@@ -34,11 +39,14 @@ def status(context: click.Context, as_json: bool) -> None:
     facts = {**plain(stats), **plain(coverage), "parser": _confinement()}
     if as_json:
         per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
-        print_json({**facts, "backlogs": backlogs, "libraries": per_library})
+        print_json({**facts, "space": space, "backlogs": backlogs, "libraries": per_library})
         return
     facts["origins"] = ", ".join(stats.origins)
     for name, value in facts.items():
         show(f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}")
+    total = sum(space.values())
+    for what, size in space.items():
+        show(f"  {what:<24} {size:>15,} bytes {size / total:6.1%}")
     for each in libraries:
         show(f"  {library_line(each, waiting[each.name])}")
     for shelf, backlog in backlogs.items():

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from mcpvectordb.cli.output import StyledText, complain, visible_line
@@ -20,11 +18,10 @@ if TYPE_CHECKING:
 
 NAMED = 3  # passages that are named because they say the same as a hit
 
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # compiled on use
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRow:
+class ResultRow(NamedTuple):
     """A hit in the output formats; `docid` and `file` are names that `get` takes."""
 
     docid: str
@@ -82,7 +79,7 @@ def _relevance(row: ResultRow) -> str:
 
 def table(rows: list[ResultRow]) -> str:
     """CSV with a header."""
-    return _csv([[each.name for each in fields(ResultRow)], *(list(astuple(row)) for row in rows)])
+    return _csv([ResultRow._fields, *rows])
 
 
 def xml(rows: list[ResultRow]) -> str:
@@ -90,13 +87,14 @@ def xml(rows: list[ResultRow]) -> str:
     from xml.sax.saxutils import escape, quoteattr
 
     def attributes(each: ResultRow) -> str:
-        named = {name: value for name, value in asdict(each).items() if name != "snippet"}
+        named = {name: value for name, value in each._asdict().items() if name != "snippet"}
         return " ".join(
-            f"{name}={quoteattr(_NOT_XML.sub('�', str(value)))}" for name, value in named.items()
+            f"{name}={quoteattr(re.sub(_NOT_XML, '�', str(value)))}"
+            for name, value in named.items()
         )
 
     elements = [
-        f"  <file {attributes(each)}>{escape(_NOT_XML.sub('�', each.snippet))}</file>\n"
+        f"  <file {attributes(each)}>{escape(re.sub(_NOT_XML, '�', each.snippet))}</file>\n"
         for each in rows
     ]
     return f"<results>\n{''.join(elements)}</results>\n"
@@ -234,7 +232,9 @@ def _explained(hit: Hit[Chunk]) -> str:
     return "   " + ", ".join(named)
 
 
-def _csv(rows: list[list[object]]) -> str:
+def _csv(rows: Sequence[Sequence[object]]) -> str:
+    import csv
+
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows(rows)
     return written.getvalue()

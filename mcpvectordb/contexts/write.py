@@ -22,7 +22,7 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.indexed_chunk import embedding_text
 from mcpvectordb.ingest import chunking
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 
 
 class PreparedContexts(NamedTuple):

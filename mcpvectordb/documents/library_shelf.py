@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 
 from mcpvectordb.documents import libraries
-from mcpvectordb.documents.bulk_ingest import FolderTuning
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
+from mcpvectordb.documents.folder_tuning import FolderTuning
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.stored import StoredDocuments
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.ingest.folders import EVERYTHING
+from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Library
 from mcpvectordb.storage.file import File
 

@@ -7,31 +7,27 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, notes, rows
-from mcpvectordb.documents import texts as given_texts
-from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING, BulkIngest, FolderTuning
+from mcpvectordb.documents.folder_tuning import DEFAULT_TUNING, FolderTuning
 from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.library_shelf import LibraryDocuments
 from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.restore import RestoredDocuments
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
-from mcpvectordb.documents.sync import ingest_folder, preview, sync, vanished
-from mcpvectordb.documents.texts import GivenText
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
-from mcpvectordb.errors import ModelError
+from mcpvectordb.errors import ModelError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.ingest import formats, sources
-from mcpvectordb.ingest.folders import EVERYTHING
-from mcpvectordb.ingest.worker import Worker
+from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
     Backlog,
@@ -52,6 +48,13 @@ from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.query import without_operators
+
+if TYPE_CHECKING:
+    from mcpvectordb.documents.bulk_ingest import BulkIngest
+    from mcpvectordb.documents.texts import GivenText
+    from mcpvectordb.ingest.worker import Worker
+
+# What brings documents in is loaded by the methods that use it: most processes only search.
 
 
 class Documents(LibraryDocuments):
@@ -75,7 +78,12 @@ class Documents(LibraryDocuments):
         self._config, self._encoder, self._search = config, encoder, search
         self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
         self.versioned = RestoredDocuments(file, self._writer, unpublished)
-        self._worker = Worker(config)
+
+    @cached_property
+    def _worker(self) -> Worker:
+        from mcpvectordb.ingest.worker import Worker
+
+        return Worker(self._config)
 
     def ingest(
         self,
@@ -113,6 +121,9 @@ class Documents(LibraryDocuments):
         raises ends the ingest. Without `wait` a page that must wait for `Config.host_interval`
         raises RetryLater, which says for how long.
         """
+        from mcpvectordb.documents import texts as given_texts
+        from mcpvectordb.ingest import formats, sources
+
         _check(library, metadata)
         # Refuses invalid sizes before anything is read.
         Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
@@ -173,6 +184,8 @@ class Documents(LibraryDocuments):
         progress: ProgressCallback | None = None,
     ) -> Ingested:
         """Ingest a text under a source name of your own, as Markdown or code; see `ingest`."""
+        from mcpvectordb.documents import texts as given_texts
+
         given = given_texts.checked_text(
             text, source, title, metadata, self._config.max_source_bytes
         )
@@ -198,6 +211,8 @@ class Documents(LibraryDocuments):
         are checked before the first is stored. They are embedded together at the end, with what
         waited before. After a kill, the same call continues.
         """
+        from mcpvectordb.documents import texts as given_texts
+
         given = given_texts.checked_texts(
             texts, sources, titles, metadata, self._config.max_source_bytes
         )
@@ -233,6 +248,9 @@ class Documents(LibraryDocuments):
         done (`planned`), judged by sizes and times. `guard` and `roots` refuse the folder itself,
         as `ingest` refuses a file. After a kill, the next call continues.
         """
+        from mcpvectordb.documents.sync import ingest_folder, preview
+        from mcpvectordb.ingest import sources
+
         _check(library, metadata)
         sources.check_folder(folder, roots=[Path(root) for root in roots], guard=guard)
         once = libraries.one_time(library, folder, pattern, ignore)
@@ -281,6 +299,8 @@ class Documents(LibraryDocuments):
 
         They are those of the library whose files lie in the folder and are not taken in from it.
         """
+        from mcpvectordb.documents.sync import vanished
+
         library = libraries.one_time(name, root, pattern, ignore)
         keys = vanished(self._file, self._config, library, self.tuning)
         with self._file.reading() as sql:
@@ -304,6 +324,8 @@ class Documents(LibraryDocuments):
         the next call continues; several calls at once are safe. `dry_run` only says what would be
         done, as in `ingest_folder`.
         """
+        from mcpvectordb.documents.sync import preview, sync
+
         followed = libraries.followed(self._file, name)
         for library in followed:
             self._folders.check(library)
@@ -424,10 +446,13 @@ class Documents(LibraryDocuments):
 
     def close(self) -> None:
         """End the process of the parser."""
-        self._worker.close()
+        if "_worker" in self.__dict__:
+            self._worker.close()
 
     def _fetched(self, source: Any, library: str) -> tuple[int | None, str, str]:
         """The key, ETag and modification time of a URL's document, to fetch it only if changed."""
+        from mcpvectordb.ingest import sources
+
         if not sources.is_url(source):
             return None, "", ""
         with self._file.reading(limited=False) as sql:
@@ -440,6 +465,8 @@ class Documents(LibraryDocuments):
     def _bulk_ingest(
         self, library: str, embed: bool, metadata: Mapping[str, Any] | None = None
     ) -> BulkIngest:
+        from mcpvectordb.documents.bulk_ingest import BulkIngest
+
         return BulkIngest(
             self._file,
             self._writer,
@@ -459,18 +486,25 @@ class Documents(LibraryDocuments):
         progress: ProgressCallback | None = None,
     ) -> list[_StoredDocument]:
         """Store texts in short transactions."""
+        from mcpvectordb.documents import texts as given_texts
+
         stored: list[_StoredDocument] = []
         for places in given_texts.store(given, library, self._writer, self.tuning):
-            with self._file.reading(limited=False):  # one transaction for all of them
-                stored += map(self._stored, places)
+            stored += self._all_stored(places)
             if progress:
                 progress(Progress(step="ingest", done=len(stored), total=len(given)))
         return stored
 
     def _stored(self, place: tuple[Status, int]) -> _StoredDocument:
         """The document of a status and key, read before others may replace it."""
+        return self._all_stored([place])[0]
+
+    def _all_stored(self, places: Sequence[tuple[Status, int]]) -> list[_StoredDocument]:
         with self._file.reading(limited=False) as sql:
-            return _StoredDocument(*place, rows.by_key(sql, place[1]))
+            found = rows.by_keys(sql, [key for _, key in places])
+        if len(found) < len({key for _, key in places}):
+            raise NotFound("the document was deleted meanwhile")
+        return [_StoredDocument(status, key, found[key]) for status, key in places]
 
     def _finish(
         self,
@@ -497,8 +531,11 @@ class Documents(LibraryDocuments):
         """The results for stored documents, with what is still pending and why."""
         done = []
         with self._file.reading(limited=False) as sql:
+            waiting = self._encoder.pending_by_owner(
+                sql, self._index, [each.key for each in stored]
+            )
             for status, key, document in stored:
-                pending = self._encoder.count_pending(sql, self._index, [key])
+                pending = waiting.get(key, 0)
                 note = ""
                 if embed and pending:
                     note = notes.not_embedded(

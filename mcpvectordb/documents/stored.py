@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from mcpvectordb.documents import past, rows
-from mcpvectordb.documents.bulk_ingest import FolderTuning
+from mcpvectordb.documents.folder_tuning import FolderTuning
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
@@ -17,7 +17,6 @@ from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.ingest import formats, structure
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
     Chunk,
@@ -88,6 +87,8 @@ class StoredDocuments(NamedDocuments):
 
     def syntax(self, id: str) -> Literal["markdown", "text", "code"]:
         """In which syntax a document's text is read, by the name of its source; raises NotFound."""
+        from mcpvectordb.ingest import formats
+
         known = formats.by_name(PurePosixPath(self.get(id).source).name)
         if known is not None and known.module == "code":
             return "code"
@@ -98,6 +99,8 @@ class StoredDocuments(NamedDocuments):
 
         Raises NotFound.
         """
+        from mcpvectordb.ingest import structure
+
         if self.syntax(id) != "markdown":
             return []
         text = self.text(id)

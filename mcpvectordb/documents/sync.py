@@ -27,8 +27,9 @@ from typing import NamedTuple
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config, how_to_allow
-from mcpvectordb.documents.bulk_ingest import BulkIngest, FolderTuning
+from mcpvectordb.documents.bulk_ingest import BulkIngest
 from mcpvectordb.documents.confirmed_folders import FollowedLibrary
+from mcpvectordb.documents.folder_tuning import FolderTuning
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, UnsupportedFormat
 from mcpvectordb.ingest import sources

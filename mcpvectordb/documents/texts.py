@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import metadata
 from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.bulk_ingest import FolderTuning
+from mcpvectordb.documents.folder_tuning import FolderTuning
 from mcpvectordb.documents.given import DocumentChange
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
 from mcpvectordb.errors import InvalidInput, NoText, TooLarge, quoted

@@ -21,7 +21,7 @@ from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.errors import Busy, Unwritable
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.tuning import DEFAULT, Tuning
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.storage.file import File
 
 NOTHING: Mapping[int, bytes] = {}

@@ -17,7 +17,7 @@ from mcpvectordb.errors import Damaged
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version, pack, unpack
 from mcpvectordb.index import spans
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 
 SHELF = "documents"
 _FIELDS = ("title", "hash", "file_type", "size", "created_at", "metadata", "given")

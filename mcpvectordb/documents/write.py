@@ -7,6 +7,7 @@ long; readers see all of it or nothing.
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,9 +24,9 @@ from mcpvectordb.errors import DatabaseError, NotFound, TooLarge
 from mcpvectordb.history.versions import Version
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.new_chunks import NewChunks
 from mcpvectordb.index.spans import stored as stored_spans
-from mcpvectordb.ingest import chunking
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.records import Parsed, Source, Status
 from mcpvectordb.storage.file import File
 
@@ -113,6 +114,8 @@ class DocumentWriter:
         )
 
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
+        from mcpvectordb.ingest import chunking
+
         starts, most = self._encoder.tokens().token_starts(parsed.text), self._max_chunks
         if len(starts) <= most * size:  # otherwise splitting would only take time and memory
             spans = chunking.split(
@@ -199,8 +202,12 @@ class DocumentWriter:
         if short:
             with self._file.writing() as sql:
                 replaced: list[int] = []
+                new: list[NewChunks] = []
                 for place in short:
-                    written[place] = self._write_short(sql, documents[place], duplicate, replaced)
+                    written[place] = self._write_short(
+                        sql, documents[place], duplicate, replaced, new
+                    )
+                self._index.put_all(sql, new)
                 self._unpublished.withdraw(sql, replaced)
         done = [
             each or self._write_long(document, duplicate)
@@ -210,16 +217,29 @@ class DocumentWriter:
         return done
 
     def _write_short(
-        self, sql: apsw.Connection, document: PreparedDocument, duplicate: bool, replaced: list[int]
+        self,
+        sql: apsw.Connection,
+        document: PreparedDocument,
+        duplicate: bool,
+        replaced: list[int],
+        new: list[NewChunks],
     ) -> tuple[Status, int]:
-        """Write a document; adds those that it replaces, which the caller must withdraw."""
-        # Another process may have written it meanwhile.
-        if not duplicate and (known := self._known(document)) is not None:
-            return "skipped", known
-        old = [] if duplicate else self._with_source_of(sql, document)
+        """Write the row of a document.
+
+        Adds those that it replaces and its chunks, which the caller must withdraw and put.
+        """
+        old: list[int] = []
+        if not duplicate:
+            old, known = self._with_source_of(sql, document)
+            if known is not None:  # another process has written it meanwhile
+                return "skipped", known
         document = _with_given(sql, document, old)
         key = _insert(sql, document, self.versions.history.stamp(sql), duplicate)
-        self._index.put(sql, key, document.title, document.text, document.spans)
+        new.append(NewChunks(key, document.title, document.text, document.spans))
+        if not old and document.moved is None and document.version is None:
+            return "indexed", key
+        self._index.put_all(sql, new)  # the history keeps texts, which may be among them
+        new.clear()
         _keep_ids(sql, old, key)
         replaced += [*old, *self._take_over(sql, key, document.moved, duplicate)]
         self._adopt(sql, key, document.version, replaced)
@@ -232,7 +252,7 @@ class DocumentWriter:
         key = 0
         try:
             with self._file.writing() as sql:
-                old = [] if duplicate else self._with_source_of(sql, document)
+                old = [] if duplicate else self._with_source_of(sql, document)[0]
                 document = _with_given(sql, document, old)
                 key = _insert(sql, document, 0, duplicate)  # `publish` gives it a stamp
                 self._unpublished.begin(sql, key)
@@ -259,10 +279,12 @@ class DocumentWriter:
     ) -> tuple[Status, int]:
         """Show a document that was written in slices instead of those with its source."""
         self._unpublished.renew(sql, key)
-        if not duplicate and (known := self._known(document)) is not None:
-            self._unpublished.give_up(key)
-            return "skipped", known
-        old = [] if duplicate else self._with_source_of(sql, document)
+        old: list[int] = []
+        if not duplicate:
+            old, known = self._with_source_of(sql, document)
+            if known is not None:
+                self._unpublished.give_up(key)
+                return "skipped", known
         self._unpublished.publish(sql, key)
         _keep_ids(sql, old, key)
         taken_over = self._take_over(sql, key, document.moved, duplicate, packed)
@@ -281,22 +303,27 @@ class DocumentWriter:
 
     def known_all(self, library: str, contents: Iterable[tuple[str, str]]) -> list[int | None]:
         """As `known`, for each pair of a source and the hash of its content."""
+        wanted = list(contents)
         with self._file.reading(limited=False) as sql:
-            return [
-                sql.execute(
-                    "SELECT key FROM published_documents "
-                    "WHERE library = ? AND source = ? AND hash = ? ORDER BY key LIMIT 1",
-                    (library, *each),
-                ).get
-                for each in contents
-            ]
+            rows: list[Any] = sql.execute(
+                "SELECT source, hash, min(key) FROM published_documents WHERE library = ? "
+                "AND source IN (SELECT value FROM json_each(?)) GROUP BY source, hash",
+                (library, json.dumps([source for source, _ in wanted])),
+            ).fetchall()
+        found = {(source, hash): key for source, hash, key in rows}
+        return [found.get(each) for each in wanted]
 
-    def _with_source_of(self, sql: apsw.Connection, document: PreparedDocument) -> list[int]:
-        rows = sql.execute(
-            "SELECT key FROM published_documents WHERE library = ? AND source = ?",
+    def _with_source_of(
+        self, sql: apsw.Connection, document: PreparedDocument
+    ) -> tuple[list[int], int | None]:
+        """The keys of the documents of a source, and of the first that has the same content."""
+        rows: list[Any] = sql.execute(
+            "SELECT key, hash FROM published_documents WHERE library = ? AND source = ? "
+            "ORDER BY key",
             (document.library, document.source.source),
-        )
-        return [key for (key,) in rows]
+        ).fetchall()
+        same = (key for key, hash in rows if hash == document.hash)
+        return [key for key, _ in rows], next(same, None)
 
     def restore(self, version: Version, body: bytes) -> int:
         """Write a version of the history in place of what is there of its item; returns its key."""
@@ -366,17 +393,18 @@ class DocumentWriter:
 
         Raises NotFound if it is `required` and is not there.
         """
+        if moved is None:
+            return []
         identity = sql.execute(
             "SELECT id, created_at, metadata, given, CASE ? WHEN 1 THEN twin ELSE '' END "
             "FROM published_documents WHERE key = ?",
             (int(required), moved),
         ).fetchone()
         if not identity:
-            if required and moved is not None:
+            if required:
                 raise NotFound(_CHANGED)
             return []
-        if moved is not None:
-            self.versions.keep_whole(sql, [moved], packed)  # with its own id
+        self.versions.keep_whole(sql, [moved], packed)  # with its own id
         sql.execute("UPDATE documents SET id = ? WHERE key = ?", (_new_id(), moved))
         sql.execute(
             "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ?, twin = ? "
@@ -384,7 +412,7 @@ class DocumentWriter:
             (*identity, key),
         )
         sql.execute("UPDATE former_ids SET document = ? WHERE document = ?", (key, moved))
-        return [moved] if moved is not None else []
+        return [moved]
 
 
 _CHANGED = "the document was changed or deleted meanwhile"

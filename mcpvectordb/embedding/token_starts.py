@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +24,11 @@ LONGEST_WORD, LONGEST_RUN = 32, 1_024
 MOST_WORDS = 200_000  # that are remembered; then all are forgotten
 
 _SPACE, _PUNCTUATION = r" \t\n\r", r"!-/:-@\[-`{-~"
-_RUN = re.compile(rf"[{_SPACE}]+|[{_PUNCTUATION}]|[^{_SPACE}{_PUNCTUATION}]{{1,{LONGEST_RUN}}}")
+# A single space after a word belongs to its run: that is one look-up for both.
+_SINGLE = rf"(?: (?![{_SPACE}]))?"
+_RUN = re.compile(
+    rf"[^{_SPACE}{_PUNCTUATION}]{{1,{LONGEST_RUN}}}{_SINGLE}|[{_PUNCTUATION}]{_SINGLE}|[{_SPACE}]+"
+)
 
 
 class WordStarts:
@@ -44,21 +49,24 @@ class WordStarts:
         found = array("i")
         place = 0
         for window in windows(text, WINDOW):
-            for run in _RUN.findall(window):
-                for start in words[run]:
-                    found.append(place + start)
-                place += len(run)
+            runs = _RUN.findall(window)
+            places = accumulate(map(len, runs), initial=place)
+            found.extend(
+                [at + start for at, run in zip(places, runs, strict=False) for start in words[run]]
+            )
+            place += len(window)
         return np.frombuffer(found, np.int32) if found else np.empty(0, np.int32)
 
 
 class _Words(dict[str, tuple[int, ...]]):
-    """By word, the starts of its tokens; a new one is encoded."""
+    """By word, the starts of its tokens; a new one is encoded without the space after it."""
 
     def __init__(self, starts_of: Callable[[str], list[int]], most: int) -> None:
         self._starts_of, self._most = starts_of, most
 
     def __missing__(self, run: str) -> tuple[int, ...]:
-        starts = tuple(self._starts_of(run))
+        spaced = run[-1] == " " and not run.isspace()
+        starts = self[run[:-1]] if spaced else tuple(self._starts_of(run))
         if len(run) <= LONGEST_WORD:
             if len(self) >= self._most:
                 self.clear()

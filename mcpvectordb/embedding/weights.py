@@ -40,6 +40,9 @@ DESCRIPTION = "model.json"
 TIMEOUT = (10, 60)
 BLOCK = 1 << 16
 _RESUME = "run the same command again to resume it"
+# Where packages lie that were installed with this one: looked into first, because the module that
+# knows of all others takes 14 ms to import.
+_PACKAGES = Path(__file__).parents[2]
 
 
 def find(name: str, folder: Path) -> Model:
@@ -170,12 +173,20 @@ def _places(model: Model, file: ModelFile, folder: Path) -> Iterator[Path]:
     if file == VOCABULARY:
         yield SHIPPED
     if model.carrier:
-        from importlib.metadata import PackageNotFoundError, distribution
-
-        with suppress(PackageNotFoundError):
-            carried = PurePosixPath(model.carried_in, file.path)
-            yield Path(str(distribution(model.carrier).locate_file(carried)))
+        carried = PurePosixPath(model.carried_in, file.path)
+        if (beside := _PACKAGES / carried).is_file():
+            yield beside
+        else:
+            yield from _distributed(model.carrier, carried)
     yield folder / model.name / file.name
+
+
+def _distributed(carrier: str, path: PurePosixPath) -> Iterator[Path]:
+    """The place of a file of a distribution, if that is installed."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    with suppress(PackageNotFoundError):
+        yield Path(str(distribution(carrier).locate_file(path)))
 
 
 def _described(path: Path) -> Model:

@@ -1,7 +1,7 @@
 """JSONL with everything: importing it into an empty file gives an equal one.
 
 One JSON object per line, in this order. Bytes are base64, numbers of embeddings little-endian
-float32 (of vectors float32 or float64: 4 or 8 bytes for each of `dimension`).
+float32 or float16 (of vectors float32 or float64): 4, 2 or 8 bytes for each of `dimension`.
 
 {"mcpvectordb": 1, "model": …, "settings": …, …}    the header; 1 is the version of this format
 {"kind": "library", …}                              a library that follows a folder

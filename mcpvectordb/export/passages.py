@@ -13,6 +13,8 @@ from mcpvectordb.export.snapshot import (
     ExportedVector,
     ExportSnapshot,
 )
+from mcpvectordb.index import arrays
+from mcpvectordb.index.models import ModelRow
 
 COLUMNS = (
     "shelf",  # documents, contexts or vectors
@@ -41,7 +43,7 @@ Row = dict[str, Any]
 
 def rows(snapshot: ExportSnapshot) -> Iterator[tuple[bool, Row]]:
     """The rows, with the raw embedding; each with whether it is the last one of its item."""
-    model = snapshot.model.name if snapshot.model else None
+    model = snapshot.model
     for document in snapshot.documents():
         yield from _of_item(_document(document), document.text, document.chunks, model)
     for context in snapshot.contexts():
@@ -51,7 +53,7 @@ def rows(snapshot: ExportSnapshot) -> Iterator[tuple[bool, Row]]:
 
 
 def _of_item(
-    shared: Row, text: str, chunks: list[ExportedChunk], model: str | None
+    shared: Row, text: str, chunks: list[ExportedChunk], model: ModelRow | None
 ) -> Iterator[tuple[bool, Row]]:
     """The passages of a document or context; one without text has a single row without any."""
     for place, (span, raw) in enumerate(chunks):
@@ -62,8 +64,8 @@ def _of_item(
             "first_line": span.first_line,
             "last_line": span.last_line,
             "headings": list(span.headings),
-            "model": model if raw else None,
-            "embedding": raw,
+            "model": model.name if model and raw else None,
+            "embedding": (raw, model.dimension) if model and raw else None,
         }
         yield place == len(chunks) - 1, {**shared, **own}
     if not chunks:
@@ -108,13 +110,13 @@ def _json(metadata: Mapping[str, Any]) -> str:
     return json.dumps(metadata, ensure_ascii=False)
 
 
-def numbers(raw: bytes | tuple[bytes, int] | None) -> Any:
-    """An embedding as an array; None without one."""
+def numbers(raw: tuple[bytes, int] | None) -> Any:
+    """An embedding, given with its dimension, as an array; None without one."""
     import numpy as np
 
     if raw is None:
         return None
-    if isinstance(raw, bytes):
-        return np.frombuffer(raw, "<f4")
     blob, dimension = raw
-    return np.frombuffer(blob, "<f4" if len(blob) == 4 * dimension else "<f8")
+    return arrays.unpacked([blob], dimension)[0].astype(
+        np.float64 if len(blob) == 8 * dimension else np.float32
+    )

@@ -18,13 +18,13 @@ from mcpvectordb.errors import NotFound
 from mcpvectordb.index import models
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.models import ModelRow
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode, decode_list
 from mcpvectordb.search.why_empty import unknown_name
 
 
 class ExportedChunk(NamedTuple):
-    """A chunk's place in its text, and its float32 embedding by the file's model, if it has one."""
+    """A chunk's place in its text, and its embedding by the file's model as it is stored."""
 
     span: Span
     embedding: bytes | None
@@ -122,11 +122,11 @@ class ExportSnapshot:
                 raise NotFound(unknown_name("library", library, known))
 
     def settings(self) -> dict[str, Any]:
-        """What the file settles for all texts: chunk sizes and indexed metadata keys."""
+        """What the file settles for all texts: chunk sizes, precision, indexed metadata keys."""
         kept = dict(
             self._sql.execute(
                 "SELECT name, value FROM settings "
-                "WHERE name IN ('chunk_size', 'chunk_overlap', 'indexed_metadata')"
+                "WHERE name IN ('chunk_size', 'chunk_overlap', 'embeddings', 'indexed_metadata')"
             )
         )
         return {name: json.loads(value) for name, value in kept.items()}

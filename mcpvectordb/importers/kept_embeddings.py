@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.errors import ModelError
 from mcpvectordb.importers.items import ImportedContext, ImportedDocument
-from mcpvectordb.index import models
+from mcpvectordb.index import arrays, models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.indexed_chunk import IndexedChunk
@@ -98,7 +98,10 @@ class KeptEmbeddings:
         except ModelError as error:
             return f"cannot be compared with those of the file's model: {error}"
         least = min(
-            max(_cosine(each.values, own[text]) for text in _embedded_texts(each.passage))
+            max(
+                _cosine(each.values, own[text], model.dimension)
+                for text in _embedded_texts(each.passage)
+            )
             for each in sample
         )
         if least >= LEAST_COSINE:
@@ -118,7 +121,8 @@ def _offer(
         if len(values) != 4 * model.dimension:
             return _other_dimension(item, len(values) // 4, model.name, model.dimension)
         if text.strip() == wanted:
-            return values if is_usable(values) else "values that cannot be ranked"
+            usable = arrays.is_rankable(values, model.dimension)
+            return values if usable else "values that cannot be ranked"
     return "the text is divided into other passages here"
 
 
@@ -145,18 +149,8 @@ def _embedded_texts(passage: IndexedChunk) -> Iterator[str]:
         yield passage.text
 
 
-def _cosine(first: bytes, second: bytes) -> float:
+def _cosine(first: bytes, second: bytes, dimension: int) -> float:
     import numpy as np
 
-    one, other = (np.frombuffer(each, "<f4").astype(np.float64) for each in (first, second))
+    one, other = (arrays.unpacked([each], dimension)[0] for each in (first, second))
     return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
-
-
-def is_usable(values: bytes) -> bool:
-    """Whether an embedding can be ranked: finite, and neither too short nor too long."""
-    import numpy as np
-
-    from mcpvectordb.embedding.embedder import LARGEST_NORM, SMALLEST_NORM
-
-    norm = np.linalg.norm(np.frombuffer(values, "<f4").astype(np.float64))
-    return bool(SMALLEST_NORM <= norm <= LARGEST_NORM)

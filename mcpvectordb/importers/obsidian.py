@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from mcpvectordb.errors import UnsupportedFormat
 from mcpvectordb.importers.items import FollowedFolder, ImportOptions, Item
 from mcpvectordb.importers.source import ImportSource
-from mcpvectordb.ingest.folders import EVERYTHING
 from mcpvectordb.ingest.formats.vault import FOLDER
+from mcpvectordb.ingest.globs import EVERYTHING
 
 
 def recognises(source: ImportSource) -> bool:

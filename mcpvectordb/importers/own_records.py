@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mcpvectordb import dates, metadata
-from mcpvectordb.config import Config, how_to_allow
+from mcpvectordb.config import PRECISIONS, Config, how_to_allow
 from mcpvectordb.contexts.context import Entry, Image
 from mcpvectordb.contexts.validation import checked_entry, checked_id
 from mcpvectordb.documents.given import Given
@@ -18,7 +18,7 @@ from mcpvectordb.errors import InvalidInput, TooLarge, quoted
 from mcpvectordb.index.arrays import MAX_DIMENSION
 from mcpvectordb.index.indexed_chunk import covers_tile
 from mcpvectordb.index.metrics import METRICS
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Source
 from mcpvectordb.vectors.shelf import MAX_ID, MAX_NAME
@@ -49,13 +49,14 @@ class OwnContext(NamedTuple):
 
 
 class OwnModel(NamedTuple):
-    """The model and the chunk sizes of the exported file."""
+    """The model, the chunk sizes and the precision of embeddings of the exported file."""
 
     name: str
     digest: str
     dimension: int
     chunk_size: int
     chunk_overlap: int
+    precision: str
 
 
 class OwnLibrary(NamedTuple):
@@ -90,12 +91,18 @@ def model(header: Fields) -> OwnModel | None:
     size, overlap = _number(settings, "chunk_size", 16, 2000), _number(settings, "chunk_overlap")
     if overlap > size // 2:
         raise InvalidInput("the header of the export has a chunk_overlap that is too large")
+    precision = settings.get("embeddings", PRECISIONS[0])
+    if precision not in PRECISIONS:
+        raise InvalidInput(
+            f"the header of the export has embeddings of {quoted(precision)}, which is not known"
+        )
     return OwnModel(
         _text(found, "name"),
         _text(found, "digest", blank=True),
         _number(found, "dimension", 1, MAX_DIMENSION),
         size,
         overlap,
+        precision,
     )
 
 

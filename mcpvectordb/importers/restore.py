@@ -27,14 +27,14 @@ from mcpvectordb.documents.write import FORMER_IDS, DocumentWriter
 from mcpvectordb.errors import IngestError, InvalidInput
 from mcpvectordb.importers import own_records
 from mcpvectordb.importers.items import OwnRecord
-from mcpvectordb.importers.kept_embeddings import KEPT, is_usable
+from mcpvectordb.importers.kept_embeddings import KEPT
 from mcpvectordb.importers.own_records import OwnContext, OwnDocument, OwnModel
 from mcpvectordb.importers.report import ImportReport
-from mcpvectordb.index import models
+from mcpvectordb.index import arrays, models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.models import ModelRow
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.shelf import Vectors
 
@@ -95,7 +95,9 @@ class Restore:
         model = ModelRow(0, made_by.name, made_by.digest, made_by.dimension)
         with self._file.writing() as sql:
             if models.active(sql) is None and self._encoder.accepts(model.name, model.digest):
-                self._encoder.adopt(sql, model, made_by.chunk_size, made_by.chunk_overlap)
+                self._encoder.adopt(
+                    sql, model, made_by.chunk_size, made_by.chunk_overlap, made_by.precision
+                )
 
     def _begin(self, headers: list[Mapping[str, Any]]) -> None:
         """Give a file without texts the model and the settings of the exported one."""
@@ -309,7 +311,7 @@ class Restore:
         kept = [
             (row[0], raw)
             for row, raw in zip(rows, embeddings, strict=True)
-            if raw is not None and len(raw) == 4 * model.dimension and is_usable(raw)
+            if raw is not None and arrays.is_rankable(raw, model.dimension)
         ]
         self._report.embeddings[KEPT] += bool(index.settle(sql, model.key, kept))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import texts
-from mcpvectordb.documents.bulk_ingest import DEFAULT_TUNING
+from mcpvectordb.documents.folder_tuning import DEFAULT_TUNING
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.texts import GivenText
 from mcpvectordb.documents.write import DocumentWriter

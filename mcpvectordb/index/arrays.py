@@ -1,7 +1,8 @@
 """Embeddings as users give them, as BLOBs in the file, and as numpy arrays to compute with.
 
-No precision is lost: a row is stored in float32 if that holds every number exactly, as it does for
-the output of models, and in float64 otherwise.
+Of vectors that users bring along no precision is lost: a row is stored in float32 if that holds
+every number exactly, and in float64 otherwise. What models make of texts is stored in the precision
+of the file, float32 or float16. The length of a BLOB says which of them it has.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_DIMENSION = 16_384  # of an embedding: far above that of common models
 BLOCK = 2**17  # numbers of a block: a megabyte of float64 fits into the processor's cache
+
+_TYPES = {2: "<f2", 4: "<f4", 8: "<f8"}  # of stored numbers, by their size in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +79,49 @@ def unpacked(blobs: Sequence[bytes], dimension: int) -> NDArray[np.float64]:
     import numpy as np
 
     lengths = set(map(len, blobs))
-    if not lengths <= {4 * dimension, 8 * dimension}:
+    if not lengths <= {bytes * dimension for bytes in _TYPES}:
         raise Damaged(f"an embedding does not have {dimension} values: run `mcpvectordb check`")
     if len(lengths) > 1:
         return np.concatenate([unpacked([blob], dimension) for blob in blobs])
-    kind = np.float32 if lengths == {4 * dimension} else np.float64
+    kind = _TYPES[max(lengths, default=8 * dimension) // dimension]
     with np.errstate(invalid="ignore"):  # `check` reports damaged embeddings
         return np.frombuffer(b"".join(blobs), kind).reshape(-1, dimension).astype(np.float64)
 
 
-def fits(blob: bytes, dimension: int) -> bool:
-    """Whether a BLOB can hold an embedding of this dimension."""
-    return len(blob) in (4 * dimension, 8 * dimension)
+def in_precision(blobs: Sequence[bytes], dimension: int, precision: str) -> list[bytes]:
+    """The BLOBs of a model's embeddings as a file of this precision stores them.
+
+    Only their direction counts, so those that become float16 get the length 1: then none of their
+    numbers is too large for it, and few are so small that it holds them less precisely.
+    """
+    import numpy as np
+
+    size = np.dtype(precision).itemsize * dimension
+    others = [place for place, blob in enumerate(blobs) if len(blob) != size]
+    if not others:
+        return list(blobs)
+    rows = unpacked([blobs[place] for place in others], dimension)
+    if precision == "float16":
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.where(lengths > 0, lengths, 1)
+    result = list(blobs)
+    for place, row in zip(others, rows.astype(precision), strict=True):
+        result[place] = row.tobytes()
+    return result
+
+
+def fits(blob: bytes, dimension: int, *, of_user: bool = False) -> bool:
+    """Whether a BLOB can hold an embedding of this dimension; one `of_user` is never float16."""
+    return len(blob) in [bytes * dimension for bytes in _TYPES if not (of_user and bytes == 2)]
 
 
 def is_rankable(blob: bytes, dimension: int) -> bool:
-    """Whether a BLOB is an embedding as models make it: float32, finite, of usable length."""
+    """Whether a BLOB is an embedding of a text: float32 or float16, finite, of usable length."""
     import numpy as np
 
-    if len(blob) != 4 * dimension:
+    if len(blob) not in (2 * dimension, 4 * dimension):
         return False
-    norm = float(np.linalg.norm(np.frombuffer(blob, np.float32).astype(np.float64)))
+    norm = float(np.linalg.norm(unpacked([blob], dimension)))
     return 1e-6 <= norm <= 1e6
 
 

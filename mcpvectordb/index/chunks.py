@@ -16,14 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import changes, models
+from mcpvectordb.index import arrays, changes, models, new_chunks
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
 from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.new_chunks import NewChunks
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.storage import fts5
 from mcpvectordb.text.tokens import index_text
@@ -107,43 +108,27 @@ class ChunkIndex:
 
         `first` is the position of the first of them.
         """
-        awaited = models.awaited(sql)
-        ids: list[int] = []
-        for position, span in enumerate(spans, first):
-            front = text[span.tile_start : span.start]
-            body = text[span.start : span.end]
-            passage = IndexedChunk(0, title, span.headings, span.header, body, visible(front))
-            sql.execute(
-                f"INSERT INTO {self.chunks} (owner, position, tile, tile_start, start, "
-                '"end", first_line, last_line, page, headings, hash, header, footer) '
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    owner,
-                    position,
-                    text[span.tile_start : span.tile_end],
-                    span.tile_start,
-                    span.start,
-                    span.end,
-                    span.first_line,
-                    span.last_line,
-                    span.page,
-                    json.dumps(span.headings, ensure_ascii=False),
-                    passage.hash,
-                    span.header,
-                    span.footer,
-                ),
-            )
-            ids.append(sql.last_insert_rowid())
-            if self._has_words:
-                self._put_words(sql, passage._replace(id=ids[-1]))
+        self.put_all(sql, [NewChunks(owner, title, text, spans, first)])
+
+    def put_all(self, sql: apsw.Connection, texts: Sequence[NewChunks]) -> None:
+        """Add chunks of several texts as `put` does, with few statements."""
+        new = list(new_chunks.made(texts, new_chunks.last_id(sql, self.chunks)))
+        if not new:
+            return
+        ids = [each.id for _, each in new]
+        equal = new_chunks.hashes(sql, self.chunks, (row[-1] for row, _ in new))
+        sql.executemany(new_chunks.insert_statement(self.chunks), (row for row, _ in new))
+        if self._has_words:
+            self._put_words(sql, (each for _, each in new))
+            changes.record(sql, self.words, ids[-1:])
+        known = [each.id for row, each in new if row[-1] in equal]
+        for model in models.awaited(sql):
             sql.executemany(
                 f"INSERT INTO {self.pending} (model, chunk, leased) VALUES (?, ?, 0)",
-                ((model, ids[-1]) for model in awaited),
+                ((model, id) for id in ids),
             )
-        if self._has_words:
-            changes.record(sql, self.words, ids[-1:])
-        for model in awaited:
-            self._copy_known(sql, model, ids)
+            if known:
+                self._copy_known(sql, model, known)
 
     def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
         """The number of chunks, of one owner or of all published ones."""
@@ -260,6 +245,18 @@ class ChunkIndex:
         narrowed, bindings = self.owned_by(owners)
         return int(sql.execute(f"{count} {narrowed}", (model, *bindings)).get)
 
+    def pending_by_owner(
+        self, sql: apsw.Connection, model: int, owners: Sequence[int]
+    ) -> dict[int, int]:
+        """How many chunks wait for an embedding, of those of these owners that have any."""
+        rows = sql.execute(  # CROSS: SQLite would look at all that wait first
+            f"SELECT c.owner, count(*) FROM {self.chunks} c CROSS JOIN {self.pending} p "
+            "ON p.model = ? AND p.chunk = c.id "
+            "WHERE c.owner IN (SELECT value FROM json_each(?)) GROUP BY c.owner",
+            (model, json.dumps(owners)),
+        )
+        return dict(rows)
+
     def waiting(
         self, sql: apsw.Connection, model: int, owners: Sequence[int]
     ) -> list[tuple[int, IndexedChunk]]:
@@ -375,15 +372,28 @@ class ChunkIndex:
             ).fetchall()
             if waiting:
                 stored.append((chunk, embedding))
-        sql.executemany(
-            f"INSERT INTO {self.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
-            ((chunk, model, embedding) for chunk, embedding in stored),
-        )
-        self.vector.add_packed(sql, model, stored)
+        self.store(sql, model, stored)
         fast = models.provisional(sql) if stored else None
         if fast and (active := models.active(sql)) and active.key == model:
             self._forget(sql, fast.key, [chunk for chunk, _ in stored])
         return len(stored)
+
+    def store(
+        self, sql: apsw.Connection, model: int, embeddings: Sequence[tuple[int, bytes]]
+    ) -> None:
+        """Store embeddings of chunks that have none, in the precision of the file."""
+        if not embeddings:
+            return
+        dimension = models.dimension(sql, model)
+        ids = [chunk for chunk, _ in embeddings]
+        blobs = arrays.in_precision(
+            [blob for _, blob in embeddings], dimension, models.precision(sql)
+        )
+        sql.executemany(
+            f"INSERT INTO {self.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
+            ((chunk, model, blob) for chunk, blob in zip(ids, blobs, strict=True)),
+        )
+        self.vector.add_many(sql, model, ids, arrays.unpacked(blobs, dimension))
 
     def _forget(self, sql: apsw.Connection, model: int, chunks: Sequence[int]) -> None:
         """Delete the provisional embeddings of chunks that have their own."""
@@ -439,8 +449,7 @@ class ChunkIndex:
         """Create both indexes again from the tables, and queue chunks that have no embedding."""
         if self._has_words:
             fts5.clear(sql, self.words)
-            for passage in self.passages(sql):
-                self._put_words(sql, passage)
+            self._put_words(sql, self.passages(sql))
             changes.record_everything(sql, self.words)
         sql.execute(f"DELETE FROM {self.pending}")
         for model in models.awaited(sql):
@@ -493,10 +502,10 @@ class ChunkIndex:
             ((time, model, id) for id in ids),
         )
 
-    def _put_words(self, sql: apsw.Connection, passage: IndexedChunk) -> None:
-        sql.execute(
+    def _put_words(self, sql: apsw.Connection, passages: Iterable[IndexedChunk]) -> None:
+        sql.executemany(
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
-            (passage.id, *map(index_text, passage.columns)),
+            ((each.id, *map(index_text, each.columns)) for each in passages),
         )
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
@@ -532,8 +541,7 @@ class ChunkIndex:
 
     def _wrong_words(self, sql: apsw.Connection) -> Iterator[str]:
         def fill(scratch: apsw.Connection) -> None:
-            for passage in self.passages(sql):
-                self._put_words(scratch, passage)
+            self._put_words(scratch, self.passages(sql))
 
         if not fts5.same_content(sql, self.words, fill):
             yield f"{self.words}: the words in the index are not those of the chunks"

@@ -12,21 +12,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
-from mcpvectordb.config import Config
-from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE, Model
+from mcpvectordb.config import PRECISIONS, Config
 from mcpvectordb.embedding.embedder import Embedder, checked
-from mcpvectordb.embedding.static import StaticEmbedder
-from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline
 from mcpvectordb.errors import (
     Closed,
     Damaged,
     EmbeddingFailed,
-    ModelDamaged,
     ModelError,
     ModelMissing,
 )
@@ -36,10 +31,13 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow, QueryEmbedding
 from mcpvectordb.index.provisional import ProvisionalEmbedder
 from mcpvectordb.index.queue import BATCH, EmbeddingQueue
-from mcpvectordb.ingest.chunking import STANDARD_SIZE
+from mcpvectordb.ingest.span import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
+
+if TYPE_CHECKING:
+    from mcpvectordb.embedding.tokenizer import TokenPipeline
 
 # Texts that are embedded at once in the background: a document that is stored meanwhile waits for
 # one of these batches.
@@ -62,6 +60,7 @@ class Encoder:
         self._lock = threading.Lock()
         self._warming: threading.Thread | None = None
         self._tokens: TokenPipeline | None = None
+        self._settled: tuple[int, int] | None = None
         self.background: BackgroundEmbedder | None = None
         self.provisional = ProvisionalEmbedder(file, config, indexes)
         self._queue = EmbeddingQueue(file, self.provisional, lambda text: self.tokens().count(text))
@@ -77,27 +76,54 @@ class Encoder:
         return name, dimension
 
     def ensure_model(self) -> tuple[int, int]:
-        """Write model and chunk sizes into a new file; returns the file's size and overlap."""
+        """Write model and chunk sizes into a new file; returns the file's size and overlap.
+
+        They never change, so they are read once.
+        """
+        if self._settled is not None:
+            return self._settled
         with self._file.reading(limited=False) as sql:
             if models.active(sql) is not None:
-                return self.sizes(sql)
+                sizes = self.sizes(sql)
+                if sql.txn_state("main") != apsw.SQLITE_TXN_WRITE:  # it may be rolled back
+                    self._settled = sizes
+                return sizes
         with self._file.writing() as sql:
             if models.active(sql) is None:  # another process may have been faster
                 name, digest, dimension = self._identity()
                 self._activate(sql, self.register(sql, name, digest, dimension))
                 self._put_sizes(sql, *self._automatic_sizes(name))
+                self._put_precision(sql)
             return self.sizes(sql)
 
     def accepts(self, name: str, digest: str) -> bool:
         """Whether a new file may have this model: no embedder or other model was chosen for it."""
         return not (self._given or self._config.model) or self._identity()[:2] == (name, digest)
 
-    def adopt(self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int) -> ModelRow:
-        """Give a new file the model and chunk sizes of another one."""
+    def adopt(
+        self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int, precision: str
+    ) -> ModelRow:
+        """Give a new file the model, the chunk sizes and the precision of another one."""
         row = self.register(sql, *model[1:])
         self._activate(sql, row)
         self._put_sizes(sql, size, overlap)
+        self._put_precision(sql, precision)
         return row
+
+    def expected_precision(self, sql: apsw.Connection) -> str:
+        """The type of the embeddings of the file, or the one that the first ingest chooses."""
+        if models.active(sql) is not None:
+            return models.precision(sql)
+        return self._config.embeddings or PRECISIONS[0]
+
+    def _put_precision(self, sql: apsw.Connection, other: str = PRECISIONS[0]) -> None:
+        """Write the type of embeddings into a new file; `other` is that of a file it is made of.
+
+        A file that says nothing has float32, as all had before there was a choice.
+        """
+        precision = self._config.embeddings or other
+        if precision != PRECISIONS[0]:
+            models.put_precision(sql, precision)
 
     def _put_sizes(self, sql: apsw.Connection, size: int, overlap: int) -> None:
         sql.execute(
@@ -176,15 +202,23 @@ class Encoder:
         model = models.active(sql)
         return index.count_pending(sql, model.key, owners) if model else 0
 
+    def pending_by_owner(
+        self, sql: apsw.Connection, index: ChunkIndex, owners: Sequence[int]
+    ) -> dict[int, int]:
+        """The numbers of chunks that wait for the active model, of those owners that have any."""
+        model = models.active(sql)
+        return index.pending_by_owner(sql, model.key, owners) if model else {}
+
     # What this machine has.
 
     def tokens(self) -> TokenPipeline:
         """The tokenizer that measures chunks: the model's, or the WordPiece of this package."""
         if self._tokens is None:
-            try:
-                self._tokens = TokenPipeline(self._tokenizer_path())
-            except ModelDamaged:  # embedding says so; what is found by words is stored all the same
-                self._tokens = TokenPipeline()
+            from mcpvectordb.index import installed
+
+            with self._file.reading(limited=False) as sql:
+                name = self.expected_model(sql)[0]
+            self._tokens = installed.tokenizer(self._config, name)
         return self._tokens
 
     def query_embedding(
@@ -208,22 +242,19 @@ class Encoder:
             return "nothing has been ingested yet"
         if not wait and self.loading:
             return "the model is still loading; ask again in a moment"
+        from mcpvectordb.index import installed
+
         try:
             embedder = self._embedder(fixed)
             vector = checked(embedder, [text], query=True)[0]
         except ModelError as error:
             return str(error)
         blind = blind and getattr(embedder, "latin_only", False)
-        known = (
-            fixed.name
-            if fixed.name in CATALOGUE and CATALOGUE[fixed.name].digest == fixed.digest
-            else ""
-        )
         return QueryEmbedding(
             fixed.key,
             vector.tobytes(),
             BLIND_VECTOR_WEIGHT if blind else self._weight(embedder),
-            known,
+            installed.catalogued(fixed),
             provisional=fast,
         )
 
@@ -232,11 +263,13 @@ class Encoder:
 
         The model is not loaded for that.
         """
+        from mcpvectordb.index import installed
+
         with self._file.reading() as sql:
             fixed = models.active(sql)
         try:
             if fixed is not None and self._loaded is None:
-                self._located(fixed)
+                installed.locate(self._config, fixed)
             elif fixed is not None:
                 self._embedder(fixed)
         except ModelError as error:
@@ -444,8 +477,9 @@ class Encoder:
 
         Until then searches use the old one.
         """
-        spec = weights.embedder(name, self._config.models_folder())
-        weights.locate(spec, self._config.models_folder())
+        from mcpvectordb.index import installed
+
+        spec = installed.embedder(self._config, name)
         with self._file.writing() as sql:
             fast = models.provisional(sql)
             if fast and fast.digest == spec.digest:
@@ -488,7 +522,9 @@ class Encoder:
                 fixed.name,
                 fixed.digest,
             ):
-                self._loaded = self._load(fixed)
+                from mcpvectordb.index import installed
+
+                self._loaded = installed.load(self._config, fixed)
             return self._loaded
 
     def _weight(self, embedder: Embedder) -> float:
@@ -496,23 +532,6 @@ class Encoder:
         return (
             getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT) if wanted is None else wanted
         )
-
-    def _load(self, fixed: ModelRow) -> Embedder:
-        spec, files = self._located(fixed)
-        if spec.endpoint:
-            from mcpvectordb.embedding.endpoint_embedder import EndpointEmbedder
-
-            return EndpointEmbedder(spec, fixed.digest, proxy=self._config.proxy)
-        if spec.static:
-            return StaticEmbedder(spec, files)
-        from mcpvectordb.embedding.onnx import OnnxEmbedder
-
-        return OnnxEmbedder(spec, files, cache=self._config.cache_folder())
-
-    def _located(self, fixed: ModelRow) -> tuple[Model, dict[str, Path]]:
-        folder = self._config.models_folder()
-        spec = weights.find_build(fixed.name, fixed.digest, folder)
-        return spec, weights.locate(spec, folder)
 
     def _warm(self) -> None:
         with contextlib.suppress(ModelError, Closed):  # the first search reports what is wrong
@@ -527,30 +546,15 @@ class Encoder:
         """Name, digest and dimension of the model that a new file gets."""
         if self._given is not None:
             return self._given.name, _digest(self._given), self._given.dimension
-        folder = self._config.models_folder()
-        spec = (
-            weights.find(self._config.model, folder)
-            if self._config.model
-            else weights.default(folder)
-        )
+        from mcpvectordb.index import installed
+
+        spec = installed.chosen(self._config)
         return spec.name, spec.digest, spec.dimension
 
     def _automatic_sizes(self, name: str) -> tuple[int, int]:
         if self._config.chunk_size:
             return self._config.chunk_size, self._config.chunk_overlap
         return STANDARD_SIZE, self._config.chunk_overlap
-
-    def _tokenizer_path(self) -> Path:
-        with self._file.reading(limited=False) as sql:
-            fixed = models.active(sql)
-        try:
-            spec = weights.find(
-                fixed.name if fixed else self._identity()[0], self._config.models_folder()
-            )
-            # An endpoint has no tokenizer.
-            return weights.locate(spec, self._config.models_folder()).get("tokenizer", SHIPPED)
-        except ModelMissing:
-            return SHIPPED  # token counts differ slightly from the model's, which is harmless
 
     def close(self) -> None:
         """End what goes on in the background, and release the model."""

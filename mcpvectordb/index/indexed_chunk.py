@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mcpvectordb.ingest.structure import front_matter
-
 
 class IndexedChunk(NamedTuple):
     """A chunk as it is indexed.
@@ -60,6 +58,8 @@ def covers_tile(tile: str, start: int, end: int) -> bool:
 
     `start` and `end` are offsets in the tile.
     """
+    from mcpvectordb.ingest.structure import front_matter
+
     before = tile[: max(start, 0)]
     _, front = front_matter(tile)
     before = before[front:] if 0 < front <= len(before) else before.removeprefix("\ufeff")

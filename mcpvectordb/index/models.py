@@ -18,6 +18,7 @@ from mcpvectordb.index.arrays import MAX_DIMENSION
 ACTIVE, PROVISIONAL = "model", "provisional"
 ACTIVE_KEY = f"(SELECT CAST(value AS INTEGER) FROM settings WHERE name = '{ACTIVE}')"
 """SQL of the key of the active model."""
+PRECISION = "embeddings"  # the setting that names the type of stored embeddings
 
 
 class ModelRow(NamedTuple):
@@ -75,6 +76,20 @@ def _named_by(sql: apsw.Connection, setting: str) -> ModelRow | None:
     return ModelRow(*row) if row else None
 
 
+def precision(sql: apsw.Connection) -> str:
+    """The type in which the file stores embeddings of texts: float32, unless it says float16."""
+    value = sql.execute("SELECT value FROM settings WHERE name = ?", (PRECISION,)).get
+    return "float16" if value == '"float16"' else "float32"
+
+
+def put_precision(sql: apsw.Connection, precision: str) -> None:
+    """Have the file store embeddings of texts in this type from now on."""
+    sql.execute(
+        "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)",
+        (PRECISION, f'"{precision}"'),
+    )
+
+
 def every(sql: apsw.Connection) -> list[tuple[int, int]]:
     """Key and dimension of every model of the file; raises Damaged if one cannot be a model."""
     rows = list(
@@ -92,6 +107,11 @@ def every(sql: apsw.Connection) -> list[tuple[int, int]]:
             f"salvage`"
         )
     return [(key, dimension) for key, dimension, _ in rows]
+
+
+def dimension(sql: apsw.Connection, model: int) -> int:
+    """The number of values of a model's embeddings."""
+    return int(sql.execute("SELECT dimension FROM models WHERE key = ?", (model,)).get)
 
 
 def awaited(sql: apsw.Connection) -> list[int]:

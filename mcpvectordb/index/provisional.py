@@ -13,14 +13,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import apsw
 
 from mcpvectordb.config import Config
-from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL
 from mcpvectordb.embedding.embedder import checked
-from mcpvectordb.embedding.static import StaticEmbedder
 from mcpvectordb.errors import ModelError
 from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
@@ -28,6 +26,10 @@ from mcpvectordb.index.models import ModelRow, QueryEmbedding
 from mcpvectordb.records import counted_passages
 from mcpvectordb.storage import vec0
 from mcpvectordb.storage.file import File
+
+if TYPE_CHECKING:
+    from mcpvectordb.embedding.catalogue import Model
+    from mcpvectordb.embedding.static import StaticEmbedder
 
 BATCH = 256  # chunks that are embedded (0.1 s) and stored (0.01 s) at once
 
@@ -40,12 +42,20 @@ class ProvisionalEmbedder:
 
     def __init__(self, file: File, config: Config, indexes: Sequence[ChunkIndex]) -> None:
         self._file, self._config, self._indexes = file, config, indexes
-        self._spec = CATALOGUE[PROVISIONAL]
         self.error = ""
+
+    @cached_property
+    def _spec(self) -> Model:
+        from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL
+
+        return CATALOGUE[PROVISIONAL]
 
     @cached_property
     def _embedder(self) -> StaticEmbedder | None:
         """The static model; None if it is not installed or not wanted."""
+        from mcpvectordb.embedding import weights
+        from mcpvectordb.embedding.static import StaticEmbedder
+
         folder = self._config.models_folder()
         if not self._config.provisional or not weights.installed(self._spec, folder):
             return None
@@ -211,9 +221,4 @@ def _store(
             (json.dumps([id for id, _ in rows]), model.key),
         )
     }
-    new = [row for row in rows if row[0] in waiting]
-    sql.executemany(
-        f"INSERT INTO {index.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
-        ((chunk, model.key, embedding) for chunk, embedding in new),
-    )
-    index.vector.add_packed(sql, model.key, new)
+    index.store(sql, model.key, [row for row in rows if row[0] in waiting])

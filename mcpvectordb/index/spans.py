@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from mcpvectordb.index.indexed_chunk import covers_tile
-from mcpvectordb.ingest.chunking import Span
+from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode_list, storable
 
 _NUMBERS = ("tile_start", "start", "end", "first_line", "last_line", "page")

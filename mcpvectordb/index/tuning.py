@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from mcpvectordb.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(Record):
     """Pass another one to `Database(tuning=...)` to measure or to test; answers stay the same.
 
     file_rows         rows that the first question of a process may make FTS5 score; from the second

@@ -1,12 +1,12 @@
 """Vector search: the exact cosines of the nearest embeddings, chosen by their codes.
 
-Embeddings are float32 BLOBs in an ordinary table, which is the truth. Beside it a vec0 table holds
-an int8 code of each (scalar quantization, scaled per vector, which does not change a cosine). Up to
-some thousand embeddings are all compared; of more, the codes choose candidates (`index.codes`),
-whose embeddings are then compared exactly (hybrid search goes by the codes alone: there a cosine is
-one of two scores, and its fourth digit decides nothing). The codes are read from the vec0 table
-when first needed and stay in memory as far as the budget allows; beyond it they are read for every
-query. The result is the same.
+Embeddings are BLOBs (`index.arrays`) in an ordinary table, which is the truth. Beside it a vec0
+table holds an int8 code of each (scalar quantization, scaled per vector, which does not change a
+cosine). Up to some thousand embeddings are all compared; of more, the codes choose candidates
+(`index.codes`), whose embeddings are then compared exactly (hybrid search goes by the codes alone:
+there a cosine is one of two scores, and its fourth digit decides nothing). The codes are read from
+the vec0 table when first needed and stay in memory as far as the budget allows; beyond it they are
+read for every query. The result is the same.
 """
 
 from __future__ import annotations
@@ -145,17 +145,6 @@ class VectorIndex:
         self.create(sql, group, dimension)
         for ids, rows in self.blocks(sql, group, dimension):
             self.add_many(sql, group, ids, rows)
-
-    def add_packed(
-        self, sql: apsw.Connection, group: int, embeddings: Sequence[tuple[int, bytes]]
-    ) -> None:
-        """Add the codes of (id, float32 embedding) pairs that were just stored."""
-        import numpy as np
-
-        if embeddings:
-            raw = b"".join(embedding for _, embedding in embeddings)
-            rows = np.frombuffer(raw, np.float32).reshape(len(embeddings), -1)
-            self.add_many(sql, group, [id for id, _ in embeddings], rows)
 
     def add_many(self, sql: apsw.Connection, group: int, ids: Sequence[int], rows: Floats) -> None:
         """Add the codes of embeddings that were just stored."""

@@ -18,10 +18,9 @@ from typing import NamedTuple
 from mcpvectordb.errors import Unreadable
 from mcpvectordb.ingest import gitignore
 from mcpvectordb.ingest.gitignore import IgnoreRules
-from mcpvectordb.ingest.globs import compile_glob
+from mcpvectordb.ingest.globs import EVERYTHING, compile_glob
 from mcpvectordb.ingest.sources import SIBLINGS
 
-EVERYTHING = "**/*"
 MOST_LISTED = 10_000
 """Number of skipped paths that are listed; all of them are counted."""
 IGNORE_FILES = (".gitignore", ".mcpvectordbignore")

@@ -18,6 +18,7 @@ from itertools import groupby
 
 from mcpvectordb.errors import InvalidInput, quoted
 
+EVERYTHING = "**/*"
 LONGEST_PATTERN = 4_096  # characters, as many as a path may have
 MOST_BRACES = 100
 MOST_ALTERNATIVES = 1_000

@@ -139,10 +139,22 @@ def outline(text: str, kind: Kind, fits: Fits = lambda start, end: True) -> Outl
     return result
 
 
+def opening_heading(text: str) -> str:
+    """The text of the heading in the first line of a Markdown text; "" if that is something else.
+
+    It is the first one of the outline, without the time that this takes.
+    """
+    found = _LINE.search(text, body_start(text, "markdown"))
+    if found is None or "|" in found[0]:  # the header of a table is no heading
+        return ""
+    indent = found.start() - text.rfind("\n", 0, found.start()) - 1
+    return plain(_atx_text(found[0])) if indent < 4 and _atx_level(found[0]) else ""
+
+
 def body_start(text: str, kind: Kind) -> int:
     """The offset after a byte order mark and front matter, unless there is nothing else."""
     _, end = front_matter(text) if kind == "markdown" else ("", 0)
-    return end if text[end:].strip() and end else int(text.startswith("\ufeff"))
+    return end if end and text[end:].strip() else int(text.startswith("\ufeff"))
 
 
 def front_matter(text: str) -> tuple[str, int]:

@@ -211,14 +211,16 @@ class FileMerge:
     ) -> tuple[int, int, int] | None:
         """Our key, their key and the dimension of the model of both files; None if they differ.
 
-        A file that has no model yet gets that of the other one, and its chunk sizes.
+        A file that has no model yet gets that of the other one, and its chunk sizes and precision.
         """
         theirs = models.active(other)
         if theirs is None:
             return None
         ours = models.active(sql)
         if ours is None:
-            ours = self._ours.encoder.adopt(sql, theirs, *self._theirs.encoder.sizes(other))
+            ours = self._ours.encoder.adopt(
+                sql, theirs, *self._theirs.encoder.sizes(other), models.precision(other)
+            )
         return (ours.key, theirs.key, ours.dimension) if ours[1:] == theirs[1:] else None
 
     def _take_embeddings(

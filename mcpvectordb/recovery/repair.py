@@ -107,6 +107,7 @@ def _remove_bad_embeddings(sql: apsw.Connection) -> Iterator[str]:
         sql,
         "SELECT v.key, e.embedding, v.dimension FROM vectors v LEFT JOIN vector_embeddings e ON "
         "e.vector = v.key",
+        of_user=True,
     )
     yield from (
         f"the vector {id!r}"
@@ -116,7 +117,7 @@ def _remove_bad_embeddings(sql: apsw.Connection) -> Iterator[str]:
     sql.executemany("DELETE FROM vectors WHERE key = ?", bad)
 
 
-def _unusable(sql: apsw.Connection, select: str) -> list[tuple[int]]:
+def _unusable(sql: apsw.Connection, select: str, *, of_user: bool = False) -> list[tuple[int]]:
     """The ids whose embedding is missing, has the wrong size, or holds NaN or infinity."""
     import numpy as np
 
@@ -124,7 +125,7 @@ def _unusable(sql: apsw.Connection, select: str) -> list[tuple[int]]:
         (id,)
         for id, embedding, dimension in sql.execute(select)
         if embedding is None
-        or not arrays.fits(embedding, dimension)
+        or not arrays.fits(embedding, dimension, of_user=of_user)
         or not np.isfinite(arrays.unpacked([embedding], dimension)).all()
     ]
 

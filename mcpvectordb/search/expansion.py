@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import apsw
 
+from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.storage import cache
@@ -28,7 +29,7 @@ TERMS = 10  # that are added to a query
 CANDIDATES = 60  # most frequent words of the passages whose document frequency is looked up
 FREQUENT = 2_000  # chunks up to which a word is counted: one in more of them is too common anyway
 
-_WORD = re.compile(r"[^\W_]{3,}|" + CJK.pattern)
+_WORD = r"[^\W_]{3,}|" + CJK.pattern  # compiled on use: few processes expand queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class QueryExpander:
 
     def _best_terms(self, sql: apsw.Connection, query: Query, texts: Iterable[str]) -> list[str]:
         """The words with the highest tf · idf in the texts."""
-        asked = set(_WORD.findall(query.match.casefold()))
+        asked = set(re.findall(_WORD, query.match.casefold()))
         counts = Counter(word for text in texts for word in _words(text) if word not in asked)
         total = 1 + int(sql.execute("SELECT count(*) FROM document_chunks").get)
         weighed = [
@@ -107,15 +108,16 @@ class QueryExpander:
             "WHERE model = ? AND chunk IN (SELECT value FROM json_each(?))",
             (query_embedding.model, json.dumps(list(passages))),
         )
-        vectors = [np.frombuffer(embedding, np.float32) for (embedding,) in rows]
-        if not vectors:
+        dimension = len(query_embedding.embedding) // 4  # that of a query is float32
+        vectors = arrays.unpacked([embedding for (embedding,) in rows], dimension)
+        if not len(vectors):
             return None
-        mean = np.mean(vectors, axis=0).astype(np.float32)
+        mean = vectors.mean(axis=0).astype(np.float32)
         return replace(query_embedding, embedding=mean.tobytes())
 
 
 def _words(text: str) -> Iterator[str]:
-    words = _WORD.findall(text.casefold())
+    words: list[str] = re.findall(_WORD, text.casefold())
     stops = stop_words(words)
     for word in words:
         if CJK.match(word):

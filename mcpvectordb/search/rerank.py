@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcpvectordb.config import Config
-from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import Model
-from mcpvectordb.embedding.reranker import DEFAULT, Reranker
 from mcpvectordb.errors import ModelError, ModelMissing
 from mcpvectordb.storage import cache
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
+    from mcpvectordb.embedding.catalogue import Model
     from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
+    from mcpvectordb.embedding.reranker import Reranker
 
 
 class CachedReranker:
@@ -53,6 +52,8 @@ class CachedReranker:
 
     def missing_reason(self) -> str:
         """Why the model is not available on this machine; "" if its files are there."""
+        from mcpvectordb.embedding import weights
+
         try:
             weights.locate(self._model(), self._config.models_folder())
         except ModelError as error:
@@ -83,12 +84,18 @@ class CachedReranker:
         return [known[key] for key in keys]
 
     def _model(self) -> Model:
+        from mcpvectordb.embedding import weights
+        from mcpvectordb.embedding.reranker import DEFAULT
+
         model = weights.find(self._config.reranker or DEFAULT, self._config.models_folder())
         if model.kind != "reranker":
             raise ModelMissing(f"{model.name}, which MCPVECTORDB_RERANKER names, is no reranker")
         return model
 
     def _reranker(self, model: Model) -> Reranker | EndpointReranker:
+        from mcpvectordb.embedding import weights
+        from mcpvectordb.embedding.reranker import Reranker
+
         with self._lock:
             if self._loaded is None and model.endpoint:
                 from mcpvectordb.embedding.endpoint_reranker import EndpointReranker

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import apsw
@@ -46,6 +45,8 @@ class Spread(NamedTuple):
     @classmethod
     def of(cls, cosines: Sequence[float]) -> Spread:
         """That of these cosines; of fewer than two only the mean is known."""
+        from statistics import fmean, pstdev
+
         return cls(fmean(cosines) if cosines else 0.0, pstdev(cosines or [0.0]) or USUAL_DEVIATION)
 
     def convert(self, cosine: Cosine, to: Spread) -> Cosine:

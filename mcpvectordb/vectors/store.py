@@ -228,6 +228,11 @@ class VectorStore:
             "SELECT key FROM vectors WHERE key NOT IN (SELECT vector FROM vector_embeddings)"
         ):
             yield f"vectors: {key} has no embedding"
+        for (key,) in sql.execute(
+            "SELECT key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
+            "WHERE octet_length(embedding) = 2 * dimension"
+        ):
+            yield f"vectors: the embedding of {key} has lost a half of its bytes"
         coded = set(self._index.coded(sql))
         for store, dimension in _parts(sql):
             own = part(store.key, dimension)

@@ -67,6 +67,16 @@ def test_an_outcome_says_what_it_was_measured_on(outcomes: dict[str, quality.Out
     assert hybrid.bytes > 30 * 384 * 4
 
 
+def test_half_the_precision_ranks_as_well(
+    cache: Path, outcomes: dict[str, quality.Outcome]
+) -> None:
+    halves = list(quality.measure([LITTLE], [MODEL], ["vector", "hybrid"], cache, None, "float16"))
+    assert [each.ndcg_10 for each in halves] == pytest.approx(
+        [outcomes[each.mode].ndcg_10 for each in halves], abs=0.01
+    )
+    assert f"| {MODEL}, float16 |" in quality.table(halves)
+
+
 def test_a_file_is_made_once_for_the_same_data_and_model(
     cache: Path, outcomes: dict[str, quality.Outcome]
 ) -> None:

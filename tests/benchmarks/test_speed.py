@@ -67,6 +67,10 @@ def test_a_start_is_compared_with_the_bare_one(capsys: pytest.CaptureFixture[str
         server["CPU ms"] - rows[start.BARE_SERVER]["CPU ms"]
     )
     assert any(what.startswith(OURS) and "first answer" in what for what in rows)
+    searches = [rows[what] for what in start.SEARCHES]
+    assert [each["target"] for each in searches] == ["150 CPU ms", "450 CPU ms"]
+    assert 0 < searches[0]["CPU ms"] < searches[1]["CPU ms"]  # a model is loaded
+    assert "the target of 150" in start.met(searches[0])
 
 
 def test_memory_is_that_of_servers_of_searching_and_of_bringing_files_in(

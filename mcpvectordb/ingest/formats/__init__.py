@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from io import BytesIO
 from pathlib import PurePosixPath
@@ -339,12 +340,14 @@ def _by_media_type(media_type: str) -> Format | None:
 
 def by_name(name: str) -> Format | None:
     """Return the format of a file name by its extension; None for unknown ones."""
-    name = name.lower()
-    for key in (name, name.rpartition(".")[2]):
-        for each in FORMATS:
-            if key in each.extensions.split():
-                return each
-    return None
+    name, known = name.lower(), _by_extension()
+    return known.get(name) or known.get(name.rpartition(".")[2])
+
+
+@cache
+def _by_extension() -> dict[str, Format]:
+    """The format of each extension; of two that have the same one, the first in the table."""
+    return {name: each for each in reversed(FORMATS) for name in each.extensions.split()}
 
 
 def check_extension(source: Source) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpvectordb.ingest.formats import vault
 from mcpvectordb.ingest.formats.charset import charset, decode
-from mcpvectordb.ingest.structure import front_matter, outline, plain
+from mcpvectordb.ingest.structure import front_matter, opening_heading, outline, plain
 from mcpvectordb.metadata import MAX_DEPTH, encode
 from mcpvectordb.records import Parsed, Source
 
@@ -38,10 +38,16 @@ def _first_heading(text: str) -> str:
     """The first heading, or ""; after an uninformative "Notes" the next heading of level 2."""
     if not any(mark in text for mark in _HEADING_MARKS):  # then the slower outline has none
         return ""
+    if (first := opening_heading(text)) and not _is_uninformative(first):
+        return first
     headings = [each for each in outline(text, "markdown").headings if each.path[-1]]
-    if headings and headings[0].path[-1].removeprefix("📝").strip() == "Notes":
+    if headings and _is_uninformative(headings[0].path[-1]):
         headings = [each for each in headings[1:] if each.level == 2] or headings
     return headings[0].path[-1] if headings else ""
+
+
+def _is_uninformative(heading: str) -> bool:
+    return heading.removeprefix("📝").strip() == "Notes"
 
 
 def _metadata(front: str) -> dict[str, Any]:

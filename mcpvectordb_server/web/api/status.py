@@ -19,10 +19,14 @@ class FileReply(TypedDict):
 
 
 class ModelReply(TypedDict):
-    """The embedding model of the file; `reason` says why it is missing."""
+    """The embedding model of the file; `reason` says why it is missing.
+
+    `embeddings` is the type in which the file stores what it makes: float32 or float16.
+    """
 
     name: str
     dimension: int
+    embeddings: str
     chunk_size: int
     chunk_overlap: int
     state: Literal["loading", "ready", "missing"]
@@ -120,6 +124,7 @@ def status(site: Site) -> StatusReply:
         model=ModelReply(
             name=stats.model,
             dimension=stats.dimension,
+            embeddings=stats.embeddings,
             chunk_size=stats.chunk_size,
             chunk_overlap=stats.chunk_overlap,
             state="missing" if missing else "loading" if db.loading else "ready",

@@ -105,7 +105,7 @@ function drawModel(place, status) {
 				"State",
 				`${MODEL_STATES[model.state] ?? plain(model.state)}${model.reason ? `: ${plain(model.reason)}` : ""}`,
 			),
-			fact("Dimensions", count(model.dimension)),
+			fact("Dimensions", `${count(model.dimension)}, as ${plain(model.embeddings)}`),
 			fact("Passage size", `${count(model.chunk_size)} tokens, ${count(model.chunk_overlap)} shared`),
 			fact(
 				"Found by meaning",

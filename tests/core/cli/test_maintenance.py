@@ -27,6 +27,16 @@ def test_status_shows_counts_the_model_and_what_is_not_embedded(notes: Commands)
     assert "  other  1 document  1 chunk  1 document not yet embedded\n" in out
 
 
+def test_status_says_what_takes_the_space(notes: Commands) -> None:
+    space = json.loads(notes.run("status", "--json"))["space"]
+    assert sum(space.values()) == notes.db.stat().st_size
+    assert {"texts of documents", "words of documents", "codes of embeddings", "history"} <= {
+        *space
+    }
+    out = notes.run("status")
+    assert f"{space['texts of documents']:,} bytes" in out and "embeddings       float32\n" in out
+
+
 def test_status_in_json_has_everything_per_library(notes: Commands) -> None:
     status = json.loads(notes.run("status", "--json"))
     assert (status["documents"], status["pending"], status["waiting"]) == (3, 0, 0)

@@ -39,6 +39,16 @@ def test_a_new_file_takes_the_model_that_ingest_names_and_keeps_it(shell: Shell)
     assert "is embedded with all-MiniLM-L6-v2" in shell.err or "pip install" in shell.err
 
 
+def test_a_new_file_takes_the_type_of_embeddings_that_ingest_names(shell: Shell) -> None:
+    (shell.folder / "a.md").write_text("apples")
+    shell.run("ingest", "a.md", "--embeddings", "float16", "--no-embed")
+    shell.run("ingest", "a.md", "--embeddings", "float16", "--no-embed")
+    assert json.loads(shell.run("status", "--json"))["embeddings"] == "float16"
+    shell.run("ingest", "a.md", "--embeddings", "float32", code=1)
+    assert "stores embeddings as float16; to change that, export it" in shell.err
+    shell.run("ingest", "a.md", "--embeddings", "int8", code=2)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

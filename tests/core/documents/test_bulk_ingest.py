@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mcpvectordb import Database, EmbeddingFailed, InvalidInput, Progress, Unreadable
-from mcpvectordb.documents.bulk_ingest import FolderTuning
+from mcpvectordb.documents.folder_tuning import FolderTuning
 from tests.support import Letters, python
 
 
@@ -258,7 +258,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 from mcpvectordb import Config, Database
-from mcpvectordb.documents.bulk_ingest import FolderTuning
+from mcpvectordb.documents.folder_tuning import FolderTuning
 from tests.support import Letters
 
 def memory(*_):

@@ -25,7 +25,7 @@ from mcpvectordb import (
     Synced,
     Unreadable,
 )
-from mcpvectordb.documents.bulk_ingest import FolderTuning
+from mcpvectordb.documents.folder_tuning import FolderTuning
 from tests.support import ROOT, Letters, python
 from tests.support_files import KEYS, TOKENS
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,8 @@ def test_a_word_is_encoded_once():
     words = WordStarts(halves)
     assert words.find("salt and salt").tolist() == [0, 2, 5, 6, 9, 11]
     assert words.find("and salt").tolist() == [0, 1, 4, 6]
-    assert halves.asked == ["salt", " ", "and"]
+    assert words.find("salt  and\nsalt").tolist() == [0, 2, 6, 7, 10, 12]
+    assert halves.asked == ["salt", "and", "  ", "\n"]
 
 
 def test_runs_longer_than_a_word_are_not_remembered():
@@ -56,3 +59,22 @@ def test_windows_join_to_the_text(text, size):
 @pytest.mark.parametrize("text", ["", " ", "\0"])
 def test_a_text_without_words_has_the_tokens_of_its_encoder(text):
     assert WordStarts(lambda run: []).find(text).tolist() == []
+
+
+@given(
+    st.lists(
+        st.sampled_from(["salt", "x" * 17, "好", ".", " ", " " * 18, "\n", "\t", "\xa0"]),
+        max_size=20,
+    )
+)
+def test_the_space_after_a_word_changes_no_start(parts):
+    text, place, expected = "".join(parts), 0, []
+    for run in re.findall(r"[ \t\n\r]+|[!-/:-@\[-`{-~]|[^ \t\n\r!-/:-@\[-`{-~]+", text):
+        expected += [place + start for start in every_third(run)]
+        place += len(run)
+    assert WordStarts(every_third).find(text).tolist() == expected
+
+
+def every_third(run: str) -> list[int]:
+    """Also tokens in long white space, of which some count."""
+    return list(range(3 if run.isspace() else 0, len(run), 3))

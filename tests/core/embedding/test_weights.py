@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
 from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.onnx import OnnxEmbedder
@@ -130,7 +131,10 @@ def test_the_embedded_model_is_found_inside_its_package(tmp_path):
         (CATALOGUE["nomic-embed-text-v1.5"], "run: mcpvectordb model pull nomic-embed-text-v1.5"),
     ],
 )
-def test_the_error_for_a_missing_model_has_the_command_to_install_it(tmp_path, model, command):
+def test_the_error_for_a_missing_model_has_the_command_to_install_it(
+    tmp_path, monkeypatch, model, command
+):
+    monkeypatch.setattr(weights, "_PACKAGES", tmp_path)
     assert not installed(model, tmp_path)
     with pytest.raises(ModelMissing, match=command):
         locate(model, tmp_path)
@@ -145,12 +149,24 @@ def test_the_default_is_the_best_model_that_is_installed(tmp_path):
 
 def test_the_default_falls_back_to_the_embedded_model(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.metadata.distribution", no_distribution)
+    monkeypatch.setattr(weights, "_PACKAGES", tmp_path)
     assert default(tmp_path).name == "all-MiniLM-L6-v2"
     folder = tmp_path / "bge-small-en-v1.5"
     folder.mkdir()
     for name in ("model.onnx", "tokenizer.json"):
         (folder / name).write_bytes(b"")
     assert default(tmp_path).name == "bge-small-en-v1.5"
+
+
+def test_a_carrier_beside_this_package_is_found_without_looking_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.metadata.distribution", no_distribution)
+    monkeypatch.setattr(weights, "_PACKAGES", tmp_path)
+    model = replace(MODEL, carrier="beside", carried_in="inside/of/it")
+    for file in model.files.values():
+        place = tmp_path / "inside/of/it" / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"")
+    assert installed(model, tmp_path / "models")
 
 
 def no_distribution(name):

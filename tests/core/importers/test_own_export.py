@@ -88,12 +88,14 @@ def everything(db: Database) -> dict[str, Any]:
     }
 
 
-def test_every_shelf_comes_back_equal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("embeddings", ["float32", "float16"])
+def test_every_shelf_comes_back_equal(tmp_path: Path, embeddings: str) -> None:
+    config = Config(embeddings=embeddings)
     with tempfile.TemporaryDirectory() as folder:
         notes = tmp_path / "notes"
         notes.mkdir()
         (notes / "tea.md").write_text("---\nyear: 2024\n---\n# Tea\n\nGreen tea, water at 80.\n")
-        with Database(Path(folder) / "a.db", embedder=Letters()) as db:
+        with Database(Path(folder) / "a.db", embedder=Letters(), config=config) as db:
             fill(db, notes)
             round_trip(db, Path(folder) / "out.jsonl.gz")
 

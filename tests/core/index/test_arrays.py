@@ -138,3 +138,36 @@ def test_numbers_that_float32_holds_are_stored_in_four_bytes(row: np.ndarray) ->
 def test_an_embedding_of_the_wrong_length_is_damage() -> None:
     with pytest.raises(Damaged, match="3 values"):
         arrays.unpacked([b"x" * 12, b"x" * 13], 3)
+
+
+EMBEDDINGS = strategies.arrays(
+    np.float32, st.tuples(st.integers(1, 5), st.just(4)), elements=st.floats(-1e5, 1e5, width=32)
+).filter(lambda rows: bool((np.linalg.norm(rows.astype(np.float64), axis=1) >= 1e-6).all()))
+
+
+@given(rows=EMBEDDINGS)
+def test_float16_keeps_the_direction_of_embeddings_of_any_length(rows: np.ndarray) -> None:
+    blobs = arrays.in_precision([row.tobytes() for row in rows], 4, "float16")
+    assert {len(blob) for blob in blobs} == {8}
+    assert all(arrays.is_rankable(blob, 4) and arrays.fits(blob, 4) for blob in blobs)
+    wide = rows.astype(np.float64)
+    unit = wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    np.testing.assert_allclose(arrays.unpacked(blobs, 4), unit, rtol=2**-10, atol=2**-24)
+
+
+@given(rows=EMBEDDINGS)
+def test_what_has_the_precision_of_the_file_already_is_not_rounded_again(rows: np.ndarray) -> None:
+    wide = [row.tobytes() for row in rows]
+    narrow = arrays.in_precision(wide, 4, "float16")
+    assert arrays.in_precision(wide, 4, "float32") == wide
+    assert arrays.in_precision(narrow, 4, "float16") == narrow
+    widened = arrays.in_precision(narrow, 4, "float32")
+    assert np.array_equal(arrays.unpacked(widened, 4), arrays.unpacked(narrow, 4))
+    mixed = arrays.in_precision([*wide, *narrow], 4, "float16")
+    assert mixed == [*narrow, *narrow]
+
+
+def test_embeddings_of_users_are_never_float16() -> None:
+    half = np.ones(4, np.float16).tobytes()
+    assert arrays.fits(half, 4) and not arrays.fits(half, 4, of_user=True)
+    assert arrays.fits(np.ones(4).tobytes(), 4, of_user=True)

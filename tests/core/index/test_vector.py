@@ -35,7 +35,7 @@ def filled(sql: apsw.Connection, vectors: np.ndarray, exact_rows: int = 5_000) -
     space.create(sql, 1, vectors.shape[1])
     for id, vector in enumerate(vectors.astype(np.float32), 1):
         sql.execute("INSERT INTO things VALUES (?, 1, ?)", (id, vector.tobytes()))
-        space.add_packed(sql, 1, [(id, vector.tobytes())])
+        space.add_many(sql, 1, [id], vector.reshape(1, -1))
     return space
 
 
@@ -159,7 +159,7 @@ def test_vacuum_does_not_change_the_codes(tmp_path: Path) -> None:
         sql.execute("PRAGMA defer_foreign_keys = ON")
         space.create(sql, 1, DIMENSION)
         for id, vector in enumerate(vectors, 1):
-            space.add_packed(sql, 1, [(id, vector.tobytes())])
+            space.add_many(sql, 1, [id], vector.reshape(1, -1))
         space.remove(sql, 1, list(range(1, 1_500)))
     with file.outside() as sql:
         sql.execute("VACUUM")

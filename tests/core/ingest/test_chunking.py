@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpvectordb.errors import InvalidInput
-from mcpvectordb.ingest.chunking import LONGEST_TOKEN, STANDARD_SIZE, WHOLE_TEXT, Span, split
+from mcpvectordb.ingest.chunking import LONGEST_TOKEN, WHOLE_TEXT, split
+from mcpvectordb.ingest.span import STANDARD_SIZE, Span
 
 KINDS = st.sampled_from(["markdown", "text", "code"])
 FRAGMENTS = st.sampled_from([

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpvectordb.ingest.structure import (
     BODY,
@@ -9,6 +11,7 @@ from mcpvectordb.ingest.structure import (
     Outline,
     body_start,
     front_matter,
+    opening_heading,
     outline,
     plain,
 )
@@ -168,3 +171,25 @@ def test_the_body_begins_after_front_matter_unless_that_is_all_there_is() -> Non
     assert body_start(f"{front}\n\n", "markdown") == 0
     assert body_start(f"{front}\n\ntext", "text") == 0
     assert body_start("\ufefftext", "markdown") == 1
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            (
+                *("# One", "## *Two*", "#tag", "   # Three", "    # code", "| # a |", "|---|"),
+                *("Text", "---", "a: b", "===", "```", "", "#", "\ufeff# BOM"),
+            )
+        ),
+        max_size=6,
+    )
+)
+def test_an_opening_heading_is_the_first_one_of_the_outline(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    if heading := opening_heading(text):
+        assert outline(text, "markdown").headings[0].path == (heading,)
+
+
+@pytest.mark.parametrize("text", ["# Tea", "\n\n# Tea\n", "---\na: b\n---\n# Tea", "\ufeff# Tea"])
+def test_a_heading_in_the_first_line_is_found_without_an_outline(text: str) -> None:
+    assert opening_heading(text) == "Tea"

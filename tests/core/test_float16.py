@@ -1,0 +1,316 @@
+"""Files that store embeddings of texts as float16, in everything that moves embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+
+from mcpvectordb import Config, Database, InvalidInput, Progress
+from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.recovery.salvage import salvage
+from tests.support import Letters
+from tests.support_static import needs_the_static_model
+
+FLOAT16 = Config(embeddings="float16")
+TEXTS = {f"{name}.md": f"All about {name} and water." for name in ("tea", "coffee", "milk")}
+
+
+class Counted(Letters):
+    """Counts the texts that it embeds."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed(self, texts, *, query=False):  # type: ignore[no-untyped-def]
+        self.texts += [] if query else texts
+        return super().embed(texts, query=query)
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[Database]:
+    with Database(path, embedder=Letters(), config=FLOAT16) as database:
+        fill(database)
+        yield database
+
+
+def fill(db: Database) -> None:
+    for source, text in TEXTS.items():
+        db.documents.ingest_text(text, source=source)
+    db.contexts.add("t", "user", "Tea is in the cupboard.")
+    db.vectors.add("v", [0.1, 0.2, 0.3])
+    db.vectors.add("w", np.ones(3, np.float32))
+
+
+def sizes(db: Database) -> dict[str, set[int]]:
+    """The lengths of the embeddings of each shelf in bytes; Letters has 32 values."""
+    with db._file.reading() as sql:
+        return {
+            shelf: {
+                size
+                for (size,) in sql.execute(
+                    f"SELECT octet_length(embedding) FROM {shelf}_embeddings"
+                )
+            }
+            for shelf in ("document", "context", "vector")
+        }
+
+
+HALVES = {"document": {64}, "context": {64}, "vector": {12, 24}}
+WHOLES = {"document": {128}, "context": {128}, "vector": {12, 24}}
+
+
+def ranking(db: Database, **options: str) -> list[tuple[str, float]]:
+    found = db.documents.search("tea water", mode="vector", **options)  # type: ignore[arg-type]
+    return [(hit.item.document.source, round(hit.scores.vector or 0, 3)) for hit in found]
+
+
+def test_texts_take_two_bytes_a_value_and_vectors_stay_exact(db: Database, tmp_path: Path) -> None:
+    assert db.stats().embeddings == "float16" and sizes(db) == HALVES
+    assert db.check() == []
+    assert db.vectors.get("v").embedding.tolist() == [0.1, 0.2, 0.3]
+    with Database(tmp_path / "whole.db", embedder=Letters()) as other:
+        fill(other)
+        assert other.stats().embeddings == "float32" and sizes(other) == WHOLES
+        assert ranking(db) == ranking(other) and len(ranking(db)) == 3
+        assert ranking(db, unit="document") == ranking(other, unit="document")
+        assert [each.item.text for each in db.contexts.search("tea")]
+        similar = [
+            [hit.item.text for hit in each.similar(document="tea.md")] for each in (db, other)
+        ]
+        assert similar[0] == similar[1] and similar[0]
+
+
+def test_the_file_decides_and_not_the_configuration(db: Database, path: Path) -> None:
+    db.close()
+    with Database(path, embedder=Letters(), config=Config(embeddings="float32")) as again:
+        assert again.stats().embeddings == "float16"
+        again.documents.ingest_text("Something new.", source="new.md")
+        assert sizes(again) == HALVES
+    with Database(path.with_name("old.db"), embedder=Letters()) as old:
+        fill(old)
+    with Database(path.with_name("old.db"), embedder=Letters(), config=FLOAT16) as old:
+        old.documents.ingest_text("Something new.", source="new.md")
+        assert old.stats().embeddings == "float32" and sizes(old) == WHOLES
+
+
+def test_before_the_first_ingest_a_file_says_what_it_would_get(path: Path) -> None:
+    with Database(path, embedder=Letters(), config=FLOAT16) as db:
+        assert db.stats().embeddings == "float16"
+        db.vectors.add("v", [1.0])
+    with Database(path, embedder=Letters()) as db:  # no text was stored, so nothing is settled
+        assert db.stats().embeddings == "float32"
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="float32 or float16, not 'int4'"):
+        Config(embeddings="int4")
+    with pytest.raises(InvalidInput, match="float32 or float16, not 'half'"):
+        Config.from_env({"MCPVECTORDB_EMBEDDINGS": "half"})
+    assert Config.from_env({"MCPVECTORDB_EMBEDDINGS": "float16"}).embeddings == "float16"
+
+
+def test_the_copy_of_a_known_text_is_not_embedded_again(path: Path) -> None:
+    embedder = Counted()
+    with Database(path, embedder=embedder, config=FLOAT16) as db:
+        for name in "ab":
+            db.documents.ingest_text("The same.", source=name, title="Same")
+            db.contexts.add(name, "user", "The same memory.")
+        assert len(embedder.texts) == 2 and sizes(db)["document"] == sizes(db)["context"] == {64}
+        with db._file.reading() as sql:
+            assert sql.execute("SELECT count(DISTINCT embedding) FROM document_embeddings").get == 1
+        assert db.check() == []
+
+
+def test_embeddings_that_float16_could_not_hold_are_stored_by_their_direction(path: Path) -> None:
+    class Large(Letters):
+        def embed(self, texts, *, query=False):  # type: ignore[no-untyped-def]
+            return super().embed(texts, query=query) * np.float32(3e4)
+
+    with Database(path, embedder=Large(), config=FLOAT16) as db:
+        fill(db)
+        assert db.check() == [] and not db.stats().pending and len(ranking(db)) == 3
+
+
+def test_undo_brings_back_a_text_that_is_embedded_as_the_others(db: Database) -> None:
+    db.documents.ingest_text("Another text.", source="tea.md")
+    db.undo()
+    db.documents.delete(db.documents.lookup("milk.md").document.id)
+    db.undo()
+    assert {each.source for each in db.documents.browse()} == set(TEXTS)
+    assert sizes(db) == HALVES and db.check() == [] and not db.stats().pending
+
+
+def test_rebuild_compact_and_copy_keep_them(db: Database, tmp_path: Path) -> None:
+    before = ranking(db)
+    db.rebuild()
+    db.compact()
+    assert (ranking(db), db.check(), sizes(db)) == (before, [], HALVES)
+    db.copy_to(tmp_path / "copy.db")
+    with Database(tmp_path / "copy.db", embedder=Letters()) as copy:
+        assert (ranking(copy), copy.stats().embeddings) == (before, "float16")
+
+
+def test_a_salvaged_file_is_as_it_was(db: Database, path: Path, tmp_path: Path) -> None:
+    before = ranking(db)
+    db.close()
+    sql = apsw.Connection(str(path))
+    sql.execute("UPDATE document_embeddings SET embedding = zeroblob(62) WHERE chunk = 1")
+    sql.execute("UPDATE vector_embeddings SET embedding = zeroblob(6) WHERE vector = 2")
+    sql.close()
+    with Database(path, embedder=Letters()) as damaged:
+        problems = " ".join(damaged.check())
+        assert "the embedding of 1 has" in problems and "lost a half of its bytes" in problems
+    salvage(path, tmp_path / "out.db", embedder=Letters())
+    with Database(tmp_path / "out.db", embedder=Letters()) as saved:
+        assert saved.stats().embeddings == "float16" and saved.stats().vectors == 1
+        saved.embed_pending()
+        assert (ranking(saved), saved.check(), sizes(saved)["document"]) == (before, [], {64})
+
+
+def test_a_damaged_setting_is_reported_and_repaired(
+    db: Database, path: Path, tmp_path: Path
+) -> None:
+    db.close()
+    sql = apsw.Connection(str(path))
+    sql.execute("""UPDATE settings SET value = '"float1"' WHERE name = 'embeddings'""")
+    sql.close()
+    with Database(path, embedder=Letters()) as damaged:
+        assert damaged.check() == ["settings: the value of embeddings is invalid"]
+        assert len(ranking(damaged)) == 3  # the length of a BLOB says what it holds
+    salvage(path, tmp_path / "out.db", embedder=Letters())
+    with Database(tmp_path / "out.db", embedder=Letters()) as saved:
+        assert saved.check() == [] and len(ranking(saved)) == 3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gets"), [("", "float16"), ("float16", "float16"), ("float32", "float32")]
+)
+def test_an_import_keeps_the_type_unless_another_is_wanted(
+    db: Database, tmp_path: Path, wanted: str, gets: str
+) -> None:
+    db.export_to(tmp_path / "out.jsonl")
+    embedder = Counted()
+    with Database(tmp_path / "b.db", embedder=embedder, config=Config(embeddings=wanted)) as other:
+        other.import_from(tmp_path / "out.jsonl")
+        assert other.stats().embeddings == gets
+        assert sizes(other) == (HALVES if gets == "float16" else WHOLES)
+        assert (embedder.texts, other.check(), ranking(other)) == ([], [], ranking(db))
+
+
+def test_an_import_can_make_a_small_file_of_a_large_one(tmp_path: Path) -> None:
+    with Database(tmp_path / "a.db", embedder=Letters()) as db:
+        fill(db)
+        db.export_to(tmp_path / "out.jsonl")
+        wanted = ranking(db)
+    with Database(tmp_path / "b.db", embedder=Letters(), config=FLOAT16) as other:
+        other.import_from(tmp_path / "out.jsonl")
+        assert (sizes(other), ranking(other), other.check()) == (HALVES, wanted, [])
+
+
+def test_a_header_of_an_export_with_another_type_is_refused(db: Database, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    db.export_to(out)
+    out.write_text(out.read_text().replace('"embeddings":"float16"', '"embeddings":"float8"'))
+    with (
+        Database(tmp_path / "b.db", embedder=Letters()) as other,
+        pytest.raises(InvalidInput, match="float8"),
+    ):
+        other.import_from(out)
+
+
+def test_csv_and_parquet_have_the_numbers(db: Database, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    db.vectors.delete("v")
+    db.export_to(tmp_path / "out.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    row = np.array(table["embedding"][0].as_py())
+    assert str(table.schema.field("embedding").type.value_type) == "float" and len(row) == 32
+    assert np.linalg.norm(row) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("mine", [Config(), FLOAT16], ids=["float32", "float16"])
+def test_merging_gives_each_file_its_own_type(db: Database, tmp_path: Path, mine: Config) -> None:
+    with Database(tmp_path / "b.db", embedder=Letters(), config=mine) as other:
+        other.documents.ingest_text("Only here, about tea.", source="here.md")
+    db.close()
+    embedder = Counted()
+    with Database(tmp_path / "b.db", embedder=embedder) as other:
+        merged = other.merge(db.path)
+        assert merged.embedded == 4 and not embedder.texts
+        assert sizes(other) == (HALVES if mine.embeddings else WHOLES)
+        assert other.check() == [] and len(ranking(other)) == 4
+    with Database(tmp_path / "new.db", embedder=embedder) as new:
+        new.merge(db.path)
+        assert new.stats().embeddings == "float16" and sizes(new) == HALVES and not embedder.texts
+
+
+def test_embeddings_of_other_programs_are_kept(db: Database, tmp_path: Path) -> None:
+    """Also where the text that they are compared by has one of two bytes a value here already."""
+    text = TEXTS["tea.md"]
+    sql = apsw.Connection(str(tmp_path / "llm.db"))
+    sql.execute(
+        "CREATE TABLE collections (id INTEGER PRIMARY KEY, name TEXT, model TEXT);"
+        "CREATE TABLE embeddings (collection_id INTEGER, id TEXT, embedding BLOB, content TEXT, "
+        "metadata TEXT, updated INTEGER, PRIMARY KEY (collection_id, id))"
+    )
+    sql.execute("INSERT INTO collections VALUES (1, 'notes', 'letters')")
+    for id, content in (("a", text), ("b", "A new one.")):
+        [row] = Letters().embed([content])
+        sql.execute(
+            "INSERT INTO embeddings VALUES (1, ?, ?, ?, NULL, 0)", (id, row.tobytes(), content)
+        )
+    sql.close()
+    done = db.import_from(tmp_path / "llm.db")
+    assert done.embeddings["kept"] >= 1 and sizes(db) == HALVES and db.check() == []
+
+
+@needs_the_static_model
+def test_provisional_embeddings_are_of_the_same_type(path: Path) -> None:
+    config = Config(embeddings="float16", provisional=True)
+    with Database(path, embedder=Letters(), config=config) as db:
+        for source, text in TEXTS.items():
+            db.documents.ingest_text(text, source=source, embed=False)
+        db._encoder.provisional.fill(db._indexes[0])
+        with db._file.reading() as sql:
+            rows = sql.execute(
+                "SELECT DISTINCT octet_length(embedding) = 2 * dimension FROM document_embeddings "
+                "JOIN models ON key = model"
+            ).fetchall()
+        assert rows == [(1,)] and db.check() == []
+        assert db.documents.search("a hot drink", mode="vector")
+        db.embed_pending()
+        assert db.check() == [] and sizes(db)["document"] == {64}
+
+
+def test_another_model_embeds_in_the_same_type(db: Database, path: Path) -> None:
+    db.close()
+    with Database(path) as again:
+        seen: list[Progress] = []
+        again.use_model("all-MiniLM-L6-v2", progress=seen.append)
+        assert again.stats().model == "all-MiniLM-L6-v2" and seen
+        assert sizes(again) == {"document": {768}, "context": {768}, "vector": {12, 24}}
+        assert again.check() == []
+        assert again.documents.search("hot beverage", mode="vector")
+
+
+def test_codes_choose_the_nearest_of_what_is_stored(path: Path) -> None:
+    """Codes are made of the rounded values, so that `check` and a rebuild agree with them."""
+    random = np.random.default_rng(5)
+    words = ["".join(map(chr, random.integers(97, 123, 8))) for _ in range(400)]
+    texts = [" ".join(random.choice(words, 6)) for _ in range(300)]
+    tuning = Tuning(exact_rows=20, sign_rows=20, sign_candidates=20)
+    found = []
+    with Database(path, embedder=Letters(), config=FLOAT16) as db:
+        db.documents.ingest_many(texts, sources=map(str, range(300)))
+        assert db.check() == []
+        found.append(ranking(db))
+    for _ in range(2):
+        with Database(path, embedder=Letters(), tuning=tuning) as db:
+            found.append(ranking(db))
+            db.rebuild()
+    assert found[0] == found[1] == found[2] and len(found[0]) == 5
