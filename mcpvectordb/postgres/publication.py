@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import apsw
 
+from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow
 from mcpvectordb.postgres.connection import Connection
@@ -159,4 +160,5 @@ class ChunkReader:
             "WHERE c.owner IN (SELECT value FROM json_each(?)) ORDER BY e.chunk",
             (model.row.key, json.dumps(owners)),
         ):
-            yield [origin.id(chunk), model.key, origin.key, embedding]
+            [wide] = arrays.in_precision([embedding], model.row.dimension, "float32")
+            yield [origin.id(chunk), model.key, origin.key, wide]

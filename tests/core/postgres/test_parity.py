@@ -20,6 +20,7 @@ WORDS = (
     "한국어 हिन्दी İstanbul running run runs x a 7 2024 tea-time c++ meeting meetings"
 ).split()
 SHORT = Config(chunk_size=32, chunk_overlap=8)
+SMALL = Config(chunk_size=32, chunk_overlap=8, embeddings="float16")
 LIBRARIES = ["default", "notes", "naïve"]
 
 
@@ -208,7 +209,11 @@ def listings(rng: random.Random) -> Iterator[tuple[str, Question]]:
 @given(seed=st.integers(0, 2**32))
 def test_a_published_file_gives_the_answers_of_the_file(postgres: LocalPostgres, seed: int) -> None:
     rng = random.Random(seed)
-    with postgres.database() as url, Database(":memory:", config=SHORT, embedder=Letters()) as file:
+    config = SMALL if seed % 4 == 1 else SHORT
+    with (
+        postgres.database() as url,
+        Database(":memory:", config=config, embedder=Letters()) as file,
+    ):
         fill(file, rng)
         file.publish(url, origin="one")
         with Database(url, config=SHORT, embedder=Letters()) as engine:
