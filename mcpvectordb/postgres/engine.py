@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -31,7 +32,7 @@ class Engine(File):
 
     def __init__(self, url: str, *, read_timeout: float) -> None:
         self._server, self._read_timeout = Server(url), read_timeout
-        self.path, self._sessions = Path(self._server.name), dict[int, Session]()
+        self.path, self._thread = Path(self._server.name), threading.local()
         try:
             schema.check(self._server)
         except BaseException:
@@ -63,9 +64,10 @@ class Engine(File):
             yield cast(apsw.Connection, self._session(connection))
 
     def _session(self, connection: Connection) -> Session:
-        session = self._sessions.get(id(connection))
+        """The session of this thread, another one for another connection."""
+        session: Session | None = getattr(self._thread, "session", None)
         if session is None or session.connection is not connection:
-            session = self._sessions[id(connection)] = Session(connection)
+            self._thread.session = session = Session(connection)
         return session
 
     def deadline(self) -> AbstractContextManager[object]:

@@ -30,6 +30,7 @@ from mcpvectordb import (
 )
 from mcpvectordb.index import EVERYTHING, Allowed
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.postgres.access import grant
 from tests.support import Letters
 from tests.support_parity import differences
 from tests.support_postgres import LocalPostgres, rows
@@ -162,6 +163,30 @@ def test_searches_of_one_origin_are_those_of_its_file(postgres_url: str) -> None
         assert len({hit.item.id >> 40 for hit in both}) == 2
         empty = engine.documents.search("tea", where={"origin": "three"})
         assert empty.note == "there is no origin 'three'; known: 'one', 'two'"
+
+
+def test_a_reader_searches_what_was_granted_as_if_there_were_nothing_else(
+    file: Database, engine: Database, postgres_url: str
+) -> None:
+    with Database(":memory:", embedder=Letters()) as other:
+        fill(other, ["tea " * 9, "green pump", "green tea of others"])
+        other.publish(postgres_url, origin="others")
+    rows(postgres_url, "CREATE ROLE reader LOGIN")
+    try:
+        grant(postgres_url, "reader", "read", ["one"])
+        url = postgres_url.replace("postgres@", "reader@")
+        with Database(url, embedder=Letters()) as reader:
+            assert reader.stats().origins == ("one",)
+            for question in (
+                lambda db: db.documents.search("green tea"),
+                lambda db: db.documents.search("tea", mode="text", unit="document"),
+                lambda db: db.documents.browse(where={"metadata.n": {"lt": 2}}),
+                lambda db: db.contexts.search("tea"),
+                lambda db: db.vectors.search([1.0, 1.0]),
+            ):
+                assert not differences(question, file, reader)
+    finally:
+        rows(postgres_url, "DROP OWNED BY reader; DROP ROLE reader")
 
 
 def test_stores_of_one_name_are_searched_together_unless_they_rank_otherwise(
