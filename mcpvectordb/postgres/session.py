@@ -11,8 +11,9 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
+import apsw
 import psycopg
 from psycopg import errors as undefined
 from psycopg.abc import Buffer
@@ -102,6 +103,12 @@ class Session(DialectConnection):
         except (undefined.UndefinedTable, undefined.UndefinedColumn, undefined.UndefinedFunction):
             # The schema is known to be ours: it is something that only files have.
             raise ReadOnly(NOT_PUBLISHED) from None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise ReadOnly for the methods of SQLite's connections that only writers call."""
+        if hasattr(apsw.Connection, name):
+            raise ReadOnly(NOT_PUBLISHED)
+        raise AttributeError(name)
 
 
 @lru_cache(maxsize=512)
