@@ -60,8 +60,15 @@ class Engine(File):
             deadline.running(self._read_timeout) if limited else deadline.suspended(),
             self._server.reading(deadline.left()) as connection,
         ):
-            # A session has what readers use of a connection to SQLite.
-            yield cast(apsw.Connection, self._session(connection))
+            session, depth = self._session(connection), getattr(self._thread, "depth", 0)
+            if depth == 0:
+                session.kept.clear()
+            self._thread.depth = depth + 1
+            try:
+                # A session has what readers use of a connection to SQLite.
+                yield cast(apsw.Connection, session)
+            finally:
+                self._thread.depth = depth
 
     def _session(self, connection: Connection) -> Session:
         """The session of this thread, another one for another connection."""

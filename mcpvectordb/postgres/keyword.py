@@ -13,6 +13,7 @@ from mcpvectordb.index import Allowed, Ranked
 from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch
 from mcpvectordb.postgres import bm25
 from mcpvectordb.postgres.bm25 import SearchScope, Select, WordTables
+from mcpvectordb.postgres.chosen import chosen, searched
 from mcpvectordb.postgres.expression import Expression, Phrase, parse
 from mcpvectordb.postgres.words import Tokenizer
 from mcpvectordb.text.bm25 import full_score
@@ -40,8 +41,8 @@ _tokenizers = _Tokenizers()
 class PostgresKeywordIndex(KeywordIndex):
     """The words of passages."""
 
-    def __init__(self) -> None:
-        self._tables = PASSAGES
+    def __init__(self, listed_rows: int) -> None:
+        self._tables, self._listed_rows = PASSAGES, listed_rows
 
     def match(
         self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int
@@ -50,7 +51,7 @@ class PostgresKeywordIndex(KeywordIndex):
         without = f" NOT ({query.excluded})" if query.excluded else ""
         expression = _parsed(f"({query.match}){without}")
         origins = searched(sql, allowed)
-        scope = SearchScope.of(origins, allowed)
+        scope = SearchScope.of(origins, chosen(sql, allowed, self._listed_rows))
         best, total, having = _ranked(sql, self._tables, expression, scope, limit=limit)
         frequencies = {
             name: having[_parsed(name).phrases[0]]
@@ -131,17 +132,6 @@ class PostgresContextFulltext(ContextFulltext):
         scope = SearchScope.of(searched(sql, allowed), allowed)
         parsed = _parsed(expression, stemmed=stemmed)
         return _ranked(sql, tables, parsed, scope, 1, limit, newest=True)[0]
-
-
-def searched(sql: apsw.Connection, allowed: Allowed) -> list[int]:
-    """The keys of the origins that are searched: those that a filter names, or all."""
-    named = list(allowed.origins)
-    rows = sql.execute(
-        "SELECT key FROM origins WHERE cardinality(?::text[]) = 0 OR name = ANY(?::text[]) "
-        "ORDER BY key",
-        (named, named),
-    )
-    return [key for (key,) in rows]
 
 
 def _parsed(expression: str, *, stemmed: bool = True) -> Expression:

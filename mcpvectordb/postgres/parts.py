@@ -23,7 +23,7 @@ class PublishedChunks(ChunkIndex):
     def __init__(self, shelf: str, title: str, exact_rows: int) -> None:
         super().__init__(shelf, title)
         self._shelf = shelf
-        self.keyword = PostgresKeywordIndex()
+        self.keyword = PostgresKeywordIndex(exact_rows)
         self.vector = PostgresVectorIndex(self.embeddings, exact_rows=exact_rows)
 
     def count_pending(

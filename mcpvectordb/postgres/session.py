@@ -82,12 +82,15 @@ class FetchedRows:
 
 
 class Session(DialectConnection):
-    """One connection; `exec_trace` is called with each statement, if it is set."""
+    """One connection; `exec_trace` is called with each statement, if it is set.
+
+    `kept` is what the statements of one transaction share.
+    """
 
     dialect = DIALECT
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
+        self.connection, self.kept = connection, dict[Any, Any]()
         self.exec_trace: Callable[[Any, str, Any], object] | None = None
         equip(connection)
 

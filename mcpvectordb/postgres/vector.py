@@ -15,6 +15,7 @@ import apsw
 from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, metrics
 from mcpvectordb.index.codes import CodedRows
 from mcpvectordb.index.vector import Embeddings, VectorIndex
+from mcpvectordb.postgres.chosen import chosen, is_list
 from mcpvectordb.postgres.session import bound_vector
 
 if TYPE_CHECKING:
@@ -91,24 +92,18 @@ class PostgresVectorIndex(VectorIndex):
         margin: int,
     ) -> Embeddings:
         """The embeddings among which the nearest are, with a margin if all are compared."""
-        if self._is_large(sql, group, allowed):
+        allowed = chosen(sql, allowed, self._exact_rows)
+        if not is_list(allowed) and self._has_graph(sql, group):
             wanted = OVERFETCH * limit + MARGIN
             found = self._by_graph(sql, group, embedding, allowed, wanted)
             if len(found.ids) == wanted:
                 return found
         return self._by_comparison(sql, group, embedding, allowed, limit + margin)
 
-    def _is_large(self, sql: apsw.Connection, group: int, allowed: Allowed) -> bool:
-        """Whether there is a graph, and more to compare than is done exactly."""
+    def _has_graph(self, sql: apsw.Connection, group: int) -> bool:
+        """Whether a model has a graph, which is made when it has too many embeddings to compare."""
         name = f"{self._table}_graph_{group:d}"
-        if sql.execute("SELECT to_regclass(?)::oid", (name,)).get is None:
-            return False
-        rows = allowed.select or f"SELECT FROM {self._table} WHERE model = {group:d}"
-        count = sql.execute(
-            f"SELECT count(*) FROM ({rows} LIMIT {self._exact_rows + 1}) AS counted",
-            allowed.bindings,
-        ).get
-        return int(count) > self._exact_rows
+        return sql.execute("SELECT to_regclass(?)::oid", (name,)).get is not None
 
     def _by_comparison(
         self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, wanted: int
