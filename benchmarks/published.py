@@ -15,7 +15,7 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -27,6 +27,7 @@ from benchmarks.contexts import Sums
 from benchmarks.postgres import Server, started
 from benchmarks.store import filled, say
 from mcpvectordb import Chunk, Config, Database, Results
+from mcpvectordb.index.tuning import Tuning
 
 MODES = ("text", "vector", "hybrid", "document")
 FIRST = 10
@@ -135,12 +136,21 @@ def _grown(
         db.embed_pending()
         say(f"publishing {size:,} passages")
         db.publish(url)
-        with Database(url, embedder=embedder) as published:
-            yield from _costs(engine, published, bodies, db, plans)
+        every = Tuning(engine_rows=10**9)
+        with (
+            Database(url, embedder=embedder) as published,
+            Database(url, embedder=embedder, tuning=every) as exact,
+        ):
+            yield from _costs(engine, published, bodies, db, exact, plans)
 
 
 def _costs(
-    engine: Server, db: Database, bodies: Sequence[str], file: Database, plans: list[str] | None
+    engine: Server,
+    db: Database,
+    bodies: Sequence[str],
+    file: Database,
+    exact: Database,
+    plans: list[str] | None,
 ) -> Iterator[report.Row]:
     rng = random.Random(SEED)
     own = [_words_of(rng, rng.choice(bodies)) for _ in range(QUESTIONS)]
@@ -172,10 +182,28 @@ def _costs(
                 _ids(each) == _ids(its(text)) for text, each in zip(asked, found, strict=True)
             )
             / count,
+            "recall of the first ten": _recall(exact, asked, found, options),
         }
         yield row
         if plans is not None:
             plans += _plans(db, f"{len(bodies):,} passages: {name}", partial(search, asked[0]))
+
+
+def _recall(
+    exact: Database,
+    asked: Sequence[str],
+    found: Sequence[Results[Chunk]],
+    options: Mapping[str, Any],
+) -> float | None:
+    """The share of the nearest ten, of all that are compared, that were found."""
+    if options["mode"] != "vector":
+        return None
+    where = options.get("where", {"metadata.tenth": {"gte": 0}})  # a filter that all fulfil
+    shares = []
+    for text, each in zip(asked, found, strict=True):
+        nearest = _ids(exact.documents.search(text, mode="vector", where=where, limit=FIRST))
+        shares.append(len(set(nearest) & set(_ids(each))) / max(1, len(nearest)))
+    return fmean(shares)
 
 
 def _words_of(rng: random.Random, text: str) -> str:
