@@ -109,7 +109,9 @@ def _measured(server: Server, folder: Path | None, size: int) -> Iterator[report
                 if what.startswith("1"):
                     _write(db, [f"{each} Changed." for each in bodies[::CHANGED]], CHANGED)
                 say(f"publishing {size:,}: {what}")
-                yield {"documents": size, "published": what, **_published(server, db, url)}
+                row = {"documents": size, "published": what, **_published(server, db, url)}
+                say(", ".join(f"{name} {report.written(value)}" for name, value in row.items()))
+                yield row
 
 
 def _write(db: Database, bodies: list[str], step: int = 1) -> None:
@@ -119,6 +121,7 @@ def _write(db: Database, bodies: list[str], step: int = 1) -> None:
 
 def _published(server: Server, db: Database, url: str) -> report.Row:
     """What one publish costs; `graphs` is what the server does after the last row."""
+    time.sleep(1)  # until processes that ended are counted
     sent = [server.cpu()]
     began, own, before = time.perf_counter(), time.process_time(), server.cpu()
 

@@ -25,7 +25,7 @@ LONGEST_NAME = 200
 _LOCKS = 0x4D435650  # "MCVP", the class of the advisory locks of origins
 
 
-class Choice(NamedTuple):
+class OriginChoice(NamedTuple):
     """The key of an origin's model, and its libraries as they are stored; None for all of them."""
 
     model: int | None
@@ -110,16 +110,16 @@ def locked(server: Server, name: str, file_name: str, wait: float) -> Iterator[O
                 sql.execute("SELECT pg_advisory_unlock(%s, %s)", (_LOCKS, key))
 
 
-def finished(sql: Connection, origin: Origin) -> Choice | None:
+def finished(sql: Connection, origin: Origin) -> OriginChoice | None:
     """What was chosen when an origin was published last; None if that was not finished."""
     row: Any = sql.execute(
         "SELECT model, libraries FROM origins WHERE key = %s AND published_at IS NOT NULL",
         (origin.key,),
     ).fetchone()
-    return Choice(*row) if row else None
+    return OriginChoice(*row) if row else None
 
 
-def claim(sql: Connection, origin: Origin, choice: Choice) -> None:
+def claim(sql: Connection, origin: Origin, choice: OriginChoice) -> None:
     """Mark an origin as written by this publisher; one that was cut off notices and stops."""
     sql.execute(
         "UPDATE origins SET publisher = %s, model = %s, libraries = %s, published_at = NULL "

@@ -13,7 +13,7 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow
 from mcpvectordb.postgres.connection import Connection
 from mcpvectordb.postgres.differences import Changed, Differences, State, digest
-from mcpvectordb.postgres.origins import Choice, Origin
+from mcpvectordb.postgres.origins import Origin, OriginChoice
 from mcpvectordb.postgres.values import to_text
 
 PASSAGES, ITEMS = 512, 256  # at most in one transaction, except for a longer document
@@ -43,10 +43,10 @@ class Publication(NamedTuple):
     libraries: tuple[str, ...] | None
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> OriginChoice:
         """What the origin's row says of it."""
         chosen = None if self.libraries is None else [to_text(each) for each in self.libraries]
-        return Choice(self.model.key if self.model else None, chosen)
+        return OriginChoice(self.model.key if self.model else None, chosen)
 
 
 class Batch(NamedTuple):

@@ -35,9 +35,13 @@ from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
 
 CONNECTIONS = 4  # that write at the same time
-# After so many passages the tables are vacuumed: only then scans need to read nothing but indexes.
+# After so many passages postings are vacuumed: only then scans need to read nothing but the index.
+# Embeddings are left to autovacuum, which takes a graph apart row by row for those that are gone.
 VACUUMED_ROWS = 1_000
-VACUUMED = (*(table.name for table in staged.TABLES), *staged.WORD_TABLES)
+VACUUM = (
+    f"VACUUM (ANALYZE, SKIP_LOCKED) {', '.join(staged.WORD_TABLES)}",
+    f"ANALYZE (SKIP_LOCKED) {', '.join(table.name for table in staged.TABLES)}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +199,8 @@ class _PublishRun:
         graphs.make(self._server, self._source.exact_rows, self._progress)
         if sum(map(_passages, found.values())) >= VACUUMED_ROWS:
             with self._server.outside() as sql:
-                sql.execute("VACUUM (ANALYZE, SKIP_LOCKED) " + ", ".join(VACUUMED))
+                for statement in VACUUM:
+                    sql.execute(statement.encode())
         with self._server.writing() as sql:
             origins.finish(sql, self._publication.origin)
 

@@ -376,10 +376,10 @@ def test_a_publisher_that_lost_its_lock_stops_when_another_one_writes(
     own, server = origins.name_of_file(db._file), Server(postgres_url)
     db.publish(postgres_url, origin="mine")
     with origins.locked(server, "mine", own, 1) as first, server.writing() as sql:
-        origins.claim(sql, first, origins.Choice(None, None))
+        origins.claim(sql, first, origins.OriginChoice(None, None))
     with origins.locked(server, "mine", own, 1) as second, server.writing() as sql:
         first.verify(sql)
-        origins.claim(sql, second, origins.Choice(None, None))
+        origins.claim(sql, second, origins.OriginChoice(None, None))
         second.verify(sql)
         with pytest.raises(Busy, match="another process publishes 'mine'"):
             first.verify(sql)
