@@ -29,7 +29,7 @@ class Preload:
 
     def start(self) -> None:
         """Begin, unless it has begun before."""
-        if self._thread is None and not self._file.dialect.origins:  # PostgreSQL has its own memory
+        if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run, name="mcpvectordb-preload", daemon=True
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -16,6 +16,7 @@ from mcpvectordb.postgres.bm25 import SearchScope, Select, WordTables
 from mcpvectordb.postgres.chosen import chosen, searched
 from mcpvectordb.postgres.expression import Expression, Phrase, parse
 from mcpvectordb.postgres.words import Tokenizer
+from mcpvectordb.storage.file import File
 from mcpvectordb.text.bm25 import full_score
 from mcpvectordb.text.query import Query
 
@@ -64,6 +65,9 @@ class PostgresKeywordIndex(KeywordIndex):
             return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
         return KeywordMatch(best, scores, *full_score(query, total, frequencies))
+
+    def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
+        """Nothing is kept here: the server has its own memory."""
 
     def frequency(self, sql: apsw.Connection, expression: str, most: int = -1) -> int:
         """The number of chunks that match, counted up to `most` (-1: all)."""

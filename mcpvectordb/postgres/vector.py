@@ -54,6 +54,9 @@ class PostgresVectorIndex(VectorIndex):
         """The allowed ids, to be ranked by the codes of their embeddings, as those of a file."""
         return CodedCandidates(self, sql, group, dimension, allowed)
 
+    def preload(self, sql: apsw.Connection, group: int, dimension: int, budget: int) -> None:
+        """Nothing is kept here: the server has its own memory."""
+
     def embeddings(
         self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]
     ) -> Embeddings:

@@ -361,6 +361,12 @@ def test_the_version_is_another_one_after_publishing(
     assert engine.version() != before
 
 
+def test_warming_it_loads_the_model_alone(engine: Database) -> None:
+    engine.warm(wait=True)
+    assert not engine.loading
+    assert engine.documents.search("green tea").legs == ("text", "vector")
+
+
 def test_after_close_it_says_so(engine: Database) -> None:
     engine.close()
     with pytest.raises(Closed, match="was closed"):
