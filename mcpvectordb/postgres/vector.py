@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 MARGIN = 20  # more than are wanted: pgvector's cosines are rounded to float32
 OVERFETCH = 2  # candidates of a graph per neighbour that is wanted
-LEAST_SEARCHED = 200  # entries that a graph keeps while it searches (ef_search); pgvector takes up
-MOST_SEARCHED = 1_000  # to so many
+# Entries that a graph keeps while it searches (ef_search). Of 100,000 passages embedded by a static
+# model, of 60 questions the nearest ten and hundred were found to a share of .977 and .950 by 200
+# entries, .992 and .979 by 400, .997 and .991 by 800; pgvector takes up to 1,000.
+LEAST_SEARCHED, MOST_SEARCHED = 800, 1_000
 MOST_SCANNED = 200_000  # entries that it visits under a filter before all allowed are compared
 HALF_FLOATS = 4_000  # dimensions that a graph of half floats takes; above, it is of sign bits
 

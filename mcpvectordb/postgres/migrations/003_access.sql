@@ -60,7 +60,7 @@ BEGIN
         RETURN false;
     END IF;
     EXECUTE format(
-        'CREATE INDEX IF NOT EXISTS %I ON %I USING hnsw (%s) WITH (m = 16, ef_construction = 64) WHERE %s',
+        'CREATE INDEX IF NOT EXISTS %I ON %I USING hnsw (%s) WITH (m = 16, ef_construction = 200) WHERE %s',
         name, indexed,
         CASE WHEN dimension <= 4000
             THEN format('(l2_normalize(embedding)::halfvec(%s)) halfvec_cosine_ops', dimension)
