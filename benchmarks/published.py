@@ -3,10 +3,11 @@
 With --data, collections in BEIR layout are ingested, published, and asked in the file and in the
 engine: nDCG@10 of both, and of how many questions the first ten passages are the same ones in the
 same order. With --sizes, passages of texts on this machine are published, and questions are asked
-of so many: words of one passage, or common words, by words, by meaning (embeddings are sums of
-random vectors of their words) and by both. CPU time is that of the asking process and of the
-server's processes; recall is that of the ten nearest against all embeddings compared; --plans adds
-the plan of each statement. Without --url a server is started from the wheel that tests use.
+of so many: words of one passage, or common words, by words, by meaning (by --model, or else by
+embeddings that are sums of random vectors of their words) and by both. CPU time is that of the
+process that asks and of the server's processes; recall is that of the ten nearest against all
+embeddings compared; --plans adds the plan of each statement. Without --url a server is started from
+the wheel that tests use.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def main(arguments: list[str]) -> None:
             cache = options.cache or Path(temporary)
             compared += _compared(engine, load(folder), cache, options.model)
         for size in options.sizes:
-            grown += _grown(engine, size, Path(temporary), plans if options.plans else None)
+            grown += _grown(
+                engine, size, Path(temporary), options.model, plans if options.plans else None
+            )
     for rows, notes in ((compared, []), (grown, plans)):
         if rows:
             report.show(rows, notes, as_json=options.json)
@@ -116,31 +119,22 @@ def _ndcg(data: Collection, answers: Sequence[Results[Chunk]]) -> float:
 
 
 def _grown(
-    engine: Server, size: int, folder: Path, plans: list[str] | None
+    engine: Server, size: int, folder: Path, model: str, plans: list[str] | None
 ) -> Iterator[report.Row]:
-    bodies = texts.passages(size)
-    embedder = Sums()
-    with (
-        Database(folder / f"{size}.db", embedder=embedder) as db,
-        engine.database() as url,
-    ):
+    bodies, numbers = texts.passages(size), range(size)
+    opened: dict[str, Any] = {"config": Config(model=model)} if model else {"embedder": Sums()}
+    with Database(folder / f"{size}.db", **opened) as db, engine.database() as url:
         say(f"writing a file of {size:,} passages")
-        for number, text in enumerate(bodies):
-            db.documents.ingest_text(
-                text,
-                source=str(number),
-                title=f"Text {number}",
-                metadata={"tenth": number % 10, "thousandth": number % 1000},
-                embed=False,
-            )
-        db.embed_pending()
+        db.documents.ingest_many(
+            bodies,
+            sources=list(map(str, numbers)),
+            titles=[f"Text {number}" for number in numbers],
+            metadata=[{"tenth": each % 10, "thousandth": each % 1000} for each in numbers],
+        )
         say(f"publishing {size:,} passages")
         db.publish(url)
         every = Tuning(engine_rows=10**9)
-        with (
-            Database(url, embedder=embedder) as published,
-            Database(url, embedder=embedder, tuning=every) as exact,
-        ):
+        with Database(url, **opened) as published, Database(url, tuning=every, **opened) as exact:
             yield from _costs(engine, published, bodies, db, exact, plans)
 
 
