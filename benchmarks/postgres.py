@@ -121,7 +121,7 @@ def _write(db: Database, bodies: list[str], step: int = 1) -> None:
 
 def _published(server: Server, db: Database, url: str) -> report.Row:
     """What one publish costs; `graphs` is what the server does after the last row."""
-    time.sleep(1)  # until processes that ended are counted
+    time.sleep(1)  # here and below until processes that ended are counted
     sent = [server.cpu()]
     began, own, before = time.perf_counter(), time.process_time(), server.cpu()
 
@@ -130,14 +130,16 @@ def _published(server: Server, db: Database, url: str) -> report.Row:
             sent.append(server.cpu())
 
     done = db.publish(url, progress=look)
-    seconds, own, after = time.perf_counter() - began, time.process_time() - own, server.cpu()
+    seconds, own = time.perf_counter() - began, time.process_time() - own
+    time.sleep(1)
+    after = server.cpu()
     rows_cpu = sent[-1] - before if len(sent) > 1 else after - before
     return {
         "passages": done.passages,
         "s": seconds,
         "publisher CPU s": own,
         "server CPU s": rows_cpu,
-        "graphs CPU s": after - before - rows_cpu,
+        "graphs CPU s": max(0.0, after - before - rows_cpu),
         "CPU ms a passage": 1000 * (own + rows_cpu) / done.passages if done.passages else None,
         "bytes a passage": _bytes(url) // db.stats().chunks,
     }

@@ -510,8 +510,8 @@ class Progress(Record):
     """The progress of a long step.
 
     step          "ingest" and "sync" count files, "parse" the one that is ingested, "embed" chunks,
-                  "export" and "publish" items, "graph" parts of the table that is indexed, "fetch"
-                  and the download of a model bytes
+                  "export", "compare" and "publish" items, "graph" blocks of the table that is
+                  indexed, "vacuum" statements, "fetch" and the download of a model bytes
     done, total   what is committed, and of how much; `total` is None while it is unknown
     chunks        how many were embedded meanwhile, of `chunks_known` so far, and their `tokens`
     seconds_left  an estimate for this step and those after it; None while there is none

@@ -18,7 +18,7 @@ from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.postgres import catalogue, graphs, origins, schema, staged
 from mcpvectordb.postgres.connection import Server
-from mcpvectordb.postgres.differences import Differences, differences
+from mcpvectordb.postgres.differences import Differences, State, differences
 from mcpvectordb.postgres.origins import Origin
 from mcpvectordb.postgres.publication import (
     Batch,
@@ -145,7 +145,14 @@ class _PublishRun:
 
     def _differences(self, shelf: PublishedShelf) -> Differences:
         with self._file.reading(limited=False) as local, self._server.reading() as remote:
-            return differences(shelf.local(local), shelf.remote(remote))
+            return differences(self._compared(shelf.local(local)), shelf.remote(remote))
+
+    def _compared(self, states: Iterator[State]) -> Iterator[State]:
+        """The same items, and progress after every thousand of them."""
+        for number, state in enumerate(states, 1):
+            if number % 1_000 == 0:
+                self._report(Progress(step="compare", done=number, total=None))
+            yield state
 
     def _begin(self, changes: bool) -> bool:
         """Claim the origin and write libraries and stores; not if nothing at all has changed."""
@@ -199,10 +206,15 @@ class _PublishRun:
         graphs.make(self._server, self._source.exact_rows, self._progress)
         if sum(map(_passages, found.values())) >= VACUUMED_ROWS:
             with self._server.outside() as sql:
-                for statement in VACUUM:
+                for number, statement in enumerate(VACUUM):
+                    self._report(Progress(step="vacuum", done=number, total=len(VACUUM)))
                     sql.execute(statement.encode())
         with self._server.writing() as sql:
             origins.finish(sql, self._publication.origin)
+
+    def _report(self, progress: Progress) -> None:
+        if self._progress:
+            self._progress(progress)
 
     def _waiting(self) -> int:
         model = self._publication.model

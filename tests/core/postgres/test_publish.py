@@ -395,6 +395,19 @@ def test_progress_counts_up_to_all_items(db: Database, postgres_url: str) -> Non
     assert [each.done for each in seen] == sorted(each.done for each in seen) and seen[-1].done == 6
 
 
+def test_progress_is_reported_while_much_is_compared_and_vacuumed(
+    db: Database, postgres_url: str
+) -> None:
+    ids = [str(number) for number in range(2_500)]
+    db.vectors.add_many(ids, np.arange(5_000.0).reshape(-1, 2))
+    db.documents.ingest_many(ids[:1_000], sources=ids[:1_000])
+    seen: list[Progress] = []
+    db.publish(postgres_url, progress=seen.append)
+    compared = [each.done for each in seen if each.step == "compare"]
+    assert compared == [1_000, 1_000, 2_000]
+    assert [each.done for each in seen if each.step == "vacuum"] == [0, 1]
+
+
 def test_an_exception_of_the_progress_callback_ends_the_work_and_the_next_publish_goes_on(
     path: Path, postgres_url: str
 ) -> None:
