@@ -196,7 +196,7 @@ def _recall(
     shares = []
     for text, each in zip(asked, found, strict=True):
         nearest = _ids(exact.documents.search(text, mode="vector", where=where, limit=FIRST))
-        shares.append(len(set(nearest) & set(_ids(each))) / max(1, len(nearest)))
+        shares.append(len(set(nearest) & set(_ids(each))) / len(nearest) if nearest else 1.0)
     return fmean(shares)
 
 

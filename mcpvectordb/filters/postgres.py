@@ -30,7 +30,7 @@ class PostgresDialect(FilterDialect):
             f"WHEN pg_typeof({expression}) = 'text'::regtype THEN 'text' ELSE 'real' END"
         )
         bare = Operand(kind, text, text, text, Piece("NULL::jsonb"), Piece("no_members()"))
-        return bare._replace(number=_number(bare))
+        return bare._replace(number=sql("CASE {kind} WHEN 'real' THEN number({text}) END", bare))
 
     def metadata(self, expression: str, keys: Sequence[str]) -> Operand:
         """The operand of the value under nested keys of a JSON object."""
@@ -106,6 +106,7 @@ def _of_json(value: Piece) -> Operand:
             "WHEN 'boolean' THEN {value}::text ELSE json_typeof({value}) END)",
             bare,
         ),
+        number=sql("CASE json_typeof({value}) WHEN 'number' THEN number({value}::text) END", bare),
         text=sql("(({value} #>> '{}') COLLATE \"C\")", bare),
         structure=sql("canonical_json({value})", bare),
         members=sql(
@@ -114,12 +115,7 @@ def _of_json(value: Piece) -> Operand:
             bare,
         ),
     )
-    bare = bare._replace(value=bare.text)
-    return bare._replace(number=_number(bare))
-
-
-def _number(operand: Operand) -> Piece:
-    return sql("CASE {kind} WHEN 'real' THEN number({text}) END", operand)
+    return bare._replace(value=bare.text)
 
 
 POSTGRES = PostgresDialect()

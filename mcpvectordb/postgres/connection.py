@@ -58,7 +58,8 @@ class Server:
 
         Inside of another block it joins that one. A statement may take so many seconds.
         """
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        # The scores of some hundred thousand passages must not go through files.
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL work_mem = '64MB'"
         if seconds is not None:
             begin += f"; SET LOCAL statement_timeout = {max(1, round(1000 * seconds))}"
         with self.translated():

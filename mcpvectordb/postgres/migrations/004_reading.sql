@@ -20,13 +20,16 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT item::bigint FROM json_array_elements_text(list::json) AS each (item)
 $$;
 
-CREATE FUNCTION exact_number(written text) RETURNS numeric
+CREATE FUNCTION number(written text) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 -- As SQLite reads a number: a whole one of 64 bits exactly, any other one as floating point.
 DECLARE
     exact numeric;
     double float8;
 BEGIN
+    IF length(written) <= 15 AND strpos(written, 'e') = 0 AND strpos(written, 'E') = 0 THEN
+        RETURN written::numeric; -- of few digits: it means what it says
+    END IF;
     IF written ~ '[eE][+-]?[0-9]{5}' THEN
         RETURN CASE WHEN written ~ '^[ \t\n\v\f\r]*[+-]?[0.]*[eE]' OR written ~ '[eE]-' THEN 0::numeric
             WHEN written ~ '^[ \t\n\v\f\r]*-' THEN '-Infinity' ELSE 'Infinity' END;
@@ -48,17 +51,10 @@ BEGIN
     RETURN double::text::numeric;
 END $$;
 
--- The same for a number as JSON has it: one of few digits means what it says.
-CREATE FUNCTION number(written text) RETURNS numeric
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN length(written) <= 15 AND strpos(written, 'e') = 0 AND strpos(written, 'E') = 0
-        THEN written::numeric ELSE exact_number(written) END
-$$;
-
 -- The number that a text is written as; NULL for any other text.
 CREATE FUNCTION numeral(written text) RETURNS numeric
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT CASE WHEN written ~ '^[ \t\n\v\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\v\f\r]*$' THEN exact_number(written) END
+    SELECT CASE WHEN written ~ '^[ \t\n\v\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\v\f\r]*$' THEN number(written) END
 $$;
 
 CREATE FUNCTION canonical_json(value json) RETURNS jsonb
