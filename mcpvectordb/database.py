@@ -561,7 +561,6 @@ class Database(JointShelves):
 
         Every page of the file is read for it, so it takes seconds in a large one.
         """
-        self._file.require_file("this list of sizes")
         return maintenance.space(self._file)
 
     def version(self) -> int:

@@ -214,13 +214,13 @@ def stats(file: File, encoder: Encoder) -> Stats:
 def space(file: File) -> dict[str, int]:
     """The bytes of the tables and indexes of each kind, the largest first, and the free pages."""
     found: Counter[str] = Counter()
+    for name, size in file.table_sizes():
+        found[_content(name)] += size
     with file.reading(limited=False) as sql:
-        tables = dict(sql.execute("SELECT name, tbl_name FROM sqlite_schema"))
-        for name, size in sql.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE"):
-            found[_content(tables.get(name, name))] += size
-        found["unused"] = sql.execute(
-            "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
-        ).get
+        if not file.dialect.origins:
+            found["unused"] = sql.execute(
+                "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
+            ).get
     return dict(found.most_common())
 
 

@@ -119,12 +119,16 @@ class Engine(File):
         """The version of the schema."""
         return schema.VERSION
 
+    def table_sizes(self) -> list[tuple[str, int]]:
+        """The tables, and the bytes of each with its indexes."""
+        with self.reading() as sql:
+            return list(
+                sql.execute(
+                    "SELECT relname::text, pg_total_relation_size(oid) FROM pg_class "
+                    "WHERE relnamespace = 'mcpvectordb'::regnamespace AND relkind = 'r'"
+                )
+            )
+
     def bytes(self) -> int:
         """The size of all tables and their indexes."""
-        with self.reading() as sql:
-            return int(
-                sql.execute(
-                    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
-                    "WHERE relnamespace = 'mcpvectordb'::regnamespace AND relkind = 'r'"
-                ).get
-            )
+        return sum(size for _, size in self.table_sizes())

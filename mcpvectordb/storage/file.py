@@ -117,6 +117,13 @@ class File:
             path.stat().st_size for path in (self.path, Path(f"{self.path}-wal")) if path.exists()
         )
 
+    def table_sizes(self) -> list[tuple[str, int]]:
+        """The tables and their indexes, each by the name of its table, and their bytes."""
+        with self.reading(limited=False) as sql:
+            tables = dict(sql.execute("SELECT name, tbl_name FROM sqlite_schema"))
+            sizes = sql.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE")
+            return [(tables.get(name, name), size) for name, size in sizes]
+
     def require_file(self, what: str) -> None:
         """Raise ReadOnly if this is no file, but a published database."""
 
