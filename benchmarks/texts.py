@@ -8,7 +8,7 @@ import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,14 +140,23 @@ class _Known:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
-        self._numbers: dict[str, set[int]] = {}
-        forms: dict[str, set[str]] = {}
-        for number, text in enumerate(texts):
+
+    @cached_property
+    def _numbers(self) -> dict[str, set[int]]:
+        numbers: dict[str, set[int]] = {}
+        for number, text in enumerate(self._texts):
             for word in words(text):
-                self._numbers.setdefault(word[:KEY], set()).add(number)
+                numbers.setdefault(word[:KEY], set()).add(number)
+        return numbers
+
+    @cached_property
+    def _plain(self) -> list[str]:
+        """Words of which there is no other form, so that stems cannot matter."""
+        forms: dict[str, set[str]] = {}
+        for text in self._texts:
+            for word in words(text):
                 forms.setdefault(word[:KEY], set()).add(word)
-        # Words of which there is no other form, so that stems cannot matter.
-        self._plain = [
+        return [
             word
             for key, (word, *others) in sorted(forms.items())
             if not others
@@ -220,6 +229,7 @@ def _shuffled(items: Iterable[object], choice: random.Random) -> list[Any]:
     return mixed
 
 
+@cache
 def _bucket(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest()) % BUCKETS
 

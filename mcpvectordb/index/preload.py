@@ -13,8 +13,6 @@ import threading
 from mcpvectordb.errors import DatabaseError
 from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.codes import Codes
-from mcpvectordb.storage import vec0
 from mcpvectordb.storage.file import File
 
 SHARE = 4  # of the memory for what is kept, each kind may be read ahead into a fourth
@@ -50,14 +48,8 @@ class Preload:
 
     def _run(self) -> None:
         with contextlib.suppress(DatabaseError):  # the first question reports what is wrong
-            self._codes()
+            with self._file.reading(limited=False) as sql:
+                model = models.active(sql)
+                if model is not None:
+                    self._index.vector.preload(sql, model.key, model.dimension, self._budget)
             self._index.keyword.preload(self._file, self._budget, self._stopped.is_set)
-
-    def _codes(self) -> None:
-        with self._file.reading(limited=False) as sql:
-            model = models.active(sql)
-            if model is None:
-                return
-            rows = vec0.count(sql, self._index.vector.codes_table(model.key))
-            if Codes.bytes_for(rows, model.dimension) <= self._budget:
-                self._index.vector.preload(sql, model.key, model.dimension)

@@ -255,10 +255,12 @@ class VectorIndex:
             codes = Codes(np.array(found.ids, np.int64), encode(found.rows), tuning=self._tuning)
         return CodeView(codes, codes.alive, codes.alive)
 
-    def preload(self, sql: apsw.Connection, group: int, dimension: int) -> None:
-        """Have the codes of a group in memory before a question needs them."""
-        self._memory.worth_loading(self.codes_table(group), 0, 0)  # this process will ask again
-        self._view(sql, group, dimension, EVERYTHING)
+    def preload(self, sql: apsw.Connection, group: int, dimension: int, budget: int) -> None:
+        """Have the codes of a group in memory before a question needs them, if they are small."""
+        table = self.codes_table(group)
+        if Codes.bytes_for(vec0.count(sql, table), dimension) <= budget:
+            self._memory.worth_loading(table, 0, 0)  # this process will ask more than once
+            self._view(sql, group, dimension, EVERYTHING)
 
     def embeddings(
         self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]
