@@ -27,6 +27,8 @@ BENCHMARKS = {
     "growth": "what adding and searching cost as the rows grow, with a plot",
     "contexts": "what a memory of agents costs as it grows: browsing it, and searching it beside "
     "documents",
+    "postgres": "what it costs to publish a file to PostgreSQL as it grows",
+    "published": "whether PostgreSQL finds what the file finds, and what a question costs there",
     "sync": "what it costs to sync files that have not changed, in bare walks",
     "walks": "which modules a request passes through, and what it does more than once",
 }

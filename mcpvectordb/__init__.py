@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Refused,
         RetryLater,
         TooLarge,
+        Unreachable,
         Unreadable,
         UnsupportedFormat,
         Unwritable,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         Quotation,
     )
     from mcpvectordb.merge.records import Merged
+    from mcpvectordb.postgres.records import Published, PublishedItems
     from mcpvectordb.records import (
         Backlog,
         Chunk,
@@ -146,6 +148,8 @@ __all__ = [
     "Place",
     "Progress",
     "Projection",
+    "Published",
+    "PublishedItems",
     "Quotation",
     "ReadOnly",
     "ReadTimeout",
@@ -161,6 +165,7 @@ __all__ = [
     "Thread",
     "TooLarge",
     "Undone",
+    "Unreachable",
     "Unreadable",
     "UnsupportedFormat",
     "Unwritable",
@@ -168,6 +173,7 @@ __all__ = [
     "Vector",
     "__version__",
     "add_endpoint",
+    "is_database_url",
 ]
 
 # Where the names live, the cheapest first: a program that only wants a version or an error class
@@ -178,11 +184,13 @@ _HOMES = (
     "records",
     "contexts.context",
     "vectors.vector",
+    "storage.dialect",
     "database",
     "embedding.embedder",
     "history.records",
     "joint.records",
     "merge.records",
+    "postgres.records",
     "importers.items",
     "embedding.add_endpoint",
 )

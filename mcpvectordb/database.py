@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
-from mcpvectordb.documents import rows
 from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
@@ -25,11 +24,11 @@ from mcpvectordb.history import actor
 from mcpvectordb.history.log import History
 from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
 from mcpvectordb.index import models
-from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.preload import Preload
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.joint.file_parts import FileParts
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.merge.records import Merged
 from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
@@ -37,7 +36,7 @@ from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
-from mcpvectordb.storage.file import File
+from mcpvectordb.storage.dialect import is_database_url
 
 if TYPE_CHECKING:
     from mcpvectordb.contexts.fulltext import ContextFulltext
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
     from mcpvectordb.importers.items import Imported, Into
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.merge.copies import MergedFile
+    from mcpvectordb.postgres.parts import PublishedParts
+    from mcpvectordb.postgres.records import Published
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
 
@@ -59,6 +60,10 @@ class Database(JointShelves):
     `":memory:"` is a database without a file. Any number of threads and processes may use a file at
     once. Use it as a context manager, or call `close`. `embedder` is an embedder of your own;
     without it the file's model is looked for on this machine.
+
+    `"postgresql://user:password@host/name"` opens what files have published there (`publish`), for
+    reading: the same searches and listings, with `origin` as one more field to filter by. What
+    would change something, and what only a file has, raises ReadOnly.
     """
 
     documents: Documents
@@ -72,25 +77,10 @@ class Database(JointShelves):
         tuning: Tuning | None = None,
     ) -> None:
         self.config = config or Config()
-        self._file = File(
-            path,
-            read_only=self.config.read_only,
-            busy_timeout=self.config.busy_timeout,
-            read_timeout=self.config.read_timeout,
-        )
         self._tuning, self._memory = tuning or Tuning(), Memory(self.config.resident_bytes)
-        documents = ChunkIndex(
-            "document",
-            "(SELECT title FROM documents WHERE key = c.owner)",
-            memory=self._memory,
-            filtered=rows.FILTERED,
-            unpublished="SELECT document FROM unpublished_documents",
-            tuning=self._tuning,
-        )
-        contexts = ChunkIndex(
-            "context", "''", words=False, memory=self._memory, tuning=self._tuning
-        )
-        self._indexes = (documents, contexts)
+        self._parts = self._opened(path)
+        self._file, self._indexes = self._parts.file, self._parts.indexes
+        documents = self._indexes[0]
         self._history = History(self._file, self.config)
         self._unpublished = UnpublishedDocuments(
             self._file,
@@ -116,6 +106,17 @@ class Database(JointShelves):
         )
         self._file.register_check(self.check)
         self._encoder.complete()
+
+    def _opened(self, path: str | os.PathLike[str]) -> FileParts | PublishedParts:
+        """The parts of which the database is made: those of a file, or of what was published."""
+        if is_database_url(path):
+            from mcpvectordb.postgres import require_driver
+
+            require_driver()
+            from mcpvectordb.postgres.parts import PublishedParts
+
+            return PublishedParts(path, self.config.read_timeout, self._tuning)
+        return FileParts(path, self.config, self._memory, self._tuning)
 
     # Made, and their modules loaded, on first use: most processes need one shelf.
 
@@ -144,21 +145,15 @@ class Database(JointShelves):
 
     @cached_property
     def _vector_store(self) -> VectorStore:
-        from mcpvectordb.vectors.store import VectorStore
-
-        return VectorStore(self._history, self._memory, self._tuning)
+        return self._parts.vector_store(self._history)
 
     @cached_property
     def _fulltext(self) -> ContextFulltext:
-        from mcpvectordb.contexts.fulltext import ContextFulltext
-
-        return ContextFulltext(self._indexes[1])
+        return self._parts.fulltext()
 
     @cached_property
     def _metadata_index(self) -> MetadataIndex:
-        from mcpvectordb.contexts.metadata_index import MetadataIndex
-
-        return MetadataIndex(self.config.indexed_metadata)
+        return self._parts.metadata_index(self.config.indexed_metadata)
 
     @property
     def _maintained(self) -> tuple[MaintainedIndex, ...]:
@@ -175,12 +170,17 @@ class Database(JointShelves):
 
     def __repr__(self) -> str:
         mode = ", read-only" if self.read_only else ""
-        return f"<Database {str(self.path)!r}{mode}{', closed' if self._file.closed else ''}>"
+        return f"<Database {self.place!r}{mode}{', closed' if self._file.closed else ''}>"
 
     @property
     def path(self) -> Path:
         """The path of the file; ":memory:" for a database in memory."""
         return self._file.path
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people: the path, or the URL without its password."""
+        return self._file.place
 
     @property
     def read_only(self) -> bool:
@@ -313,13 +313,14 @@ class Database(JointShelves):
             return merged, other.merge(self.path, progress=progress)
 
     def _checked_other(self, path: str | os.PathLike[str]) -> Path:
+        self._file.require_file("merging")
         other = Path(path).expanduser()
         if not other.is_file():
             raise InvalidInput(f"there is no file {other} to merge")
         if not self._file.memory and other.samefile(self.path):
             raise InvalidInput(f"{other} is the database itself: name another file")
         if self.read_only:
-            raise ReadOnly(f"{self.path} is open for reading only, so nothing is merged into it")
+            raise ReadOnly(f"{self.place} is open for reading only, so nothing is merged into it")
         return other
 
     @contextlib.contextmanager
@@ -395,6 +396,7 @@ class Database(JointShelves):
     def _timeline(self) -> Timeline:
         from mcpvectordb.history.timeline import Timeline
 
+        self._file.require_file("the history")
         return Timeline(self._file, self._history, self._versioned)
 
     def copy_to(
@@ -406,6 +408,7 @@ class Database(JointShelves):
         database that is open in some process is never replaced. Without `history` nothing that was
         replaced or deleted is in the copy: so give a file to others.
         """
+        self._file.require_file("a copy")
         return maintenance.copy(
             self._file, Path(path), self._unpublished, overwrite=overwrite, history=history
         )
@@ -433,6 +436,7 @@ class Database(JointShelves):
         """
         from mcpvectordb.export.write import export
 
+        self._file.require_file("an export")
         return export(
             self._file,
             self._encoder,
@@ -443,16 +447,48 @@ class Database(JointShelves):
             progress=progress,
         )
 
+    def publish(
+        self,
+        url: str,
+        *,
+        origin: str | None = None,
+        libraries: Sequence[str] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Published:
+        """Bring this file into a PostgreSQL database with pgvector, to be searched there by many.
+
+        `url` is postgresql://user:password@host/name; needs the extra `postgres`. The schema
+        `mcpvectordb` is made there. The first time everything is sent, later what changed,
+        deletions included; a run that was killed is continued by the next one. `origin` is the name
+        under which the file is published: by default one that the file keeps, its file name and
+        eight digits. Afterwards the origin has the documents of these `libraries` and nothing else,
+        or everything that the file has. Files may be published at the same time; of two publishers
+        of one origin the second waits for `Config.busy_timeout`, then raises Busy.
+        """
+        from mcpvectordb.postgres import require_driver
+
+        self._file.require_file("publishing")
+        require_driver()
+        from mcpvectordb.postgres.publish import FileToPublish, publish
+
+        source = FileToPublish(
+            self._file, *self._indexes, self.config.busy_timeout, self._tuning.engine_rows
+        )
+        return publish(source, url, origin=origin, libraries=libraries, progress=progress)
+
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""
+        self._file.require_file("compacting")
         return maintenance.compact(self._file, self._maintained)
 
     def check(self) -> list[str]:
         """All problems of the file, one sentence each; an empty list if it is sound."""
+        self._file.require_file("a check")
         return maintenance.check(self._file, self._maintained)
 
     def rebuild(self) -> None:
         """Create the indexes again from the tables that are the truth."""
+        self._file.require_file("rebuilding indexes")
         maintenance.rebuild(self._file, self._maintained)
 
     def stats(self) -> Stats:
@@ -493,6 +529,7 @@ class Database(JointShelves):
         from mcpvectordb.importers.items import ImportOptions
         from mcpvectordb.importers.run import ImportTarget, run
 
+        self._file.require_file("an import")
         target = ImportTarget(
             self._file,
             self.config,
@@ -531,8 +568,7 @@ class Database(JointShelves):
 
         Ask again in the same thread: the numbers of two threads do not compare.
         """
-        with self._file.reading() as sql:
-            return int(sql.execute("PRAGMA data_version").get)
+        return self._file.version()
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""

@@ -12,6 +12,7 @@ MCPVectorDBError
 │   ├── ReadOnly (PermissionError)       a write to a file opened for reading
 │   ├── Unwritable (OSError)             disk full, no permission, missing folder
 │   ├── Busy (TimeoutError)              other processes kept the file locked
+│   ├── Unreachable (ConnectionError)    the PostgreSQL server, or the way to it, failed
 │   └── Closed                           the Database is closed
 ├── IngestError                          a source could not be ingested
 │   ├── Unreadable (OSError)             missing, a folder, no permission, a device
@@ -111,6 +112,12 @@ class Busy(DatabaseError, TimeoutError):
     """Other processes held the file's write lock for too long."""
 
     code = "busy"
+
+
+class Unreachable(DatabaseError, ConnectionError):
+    """The PostgreSQL server cannot be reached, refused the login, or cut the connection."""
+
+    code = "unreachable"
 
 
 class Closed(DatabaseError):

@@ -117,14 +117,14 @@ def snapshot(path: Path, target: Path) -> Path:
 
 def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
     """Optimize the indexes and rewrite the file without unused pages; the bytes that this freed."""
-    before = _bytes(file)
+    before = file.bytes()
     with file.writing() as sql:
         for index in indexes:
             index.optimize(sql)
     with file.outside() as sql:
         sql.execute("VACUUM")
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return max(0, before - _bytes(file))
+    return max(0, before - file.bytes())
 
 
 def check(file: File, indexes: Sequence[MaintainedIndex]) -> list[str]:
@@ -177,16 +177,23 @@ def stats(file: File, encoder: Encoder) -> Stats:
         contexts = sql.execute("SELECT count(*) FROM contexts").get
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
-        history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
+        origins: tuple[str, ...] = ()
+        history_bytes = 0
+        if file.dialect.origins:
+            origins = tuple(
+                name for (name,) in sql.execute("SELECT name FROM origins ORDER BY name")
+            )
+        else:
+            history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
         model = models.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
         precision = encoder.expected_precision(sql)
         pending = encoder.pending(sql, model) if model else 0
     return Stats(
-        path=str(file.path),
-        bytes=_bytes(file),
-        format=VERSION,
+        path=file.place,
+        bytes=file.bytes(),
+        format=file.format,
         documents=documents,
         libraries=libraries,
         chunks=chunks,
@@ -199,6 +206,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         chunk_size=size,
         chunk_overlap=overlap,
         history_bytes=history_bytes,
+        origins=origins,
         embeddings=precision,
     )
 
@@ -206,13 +214,13 @@ def stats(file: File, encoder: Encoder) -> Stats:
 def space(file: File) -> dict[str, int]:
     """The bytes of the tables and indexes of each kind, the largest first, and the free pages."""
     found: Counter[str] = Counter()
+    for name, size in file.table_sizes():
+        found[_content(name)] += size
     with file.reading(limited=False) as sql:
-        tables = dict(sql.execute("SELECT name, tbl_name FROM sqlite_schema"))
-        for name, size in sql.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE"):
-            found[_content(tables.get(name, name))] += size
-        found["unused"] = sql.execute(
-            "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
-        ).get
+        if not file.dialect.origins:
+            found["unused"] = sql.execute(
+                "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
+            ).get
     return dict(found.most_common())
 
 
@@ -236,19 +244,6 @@ _CONTENTS = (
 
 def _content(table: str) -> str:
     return next((what for name, what in _CONTENTS if table.startswith(name)), "other")
-
-
-def _bytes(file: File) -> int:
-    if file.memory:
-        with file.reading(limited=False) as sql:
-            return int(
-                sql.execute(
-                    "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-                ).get
-            )
-    return sum(
-        path.stat().st_size for path in (file.path, Path(f"{file.path}-wal")) if path.exists()
-    )
 
 
 def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool) -> None:

@@ -483,7 +483,8 @@ class Stats(Record):
     """Counts and sizes of a file, its model and chunk sizes, and the type of its embeddings.
 
     Before the first ingest, these are the ones that it would get. `history_bytes` is what former
-    versions take of the file.
+    versions take of the file. Of a published database `path` is the URL, and `origins` are the
+    names of the files that were published there.
     """
 
     path: str
@@ -502,13 +503,15 @@ class Stats(Record):
     chunk_overlap: int
     history_bytes: int = 0
     embeddings: str = "float32"
+    origins: tuple[str, ...] = ()
 
 
 class Progress(Record):
     """The progress of a long step.
 
     step          "ingest" and "sync" count files, "parse" the one that is ingested, "embed" chunks,
-                  "export" items, "fetch" and the download of a model bytes
+                  "export", "compare" and "publish" items, "graph" blocks of the table that is
+                  indexed, "vacuum" statements, "fetch" and the download of a model bytes
     done, total   what is committed, and of how much; `total` is None while it is unknown
     chunks        how many were embedded meanwhile, of `chunks_known` so far, and their `tokens`
     seconds_left  an estimate for this step and those after it; None while there is none

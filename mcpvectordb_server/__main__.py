@@ -58,8 +58,8 @@ def serve(options: Options) -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     surfaces, offered = tools(options)
     transport = _over_stdio if options.transport == "stdio" else _over_http(options)
-    if options.db == default_db():
-        options.db.parent.mkdir(parents=True, exist_ok=True)
+    if options.db == (default := default_db()):
+        default.parent.mkdir(parents=True, exist_ok=True)
     db = Database(options.db, config=options.config)
     # It begins when the model has been loaded, after the handshake, or with the first ingest.
     db.embed_in_background(wait=EMBED_SECONDS, start=False)

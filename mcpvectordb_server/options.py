@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mcpvectordb import Config, InvalidInput, __version__
+from mcpvectordb import Config, InvalidInput, __version__, is_database_url
 from mcpvectordb_server.surfaces import NAMES
 
 TRANSPORTS = ("stdio", "streamable-http", "sse")
@@ -22,7 +22,7 @@ TRANSPORTS = ("stdio", "streamable-http", "sse")
 class Options:
     """How to serve.
 
-    db          the database file
+    db          the database file, or the URL of a published database
     surfaces    names of surfaces; the first keeps its tool names where two surfaces clash
     roots       folders that files may be ingested from; () means all over stdio, none over HTTP
     disabled    names of tools that are not offered
@@ -30,7 +30,7 @@ class Options:
     token       bearer token for HTTP; None takes the one in the data folder
     """
 
-    db: Path
+    db: Path | str
     surfaces: tuple[str, ...] = ("mcpvectordb",)
     transport: str = "stdio"
     host: str = "127.0.0.1"
@@ -73,8 +73,11 @@ def parse(
             return read(flag, given)
         return read(variable, environ[variable]) if environ.get(variable) else default
 
+    db = chosen("db", _database, default_db())
+    if isinstance(db, str):  # what was published can only be read
+        config = replace(config, read_only=True)
     return Options(
-        db=chosen("db", _database, default_db()),
+        db=db,
         surfaces=chosen("surface", _surfaces, (NAMES[0],)),
         transport=chosen("transport", _transport, "stdio"),
         host=chosen("host", _text, "127.0.0.1"),
@@ -120,7 +123,8 @@ def _add_serving_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--db",
         metavar="FILE",
-        help="the database; made when it is not there (default: notes.db in your data folder)",
+        help="the database, made when it is not there (default: notes.db in your data folder), or "
+        "postgresql://… where files were published",
     )
     add(
         "--surface",
@@ -162,7 +166,9 @@ def _add_access_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _database(_: str, text: str) -> Path:
+def _database(_: str, text: str) -> Path | str:
+    if is_database_url(text):
+        return text
     return Path(text) if text == ":memory:" else Path(text).expanduser().absolute()
 
 

@@ -41,7 +41,9 @@ class SettingsChange:
         return "".join(f"{line}\n" for line in lines)
 
 
-def command_line(db: Path, arguments: Sequence[str] = (), roots: Sequence[Path] = ()) -> list[str]:
+def command_line(
+    db: Path | str, arguments: Sequence[str] = (), roots: Sequence[Path] = ()
+) -> list[str]:
     """The command by which a host starts the server; it ingests files from `roots` only.
 
     It offers the surface desk unless the arguments name another. Paths are absolute, because hosts
@@ -52,7 +54,7 @@ def command_line(db: Path, arguments: Sequence[str] = (), roots: Sequence[Path] 
     named = any(each.partition("=")[0] == "--surface" for each in arguments)
     arguments = [*allowed, *([] if named else ["--surface", "desk"]), *arguments]
     options.parse(arguments, {})
-    if str(db) != ":memory:":
+    if isinstance(db, Path) and str(db) != ":memory:":
         db = db.expanduser().absolute()
     return [sys.executable, "-m", "mcpvectordb_server", "--db", str(db), *arguments]
 

@@ -11,6 +11,7 @@ from hypothesis.internal.conjecture import providers
 
 if TYPE_CHECKING:
     from mcpvectordb import Database
+    from tests.support_postgres import LocalPostgres
 
 settings.register_profile(
     "deterministic",
@@ -82,3 +83,19 @@ def db(path: Path) -> Iterator[Database]:
 
     with Database(path, embedder=Letters()) as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[LocalPostgres]:
+    """One PostgreSQL server for all tests; without the wheel that brings it, they are skipped."""
+    from tests.support_postgres import started
+
+    with started() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: LocalPostgres) -> Iterator[str]:
+    """The URL of a new, empty database."""
+    with postgres.database() as url:
+        yield url

@@ -4,11 +4,13 @@ a row, and what they take from the code is compared with it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import util
 from pathlib import Path
@@ -20,6 +22,7 @@ from mcpvectordb.config import SERVER_VARIABLES, Config
 from mcpvectordb_server.hosts import HOSTS
 from mcpvectordb_server.surfaces import NAMES
 from tests.support import ROOT
+from tests.support_postgres import LocalPostgres
 
 DOCS = ROOT / ".github" / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), ROOT / "benchmarks" / "README.md"]
@@ -73,8 +76,31 @@ def names(pages: list[Path]) -> list[str]:
 RUNNABLE = [page for page in PAGES if steps(page)]
 
 
+@contextlib.contextmanager
+def team(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """Variables that lead to the database and roles of a page about PostgreSQL."""
+    if "postgresql:///team" not in page.read_text("utf-8"):
+        yield {}
+        return
+    server: LocalPostgres = request.getfixturevalue("postgres")
+    roles = ("alice", "bob", "carol")
+    with server.database("team"):
+        for role in roles:
+            server.execute(f"CREATE ROLE {role} LOGIN")
+        yield {"PGHOST": server.host, "PGPORT": str(server.port), "PGUSER": "postgres"}
+    for role in roles:
+        server.execute(f"DROP ROLE {role}")
+
+
 @pytest.mark.parametrize("page", RUNNABLE, ids=names(RUNNABLE))
-def test_every_block_runs_twice_in_a_row(page: Path, tmp_path: Path) -> None:
+def test_every_block_runs_twice_in_a_row(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with team(page, request) as variables:
+        run_twice(page, tmp_path, variables)
+
+
+def run_twice(page: Path, tmp_path: Path, variables: dict[str, str]) -> None:
     notes = tmp_path / "Documents" / "notes"
     notes.mkdir(parents=True)
     (notes / "keys.md").write_text(
@@ -87,7 +113,7 @@ def test_every_block_runs_twice_in_a_row(page: Path, tmp_path: Path) -> None:
         [sys.executable, "-c", PROGRAM],
         input=json.dumps(steps(page)),
         cwd=tmp_path,
-        env={**kept, **home},
+        env={**kept, **home, **variables},
         capture_output=True,
         text=True,
         timeout=240,

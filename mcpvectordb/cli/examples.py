@@ -73,6 +73,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb export ~/markdown --library work",
         "mcpvectordb export passages.csv --overwrite --json",
     ),
+    "publish": (
+        "mcpvectordb publish postgresql://localhost/team",
+        "mcpvectordb publish postgresql://localhost/team --origin handbook --library work",
+    ),
+    "grant": (
+        "mcpvectordb grant postgresql://localhost/team alice",
+        "mcpvectordb grant postgresql://localhost/team bob --publish --origin handbook",
+    ),
     "merge": ("mcpvectordb merge laptop.db", "mcpvectordb merge laptop.db --json"),
     "sync-with": ("mcpvectordb sync-with laptop.db", "mcpvectordb sync-with laptop.db --json"),
     "salvage": (

@@ -53,6 +53,11 @@ COMMANDS = {
     "compact": ("maintenance", "Return unused space to the disk"),
     "copy": ("maintenance", "Write a complete copy as one file"),
     "export": ("export", "Write everything as JSONL, Markdown, CSV or Parquet"),
+    "publish": ("publish", "Bring the database into PostgreSQL, where many can search it"),
+    "grant": (
+        "publish",
+        "Let a role of PostgreSQL read what is published at URL, or publish there",
+    ),
     "merge": ("history", "Take everything from the file OTHER that is not here, or is newer there"),
     "sync-with": ("history", "Merge the file OTHER into this one and this one into OTHER"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
@@ -149,18 +154,26 @@ class Program(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
+def _place(_: click.Context, __: click.Parameter, text: str | None) -> Path | str | None:
+    """A path, or the URL of a published database."""
+    from mcpvectordb.storage.dialect import is_database_url
+
+    return text if text is None or is_database_url(text) else Path(text)
+
+
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--db",
     "path",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    callback=_place,
     envvar=DB_VARIABLE,
-    help=f"The database file [environment: {DB_VARIABLE}; default: notes.db in your data folder].",
+    help="The database file, or postgresql://… where files were published "
+    f"[environment: {DB_VARIABLE}; default: notes.db in your data folder].",
 )
 @click.version_option(__version__, prog_name="mcpvectordb")
 @click.pass_context
-def program(context: click.Context, path: Path | None) -> None:
+def program(context: click.Context, path: Path | str | None) -> None:
     """Documents in one SQLite file, found again by words and by meaning."""
     context.obj = path
 
@@ -205,8 +218,9 @@ def opened(
     """
     from mcpvectordb import Database
 
-    path = database_path(context)
-    if _is_empty(path.expanduser()) and str(path) != ":memory:":
+    place = context.find_root().obj
+    path = place if isinstance(place, str) else database_path(context)
+    if isinstance(path, Path) and _is_empty(path.expanduser()) and str(path) != ":memory:":
         if dry_run:
             path = Path(":memory:")
         elif not make:
@@ -232,11 +246,13 @@ def _is_empty(path: Path) -> bool:
 
 
 def database_path(context: click.Context) -> Path:
-    """The path of the database that the options name."""
+    """The path of the database file that the options name."""
     from mcpvectordb.config import Config
 
-    path: Path = context.find_root().obj or Config.data_folder() / "notes.db"
-    return path
+    place: Path | str | None = context.find_root().obj
+    if isinstance(place, str):
+        fail("this is for files, and not for what was published: name a file by --db")
+    return place or Config.data_folder() / "notes.db"
 
 
 def configured(**changes: Any) -> Config:

@@ -41,6 +41,7 @@ def status(context: click.Context, as_json: bool) -> None:
         per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
         print_json({**facts, "space": space, "backlogs": backlogs, "libraries": per_library})
         return
+    facts["origins"] = ", ".join(stats.origins)
     for name, value in facts.items():
         show(f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}")
     total = sum(space.values())

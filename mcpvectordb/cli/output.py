@@ -223,7 +223,16 @@ def bar(
 
 def _step(progress: Progress, label: str, unit: str) -> tuple[str, str]:
     """What is going on, and what is counted meanwhile."""
-    return ("embedding", "chunks") if progress.step == "embed" else (label or progress.step, unit)
+    return _STEPS.get(progress.step, (label or progress.step, unit))
+
+
+# Steps that come with others, and count something else.
+_STEPS = {
+    "embed": ("embedding", "chunks"),
+    "compare": ("comparing", "items"),
+    "graph": ("making a graph", "blocks"),
+    "vacuum": ("vacuuming", "steps"),
+}
 
 
 def _lines(label: str, unit: str, clock: Callable[[], float]) -> ProgressCallback:

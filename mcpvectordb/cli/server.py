@@ -95,7 +95,9 @@ def setup(
     if host is None and not print_entry:
         fail("name a HOST (see `mcpvectordb setup --help`), or print the entry with --print", 2)
     known = hosts.find(host) if host else hosts.ANY
-    db: Path = (context.find_root().obj or default_db()).expanduser().absolute()
+    db: Path | str = context.find_root().obj or default_db()
+    if isinstance(db, Path):
+        db = db.expanduser().absolute()
     token = token_of(url) if url else ""
     unlimited = not (roots or remove or url or any(map(_names_root, arguments)))
     if unlimited and sys.stdin.isatty():

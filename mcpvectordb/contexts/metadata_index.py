@@ -57,7 +57,7 @@ def folded(names: Sequence[str], values: Mapping[str, Any] | None) -> str | None
 def index_condition(
     names: Collection[str], conditions: Iterable[Condition]
 ) -> tuple[str, list[Any]]:
-    """A SQL condition on contexts `x` ("1": none) that is implied by `conditions`, with bindings.
+    """A SQL condition on contexts `x` that is implied by `conditions`, with its bindings.
 
     It compares indexed expressions only, for the keys in `names`. `conditions` must be checked.
     """
@@ -68,7 +68,7 @@ def index_condition(
             marks = ", ".join("?" * len(candidates))
             pieces.append(f"json_extract(x.folded, '$.\"{name}\"') IN ({marks})")
             bindings += candidates
-    return " AND ".join(pieces) or "1", bindings
+    return " AND ".join(pieces) or filters.EVERYTHING, bindings
 
 
 class MetadataIndex:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypedDict
 
 import apsw
@@ -24,6 +25,7 @@ from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.records import Condition
 from mcpvectordb.search.why_empty import FilteredItems
+from mcpvectordb.storage.dialect import SQLITE, SqlDialect
 
 _HAS_IMAGES = "EXISTS (SELECT 1 FROM context_images WHERE context = x.id)"
 FIELDS = {
@@ -36,20 +38,32 @@ FIELDS = {
 }
 KINDS: filters.Kinds = {
     "id": "number",
-    **dict.fromkeys(("thread", "source", "content_type"), "text"),
+    **dict.fromkeys(("thread", "source", "content_type", "origin"), "text"),
     "created_at": "time",
     "updated_at": "time",
 }
-ITEMS = FilteredItems(
-    noun="context",
-    rows="contexts x WHERE 1",
-    newest="x.id DESC",
-    fields=FIELDS,
-    metadata="x.metadata",
-    names={"thread": "SELECT DISTINCT thread FROM contexts"},
-)
 SELECT = f"SELECT {', '.join(FIELDS.values())}, x.metadata FROM contexts x"
 NEWEST_FIRST = "ORDER BY x.created_at DESC, x.id DESC"
+
+
+@cache
+def fields(dialect: SqlDialect) -> Mapping[str, str]:
+    """SQL of the fields of contexts `x` that a filter may name."""
+    return {**FIELDS, "origin": dialect.origins["context"]} if dialect.origins else FIELDS
+
+
+@cache
+def items(dialect: SqlDialect) -> FilteredItems:
+    """The contexts that a filter chooses from."""
+    origins = {"origin": "SELECT name FROM origins"} if dialect.origins else {}
+    return FilteredItems(
+        noun="context",
+        rows="contexts x WHERE TRUE",
+        newest="x.id DESC",
+        fields=fields(dialect),
+        metadata=f"x.{dialect.metadata}",
+        names={"thread": "SELECT DISTINCT thread FROM contexts", **origins},
+    )
 
 
 class FilterArguments(TypedDict, total=False):
@@ -66,7 +80,7 @@ class FilterArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ContextFilter:
-    """A SQL condition on contexts `x` ("1": all) with its bindings.
+    """A SQL condition on contexts `x` (EVERYTHING: all) with its bindings.
 
     `conditions` are the checked conditions of `where` that are compiled into it.
     """
@@ -88,7 +102,7 @@ class ContextFilter:
     def using_indexes(self, keys: Collection[str]) -> ContextFilter:
         """The same filter in a form for which SQLite can use the indexes of these metadata keys."""
         sql, bindings = index_condition(keys, self.conditions)
-        if sql == "1":
+        if sql == filters.EVERYTHING:
             return self
         return replace(
             self,
@@ -97,9 +111,10 @@ class ContextFilter:
         )
 
     def _allowed(self, select: str) -> Allowed:
-        if self.condition == "1":
+        if self.condition == filters.EVERYTHING:
             return Allowed()
-        return Allowed(f"{select} WHERE {self.condition}", self.bindings)
+        origins = filters.named(self.conditions, "origin")
+        return Allowed(f"{select} WHERE {self.condition}", self.bindings, origins=origins)
 
 
 def compile_filter(
@@ -111,6 +126,7 @@ def compile_filter(
     where: Where | None = None,
     start: str | None = None,
     end: str | None = None,
+    dialect: SqlDialect = SQLITE,
 ) -> ContextFilter:
     """Check `FilterArguments` and compile them to SQL; raises InvalidInput or InvalidFilter."""
     pieces: list[tuple[str, Sequence[Any]]] = []
@@ -118,10 +134,10 @@ def compile_filter(
         pieces.append(("x.thread = ?", [checked_thread(thread)]))
     wanted = normalized_tags(tags or ())
     if source is not None:
-        # There are only two sources. The unary plus keeps SQLite from using the index on source
+        # There are only two sources. The empty text keeps SQLite from using the index on source
         # where a thread or tags narrow more.
-        plus = "+" if thread is not None or wanted else ""
-        pieces.append((f"{plus}x.source = ?", [one_of(source, SOURCES, "source")]))
+        nothing = " || ''" if thread is not None or wanted else ""
+        pieces.append((f"x.source{nothing} = ?", [one_of(source, SOURCES, "source")]))
     if wanted:
         marks = ", ".join("?" * len(wanted))
         tagged = f"x.id IN (SELECT context FROM context_tags WHERE tag IN ({marks}))"
@@ -136,9 +152,11 @@ def compile_filter(
         pieces.append(("x.created_at <= ?", [last]))
     conditions = filters.conditions(where, KINDS)
     if conditions:
-        pieces.append(filters.compile(conditions, FIELDS, "x.metadata"))
+        pieces.append(
+            filters.compile(conditions, fields(dialect), f"x.{dialect.metadata}", dialect.filters)
+        )
     return ContextFilter(
-        " AND ".join(f"({sql})" for sql, _ in pieces) or "1",
+        " AND ".join(f"({sql})" for sql, _ in pieces) or filters.EVERYTHING,
         tuple(value for _, bindings in pieces for value in bindings),
         tuple(conditions),
     )

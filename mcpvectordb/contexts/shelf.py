@@ -31,15 +31,15 @@ from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.contexts.restore import RestoredContexts
 from mcpvectordb.contexts.rows import (
-    FIELDS,
-    ITEMS,
     KINDS,
     NEWEST_FIRST,
     SELECT,
     FilterArguments,
     by_ids,
     compile_filter,
+    fields,
     hydrated,
+    items,
 )
 from mcpvectordb.contexts.search import (
     ContextQuery,
@@ -62,6 +62,7 @@ from mcpvectordb.contexts.write import ContextWriter, PreparedContexts
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.history.log import History
+from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.metadata import storable
@@ -72,6 +73,8 @@ from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.search.why_empty import unknown_name, why_empty
 from mcpvectordb.storage.file import File
+
+ALL = 2**63 - 1  # as a limit
 
 Item = TypeVar("Item", Entry, Change)
 Result = TypeVar("Result")
@@ -248,7 +251,7 @@ class Contexts:
                         2025-11-29T10:00:00+02:00 …
         """
         window = whole_number(limit, "limit"), whole_number(offset, "offset")
-        checked = compile_filter(**which)
+        checked = compile_filter(**which, dialect=self._file.dialect)
         with self._file.reading() as sql:
             if as_of is not None:
                 stamp = self._history.limit(sql, as_of)
@@ -270,7 +273,7 @@ class Contexts:
 
     def count(self, **which: Unpack[FilterArguments]) -> int:
         """The number of contexts that match all filters, which are those of `browse`."""
-        checked = compile_filter(**which)
+        checked = compile_filter(**which, dialect=self._file.dialect)
         with self._file.reading() as sql:
             allowed = checked.using_indexes(self._keys.names(sql))
             select = f"SELECT count(*) FROM contexts x WHERE {allowed.condition}"
@@ -329,7 +332,7 @@ class Contexts:
             recency=Recency.parse(newer, self._clock()),
         )
         with self._file.deadline():
-            found = self._search.search(asked, compile_filter(**which))
+            found = self._search.search(asked, compile_filter(**which, dialect=self._file.dialect))
         if found.hits:
             return found
         return replace(found, note="; ".join(filter(None, [found.note, self.why_empty(**which)])))
@@ -340,11 +343,11 @@ class Contexts:
         It names a thread, tag or metadata key that does not exist, with similar ones. `search` puts
         it into the `note` of empty results.
         """
-        checked, thread = compile_filter(**which), which.get("thread")
+        checked, thread = compile_filter(**which, dialect=self._file.dialect), which.get("thread")
         tags = normalized_tags(which.get("tags") or ())
         named = [Condition("thread", "eq", thread)] if thread is not None else []
         with self._file.reading() as sql:
-            reasons = [why_empty(sql, ITEMS, [*named, *checked.conditions])]
+            reasons = [why_empty(sql, items(self._file.dialect), [*named, *checked.conditions])]
             if tags:
                 known = [tag for (tag,) in sql.execute("SELECT DISTINCT tag FROM context_tags")]
                 if not set(tags) & set(known):
@@ -369,8 +372,9 @@ class Contexts:
                     last_id=last_id,
                 )
                 for name, contexts, sources, multimodal, first, last, last_id in sql.execute(
-                    "SELECT thread, count(*), count(DISTINCT source), sum(id IN (SELECT context "
-                    "FROM context_images)), min(created_at), max(created_at), max(id) FROM "
+                    "SELECT thread, count(*), count(DISTINCT source), count(*) FILTER (WHERE id IN "
+                    "(SELECT context FROM context_images)), min(created_at), max(created_at), "
+                    "max(id) FROM "
                     "contexts GROUP BY thread ORDER BY max(created_at) DESC, max(id) DESC"
                 )
             ]
@@ -378,7 +382,7 @@ class Contexts:
     def tags(self) -> dict[str, int]:
         """How many contexts have each tag, the most frequent first."""
         with self._file.reading() as sql:
-            return dict(_most_frequent(sql, "context_tags", "tag", -1))
+            return dict(_most_frequent(sql, "context_tags", "tag", ALL))
 
     def days(self) -> dict[str, int]:
         """How many contexts were stored on each day (2025-11-29, UTC), the newest first."""
@@ -426,7 +430,7 @@ class Contexts:
 
     def problems(self, where: Where | None) -> list[str]:
         """One message for each invalid condition of a `where`; empty if it can be used."""
-        return filters.problems(where, FIELDS, KINDS)
+        return filters.problems(where, fields(self._file.dialect), KINDS)
 
     # Indexed metadata keys.
 
@@ -552,7 +556,7 @@ def _count_pending(sql: apsw.Connection) -> int:
     return int(
         sql.execute(
             "SELECT count(DISTINCT c.owner) FROM context_pending p JOIN context_chunks c ON c.id "
-            "= p.chunk WHERE p.model = (SELECT value FROM settings WHERE name = 'model')"
+            f"= p.chunk WHERE p.model = {models.ACTIVE_KEY}"
         ).get
     )
 
@@ -560,7 +564,7 @@ def _count_pending(sql: apsw.Connection) -> int:
 def _most_frequent(
     sql: apsw.Connection, table: str, column: str, limit: int
 ) -> tuple[tuple[str, int], ...]:
-    """(value, count) of the most frequent values of a column; of all with a limit of -1."""
+    """(value, count) of the most frequent values of a column; of all with a limit of ALL."""
     return tuple(
         (name, count)
         for name, count in sql.execute(

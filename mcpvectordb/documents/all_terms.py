@@ -15,10 +15,12 @@ from itertools import islice
 
 import apsw
 
+from mcpvectordb import filters
 from mcpvectordb.documents.rows import DocumentFilter, path
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.storage import deadline
+from mcpvectordb.storage.dialect import dialect_of
 from mcpvectordb.text.bm25 import K1, idf
 from mcpvectordb.text.query import AllTermsQuery, Term
 from mcpvectordb.text.tokens import CJK
@@ -185,14 +187,14 @@ def _paths(sql: apsw.Connection, filter: DocumentFilter, terms: Iterable[Term]) 
     """The words of paths that may have one of the terms, by document."""
     longest = [max(_tokens(term.text).split(), key=len, default="") for term in terms]
     likely = (
-        " OR ".join(["d.library || '/' || d.source LIKE ?"] * len(longest))
+        " OR ".join(["lower(d.library || '/' || d.source) LIKE ?"] * len(longest))
         if all(map(str.isascii, longest))
-        else "1"
+        else filters.EVERYTHING
     )
     rows = sql.execute(
-        "SELECT d.key, d.library, d.source, (SELECT root FROM libraries WHERE name = d.library) "
+        f"SELECT d.key, d.library, d.source, {dialect_of(sql).root} "
         f"FROM published_documents d WHERE ({filter.condition}) AND ({likely})",
-        (*filter.bindings, *((f"%{word}%" for word in longest) if likely != "1" else ())),
+        (*filter.bindings, *(f"%{word}%" for word in longest if likely != filters.EVERYTHING)),
     )
     return {
         key: f" {_tokens(path(library, source, root or ''))} "

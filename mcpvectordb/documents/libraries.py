@@ -175,11 +175,13 @@ def all_libraries(file: File, folders: ConfirmedFolders) -> list[Library]:
     """The libraries that have documents or follow a folder, sorted by name."""
     with file.reading() as sql:
         rows = sql.execute(
-            "SELECT n.name, count(DISTINCT d.key), count(c.id), root, pattern, ignore, "
-            "description, l.created_at "
+            "SELECT n.name, "
+            "(SELECT count(*) FROM published_documents d WHERE d.library = n.name), "
+            "(SELECT count(*) FROM published_documents d JOIN document_chunks c "
+            "ON c.owner = d.key WHERE d.library = n.name), max(l.root), max(l.pattern), "
+            "max(l.ignore), max(l.description), max(l.created_at) "
             f"FROM ({NAMES}) n LEFT JOIN libraries l ON l.name = n.name "
-            "LEFT JOIN published_documents d ON d.library = n.name "
-            "LEFT JOIN document_chunks c ON c.owner = d.key GROUP BY n.name ORDER BY n.name"
+            "GROUP BY n.name ORDER BY n.name"
         )
         return [
             Library(
@@ -200,7 +202,7 @@ def all_libraries(file: File, folders: ConfirmedFolders) -> list[Library]:
 
 def _followed(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
     rows = sql.execute(
-        "SELECT name, root, pattern, ignore FROM libraries WHERE ?1 IS NULL OR name = ?1 "
+        "SELECT name, root, pattern, ignore FROM libraries WHERE name = coalesce(?, name) "
         "ORDER BY name",
         (None if name is None else storable(name, "library"),),
     )

@@ -16,6 +16,7 @@ from mcpvectordb.errors import NotFound, quoted
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
+from mcpvectordb.storage.dialect import dialect_of
 from mcpvectordb.storage.file import File
 from mcpvectordb.text import fuzzy
 
@@ -168,9 +169,8 @@ class _Finder:
         self._names = names
         self._libraries: list[tuple[str, str | None]] = list(
             sql.execute(
-                "SELECT n.library, l.root "
-                "FROM (SELECT DISTINCT library FROM published_documents) n "
-                "LEFT JOIN libraries l ON l.name = n.library ORDER BY n.library"
+                f"SELECT DISTINCT d.library, {dialect_of(sql).root} FROM published_documents d "
+                "ORDER BY d.library"
             )
         )
 
@@ -246,11 +246,11 @@ def _paths(
     """(path, library, key) of all documents, or of those whose source has such a last part."""
     # One ending is left to SQLite, which is faster; a set of them is not.
     ending = next(iter(last_parts)) if last_parts is not None and len(last_parts) == 1 else ""
-    narrowed = " WHERE substr(d.source, ?) = ?" if ending else ""
+    narrowed = " WHERE substr(d.source, length(d.source) - ?) = ?" if ending else ""
     for key, library, source, root in sql.execute(
-        "SELECT d.key, d.library, d.source, l.root FROM published_documents d "
-        f"LEFT JOIN libraries l ON l.name = d.library{narrowed}",
-        (-len(ending), ending) if ending else (),
+        f"SELECT d.key, d.library, d.source, {dialect_of(sql).root} FROM published_documents d"
+        f"{narrowed}",
+        (len(ending) - 1, ending) if ending else (),
     ):
         if last_parts is None or _last_part(source) in last_parts:
             yield path(library, source, root or ""), library, key

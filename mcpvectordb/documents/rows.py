@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import apsw
@@ -15,13 +16,14 @@ from mcpvectordb.documents import libraries
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import Damaged, NotFound, quoted
 from mcpvectordb.filters import Where
-from mcpvectordb.index import Allowed
+from mcpvectordb.index import Allowed, models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.columns import ColumnSource
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Chunk, Condition, Coverage, Document
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.why_empty import FilteredItems
+from mcpvectordb.storage.dialect import SQLITE, SqlDialect, dialect_of
 
 COLUMNS = (
     "id",
@@ -39,10 +41,10 @@ COLUMNS = (
 AROUND_CHUNKS, AROUND_CHARACTERS = 100, 10_000
 PENDING = (
     # CROSS keeps the order: from all that waits down, a file that waits would take quadratic time.
-    "(SELECT count(*) FROM document_chunks c CROSS JOIN document_pending p ON p.chunk = c.id "
-    "WHERE c.owner = d.key AND p.model = (SELECT value FROM settings WHERE name = 'model'))"
+    "(SELECT count(*) FROM document_chunks c CROSS JOIN document_pending p "
+    f"WHERE p.chunk = c.id AND c.owner = d.key AND p.model = {models.ACTIVE_KEY})"
 )
-# `path` in SQL, and the folder in it.
+# `path` in SQL, in a file.
 PATH = (
     "(d.library || '/' || coalesce((SELECT "
     f"replace(substr(d.source, length(rtrim(l.root, '{os.sep}')) + 2), '{os.sep}', '/') "
@@ -50,25 +52,33 @@ PATH = (
     f"substr(d.source, 1, length(rtrim(l.root, '{os.sep}')) + 1) = "
     f"rtrim(l.root, '{os.sep}') || '{os.sep}'), ltrim(d.source, '/')))"
 )
-FOLDER = f"rtrim(rtrim({PATH}, replace({PATH}, '/', '')), '/')"
 PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
-FIELDS = {
-    **{name: f"d.{name}" for name in COLUMNS},
-    "modified": "nullif(d.modified, '')",
-    "date": "coalesce(nullif(d.modified, ''), d.created_at)",
-    "pending": PENDING,
-    "path": PATH,
-    "folder": FOLDER,
-}
-CHUNK_FIELDS = {
-    **FIELDS,
-    "page": "c.page",
-    "position": "c.position",
-    "text": ChunkIndex.text("document"),
-}
+
+
+@cache
+def fields(dialect: SqlDialect = SQLITE, *, chunks: bool = False) -> Mapping[str, str]:
+    """SQL of the fields of documents `d`, and of their chunks `c`, that a filter may name."""
+    path = dialect.path or PATH
+    found = {
+        **{name: f"d.{name}" for name in COLUMNS},
+        "modified": "nullif(d.modified, '')",
+        "date": "coalesce(nullif(d.modified, ''), d.created_at)",
+        "pending": PENDING,
+        "path": path,
+        "folder": f"rtrim(rtrim({path}, replace({path}, '/', '')), '/')",
+    }
+    if dialect.origins:
+        found["origin"] = dialect.origins["document"]
+    if not chunks:
+        return found
+    text = ChunkIndex.text("document")
+    return {**found, "page": "c.page", "position": "c.position", "text": text}
+
+
+CHUNK_FIELDS = fields(chunks=True)
 KINDS: filters.Kinds = {
     **dict.fromkeys(("id", "library", "source", "title", "hash", "file_type", "text"), "text"),
-    **dict.fromkeys(("path", "folder"), "text"),
+    **dict.fromkeys(("path", "folder", "origin"), "text"),
     **dict.fromkeys(("size", "pending", "page", "position"), "number"),
     **dict.fromkeys(("modified", "created_at", "date"), "time"),
 }
@@ -84,21 +94,30 @@ FILTERED = ColumnSource(
         for name in ("library", "title", "file_type", "size", "created_at", "page", "position")
     },
 )
-ITEMS = FilteredItems(
-    noun="document",
-    rows="published_documents d WHERE 1",
-    newest="d.key DESC",
-    fields=FIELDS,
-    metadata="d.metadata",
-    names={"library": libraries.NAMES},
-    exact=("source", "title"),
-)
-SELECT = (
-    f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, "
-    "(SELECT root FROM libraries WHERE name = d.library), "
-    "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
-    "FROM published_documents d"
-)
+
+
+@cache
+def items(dialect: SqlDialect) -> FilteredItems:
+    """The documents that a filter chooses from."""
+    origins = {"origin": "SELECT name FROM origins"} if dialect.origins else {}
+    return FilteredItems(
+        noun="document",
+        rows="published_documents d WHERE TRUE",
+        newest="d.key DESC",
+        fields=fields(dialect),
+        metadata=f"d.{dialect.metadata}",
+        names={"library": libraries.NAMES, **origins},
+        exact=("source", "title"),
+    )
+
+
+@cache
+def _select(dialect: SqlDialect) -> str:
+    return (
+        f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, {dialect.root}, "
+        "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
+        "FROM published_documents d"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,11 @@ class DocumentFilter:
     condition: str
     bindings: tuple[Any, ...]
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The names of the origins that it chooses from; () for all."""
+        return filters.named(self.conditions, "origin")
 
     @property
     def documents(self) -> Allowed:
@@ -134,27 +158,31 @@ class DocumentFilter:
     def _allowed(self, select: str, conditions: tuple[Condition, ...] = ()) -> Allowed:
         return (
             Allowed()
-            if self.condition == "1"
-            else Allowed(f"{select} WHERE {self.condition}", self.bindings, conditions)
+            if self.condition == filters.EVERYTHING
+            else Allowed(
+                f"{select} WHERE {self.condition}", self.bindings, conditions, self.origins
+            )
         )
 
 
 def document_filter(
-    library: str | None, where: Where | None, *, chunks: bool = False
+    library: str | None, where: Where | None, *, chunks: bool = False, dialect: SqlDialect = SQLITE
 ) -> DocumentFilter:
     """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
     conditions = filters.conditions(where, KINDS)
     if library is not None:
         conditions.insert(0, Condition("library", "eq", checked_name(library)))
     condition, bindings = filters.compile(
-        conditions, CHUNK_FIELDS if chunks else FIELDS, "d.metadata"
+        conditions, fields(dialect, chunks=chunks), f"d.{dialect.metadata}", dialect.filters
     )
     return DocumentFilter(condition, tuple(bindings), tuple(conditions))
 
 
 def row(sql: apsw.Connection, id: str) -> Sequence[Any]:
     """The row of the document with this id; raises NotFound."""
-    found = sql.execute(f"{SELECT} WHERE d.id = ?", (storable(id, "id"),)).fetchone()
+    found = sql.execute(
+        f"{_select(dialect_of(sql))} WHERE d.id = ? ORDER BY d.key", (storable(id, "id"),)
+    ).fetchone()
     if found is None:
         raise NotFound(f"no document has the id {quoted(id)}")
     return tuple(found)
@@ -162,7 +190,7 @@ def row(sql: apsw.Connection, id: str) -> Sequence[Any]:
 
 def by_key(sql: apsw.Connection, key: int) -> Document:
     """The document with this key; raises NotFound if it was deleted meanwhile."""
-    found = sql.execute(f"{SELECT} WHERE d.key = ?", (key,)).fetchone()
+    found = sql.execute(f"{_select(dialect_of(sql))} WHERE d.key = ?", (key,)).fetchone()
     if found is None:
         raise NotFound("the document was deleted meanwhile")
     return document(found)
@@ -171,19 +199,20 @@ def by_key(sql: apsw.Connection, key: int) -> Document:
 def by_keys(sql: apsw.Connection, keys: Sequence[int]) -> dict[int, Document]:
     """The documents that have these keys, by key."""
     found = sql.execute(
-        f"{SELECT} WHERE d.key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
+        f"{_select(dialect_of(sql))} WHERE d.key IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(keys)),),
     )
     return {row[0]: document(row) for row in found}
 
 
 def document(row: Sequence[Any]) -> Document:
-    """The document in a row that SELECT returned."""
+    """The document in a row that `_select` selects."""
     _, *values, root, chunks = row
-    fields = dict(zip(COLUMNS, values, strict=True))
+    named = dict(zip(COLUMNS, values, strict=True))
     return Document(
-        **{**fields, "metadata": metadata.decode(fields["metadata"])},
+        **{**named, "metadata": metadata.decode(named["metadata"])},
         chunks=chunks,
-        path=path(fields["library"], fields["source"], root or ""),
+        path=path(named["library"], named["source"], root or ""),
     )
 
 
@@ -204,17 +233,17 @@ def coverage(sql: apsw.Connection) -> Coverage:
         "WITH incomplete AS MATERIALIZED (SELECT c.owner AS key, count(*) AS pending "
         "FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
         "JOIN published_documents d ON d.key = c.owner "
-        "WHERE p.model = (SELECT value FROM settings WHERE name = 'model') GROUP BY c.owner) "
+        f"WHERE p.model = {models.ACTIVE_KEY} GROUP BY c.owner) "
     )
     partly, waiting = sql.execute(
-        f"{incomplete} SELECT coalesce(sum(pending < chunks), 0), "
-        "coalesce(sum(pending = chunks), 0) FROM (SELECT pending, "
+        f"{incomplete} SELECT count(*) FILTER (WHERE pending < chunks), "
+        "count(*) FILTER (WHERE pending = chunks) FROM (SELECT pending, "
         "(SELECT count(*) FROM document_chunks WHERE owner = incomplete.key) AS chunks "
-        "FROM incomplete)"
+        "FROM incomplete) AS counted"
     ).get
     documents, contents, empty = sql.execute(
-        "SELECT count(*), count(DISTINCT hash), coalesce(sum(NOT EXISTS "
-        "(SELECT 1 FROM document_chunks WHERE owner = d.key)), 0) FROM published_documents d"
+        "SELECT count(*), count(DISTINCT hash), count(*) FILTER (WHERE NOT EXISTS "
+        "(SELECT 1 FROM document_chunks WHERE owner = d.key)) FROM published_documents d"
     ).get
     embedded_contents = sql.execute(
         f"{incomplete} SELECT count(DISTINCT hash) FROM published_documents "
@@ -278,7 +307,7 @@ def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[
     documents = {
         each[0]: document(each)
         for each in sql.execute(
-            f"{SELECT} WHERE d.key IN (SELECT owner FROM document_chunks "
+            f"{_select(dialect_of(sql))} WHERE d.key IN (SELECT owner FROM document_chunks "
             "WHERE id IN (SELECT value FROM json_each(?)))",
             (wanted,),
         )

@@ -407,7 +407,9 @@ class Documents(LibraryDocuments):
             query_embedding=""
             if checked == "text"
             else self._encoder.query_embedding(text, backlog, wait=whole or checked == "vector"),
-            filter=rows.document_filter(library, where, chunks=not whole),
+            filter=rows.document_filter(
+                library, where, chunks=not whole, dialect=self._file.dialect
+            ),
             limit=limit,
             offset=offset,
             min_score=min_score,

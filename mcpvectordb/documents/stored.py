@@ -15,6 +15,7 @@ from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
+from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
@@ -157,7 +158,7 @@ class StoredDocuments(NamedDocuments):
         with self._file.reading() as sql:
             found = sql.execute(
                 "SELECT c.id FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
-                "WHERE c.owner = ? AND p.model = (SELECT value FROM settings WHERE name = 'model')",
+                f"WHERE c.owner = ? AND p.model = {models.ACTIVE_KEY}",
                 (rows.row(sql, id)[0],),
             )
             return frozenset(chunk for (chunk,) in found)
@@ -183,7 +184,7 @@ class StoredDocuments(NamedDocuments):
         checked_page(limit, offset)
         if sort not in _SORTS:
             raise InvalidInput(f"sort must be {', '.join(_SORTS)}, not {quoted(sort)}")
-        chosen = rows.document_filter(library, where)
+        chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         with self._file.reading() as sql:
             if as_of is not None:
                 stamp = self._history.limit(sql, as_of)
@@ -249,14 +250,14 @@ class StoredDocuments(NamedDocuments):
                 PassedOver(library=name, path=path, reason=reason)
                 for name, path, reason in sql.execute(
                     "SELECT library, path, reason FROM library_skipped "
-                    "WHERE ?1 IS NULL OR library = ?1 ORDER BY library, path LIMIT ?2 OFFSET ?3",
+                    "WHERE library = coalesce(?, library) ORDER BY library, path LIMIT ? OFFSET ?",
                     (library, limit, offset),
                 )
             ]
 
     def count(self, *, library: str | None = None, where: Where | None = None) -> int:
         """The number of documents that match all conditions."""
-        chosen = rows.document_filter(library, where)
+        chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         with self._file.reading() as sql:
             return int(
                 sql.execute(
@@ -276,9 +277,9 @@ class StoredDocuments(NamedDocuments):
         It names a library or metadata key that does not exist, with similar ones, and a `source` or
         `title` that no document has exactly. `search` puts it into the `note` of empty results.
         """
-        chosen = rows.document_filter(library, where, chunks=True)
+        chosen = rows.document_filter(library, where, chunks=True, dialect=self._file.dialect)
         with self._file.reading() as sql:
-            return why_empty(sql, rows.ITEMS, chosen.conditions)
+            return why_empty(sql, rows.items(self._file.dialect), chosen.conditions)
 
     def text_bytes(self, id: str) -> int:
         """The size of a document's text in bytes of UTF-8; the text itself is not read."""
@@ -315,7 +316,7 @@ class StoredDocuments(NamedDocuments):
                 "delete_where needs a condition, such as where={'source': 'a.md'}, or a library "
                 "alone; `remove_library` removes all of a library"
             )
-        chosen = rows.document_filter(library, where)
+        chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         matching = f"SELECT d.key FROM published_documents d WHERE {chosen.condition}"
         with self._file.reading(limited=False) as sql:
             keys = [key for (key,) in sql.execute(matching, chosen.bindings)]

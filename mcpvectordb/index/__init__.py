@@ -22,11 +22,13 @@ class Allowed:
     """Which ids a search may return: a SELECT of them with its bindings, or "" for all.
 
     `conditions`, if there are any, are equivalent to it; what is in memory is filtered by them.
+    `origins` are the names of those that it chooses from, if not all, in a published database.
     """
 
     select: str = ""
     bindings: tuple[object, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    origins: tuple[str, ...] = ()
 
     def ids(self, sql: apsw.Connection) -> NDArray[np.int64]:
         """The selected ids."""

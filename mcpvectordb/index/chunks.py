@@ -511,15 +511,7 @@ class ChunkIndex:
     def _put_words(self, sql: apsw.Connection, passages: Iterable[IndexedChunk]) -> None:
         sql.executemany(
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
-            (
-                (
-                    each.id,
-                    index_text(each.title),
-                    index_text("\n".join(each.headings)),
-                    index_text(each.words),
-                )
-                for each in passages
-            ),
+            ((each.id, *map(index_text, each.columns)) for each in passages),
         )
 
     def _queue_missing(self, sql: apsw.Connection, model: int) -> None:

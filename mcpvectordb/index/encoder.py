@@ -427,6 +427,8 @@ class Encoder:
             )
         if leased:
             return "another process is embedding"
+        if self._file.dialect.origins:
+            return "they were embedded by another model, or not yet when they were published"
         return self.missing_reason() or "run `mcpvectordb embed`"
 
     def embed_texts(

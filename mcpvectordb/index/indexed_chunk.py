@@ -32,6 +32,11 @@ class IndexedChunk(NamedTuple):
         return "\n".join(part for part in (self.front, self.header, self.text) if part)
 
     @property
+    def columns(self) -> tuple[str, str, str]:
+        """Title, headings and words, as they are indexed for keyword search."""
+        return self.title, "\n".join(self.headings), self.words
+
+    @property
     def hash(self) -> bytes:
         """The hash of all of it; without front matter that of the text that is embedded."""
         return digest(self.front + self.embedding_text)

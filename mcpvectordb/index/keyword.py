@@ -104,10 +104,11 @@ class KeywordIndex:
         frequencies: dict[str, int],
     ) -> KeywordMatch:
         within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
+        matching, bindings = self._matching(query)
         rows = sql.execute(
             f"SELECT rowid, -{self._bm25} AS score FROM {self._words} "
-            f"WHERE {self._words} MATCH ? {within}ORDER BY score DESC, rowid LIMIT ?",
-            (_expression(query), *allowed.bindings, limit),
+            f"WHERE {matching} {within}ORDER BY score DESC, rowid LIMIT ?",
+            (*bindings, *allowed.bindings, limit),
         )
         total, _ = fts5.totals(sql, self._words)
         return KeywordMatch(
@@ -121,12 +122,25 @@ class KeywordIndex:
     ) -> dict[int, float]:
         """The BM25 of the given chunks; 0 for those that share no word with the query."""
         # The plus sign keeps SQLite from running the whole MATCH again for every single id.
+        matching, bindings = self._matching(query)
         rows = sql.execute(
-            f"SELECT rowid, -{self._bm25} FROM {self._words} WHERE {self._words} MATCH ? "
+            f"SELECT rowid, -{self._bm25} FROM {self._words} WHERE {matching} "
             "AND +rowid IN (SELECT value FROM json_each(?))",
-            (_expression(query), json.dumps(list(ids))),
+            (*bindings, json.dumps(list(ids))),
         )
         return {**dict.fromkeys(ids, 0.0), **dict(rows)}
+
+    def _matching(self, query: Query) -> tuple[str, tuple[str, ...]]:
+        """The SQL of the rows that a query matches, with its bindings.
+
+        What it excludes is no part of the FTS5 expression: below a NOT, FTS5 leaves terms of an OR
+        out of the scores of some rows.
+        """
+        matching = f"{self._words} MATCH ?"
+        if not query.excluded:
+            return matching, (query.match,)
+        excluded = f"SELECT rowid FROM {self._words} WHERE {matching}"
+        return f"{matching} AND +rowid NOT IN ({excluded})", (query.match, query.excluded)
 
     def _frequencies(self, sql: apsw.Connection, query: Query) -> dict[str, int]:
         """The number of chunks that have each term and phrase of a query."""
@@ -180,7 +194,3 @@ class KeywordIndex:
                     (*allowed.bindings, expression),
                 )
         return allowed
-
-
-def _expression(query: Query) -> str:
-    return f"({query.match}) NOT ({query.excluded})" if query.excluded else query.match

@@ -16,6 +16,8 @@ from mcpvectordb.index.arrays import MAX_DIMENSION
 
 # The settings that name the key of a model.
 ACTIVE, PROVISIONAL = "model", "provisional"
+ACTIVE_KEY = f"(SELECT CAST(value AS INTEGER) FROM settings WHERE name = '{ACTIVE}')"
+"""SQL of the key of the active model."""
 PRECISION = "embeddings"  # the setting that names the type of stored embeddings
 
 
@@ -63,7 +65,7 @@ def provisional(sql: apsw.Connection) -> ModelRow | None:
 def _named_by(sql: apsw.Connection, setting: str) -> ModelRow | None:
     row = sql.execute(
         "SELECT key, models.name, digest, dimension FROM models "
-        "JOIN settings ON settings.name = ? AND settings.value = key",
+        "JOIN settings ON settings.name = ? AND settings.value = CAST(key AS TEXT)",
         (setting,),
     ).fetchone()
     if row and [type(value) for value in row] != [int, str, str, int]:

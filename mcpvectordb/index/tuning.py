@@ -11,6 +11,7 @@ class Tuning(Record):
     file_rows         rows that the first question of a process may make FTS5 score; from the second
                       question on, and for more rows, postings are kept in memory
     exact_rows        up to so many embeddings are compared exactly, without their codes
+    engine_rows       up to so many are all compared in PostgreSQL; of more, a graph chooses some
     sign_rows         up to so many codes are all compared; of more, sign bits choose candidates
     sign_candidates   how many candidates sign bits choose at least
     uncoded_chunks    a shelf with more embedded chunks gets a vec0 table; the codes of fewer are
@@ -29,6 +30,7 @@ class Tuning(Record):
 
     file_rows: int = 250_000
     exact_rows: int = 5_000
+    engine_rows: int = 20_000
     sign_rows: int = 5_000
     sign_candidates: int = 1_000
     uncoded_chunks: int = 4_096

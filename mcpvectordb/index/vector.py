@@ -16,7 +16,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import apsw
 
@@ -68,6 +68,16 @@ class _ResidentCodes:
     def size(self) -> int:
         """How many bytes of memory this takes."""
         return self.codes.size + self.columns.size
+
+
+class CodedPassages(Protocol):
+    """Passages that are ranked by the codes of their embeddings, in a file or elsewhere."""
+
+    def best(self, query: Floats, limit: int) -> Ranked:
+        """(id, cosine) of the nearest by their codes, best first."""
+
+    def rows(self, ids: NDArray[np.int64]) -> CodedRows:
+        """The codes of those of the given ids that have one."""
 
 
 class CodeView(NamedTuple):
@@ -280,7 +290,7 @@ class VectorIndex:
 
     def code_view(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
-    ) -> CodeView:
+    ) -> CodedPassages:
         """The codes of the allowed ids, to rank them without their embeddings.
 
         A first question of few rows reads the codes of these alone: all of a small table, otherwise

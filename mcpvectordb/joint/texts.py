@@ -14,6 +14,7 @@ from mcpvectordb.errors import NotFound
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.joint.search import JointFilter
 from mcpvectordb.records import Document, Place
+from mcpvectordb.storage.dialect import dialect_of
 
 
 class StoredText(NamedTuple):
@@ -33,7 +34,9 @@ class StoredTexts:
     def all(self, sql: apsw.Connection, which: JointFilter) -> Iterator[StoredText]:
         """All texts that match the filters: documents in the order of their ingest, contexts."""
         if "documents" in which.kinds:
-            chosen = document_rows.document_filter(which.library, which.of_documents)
+            chosen = document_rows.document_filter(
+                which.library, which.of_documents, dialect=dialect_of(sql)
+            )
             keys = [
                 key
                 for (key,) in sql.execute(
@@ -48,6 +51,7 @@ class StoredTexts:
                 thread=which.thread,
                 tags=which.tags,
                 where=which.of_contexts,
+                dialect=dialect_of(sql),
             )
             ids = [
                 id

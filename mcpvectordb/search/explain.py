@@ -1,4 +1,4 @@
-"""The statements that SQLite ran for a query, their plans, and the time that they took."""
+"""The statements that were run for a query, their plans, and the time that they took."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Self
 import apsw
 
 from mcpvectordb.records import Explained
+from mcpvectordb.storage.dialect import dialect_of
 
 
 class StatementLog:
@@ -56,9 +57,12 @@ def together(legs: Mapping[str, Explained], milliseconds: float, rows: int) -> E
 
 
 def _plan(sql: apsw.Connection, statement: str, bindings: Any) -> list[str]:
+    rows: list[Any] = sql.execute(f"{dialect_of(sql).explain} {statement}", bindings).fetchall()
+    if len(rows[0]) == 1:  # PostgreSQL's, which are lines already
+        return [str(line) for (line,) in rows]
     depths = {0: -1}
     lines = []
-    for id, parent, _, detail in sql.execute(f"EXPLAIN QUERY PLAN {statement}", bindings):
+    for id, parent, _, detail in rows:
         depths[id] = depths.get(parent, -1) + 1
         lines.append("  " * depths[id] + str(detail))
     return lines

@@ -22,7 +22,7 @@ from mcpvectordb.index import Allowed, Ranked
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.codes import CodedRows
 from mcpvectordb.index.models import QueryEmbedding
-from mcpvectordb.index.vector import CodeView, Embeddings
+from mcpvectordb.index.vector import CodedPassages, Embeddings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,7 +156,7 @@ class _ModelPassages:
         self._sql, self._vectors, self.query = sql, index.vector, query
         self._embedding = np.frombuffer(query.embedding, np.float32)
         self._dimension = len(self._embedding)
-        self._view: CodeView | None = None
+        self._view: CodedPassages | None = None
         self._coded: CodedRows | None = None
         self.known: dict[int, float] = {}
 

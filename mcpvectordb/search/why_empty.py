@@ -14,6 +14,7 @@ import apsw
 from mcpvectordb import filters
 from mcpvectordb.errors import quoted
 from mcpvectordb.records import Condition
+from mcpvectordb.storage.dialect import dialect_of
 from mcpvectordb.text import fuzzy
 
 MOST_ROWS = 10_000  # in which metadata keys are looked for, newest first
@@ -80,7 +81,8 @@ def _reason(sql: apsw.Connection, items: FilteredItems, condition: Condition) ->
 
 def _selects(sql: apsw.Connection, items: FilteredItems, condition: Condition) -> bool:
     """Whether any item fulfils one condition."""
-    test, bindings = filters.compile([condition], items.fields, items.metadata)
+    dialect = dialect_of(sql).filters
+    test, bindings = filters.compile([condition], items.fields, items.metadata, dialect)
     return bool(sql.execute(f"SELECT EXISTS (SELECT 1 FROM {items.rows} AND {test})", bindings).get)
 
 
@@ -88,21 +90,18 @@ def _missing_key(sql: apsw.Connection, items: FilteredItems, keys: Sequence[str]
     """Says that no item has a key, the first of a path that is missing, with similar ones."""
     newest = (
         f"(SELECT {items.metadata} AS metadata FROM {items.rows} ORDER BY {items.newest} "
-        f"LIMIT {MOST_ROWS})"
+        f"LIMIT {MOST_ROWS}) AS newest"
     )
-    has = f"SELECT EXISTS (SELECT 1 FROM {newest} WHERE json_type(metadata, ?) IS NOT NULL)"
+    dialect = dialect_of(sql).filters
     for depth, key in enumerate(keys):
-        if not sql.execute(has, (filters.json_path(keys[: depth + 1]),)).get:
+        has, bindings = dialect.has_key("metadata", keys[: depth + 1])
+        if not sql.execute(f"SELECT EXISTS (SELECT 1 FROM {newest} WHERE {has})", bindings).get:
+            known, bindings = dialect.keys("metadata", keys[:depth])
             beside = sql.execute(
-                f"SELECT DISTINCT key FROM {newest}, json_each(metadata, ?) "
-                f"WHERE typeof(key) = 'text' LIMIT {MOST_NAMES}",
-                (filters.json_path(keys[:depth]),),
+                f"SELECT DISTINCT key FROM {newest}, {known} LIMIT {MOST_NAMES}", bindings
             )
-            count = int(
-                sql.execute(
-                    f"SELECT count(*) FROM (SELECT 1 FROM {items.rows} LIMIT {MOST_ROWS + 1})"
-                ).get
-            )
+            some = f"(SELECT 1 FROM {items.rows} LIMIT {MOST_ROWS + 1}) AS newest"
+            count = int(sql.execute(f"SELECT count(*) FROM {some}").get)
             where = f" in the newest {MOST_ROWS:,} {items.noun}s" if count > MOST_ROWS else ""
             return unknown_name("metadata key", key, [each for (each,) in beside]) + where
     return ""

@@ -67,6 +67,12 @@ def suspended() -> Iterator[None]:
         _current.reset(token)
 
 
+def left() -> float | None:
+    """The seconds that the current read may still take; None if it has no deadline."""
+    current = _current.get()
+    return None if current is None else max(0.0, current.end - time.monotonic())
+
+
 def check(step: str = "reading the file") -> None:
     """Raise ReadTimeout if the current read is past its deadline; `step` is what it was doing."""
     current = _current.get()

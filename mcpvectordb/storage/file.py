@@ -24,6 +24,7 @@ import apsw
 from mcpvectordb import errors
 from mcpvectordb.filters import FUNCTIONS
 from mcpvectordb.storage import deadline, fts5, schema, vec0
+from mcpvectordb.storage.dialect import SQLITE, SqlDialect
 from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
 
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
@@ -50,6 +51,8 @@ class File:
 
     `reading()` and `writing()` give each thread a connection of its own.
     """
+
+    dialect: SqlDialect = SQLITE
 
     def __init__(
         self,
@@ -90,6 +93,44 @@ class File:
         damage.
         """
         self._check = weakref.WeakMethod(check)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return str(self.path)
+
+    @property
+    def format(self) -> int:
+        """The version of the schema."""
+        return schema.VERSION
+
+    def bytes(self) -> int:
+        """The size of the file, with its log."""
+        if self.memory:
+            with self.reading(limited=False) as sql:
+                return int(
+                    sql.execute(
+                        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+                    ).get
+                )
+        return sum(
+            path.stat().st_size for path in (self.path, Path(f"{self.path}-wal")) if path.exists()
+        )
+
+    def table_sizes(self) -> list[tuple[str, int]]:
+        """The tables and their indexes, each by the name of its table, and their bytes."""
+        with self.reading(limited=False) as sql:
+            tables = dict(sql.execute("SELECT name, tbl_name FROM sqlite_schema"))
+            sizes = sql.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE")
+            return [(tables.get(name, name), size) for name, size in sizes]
+
+    def require_file(self, what: str) -> None:
+        """Raise ReadOnly if this is no file, but a published database."""
+
+    def version(self) -> int:
+        """A number that is another one after any other thread or process has changed the file."""
+        with self.reading() as sql:
+            return int(sql.execute("PRAGMA data_version").get)
 
     @property
     def closed(self) -> bool:

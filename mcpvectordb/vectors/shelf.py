@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -26,6 +27,7 @@ from mcpvectordb.records import (
 )
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
+from mcpvectordb.storage.dialect import SqlDialect, dialect_of
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors import versions
 from mcpvectordb.vectors.restore import RestoredVectors
@@ -49,11 +51,21 @@ _KINDS: filters.Kinds = {
     "store": "text",
     "namespace": "text",
     "dimension": "number",
+    "origin": "text",
 }
-_SELECT = (
-    f"SELECT v.key, v.id, {_STORE}, v.namespace, v.dimension, e.embedding, v.metadata "
-    "FROM vectors v JOIN vector_embeddings e ON e.vector = v.key"
-)
+
+
+@cache
+def _fields(dialect: SqlDialect) -> Mapping[str, str]:
+    return {**_FIELDS, "origin": dialect.origins["vector"]} if dialect.origins else _FIELDS
+
+
+@cache
+def _select(dialect: SqlDialect) -> str:
+    return (
+        f"SELECT v.key, v.id, {_STORE}, v.namespace, v.dimension, e.embedding, {dialect.raw}, "
+        "v.metadata FROM vectors v JOIN vector_embeddings e ON e.vector = v.key"
+    )
 
 
 class Vectors:
@@ -93,6 +105,7 @@ class Vectors:
             namespace,
             group.dimension,
             arrays.packed(group.rows)[0].tobytes(),
+            None,
             encoded,
         )
         return Added(status="updated" if updated else "added", vector=_vector(row))
@@ -137,8 +150,8 @@ class Vectors:
             if as_of is not None:
                 return self._past(sql, Item("vectors", store, id, namespace), as_of)
             row = sql.execute(
-                f"{_SELECT} WHERE v.store = (SELECT key FROM stores WHERE name = ?) "
-                "AND v.namespace = ? AND v.id = ?",
+                f"{_select(self._file.dialect)} WHERE v.store IN (SELECT key FROM stores "
+                "WHERE name = ?) AND v.namespace = ? AND v.id = ? ORDER BY v.key",
                 where,
             ).fetchone()
         if row is None:
@@ -174,12 +187,13 @@ class Vectors:
     ) -> list[Vector]:
         """Vectors of a store (or, with None, of all) that fulfil all conditions, newest first."""
         checked_page(limit, offset)
-        chosen = _chosen(store, namespace, where)
+        chosen = _chosen(store, namespace, where, self._file.dialect)
         with self._file.reading() as sql:
             return [
                 _vector(row)
                 for row in sql.execute(
-                    f"{_SELECT} WHERE {chosen.sql} ORDER BY v.key DESC LIMIT ? OFFSET ?",
+                    f"{_select(self._file.dialect)} WHERE {chosen.sql} ORDER BY v.key DESC "
+                    "LIMIT ? OFFSET ?",
                     (*chosen.bindings, limit, offset),
                 )
             ]
@@ -195,7 +209,7 @@ class Vectors:
 
         These are the vectors that a search would rank.
         """
-        chosen = _chosen(store, namespace, where)
+        chosen = _chosen(store, namespace, where, self._file.dialect)
         with self._file.reading() as sql:
             return int(
                 sql.execute(
@@ -215,19 +229,19 @@ class Vectors:
         It names a store, namespace or metadata key that does not exist, with similar ones. `search`
         puts it into the `note` of empty results.
         """
-        chosen = _chosen(store, namespace, where)
+        chosen = _chosen(store, namespace, where, self._file.dialect)
         with self._file.reading() as sql:
             shelved = None if store is None else self._store.find(sql, store)
             if store is not None and shelved is None:
                 known = [name for (name,) in sql.execute("SELECT name FROM stores")]
                 return unknown_name("store", store, known)
-            rows = "vectors v WHERE " + (f"v.store = {shelved.key}" if shelved else "1")
+            rows = f"vectors v WHERE {shelved.sql if shelved else filters.EVERYTHING}"
             items = FilteredItems(
                 noun="vector",
                 rows=rows,
                 newest="v.key DESC",
-                fields=_FIELDS,
-                metadata="v.metadata",
+                fields=_fields(self._file.dialect),
+                metadata=f"v.{self._file.dialect.metadata}",
                 names={"namespace": f"SELECT DISTINCT v.namespace FROM {rows}"},
             )
             return why_empty(sql, items, chosen.conditions)
@@ -238,8 +252,8 @@ class Vectors:
             return [
                 Store(name=name, metric=metric, vectors=vectors)
                 for name, metric, vectors in sql.execute(
-                    "SELECT name, metric, (SELECT count(*) FROM vectors WHERE store = s.key) "
-                    "FROM stores s ORDER BY name"
+                    "SELECT s.name, s.metric, count(v.key) FROM stores s LEFT JOIN vectors v "
+                    "ON v.store = s.key GROUP BY s.name, s.metric ORDER BY s.name"
                 )
             ]
 
@@ -250,7 +264,7 @@ class Vectors:
                 Namespace(name=name, vectors=vectors)
                 for name, vectors in sql.execute(
                     "SELECT namespace, count(*) FROM vectors "
-                    "WHERE store = (SELECT key FROM stores WHERE name = ?) "
+                    "WHERE store IN (SELECT key FROM stores WHERE name = ?) "
                     "GROUP BY namespace ORDER BY namespace",
                     (_checked_store(store),),
                 )
@@ -330,7 +344,7 @@ class Vectors:
     ) -> list[Results[Vector]]:
         checked_page(limit, 0)
         _checked_store(store)
-        chosen = _chosen(None, namespace, where)
+        chosen = _chosen(None, namespace, where, self._file.dialect)
         found: dict[int, list[tuple[int, float, Scores]]] = {}
         with self._file.reading() as sql:
             if limit and (shelved := self._store.find(sql, store)) is not None:
@@ -373,7 +387,8 @@ class Vectors:
 
 def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:
     rows = sql.execute(
-        f"{_SELECT} WHERE v.key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
+        f"{_select(dialect_of(sql))} WHERE v.key IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(keys)),),
     )
     found = {row[0]: _vector(row) for row in rows}
     if missing := set(keys) - found.keys():
@@ -385,19 +400,28 @@ def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:
 
 
 def _vector(row: Sequence[Any]) -> Vector:
-    _, id, store, namespace, dimension, raw, text = row
+    _, id, store, namespace, dimension, embedding, raw, text = row
     return Vector(
-        id=id, store=store, namespace=namespace, dimension=dimension, raw=raw, metadata=decode(text)
+        id=id,
+        store=store,
+        namespace=namespace,
+        dimension=dimension,
+        raw=embedding if raw is None else raw,
+        metadata=decode(text),
     )
 
 
-def _chosen(store: str | None, namespace: str | None, where: Where | None) -> VectorFilter:
+def _chosen(
+    store: str | None, namespace: str | None, where: Where | None, dialect: SqlDialect
+) -> VectorFilter:
     conditions = filters.conditions(where, _KINDS)
     if namespace is not None:
         conditions.insert(0, Condition("namespace", "eq", _checked_namespace(namespace)))
-    condition, bindings = filters.compile(conditions, _FIELDS, "v.metadata")
+    condition, bindings = filters.compile(
+        conditions, _fields(dialect), f"v.{dialect.metadata}", dialect.filters
+    )
     if store is not None:
-        condition = f"v.store = (SELECT key FROM stores WHERE name = ?) AND {condition}"
+        condition = f"v.store IN (SELECT key FROM stores WHERE name = ?) AND {condition}"
         bindings.insert(0, _checked_store(store))
     return VectorFilter(condition, tuple(bindings), tuple(conditions))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
+from mcpvectordb import filters
 from mcpvectordb.history.log import History
 from mcpvectordb.index import Allowed, Ranked, arrays
 from mcpvectordb.index.arrays import Group
@@ -40,17 +41,23 @@ FILTERED = ColumnSource(
 
 @dataclass(frozen=True, slots=True)
 class StoreRow:
-    """A row of the table stores."""
+    """A row of the table stores; in a published database those of all origins with its name."""
 
     key: int
     metric: str
+    keys: tuple[int, ...] = ()
+
+    @property
+    def sql(self) -> str:
+        """The condition that a vector `v` is in it."""
+        return f"v.store IN ({', '.join(f'{key:d}' for key in self.keys or (self.key,))})"
 
 
 @dataclass(frozen=True, slots=True)
 class VectorFilter:
     """A condition on vectors `v` in SQL with its bindings, and the conditions it is made of.
 
-    The SQL is "1" if there are none.
+    The SQL is EVERYTHING if there are none.
     """
 
     sql: str
@@ -61,7 +68,7 @@ class VectorFilter:
         """The keys of the vectors of a part that fulfil the condition."""
         return (
             Allowed()
-            if self.sql == "1"
+            if self.sql == filters.EVERYTHING
             else Allowed(
                 f"SELECT v.key FROM vectors v WHERE v.part = ? AND {self.sql}",
                 (part, *self.bindings),
@@ -195,9 +202,9 @@ class VectorStore:
             key
             for (key,) in sql.execute(
                 "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
-                f"WHERE v.store = ? AND v.dimension <> ? AND {chosen.sql} "
+                f"WHERE {store.sql} AND v.dimension <> ? AND {chosen.sql} "
                 "ORDER BY v.key LIMIT ?",
-                (store.key, dimension, *chosen.bindings, limit),
+                (dimension, *chosen.bindings, limit),
             )
         ]
 

@@ -291,7 +291,8 @@ def get_stats(db: Database) -> OpenragStatsReply:
     chunk size.
     """
     stats = db.stats()
-    path = stats.path if stats.path == ":memory:" else str(Path(stats.path).absolute())
+    is_file = stats.path != ":memory:" and not stats.origins
+    path = str(Path(stats.path).absolute()) if is_file else stats.path
     reply = OpenragStatsReply(
         status="success",
         statistics=OpenragStatistics(

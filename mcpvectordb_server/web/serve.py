@@ -84,7 +84,7 @@ def _checked(token: str) -> str:
 def _say(db: Database, url: str, token: str, *, given: bool) -> None:
     mode = " (read-only)" if db.read_only else ""
     address = f"{url}?token={'$' + Config.ENV_PREFIX + 'TOKEN' if given else token}"
-    sys.stderr.write(f"{db.path}{mode}\n{address}\nCtrl-C ends it.\n")
+    sys.stderr.write(f"{db.place}{mode}\n{address}\nCtrl-C ends it.\n")
     sys.stderr.flush()
 
 

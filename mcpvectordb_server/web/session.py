@@ -25,5 +25,5 @@ def session(site: Site, csrf: str | None) -> SessionReply:
         read_only=site.db.read_only,
         version=__version__,
         file=site.db.path.name,
-        path=str(site.db.path),
+        path=site.db.place,
     )

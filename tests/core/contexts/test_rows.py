@@ -48,7 +48,7 @@ def test_a_filter_is_checked_once_and_compiled_once_per_call(
 
 def test_a_filter_without_arguments_allows_everything() -> None:
     everything = compile_filter(tags=[" "], where={})
-    assert (everything.condition, everything.bindings) == ("1", ())
+    assert (everything.condition, everything.bindings) == ("TRUE", ())
     assert everything.contexts.select == everything.chunks.select == ""
     assert everything.using_indexes(["status"]) == everything
 

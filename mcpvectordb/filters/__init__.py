@@ -45,17 +45,39 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 from mcpvectordb import dates
 from mcpvectordb.dates import Period
 from mcpvectordb.errors import InvalidFilter, InvalidInput
+from mcpvectordb.filters.dialect import FilterDialect, Piece, canonical_json, is_number
+from mcpvectordb.filters.sqlite import FUNCTIONS, SQLITE, json_path
 from mcpvectordb.records import Condition
+
+__all__ = [
+    "EVERYTHING",
+    "FUNCTIONS",
+    "OPERATORS",
+    "SQLITE",
+    "FilterDialect",
+    "Kinds",
+    "Where",
+    "canonical_json",
+    "compile",
+    "conditions",
+    "json_path",
+    "named",
+    "path",
+    "problems",
+]
 
 Where = Mapping[str, Any] | Sequence[Condition | tuple[Any, ...]]
 Kinds = Mapping[str, Literal["text", "number", "time"]]
+
+EVERYTHING = "TRUE"
+"""The SQL of a filter without conditions."""
 
 _NO_KINDS: Kinds = {}
 
@@ -92,232 +114,42 @@ def problems(where: Where | None, fields: Collection[str], kinds: Kinds = _NO_KI
 
 
 def compile(
-    checked: Sequence[Condition], columns: Mapping[str, str], metadata: str
+    checked: Sequence[Condition],
+    columns: Mapping[str, str],
+    metadata: str,
+    dialect: FilterDialect = SQLITE,
 ) -> tuple[str, list[Any]]:
-    """A boolean SQL expression ("1" for no condition) and its bindings; NULL means no match.
+    """A boolean SQL expression (EVERYTHING for no condition) and its bindings; NULL: no match.
 
     `checked` is what `conditions` returned. `columns` gives the SQL expression of each field that
     may be named, `metadata` the one of the JSON text (NULL when there is none). Both are put into
-    the SQL as they are. The connection needs the functions in FUNCTIONS.
+    the SQL as they are. A connection to SQLite needs the functions in FUNCTIONS.
     """
-    pieces = [_compile(condition, columns, metadata) for condition in checked]
+    pieces = [_compile(condition, columns, metadata, dialect) for condition in checked]
     sql = " AND ".join(f"({piece.sql})" for piece in pieces)
-    return sql or "1", [value for piece in pieces for value in piece.bindings]
+    return sql or EVERYTHING, [value for piece in pieces for value in piece.bindings]
 
 
-# SQL functions in Python
-
-
-def casefold(value: Any) -> Any:
-    """A text with its case folded; any other value unchanged."""
-    return value.casefold() if isinstance(value, str) else value
-
-
-def canonical_json(text: str) -> str:
-    """JSON in a canonical form: sorted keys, whole numbers without a fraction."""
-    value = json.loads(text, parse_int=_canonical_number, parse_float=_canonical_number)
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-
-
-def _canonical_number(text: str) -> int | float:
-    number = float(text)
-    if not number.is_integer() or abs(number) > 2.0**63:
-        return number
-    whole = int(text) if text.lstrip("-").isdigit() else int(number)
-    return whole if -(2**63) <= whole < 2**63 else int(number)  # as SQLite reads it
-
-
-FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
-    "casefold": (casefold, 1),
-    "canonical_json": (canonical_json, 1),
-}
-
-
-# pieces of SQL
-
-
-class _Piece(NamedTuple):
-    sql: str
-    bindings: tuple[Any, ...] = ()
-
-
-class _Operand(NamedTuple):
-    """The SQL for what a field holds: value, kind, JSON text and members.
-
-    The kind is a name of json_type(), or NULL for a missing key.
-    """
-
-    value: _Piece
-    kind: _Piece
-    written: _Piece
-    members: _Piece
-
-    @property
-    def text(self) -> _Piece:
-        return _sql("CASE {kind} WHEN 'text' THEN {value} ELSE {written} END", self)
-
-
-def _sql(template: str, operand: _Operand, *values: Any) -> _Piece:
-    """A template filled with the operand's pieces for {names} and the values for each ?.
-
-    A value is a piece of SQL or is bound; bindings come in the order of the template.
-    """
-    bindings: list[Any] = []
-    rest = iter(values)
-
-    def put(match: re.Match[str]) -> str:
-        part = getattr(operand, match[1]) if match[1] else next(rest)
-        piece = part if isinstance(part, _Piece) else _Piece("?", (part,))
-        bindings.extend(piece.bindings)
-        return piece.sql
-
-    return _Piece(re.sub(r"\{(\w+)\}|\?", put, template), tuple(bindings))
-
-
-def json_path(keys: Sequence[str]) -> str:
-    """Nested keys as a path for SQLite's JSON functions."""
-    # A quoted step can name any key: SQLite decodes JSON's escapes in it and never reads it as an
-    # array index.
-    return "$" + "".join("." + json.dumps(key, ensure_ascii=False) for key in keys)
-
-
-def _column(sql: str) -> _Operand:
-    # typeof() has the same names as json_type() for text, integer, real and null; a column has no
-    # members.
-    return _Operand(
-        _Piece(sql),
-        _Piece(f"typeof({sql})"),
-        _Piece(f"CAST({sql} AS TEXT)"),
-        _Piece("json_each('[]')"),
-    )
-
-
-def _metadata(sql: str, keys: Sequence[str]) -> _Operand:
-    path = json_path(keys)
-    calls = (
-        f"json_extract({sql}, ?)",
-        f"json_type({sql}, ?)",
-        f"(({sql}) -> ?)",
-        f"json_each({sql}, ?)",
-    )
-    return _Operand(*(_Piece(call, (path,)) for call in calls))
-
-
-def _folded(operand: _Operand) -> _Operand:
-    """The same operand with the case of its strings folded.
-
-    Numbers, true and false are written in lower case anyway.
-    """
-    members = _sql("(SELECT type, casefold(atom) AS atom FROM {members})", operand)
-    return operand._replace(value=_sql("casefold({value})", operand), members=members)
-
-
-def _compile(condition: Condition, columns: Mapping[str, str], metadata: str) -> _Piece:
+def _compile(
+    condition: Condition, columns: Mapping[str, str], metadata: str, dialect: FilterDialect
+) -> Piece:
     name, *keys = _known_path(condition.field, columns)
-    operand = _metadata(metadata, keys) if keys else _column(columns[name])
-    value = condition.value
-    operator = OPERATORS[condition.operator]
-    strings = isinstance(value, str) or (
-        operator.takes is _LIST and any(isinstance(each, str) for each in value)
-    )
-    if (
-        strings and not condition.case_sensitive
-    ):  # without strings no Python function is called per row
-        operand, value = (
-            _folded(operand),
-            casefold(value) if isinstance(value, str) else list(map(casefold, value)),
-        )
-    return operator.build(operand, value)
+    operand = dialect.metadata(metadata, keys) if keys else dialect.column(columns[name])
+    return dialect.compile(condition, operand)
+
+
+def named(conditions: Iterable[Condition], field: str) -> tuple[str, ...]:
+    """The texts of which a field must be one, if a condition says so; () otherwise."""
+    for condition in conditions:
+        if condition.field in (field, (field,)) and condition.case_sensitive:
+            if condition.operator == "eq" and isinstance(condition.value, str):
+                return (condition.value,)
+            if condition.operator == "in":
+                return tuple(map(str, condition.value))
+    return ()
 
 
 # the operators
-
-_Build = Callable[[_Operand, Any], _Piece]
-
-
-def _test(template: str) -> _Build:
-    return lambda operand, value: _sql(template, operand, *[value] * template.count("?"))
-
-
-def _eq(operand: _Operand, value: Any) -> _Piece:
-    # The value is compared before its kind: a row that differs is parsed only once, and a column's
-    # index can be used.
-    if isinstance(value, Period):
-        return _sql("{value} >= ? AND {value} < ?", operand, *value)
-    if value is None:
-        return _sql("{kind} = 'null'", operand)
-    if isinstance(value, bool):
-        return _sql("{kind} = ?", operand, json.dumps(value))
-    if isinstance(value, int | float):
-        return _sql("{value} = ? AND {kind} IN ('integer', 'real')", operand, value)
-    if isinstance(value, str):
-        return _sql("{value} = ? AND {kind} = 'text'", operand, value)
-    kind, text = "object" if isinstance(value, dict) else "array", canonical_json(json.dumps(value))
-    return _sql("CASE {kind} WHEN ? THEN canonical_json({written}) = ? END", operand, kind, text)
-
-
-def _in(operand: _Operand, members: Sequence[Any]) -> _Piece:
-    if isinstance(members[0], Period):
-        return _sql(
-            "EXISTS (SELECT 1 FROM json_each(?) AS period"
-            " WHERE {value} >= period.value ->> 0 AND {value} < period.value ->> 1)",
-            operand,
-            json.dumps(members),
-        )
-    texts = [
-        member if isinstance(member, str) else canonical_json(json.dumps(member))
-        for member in members
-    ]
-    numbers = [member for member in members if _is_number(member)]
-    same_text = _sql(
-        "{kind} IN ('text', 'integer', 'real', 'true', 'false') AND {text} IN"
-        " (SELECT value FROM json_each(?))",
-        operand,
-        json.dumps(texts, ensure_ascii=False),
-    )
-    same_number = _sql(
-        "{kind} IN ('integer', 'real') AND {value} IN (SELECT value FROM json_each(?))",
-        operand,
-        json.dumps(numbers),
-    )
-    return _sql("? OR ?", operand, same_text, same_number) if numbers else same_text
-
-
-def _differs(same: _Build) -> _Build:
-    return lambda operand, value: _sql(
-        "{kind} != 'null' AND (?) IS NOT TRUE", operand, same(operand, value)
-    )
-
-
-def _ordering(sign: str) -> _Build:
-    of_texts = _test("{value} " + sign + " ? AND {kind} = 'text'")
-    # A CAST to NUMERIC makes SQLite compare a text that is written as a number by its number, and
-    # leaves any other text a text, which is then unequal to its own CAST.
-    of_numbers = _test(
-        "{value} " + sign + " CAST(? AS NUMERIC) AND {kind} IN ('integer', 'real', 'text')"
-        " AND CAST({value} AS NUMERIC) = {value}"
-    )
-    return lambda operand, value: (of_texts if isinstance(value, str) else of_numbers)(
-        operand, value
-    )
-
-
-def _textual(test: str) -> _Build:
-    return _test("{kind} IN ('text', 'integer', 'real') AND " + test)
-
-
-def _array_contains(operand: _Operand, value: Any) -> _Piece:
-    atom = _Piece("member.atom")
-    member = _Operand(value=atom, kind=_Piece("member.type"), written=atom, members=atom)
-    return _sql(
-        "{kind} = 'array' AND EXISTS (SELECT 1 FROM {members} AS member WHERE ?)",
-        operand,
-        _eq(member, value),
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_scalar(value: Any) -> bool:
@@ -329,13 +161,8 @@ class _Takes(NamedTuple):
     accepts: Callable[[Any], bool]
 
 
-class _Operator(NamedTuple):
-    takes: _Takes
-    build: _Build
-
-
 _ANY = _Takes("any JSON value", lambda value: True)
-_ORDERED = _Takes("a number or a string", lambda value: _is_number(value) or isinstance(value, str))
+_ORDERED = _Takes("a number or a string", lambda value: is_number(value) or isinstance(value, str))
 _LIST = _Takes(
     f"a list of 1 to {MAX_MEMBERS} strings, numbers or booleans",
     lambda value: (
@@ -346,23 +173,23 @@ _NOTHING = _Takes("no value (or True)", lambda value: value is None or value is 
 _STRING = _Takes("a string", lambda value: isinstance(value, str))
 _MEMBER = _Takes("a string, a number or a boolean", _is_scalar)
 
-OPERATORS: Mapping[str, _Operator] = {
-    "eq": _Operator(_ANY, _eq),
-    "ne": _Operator(_ANY, _differs(_eq)),
-    "gt": _Operator(_ORDERED, _ordering(">")),
-    "gte": _Operator(_ORDERED, _ordering(">=")),
-    "lt": _Operator(_ORDERED, _ordering("<")),
-    "lte": _Operator(_ORDERED, _ordering("<=")),
-    "in": _Operator(_LIST, _in),
-    "not_in": _Operator(_LIST, _differs(_in)),
-    "exists": _Operator(_NOTHING, _test("{kind} != 'null'")),
-    "not_exists": _Operator(_NOTHING, _test("coalesce({kind}, 'null') = 'null'")),
-    "is_null": _Operator(_NOTHING, _test("{kind} = 'null'")),
-    "is_not_null": _Operator(_NOTHING, _test("{kind} != 'null'")),
-    "contains": _Operator(_STRING, _textual("instr({text}, ?) > 0")),
-    "starts_with": _Operator(_STRING, _textual("substr({text}, 1, length(?)) = ?")),
-    "ends_with": _Operator(_STRING, _textual("substr({text}, -length(?), length(?)) = ?")),
-    "array_contains": _Operator(_MEMBER, _array_contains),
+OPERATORS: Mapping[str, _Takes] = {
+    "eq": _ANY,
+    "ne": _ANY,
+    "gt": _ORDERED,
+    "gte": _ORDERED,
+    "lt": _ORDERED,
+    "lte": _ORDERED,
+    "in": _LIST,
+    "not_in": _LIST,
+    "exists": _NOTHING,
+    "not_exists": _NOTHING,
+    "is_null": _NOTHING,
+    "is_not_null": _NOTHING,
+    "contains": _STRING,
+    "starts_with": _STRING,
+    "ends_with": _STRING,
+    "array_contains": _MEMBER,
 }
 
 
@@ -373,7 +200,7 @@ def _of_kind(condition: Condition, kinds: Kinds) -> Condition:
     """The condition with a value as its column holds it; InvalidFilter if it cannot hold one."""
     steps, (_, operator, value, _) = path(condition.field), condition
     kind = kinds.get(steps[0]) if len(steps) == 1 else None
-    takes = OPERATORS[operator].takes
+    takes = OPERATORS[operator]
     if kind is None or value is None or takes in (_NOTHING, _STRING):
         return condition
     if operator == "array_contains":
@@ -399,7 +226,7 @@ def _read(kind: str, condition: Condition, value: Any) -> Any:
             period = dates.named_period(text, field)
         except InvalidInput as error:
             raise InvalidFilter(str(error)) from None
-        if period.start == period.end and OPERATORS[operator].takes is not _ORDERED:
+        if period.start == period.end and OPERATORS[operator] is not _ORDERED:
             raise InvalidFilter(
                 f"{field}: {_show(text)} is a moment, which {operator} cannot be asked for; use gt "
                 "or lt"
@@ -407,13 +234,13 @@ def _read(kind: str, condition: Condition, value: Any) -> Any:
         return period
     if kind == "number":
         number = _numeral(value) if isinstance(value, str) else value
-        if not _is_number(number):
+        if not is_number(number):
             shown = _show(value) if isinstance(value, str) else _noun(value)
             raise InvalidFilter(f"{field}: {operator} takes a number, not {shown}")
         return number
     if isinstance(value, list | tuple | dict):
         raise InvalidFilter(f"{field}: {operator} takes a string, not {_noun(value)}")
-    as_text = OPERATORS[operator].takes is _ANY and not isinstance(value, str)
+    as_text = OPERATORS[operator] is _ANY and not isinstance(value, str)
     return json.dumps(value) if as_text else value
 
 
@@ -422,7 +249,7 @@ def _numeral(text: str) -> int | float | None:
         number = json.loads(text)
     except ValueError:
         return None
-    return number if _is_number(number) and not _flaw(number) else None
+    return number if is_number(number) and not _flaw(number) else None
 
 
 # reading and refusing
@@ -474,7 +301,7 @@ def _condition(entry: Any, kinds: Kinds) -> Condition:
         )
     if flaw := _flaw(condition.value):
         raise InvalidFilter(f"{field}: the value of {name} {flaw}")
-    takes = OPERATORS[name].takes
+    takes = OPERATORS[name]
     if not takes.accepts(condition.value):
         raise InvalidFilter(f"{field}: {name} takes {takes.words}, not {_noun(condition.value)}")
     if not isinstance(condition.case_sensitive, bool):

@@ -1,0 +1,63 @@
+"""The parts of which a database over a file is made; `postgres.parts` has those of another one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mcpvectordb.config import Config
+from mcpvectordb.documents import rows
+from mcpvectordb.history.log import History
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.storage.file import File
+
+if TYPE_CHECKING:
+    from mcpvectordb.contexts.fulltext import ContextFulltext
+    from mcpvectordb.contexts.metadata_index import MetadataIndex
+    from mcpvectordb.vectors.store import VectorStore
+
+
+class FileParts:
+    """What a database over a file is made of."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], config: Config, memory: Memory, tuning: Tuning
+    ) -> None:
+        self.file = File(
+            path,
+            read_only=config.read_only,
+            busy_timeout=config.busy_timeout,
+            read_timeout=config.read_timeout,
+        )
+        self._memory, self._tuning = memory, tuning
+        self.indexes = (
+            ChunkIndex(
+                "document",
+                "(SELECT title FROM documents WHERE key = c.owner)",
+                memory=memory,
+                filtered=rows.FILTERED,
+                unpublished="SELECT document FROM unpublished_documents",
+                tuning=tuning,
+            ),
+            ChunkIndex("context", "''", words=False, memory=memory, tuning=tuning),
+        )
+
+    def fulltext(self) -> ContextFulltext:
+        """The words of contexts."""
+        from mcpvectordb.contexts.fulltext import ContextFulltext
+
+        return ContextFulltext(self.indexes[1])
+
+    def metadata_index(self, names: str) -> MetadataIndex:
+        """The indexed metadata keys of contexts."""
+        from mcpvectordb.contexts.metadata_index import MetadataIndex
+
+        return MetadataIndex(names)
+
+    def vector_store(self, history: History) -> VectorStore:
+        """The tables of vectors."""
+        from mcpvectordb.vectors.store import VectorStore
+
+        return VectorStore(history, self._memory, self._tuning)

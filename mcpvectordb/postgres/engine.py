@@ -1,0 +1,134 @@
+"""A published database in place of a file, for readers."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NoReturn, cast
+
+import apsw
+
+from mcpvectordb import errors
+from mcpvectordb.postgres import schema
+from mcpvectordb.postgres.connection import Connection, Server
+from mcpvectordb.postgres.session import DIALECT, Session
+from mcpvectordb.storage import deadline
+from mcpvectordb.storage.file import File
+
+
+class Engine(File):
+    """What files have published to PostgreSQL, with the methods of a file that readers call.
+
+    The connections that it gives have the methods of SQLite's that readers call (`Session`), and
+    its tables have the names of a file's. Nothing is written: files are, and then published.
+    """
+
+    dialect = DIALECT
+    memory = False
+    read_only = True
+
+    def __init__(self, url: str, *, read_timeout: float) -> None:
+        self._server, self._read_timeout = Server(url), read_timeout
+        self.path, self._thread = Path(self._server.name), threading.local()
+        try:
+            schema.check(self._server)
+        except BaseException:
+            self._server.close()
+            raise
+
+    @property
+    def place(self) -> str:
+        """The URL without its password."""
+        return self._server.name
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._server.closed
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._server.close()
+
+    @contextlib.contextmanager
+    def reading(self, *, limited: bool = True) -> Iterator[apsw.Connection]:
+        """A connection in a transaction that sees one snapshot and has a deadline."""
+        with (
+            deadline.running(self._read_timeout) if limited else deadline.suspended(),
+            self._server.reading(deadline.left()) as connection,
+        ):
+            session, depth = self._session(connection), getattr(self._thread, "depth", 0)
+            if depth == 0:
+                session.kept.clear()
+            self._thread.depth = depth + 1
+            try:
+                # A session has what readers use of a connection to SQLite.
+                yield cast(apsw.Connection, session)
+            finally:
+                self._thread.depth = depth
+
+    def _session(self, connection: Connection) -> Session:
+        """The session of this thread, another one for another connection."""
+        session: Session | None = getattr(self._thread, "session", None)
+        if session is None or session.connection is not connection:
+            self._thread.session = session = Session(connection)
+        return session
+
+    def deadline(self) -> AbstractContextManager[object]:
+        """Give all reads of a block one deadline together instead of one each."""
+        return deadline.shared(self._read_timeout)
+
+    def register_check(self, check: Callable[[], Sequence[str]]) -> None:
+        """Nothing is checked here: the server does that."""
+
+    def version(self) -> int:
+        """A number that is another one after any origin was published."""
+        with self.reading() as sql:
+            return int(
+                sql.execute("SELECT coalesce(sum(hashtext(publisher::text)), 0) FROM origins").get
+            )
+
+    def writing(self) -> NoReturn:
+        """Raise ReadOnly: what is published is changed in its file."""
+        raise errors.ReadOnly(
+            f"{self.place} is published, and open for reading only: change the file that it came "
+            "from, then run `mcpvectordb publish`"
+        )
+
+    def outside(self) -> NoReturn:
+        """Raise ReadOnly, as `writing` does."""
+        self.writing()
+
+    def flaws(self) -> list[str]:
+        """Raise ReadOnly: the server checks its own data."""
+        self.require_file("a check")
+        return []
+
+    def require_file(self, what: str) -> None:
+        """Raise ReadOnly for what only a file has."""
+        raise errors.ReadOnly(
+            f"{what} is for files only, and {self.place} is published: do it with the file that it "
+            "came from"
+        )
+
+    @property
+    def format(self) -> int:
+        """The version of the schema."""
+        return schema.VERSION
+
+    def table_sizes(self) -> list[tuple[str, int]]:
+        """The tables, and the bytes of each with its indexes."""
+        with self.reading() as sql:
+            return list(
+                sql.execute(
+                    "SELECT relname::text, pg_total_relation_size(oid) FROM pg_class "
+                    "WHERE relnamespace = 'mcpvectordb'::regnamespace AND relkind = 'r'"
+                )
+            )
+
+    def bytes(self) -> int:
+        """The size of all tables and their indexes."""
+        return sum(size for _, size in self.table_sizes())

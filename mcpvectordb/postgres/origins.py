@@ -1,0 +1,168 @@
+"""Origins: under which name a file is published, and that one publisher at a time does it.
+
+A publisher holds an advisory lock of its origin as long as it runs. A lock can be lost with its
+connection while others of the same publisher go on, so every transaction also verifies a mark in
+the origin's row, which each publisher sets anew before it writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from mcpvectordb.errors import Busy, InvalidInput, quoted
+from mcpvectordb.metadata import storable
+from mcpvectordb.postgres.connection import Connection, Server
+from mcpvectordb.postgres.values import from_text, to_text
+from mcpvectordb.storage.file import File
+
+SETTING = "origin"  # the setting of a file with the name that it gave itself
+SHIFT = 40  # bits of a key or id that are the file's own; those above are the origin's key
+LONGEST_NAME = 200
+_LOCKS = 0x4D435650  # "MCVP", the class of the advisory locks of origins
+
+
+class OriginChoice(NamedTuple):
+    """The key of an origin's model, and its libraries as they are stored; None for all of them."""
+
+    model: int | None
+    libraries: list[str] | None
+
+
+class Origin(NamedTuple):
+    """The row of an origin, and the mark of the publisher that writes it."""
+
+    key: int
+    name: str
+    mark: uuid.UUID
+
+    def id(self, own: int) -> int:
+        """The key or id of a row of the file, as it is published."""
+        if not 0 <= own < 1 << SHIFT:
+            raise InvalidInput(f"the id {own} is too large to be published")
+        return self.key << SHIFT | own
+
+    def own(self, id: int) -> int:
+        """The file's own key or id of a published row."""
+        return id & ((1 << SHIFT) - 1)
+
+    def verify(self, sql: Connection) -> None:
+        """Raise Busy in a transaction of a publisher that another one has replaced."""
+        row = sql.execute(
+            "SELECT 1 FROM origins WHERE key = %s AND publisher = %s FOR SHARE",
+            (self.key, self.mark),
+        ).fetchone()
+        if row is None:
+            raise Busy(
+                f"another process publishes {quoted(self.name)} since the connection was cut; "
+                "nothing is lost: run publish again when it is done"
+            )
+
+
+def checked_name(name: str) -> str:
+    """`name` if an origin may have it; raises InvalidInput."""
+    if len(storable(name, "origin", blank=False)) > LONGEST_NAME:
+        raise InvalidInput(f"origin is {len(name)} characters long; it has at most {LONGEST_NAME}")
+    return name
+
+
+def name_of_file(file: File) -> str:
+    """The name that a file gave itself when it was published first; "" if it cannot keep one.
+
+    It is the file's name and eight random digits, and stays when the file is moved or copied.
+    """
+    stored = "SELECT value FROM settings WHERE name = ?"
+    with file.reading(limited=False) as sql:
+        known = sql.execute(stored, (SETTING,)).get
+    if known is not None or file.read_only:
+        return str(known or "")
+    stem = "memory" if file.memory else file.path.stem
+    with file.writing() as sql:
+        sql.execute(
+            "INSERT OR IGNORE INTO settings (name, value) VALUES (?, ?)",
+            (SETTING, f"{stem[: LONGEST_NAME - 9]}-{uuid.uuid4().hex[:8]}"),
+        )
+        return str(sql.execute(stored, (SETTING,)).get)
+
+
+@contextlib.contextmanager
+def locked(server: Server, name: str, file_name: str, wait: float) -> Iterator[Origin]:
+    """The origin of a name, made if it is new, while no other process publishes it.
+
+    Raises Busy if one still does after `wait` seconds, and InvalidInput if it is another file's.
+    """
+    key, known = _found(server, name, file_name)
+    if known != file_name:
+        raise InvalidInput(
+            f"the origin {quoted(name)} was published from the file {quoted(known)}, and this one "
+            f"is {quoted(file_name)}: publish it under another origin, or remove the old one "
+            "(DELETE FROM mcpvectordb.origins WHERE name = …)"
+        )
+    with server.outside() as sql:
+        _lock(sql, key, name, wait)
+        try:
+            yield Origin(key, name, uuid.uuid4())
+        finally:
+            if not sql.closed:
+                sql.execute("SELECT pg_advisory_unlock(%s, %s)", (_LOCKS, key))
+
+
+def finished(sql: Connection, origin: Origin) -> OriginChoice | None:
+    """What was chosen when an origin was published last; None if that was not finished."""
+    row: Any = sql.execute(
+        "SELECT model, libraries FROM origins WHERE key = %s AND published_at IS NOT NULL",
+        (origin.key,),
+    ).fetchone()
+    return OriginChoice(*row) if row else None
+
+
+def claim(sql: Connection, origin: Origin, choice: OriginChoice) -> None:
+    """Mark an origin as written by this publisher; one that was cut off notices and stops."""
+    sql.execute(
+        "UPDATE origins SET publisher = %s, model = %s, libraries = %s, published_at = NULL "
+        "WHERE key = %s",
+        (origin.mark, *choice, origin.key),
+    )
+
+
+def finish(sql: Connection, origin: Origin) -> None:
+    """Note that an origin is published completely."""
+    origin.verify(sql)
+    sql.execute("UPDATE origins SET published_at = now() WHERE key = %s", (origin.key,))
+
+
+def _found(server: Server, name: str, file_name: str) -> tuple[int, str]:
+    """The key of an origin, and which file it was published from."""
+    stored = to_text(name)
+    select = "SELECT key, file FROM origins WHERE name = %s"
+    with server.writing() as sql:
+        row: Any = sql.execute(select, (stored,)).fetchone()
+        if row is None:
+            sql.execute(
+                "INSERT INTO origins (name, file) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
+                (stored, to_text(file_name)),
+            )
+            row = sql.execute(select, (stored,)).fetchone()
+        elif file_name and not row[1]:  # made for a grant, before anything was published
+            sql.execute("UPDATE origins SET file = %s WHERE key = %s", (to_text(file_name), row[0]))
+            return int(row[0]), file_name
+    if row is None:
+        raise Busy(f"the origin {quoted(name)} was removed at this moment: try again")
+    return int(row[0]), from_text(str(row[1]))
+
+
+def _lock(sql: Connection, key: int, name: str, wait: float) -> None:
+    deadline = time.monotonic() + wait
+    while True:
+        row = sql.execute("SELECT pg_try_advisory_lock(%s, %s)", (_LOCKS, key)).fetchone()
+        if row and row[0]:
+            return
+        if time.monotonic() > deadline:
+            raise Busy(
+                f"another process is publishing {quoted(name)}; wait until it is done, then run "
+                "publish again: it sends what is missing"
+            )
+        time.sleep(0.1)

@@ -1,0 +1,43 @@
+"""What a publish reports."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from mcpvectordb.records import Record
+
+
+class PublishedItems(Record):
+    """How many items of a shelf a publish added, changed and deleted, and how many it left."""
+
+    added: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+
+    @property
+    def changes(self) -> int:
+        """How many items are others than before."""
+        return self.added + self.updated + self.deleted
+
+
+class Published(Record):
+    """What a publish did to an origin in PostgreSQL.
+
+    passages  how many passages of documents and contexts were sent
+    waiting   how many of the file have no embedding yet: they are found by words, and by meaning
+              once they are embedded and published again
+    """
+
+    origin: str
+    documents: PublishedItems
+    contexts: PublishedItems
+    vectors: PublishedItems
+    passages: int
+    waiting: int
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def changes(self) -> int:
+        """How many items are others than before."""
+        return self.documents.changes + self.contexts.changes + self.vectors.changes

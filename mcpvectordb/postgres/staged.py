@@ -1,0 +1,213 @@
+"""The tables that a publisher fills: by COPY into temporary ones, then at once into their place.
+
+COPY into a table does not work under row-level security, INSERT does. And the triggers that make
+postings see all new rows of a transaction together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from psycopg import sql as names
+
+from mcpvectordb.postgres.binary_copy import (
+    HEADER,
+    TRAILER,
+    Field,
+    blob,
+    int4,
+    int8,
+    json_text,
+    row,
+    text,
+    vector,
+)
+from mcpvectordb.postgres.connection import Connection
+
+BLOCK = 1 << 18  # bytes that are sent at once
+
+
+class Table(NamedTuple):
+    """A table, and how the values of its columns are written."""
+
+    name: str
+    columns: dict[str, Field]
+
+
+_PLACE: dict[str, Field] = {
+    "id": int8,
+    "owner": int8,
+    "origin": int4,
+    "position": int4,
+    "tile_start": int4,
+    "start": int4,
+    "end": int4,
+    "first_line": int4,
+    "last_line": int4,
+    "page": int4,
+    "tile": text,
+    "headings": text,
+    "header": text,
+    "footer": text,
+    "hash": blob,
+}
+_EMBEDDING: dict[str, Field] = {"chunk": int8, "model": int4, "origin": int4, "embedding": vector}
+DOCUMENTS = Table(
+    "documents",
+    {
+        "key": int8,
+        "origin": int4,
+        **dict.fromkeys(("id", "library", "source", "title", "hash", "file_type"), text),
+        "size": int8,
+        **dict.fromkeys(("modified", "created_at", "metadata"), text),
+        "fields": json_text,
+        "path": text,
+        "chunks": int4,
+        **dict.fromkeys(("row_digest", "chunks_digest", "embeddings_digest"), blob),
+    },
+)
+FORMER_IDS = Table("former_ids", {"origin": int4, "document": int8, "number": int8, "id": text})
+DOCUMENT_CHUNKS = Table("document_chunks", {**_PLACE, "words": text, "tokens": int4})
+DOCUMENT_EMBEDDINGS = Table("document_embeddings", _EMBEDDING)
+CONTEXTS = Table(
+    "contexts",
+    {
+        "id": int8,
+        "origin": int4,
+        "thread": text,
+        "source": text,
+        "hash": blob,
+        "metadata": text,
+        "fields": json_text,
+        **dict.fromkeys(("created_at", "updated_at", "uid"), text),
+        "words": text,
+        "spellings": text,
+        "tokens": int4,
+        "row_digest": blob,
+        "embeddings_digest": blob,
+    },
+)
+CONTEXT_TAGS = Table("context_tags", {"context": int8, "origin": int4, "tag": text})
+CONTEXT_IMAGES = Table(
+    "context_images",
+    {
+        "context": int8,
+        "origin": int4,
+        "position": int4,
+        "mime_type": text,
+        "metadata": text,
+        "data": blob,
+    },
+)
+CONTEXT_CHUNKS = Table("context_chunks", _PLACE)
+CONTEXT_EMBEDDINGS = Table("context_embeddings", _EMBEDDING)
+VECTORS = Table(
+    "vectors",
+    {
+        "key": int8,
+        "origin": int4,
+        "store": int8,
+        "dimension": int4,
+        **dict.fromkeys(("namespace", "id", "metadata"), text),
+        "fields": json_text,
+        "row_digest": blob,
+    },
+)
+VECTOR_EMBEDDINGS = Table(
+    "vector_embeddings",
+    {
+        "vector": int8,
+        "origin": int4,
+        "store": int8,
+        "dimension": int4,
+        "embedding": vector,
+        "raw": blob,
+    },
+)
+TABLES = (
+    DOCUMENTS,
+    FORMER_IDS,
+    DOCUMENT_CHUNKS,
+    DOCUMENT_EMBEDDINGS,
+    CONTEXTS,
+    CONTEXT_TAGS,
+    CONTEXT_IMAGES,
+    CONTEXT_CHUNKS,
+    CONTEXT_EMBEDDINGS,
+    VECTORS,
+    VECTOR_EMBEDDINGS,
+)
+
+
+WORD_TABLES = (
+    "document_words",
+    "document_terms",
+    "context_words",
+    "context_terms",
+    "context_spellings",
+    "context_spelling_terms",
+)
+"""The tables that triggers fill."""
+
+
+def prepare(sql: Connection) -> None:
+    """Make the temporary tables of a connection that has none yet."""
+    known = sql.execute("SELECT to_regclass('pg_temp.staged_documents') IS NOT NULL").fetchone()
+    if known and known[0]:
+        return
+    for table in TABLES:
+        sql.execute(
+            names.SQL("CREATE TEMP TABLE {} (LIKE mcpvectordb.{}) ON COMMIT DELETE ROWS").format(
+                _staged(table), names.Identifier(table.name)
+            )
+        )
+
+
+def put(sql: Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
+    """Add rows to a table; returns their number."""
+    return _copy(sql, table, rows) and _move(sql, table, names.SQL(""))
+
+
+def put_again(sql: Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
+    """Add rows to a table whose first column is its key, or replace those that have it."""
+    key, *others = table.columns
+    changed = names.SQL(", ").join(
+        names.SQL("{0} = excluded.{0}").format(names.Identifier(each)) for each in others
+    )
+    instead = names.SQL(" ON CONFLICT ({}) DO UPDATE SET {}").format(names.Identifier(key), changed)
+    return _copy(sql, table, rows) and _move(sql, table, instead)
+
+
+def _copy(sql: Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
+    fields = tuple(table.columns.values())
+    statement = names.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
+        _staged(table), _columns(table)
+    )
+    count, block = 0, bytearray(HEADER)
+    with sql.cursor() as cursor, cursor.copy(statement) as copy:
+        for each in rows:
+            block += row(fields, each)
+            count += 1
+            if len(block) > BLOCK:
+                copy.write(bytes(block))
+                block.clear()
+        copy.write(bytes(block + TRAILER))
+    return count
+
+
+def _move(sql: Connection, table: Table, instead: names.Composable) -> int:
+    moved = sql.execute(
+        names.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2}{3}").format(
+            names.Identifier(table.name), _columns(table), _staged(table), instead
+        )
+    )
+    return moved.rowcount
+
+
+def _staged(table: Table) -> names.Identifier:
+    return names.Identifier("pg_temp", f"staged_{table.name}")
+
+
+def _columns(table: Table) -> names.Composable:
+    return names.SQL(", ").join(map(names.Identifier, table.columns))

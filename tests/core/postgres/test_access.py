@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
+
+from mcpvectordb import Database, InvalidInput, NotFound, ReadOnly
+from mcpvectordb.postgres import access, schema
+from mcpvectordb.postgres.connection import Server
+from tests.support import Letters
+from tests.support_postgres import TABLES, published, rows
+
+HOSTILE = 'role"; DROP SCHEMA mcpvectordb CASCADE; --'
+Role = Callable[[str], str]
+
+
+@pytest.fixture
+def role(postgres_url: str) -> Iterator[Role]:
+    """Makes a role; the URL by which it logs in."""
+    made: list[str] = []
+
+    def make(name: str) -> str:
+        quoted = '"' + name.replace('"', '""') + '"'
+        rows(postgres_url, f"CREATE ROLE {quoted} LOGIN")
+        made.append(quoted)
+        return postgres_url.replace("postgres@", f"{quote(name, safe='')}@")
+
+    yield make
+    for each in made:
+        rows(postgres_url, f"DROP OWNED BY {each}")
+        rows(postgres_url, f"DROP ROLE {each}")
+
+
+@pytest.fixture
+def two(postgres_url: str, tmp_path: Path) -> str:
+    """A database with two origins."""
+    for name in ("one", "two"):
+        with Database(tmp_path / f"{name}.db", embedder=Letters()) as db:
+            filled(db, name)
+            db.publish(postgres_url, origin=name)
+    return postgres_url
+
+
+def filled(db: Database, name: str) -> None:
+    db.documents.ingest_text(f"tea of {name}", source="a")
+    db.contexts.add("t", "user", f"memory of {name}", tags=["x"])
+    db.vectors.add(name, [1.0])
+
+
+def visible(url: str) -> set[int]:
+    """The origins of all rows that a role sees."""
+    return {
+        origin
+        for table in TABLES
+        for (origin,) in rows(url, f"SELECT DISTINCT origin FROM mcpvectordb.{table}")
+    }
+
+
+def test_a_role_without_a_grant_sees_nothing(two: str, role: Role) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        visible(role("nobody"))
+
+
+def test_a_reader_sees_all_origins_or_those_that_were_granted(two: str, role: Role) -> None:
+    everything, some = role("everything"), role("some")
+    access.grant(two, "everything", "read")
+    access.grant(two, "some", "read", ["two"])
+    assert visible(everything) == {0, 1} and visible(some) == {1}
+    assert rows(some, "SELECT name FROM mcpvectordb.origins") == [("two",)]
+    assert rows(some, "SELECT sum(items) FROM mcpvectordb.document_terms WHERE term = 'tea'") == [
+        (1,)
+    ]
+    for table in (*TABLES, "origins", "models", "grants"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            rows(everything, f"DELETE FROM mcpvectordb.{table}")
+
+
+def test_a_later_origin_is_seen_by_who_may_see_all(two: str, role: Role, db: Database) -> None:
+    everything, some = role("everything"), role("some")
+    access.grant(two, "everything", "read")
+    access.grant(two, "some", "read", ["one"])
+    filled(db, "three")
+    db.publish(two, origin="three")
+    assert visible(everything) == {0, 1, 2} and visible(some) == {0}
+
+
+def test_rights_come_with_membership_of_a_role(two: str, role: Role) -> None:
+    role("team")
+    member = role("member")
+    access.grant(two, "team", "read", ["one"])
+    rows(two, "GRANT team TO member")
+    assert visible(member) == {0}
+
+
+def test_a_publisher_publishes_its_origins_and_no_others(
+    two: str, role: Role, tmp_path: Path, db: Database
+) -> None:
+    url = role("publisher")
+    access.grant(two, "publisher", "publish", ["two", "new"])
+    with Database(tmp_path / "two.db", embedder=Letters()) as own:
+        own.documents.ingest_text("more tea", source="b")
+        own.documents.delete(next(each.id for each in own.documents.browse() if each.source == "a"))
+        report = own.publish(url, origin="two")
+        assert (report.documents.added, report.documents.deleted) == (1, 1)
+        before = published(two, "two")
+    filled(db, "new")
+    assert db.publish(url, origin="new").changes == 3
+    assert db.publish(url, origin="new").changes == 0
+    with Database(tmp_path / "one.db", embedder=Letters()) as other:
+        other.documents.ingest_text("intruder", source="c")
+        kept = published(two, "one")
+        with pytest.raises(ReadOnly, match="no right"):
+            other.publish(url, origin="one")
+        with pytest.raises(ReadOnly, match="no right"):
+            other.publish(url, origin="another")
+    assert (published(two, "one"), published(two, "two")) == (kept, before)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(url, "INSERT INTO mcpvectordb.document_words VALUES (1, 1, 1, 1, 'x')")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(url, "INSERT INTO mcpvectordb.library_notes VALUES (0, 'x', 'x', 'x')")
+    assert rows(url, "DELETE FROM mcpvectordb.documents WHERE origin = 0 RETURNING 1") == []
+
+
+def test_a_publisher_cannot_put_anything_into_items_of_others(two: str, role: Role) -> None:
+    url = role("publisher")
+    access.grant(two, "publisher", "publish", ["two"])
+    ((theirs, document),) = rows(
+        two, "SELECT id, owner FROM mcpvectordb.document_chunks WHERE origin = 0"
+    )
+    columns = (
+        'origin, position, tile_start, start, "end", first_line, last_line, page, tokens, tile, '
+        "headings, header, footer, hash, words"
+    )
+    copied = f"SELECT %s, %s, {columns} FROM mcpvectordb.document_chunks WHERE origin = 1"
+    insert = f"INSERT INTO mcpvectordb.document_chunks (id, owner, {columns}) {copied}"
+    for id, owner in ((theirs + 1, document), ((1 << 40) + 77, document), (theirs, (1 << 40) + 1)):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            rows(url, insert, id, owner)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(url, "UPDATE mcpvectordb.document_chunks SET words = ' other '")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(url, "UPDATE mcpvectordb.contexts SET words = ' other '")
+
+
+def test_who_may_publish_anything_may_make_origins(two: str, role: Role, db: Database) -> None:
+    url = role("anything")
+    access.grant(two, "anything", "publish")
+    filled(db, "mine")
+    assert db.publish(url, origin="brand new").changes == 3
+    assert len(published(two, "brand new")["documents"]) == 1 and visible(url) == {0, 1, 2}
+
+
+def test_a_grant_replaces_the_one_before_and_can_be_taken_back(
+    two: str, role: Role, db: Database
+) -> None:
+    url = role("changing")
+    access.grant(two, "changing", "publish")
+    access.grant(two, "changing", "read", ["one"])
+    assert visible(url) == {0}
+    filled(db, "x")
+    with pytest.raises(ReadOnly):
+        db.publish(url, origin="two")
+    access.revoke(two, "changing")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        visible(url)
+
+
+def test_names_of_roles_and_origins_are_no_sql(two: str, role: Role) -> None:
+    url = role(HOSTILE)
+    access.grant(two, HOSTILE, "read", [HOSTILE, "one"])
+    assert visible(url) == {0, 2}
+    assert (HOSTILE,) in rows(two, "SELECT name FROM mcpvectordb.origins")
+
+
+def test_only_the_owner_grants_and_only_to_roles_that_exist(two: str, role: Role) -> None:
+    url = role("reader")
+    access.grant(two, "reader", "read")
+    with pytest.raises(ReadOnly, match="no right"):
+        access.grant(url, "reader", "publish")
+    with pytest.raises(NotFound, match=r"no role 'ghost'.*CREATE ROLE"):
+        access.grant(two, "ghost", "read")
+    with pytest.raises(InvalidInput, match="read or publish"):
+        access.grant(two, "reader", "own")  # type: ignore[arg-type]
+    for wrong in ([], "one"):
+        with pytest.raises(InvalidInput, match="list of origins"):
+            access.grant(two, "reader", "read", wrong)
+    with pytest.raises(InvalidInput, match="NUL"):
+        access.grant(two, "a\0b", "read")
+
+
+def test_readers_cannot_call_what_only_publishers_may(two: str, role: Role) -> None:
+    url = role("reader")
+    access.grant(two, "reader", "read")
+    for call in ("make_graphs(1)", "make_graph('x', 'documents', 1, 'true')"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            rows(url, f"SELECT mcpvectordb.{call}")
+
+
+def test_no_table_is_without_row_level_security(postgres_url: str) -> None:
+    with closing(Server(postgres_url)) as server:
+        schema.migrate(server)
+    open_to_all = rows(
+        postgres_url,
+        "SELECT relname FROM pg_class WHERE relnamespace = 'mcpvectordb'::regnamespace "
+        "AND relkind = 'r' AND NOT relrowsecurity",
+    )
+    assert {name for (name,) in open_to_all} == {"models", "grants", "schema_version"}

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
+
+from mcpvectordb import Busy, Closed, InvalidInput, NotOurFile, ReadOnly, ReadTimeout, Unreachable
+from mcpvectordb.postgres.connection import Server, ours
+from tests.support import ROOT
+from tests.support_postgres import LocalPostgres, rows
+
+
+@pytest.fixture
+def server(postgres_url: str) -> Iterator[Server]:
+    with closing(Server(postgres_url)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:secret@127.0.0.1:9/db", "postgresql://127.0.0.1:9/db?password=secret"]
+)
+def test_a_server_that_is_not_there_is_named_without_the_password(url: str) -> None:
+    with (
+        pytest.raises(Unreachable, match=r"127\.0\.0\.1:9/db cannot be reached") as caught,
+        Server(url).reading(),
+    ):
+        pass
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:secret@h:x/db", "postgresql://h/db?nonsense=secret"]
+)
+def test_a_url_that_cannot_be_read_is_not_repeated(url: str) -> None:
+    with pytest.raises((InvalidInput, Unreachable)) as caught, Server(url).reading():
+        pass
+    assert "secret" not in str(caught.value)
+
+
+def test_a_wrong_password_is_said_without_repeating_it() -> None:
+    with refusing() as port:
+        server = Server(f"postgresql://me:secret@127.0.0.1:{port}/db")
+        with (
+            pytest.raises(Unreachable, match="refused the login: check the user") as caught,
+            server.reading(),
+        ):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+@contextmanager
+def refusing() -> Iterator[int]:
+    """The port of a server that speaks PostgreSQL's protocol and refuses every password."""
+    said = b'SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user "me" with secret\0\0'
+
+    def answer() -> None:
+        for _ in range(2):  # libpq may ask for encryption first
+            client, _ = listening.accept()
+            with client:
+                while head := client.recv(1024):
+                    if head[4:8] in (b"\x04\xd2\x16\x2f", b"\x04\xd2\x16\x30"):
+                        client.sendall(b"N")
+                        continue
+                    client.sendall(b"E" + (len(said) + 4).to_bytes(4, "big") + said)
+                    break
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+
+
+def test_a_database_that_does_not_exist_is_said(postgres: LocalPostgres) -> None:
+    with (
+        pytest.raises(Unreachable, match="does not exist"),
+        Server(postgres.url("nothing_here")).reading(),
+    ):
+        pass
+
+
+def test_a_database_in_another_encoding_is_refused(postgres: LocalPostgres) -> None:
+    postgres.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(NotOurFile, match=r"LATIN1.*UTF8"), Server(postgres.url("latin")).reading():
+        pass
+    postgres.execute("DROP DATABASE latin")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a socket is no file there")
+def test_a_connection_that_was_cut_is_an_error_and_the_next_call_works(server: Server) -> None:
+    with (
+        pytest.raises(Unreachable, match="was cut; the next call makes a new one"),
+        server.reading() as sql,
+    ):
+        sql.execute("SELECT 1")
+        with socket.socket(fileno=os.dup(sql.fileno())) as own:
+            own.shutdown(socket.SHUT_RDWR)
+        sql.execute("SELECT 2")
+    with server.reading() as sql:
+        assert sql.execute("SELECT 3").fetchone() == (3,)
+
+
+def test_a_backend_that_was_ended_is_an_error_and_the_next_call_works(
+    server: Server, postgres_url: str
+) -> None:
+    with server.outside() as sql:
+        pid = sql.info.backend_pid
+    rows(postgres_url, "SELECT pg_terminate_backend(%s, 10000)", pid)
+    with pytest.raises(Unreachable), server.writing() as sql:
+        sql.execute("SELECT 1")
+    with server.writing() as sql:
+        assert sql.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_reading_sees_one_snapshot_and_cannot_write(server: Server, postgres_url: str) -> None:
+    rows(postgres_url, "CREATE TABLE t (n int)")
+    with server.reading() as sql:
+        assert sql.execute("SELECT count(*) FROM public.t").fetchone() == (0,)
+        rows(postgres_url, "INSERT INTO t VALUES (1)")
+        with server.reading() as inner:
+            assert inner.execute("SELECT count(*) FROM public.t").fetchone() == (0,)
+    with pytest.raises(ReadOnly), server.reading() as sql:
+        sql.execute("INSERT INTO public.t VALUES (2)")
+
+
+def test_each_thread_has_a_connection_of_its_own(server: Server) -> None:
+    pids = []
+
+    def look() -> None:
+        with server.outside() as sql:
+            pids.append(sql.info.backend_pid)
+
+    for thread in [threading.Thread(target=look) for _ in range(3)]:
+        thread.start()
+        thread.join()
+    look()
+    look()
+    assert len(set(pids)) == 4 and pids[3] == pids[4]
+
+
+def test_a_closed_server_says_so(server: Server) -> None:
+    server.close()
+    with pytest.raises(Closed, match="was closed"), server.reading():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (psycopg.errors.QueryCanceled("x"), ReadTimeout),
+        (psycopg.errors.DeadlockDetected("x"), Busy),
+        (psycopg.errors.InsufficientPrivilege("x"), ReadOnly),
+        (psycopg.errors.UndefinedTable("x"), NotOurFile),
+        (psycopg.errors.ObjectInUse("x"), Busy),
+        (psycopg.errors.AdminShutdown("x"), Unreachable),
+        (psycopg.OperationalError("x"), Unreachable),
+        (psycopg.errors.SystemError("x"), type(None)),
+        (psycopg.errors.SyntaxError("x"), type(None)),
+    ],
+)
+def test_errors_are_translated_in_one_place(error: Exception, expected: type) -> None:
+    found = ours(error, "postgresql://here")
+    assert isinstance(found, expected)
+    assert found is None or "postgresql://here" in str(found)
+
+
+def test_psycopg_is_imported_only_where_it_is_used_and_the_extra_is_named_without_it() -> None:
+    script = (
+        "import sys, tempfile, pathlib\n"
+        "import mcpvectordb\n"
+        "[getattr(mcpvectordb, name) for name in mcpvectordb.__all__]\n"
+        "assert 'psycopg' not in sys.modules\n"
+        "sys.modules['psycopg'] = None\n"
+        "try:\n"
+        "    mcpvectordb.Database(':memory:').publish('postgresql://h/db')\n"
+        "except mcpvectordb.InvalidInput as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert "pip install 'mcpvectordb[postgres]'" in done.stdout, done.stderr
