@@ -17,6 +17,7 @@ BENCHMARKS = {
     "words": "how fast passages are found by words, beside other engines",
     "hybrid": "how fast passages are found by words and meaning together, beside other engines",
     "ingest": "how fast files come in, beside what the model alone could do",
+    "writes": "how long it takes to store texts without embedding them",
     "imports": "what it costs to move in, with embeddings kept and without",
     "provisional": "how well and how soon passages are found by meaning before they are embedded",
     "start": "what it costs to begin: import, help, server, first answer",

@@ -72,7 +72,13 @@ def raw(texts: list[str]) -> dict[str, Any]:
     ordered = sorted(tokens, key=len)
     batches = [_feed(ordered[start : start + BATCH]) for start in range(0, len(ordered), BATCH)]
     figures = timed([_all(batches, 1, processors()), _all(spread, processors(), 1)])
-    return {"chunks": len(texts), "wall": figures["wall"], "cpu": figures["cpu"], "peak": peak()}
+    return {
+        "chunks": len(texts),
+        "tokens": sum(map(len, tokens)),
+        "wall": figures["wall"],
+        "cpu": figures["cpu"],
+        "peak": peak(),
+    }
 
 
 def _all(feeds: list[Feed], workers: int, threads: int) -> Callable[[], None]:

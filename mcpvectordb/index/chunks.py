@@ -61,7 +61,14 @@ class ChunkIndex:
         self._tuning, self._deleter = tuning, fts5.Deleter(self.words)
         self.keyword = KeywordIndex(self.words, self.chunks, memory, tuning)
         self.vector = VectorIndex(
-            shelf, self.embeddings, "chunk", "model", memory, filtered, tuning
+            shelf,
+            self.embeddings,
+            "chunk",
+            "model",
+            memory,
+            filtered,
+            tuning,
+            uncoded=tuning.uncoded_chunks,
         )
         self._passages = (
             f"SELECT c.id, {title}, c.headings, c.header, c.tile, c.tile_start, c.start, "
@@ -83,9 +90,8 @@ class ChunkIndex:
             'c."end" - c.start)'
         )
 
-    def create(self, sql: apsw.Connection, model: int, dimension: int) -> None:
-        """Create the vec0 table of a model; existing chunks are queued, if it embeds them all."""
-        self.vector.create(sql, model, dimension)
+    def create(self, sql: apsw.Connection, model: int) -> None:
+        """Queue all chunks for a model that embeds them all; it may get a vec0 table later."""
         if model in models.awaited(sql):
             self._queue_missing(sql, model)
 

@@ -165,33 +165,22 @@ class Encoder:
         )
         fixed = ModelRow(sql.last_insert_rowid(), name, digest, dimension)
         for index in self._indexes:
-            index.create(sql, fixed.key, dimension)
+            index.create(sql, fixed.key)
         return fixed
 
     def complete(self) -> None:
-        """Create the vec0 tables that are missing for any model of the file in any index.
+        """Remove what is provisional if nothing waits any more.
 
-        A file that is older than a shelf has none for it. What is provisional is removed if nothing
-        waits any more, as after the deletion of the last document that did.
+        As after the deletion of the last document that did.
         """
         if self._file.read_only:
             return
         with contextlib.suppress(Damaged):  # a damaged file must open, so that it can be checked
             with self._file.reading(limited=False) as sql:
-                lacking, done = self._lacking(sql), self.provisional.is_done(sql)
-            if lacking or done:
+                done = self.provisional.is_done(sql)
+            if done:
                 with self._file.writing() as sql:
-                    for index, model, dimension in self._lacking(sql):
-                        index.create(sql, model, dimension)
                     self.provisional.finish(sql)
-
-    def _lacking(self, sql: apsw.Connection) -> list[tuple[ChunkIndex, int, int]]:
-        return [
-            (index, model, dimension)
-            for index in self._indexes
-            for model, dimension in models.every(sql)
-            if model not in index.vector.coded(sql)
-        ]
 
     def pending(self, sql: apsw.Connection, model: ModelRow) -> int:
         """The number of chunks that wait for this model."""

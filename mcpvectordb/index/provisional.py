@@ -24,7 +24,6 @@ from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow, QueryEmbedding
 from mcpvectordb.records import counted_passages
-from mcpvectordb.storage import vec0
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class ProvisionalEmbedder:
         fast = models.provisional(sql)
         if fast is None or fast.digest != self._spec.digest or self._embedder is None or self.error:
             return 0
-        return vec0.count(sql, index.vector.codes_table(fast.key))
+        return index.vector.count(sql, fast.key)
 
     def note(self, waiting: int = 0, error: str = "") -> str:
         """How passages that were stored and wait are found until they are embedded.
@@ -161,7 +160,7 @@ class ProvisionalEmbedder:
             if active is None or active.digest == self._spec.digest:
                 return []
             waiting = index.count_pending(sql, active.key)
-            known = vec0.count(sql, index.vector.codes_table(fast.key)) if fast else 0
+            known = index.vector.count(sql, fast.key) if fast else 0
             # Two counts are faster than a look at each chunk that waits.
             if waiting < max(1, least) or known >= waiting:
                 return []
@@ -198,7 +197,7 @@ class ProvisionalEmbedder:
             (models.PROVISIONAL, str(fast.key)),
         )
         for index in self._indexes:
-            index.create(sql, fast.key, fast.dimension)
+            index.create(sql, fast.key)
         return fast
 
 

@@ -14,6 +14,8 @@ class Tuning(Record):
     engine_rows       up to so many are all compared in PostgreSQL; of more, a graph chooses some
     sign_rows         up to so many codes are all compared; of more, sign bits choose candidates
     sign_candidates   how many candidates sign bits choose at least
+    uncoded_chunks    a shelf with more embedded chunks gets a vec0 table; the codes of fewer are
+                      made of their embeddings when they are needed
     coded_rows        a part of a vector store with more rows gets a vec0 table
     column_values     a filter column with more different values is not kept in memory
     column_characters nor one whose values have more characters
@@ -31,6 +33,7 @@ class Tuning(Record):
     engine_rows: int = 20_000
     sign_rows: int = 5_000
     sign_candidates: int = 1_000
+    uncoded_chunks: int = 4_096
     coded_rows: int = 500
     column_values: int = 20_000
     column_characters: int = 2_000_000

@@ -103,8 +103,11 @@ class CodeView(NamedTuple):
 class VectorIndex:
     """The embeddings in `table`, whose rows belong to groups (a model, a part of a store).
 
-    All embeddings of a group have one dimension. A group can have a vec0 table; without one, every
-    search compares all of its embeddings. All methods work inside the caller's transaction.
+    All embeddings of a group have one dimension. A group of more than `uncoded` rows gets a vec0
+    table; of a smaller one the codes are made of its embeddings when they are needed, which takes
+    some milliseconds, and space in the file is saved. With None the caller decides which groups get
+    one, and a search of the others compares all embeddings. All methods work inside the caller's
+    transaction.
     """
 
     def __init__(
@@ -116,7 +119,9 @@ class VectorIndex:
         memory: Memory | None = None,
         source: ColumnSource = NOWHERE,
         tuning: Tuning = DEFAULT,
+        uncoded: int | None = None,
     ) -> None:
+        self._uncoded = uncoded
         self._prefix, self._table, self._id, self._group = f"{prefix}_meaning_", table, id, group
         self._memory, self._source, self._tuning = memory or Memory(0), source, tuning
 
@@ -135,8 +140,8 @@ class VectorIndex:
         sql.execute(vec0.create_statement(self.codes_table(group), dimension))
 
     def drop(self, sql: apsw.Connection, group: int) -> None:
-        """Remove a group's vec0 table."""
-        sql.execute(f"DROP TABLE {self.codes_table(group)}")
+        """Remove a group's vec0 table, if it has one."""
+        sql.execute(f"DROP TABLE IF EXISTS {self.codes_table(group)}")
         sql.execute("DELETE FROM settings WHERE name = ?", (self._centre_setting(group),))
         changes.record_everything(sql, self.codes_table(group))
 
@@ -149,22 +154,60 @@ class VectorIndex:
     def add_many(self, sql: apsw.Connection, group: int, ids: Sequence[int], rows: Floats) -> None:
         """Add the codes of embeddings that were just stored."""
         table = self.codes_table(group)
-        vec0.insert(sql, table, ids, encode(rows))
         changes.record(sql, table, ids)
-        self._update_centre(sql, group, rows.shape[1])
+        if vec0.exists(sql, table):
+            vec0.insert(sql, table, ids, encode(rows))
+            self._update_centre(sql, group, rows.shape[1])
+        elif self._is_large(sql, group):
+            self.fill(sql, group, rows.shape[1])
 
     def remove(self, sql: apsw.Connection, group: int, ids: Sequence[int]) -> None:
         """Remove codes; ids that have none are ignored."""
-        vec0.delete(sql, self.codes_table(group), ids)
-        changes.record(sql, self.codes_table(group), ids)
+        if vec0.exists(sql, table := self.codes_table(group)):
+            vec0.delete(sql, table, ids)
+        changes.record(sql, table, ids)
 
     def rebuild(self, sql: apsw.Connection, group: int, dimension: int) -> None:
-        """Create a vec0 table again from the embeddings.
+        """Create a vec0 table again from the embeddings, if there are enough of them.
 
         vec0 does not free the space of deleted rows by itself.
         """
         self.drop(sql, group)
-        self.fill(sql, group, dimension)
+        if self._is_large(sql, group):
+            self.fill(sql, group, dimension)
+
+    def _is_large(self, sql: apsw.Connection, group: int) -> bool:
+        """Whether a group has so many embeddings that it should have a vec0 table."""
+        if self._uncoded is None:
+            return True
+        rows = f"SELECT 1 FROM {self._table} WHERE {self._group} = ? LIMIT {self._uncoded + 1}"
+        return int(sql.execute(f"SELECT count(*) FROM ({rows})", (group,)).get) > self._uncoded
+
+    def count(self, sql: apsw.Connection, group: int) -> int:
+        """The number of a group's embeddings."""
+        if vec0.exists(sql, table := self.codes_table(group)):
+            return vec0.count(sql, table)
+        rows = f"SELECT count(*) FROM {self._table} WHERE {self._group} = ?"
+        return int(sql.execute(rows, (group,)).get)
+
+    def _codes(
+        self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """Ids and codes of a group, or of those of the given ids that have an embedding."""
+        import numpy as np
+
+        if vec0.exists(sql, table := self.codes_table(group)):
+            if ids is None:
+                return vec0.read_all(sql, table, dimension)
+            coded = vec0.read_by_id(sql, table, ids)
+            raw = np.frombuffer(b"".join(coded.values()), np.int8)
+            return np.array(list(coded), np.int64), raw.reshape(-1, dimension)
+        allowed = EVERYTHING if ids is None else _only(ids)
+        some, made = [np.empty(0, np.int64)], [np.empty((0, dimension), np.int8)]
+        for found, rows in self.blocks(sql, group, dimension, allowed):
+            some.append(np.array(found, np.int64))
+            made.append(encode(rows))
+        return np.concatenate(some), np.concatenate(made)
 
     def _update_centre(self, sql: apsw.Connection, group: int, dimension: int) -> None:
         """Store the mean direction of a group's codes when its size has doubled since then.
@@ -258,8 +301,8 @@ class VectorIndex:
         view = self._view(sql, group, dimension, allowed)
         if view is not None:
             return view
-        if vec0.exists(sql, table := self.codes_table(group)) and not allowed.select:
-            codes = Codes(*vec0.read_all(sql, table, dimension), tuning=self._tuning)
+        if not allowed.select:
+            codes = Codes(*self._codes(sql, group, dimension), tuning=self._tuning)
         else:
             found = _joined(self.blocks(sql, group, dimension, allowed), dimension)
             codes = Codes(np.array(found.ids, np.int64), encode(found.rows), tuning=self._tuning)
@@ -268,7 +311,7 @@ class VectorIndex:
     def preload(self, sql: apsw.Connection, group: int, dimension: int, budget: int) -> None:
         """Have the codes of a group in memory before a question needs them, if they are small."""
         table = self.codes_table(group)
-        if Codes.bytes_for(vec0.count(sql, table), dimension) <= budget:
+        if Codes.bytes_for(self.count(sql, group), dimension) <= budget:
             self._memory.worth_loading(table, 0, 0)  # this process will ask more than once
             self._view(sql, group, dimension, EVERYTHING)
 
@@ -280,9 +323,16 @@ class VectorIndex:
 
     def sample(self, sql: apsw.Connection, group: int, dimension: int, most: int) -> Embeddings:
         """Up to `most` of a group's embeddings, spread evenly over its ids."""
-        return self.embeddings(
-            sql, group, dimension, vec0.sample(sql, self.codes_table(group), most)
-        )
+        if vec0.exists(sql, table := self.codes_table(group)):
+            return self.embeddings(sql, group, dimension, vec0.sample(sql, table, most))
+        ids = [
+            id
+            for (id,) in sql.execute(
+                f"SELECT {self._id} FROM {self._table} WHERE {self._group} = ? ORDER BY {self._id}",
+                (group,),
+            )
+        ]
+        return self.embeddings(sql, group, dimension, ids[:: -(-len(ids) // most) or 1])
 
     def _view(
         self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
@@ -325,14 +375,14 @@ class VectorIndex:
     def _pays(self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed) -> bool:
         """Whether a query that finds no codes in memory should read them all."""
         table, few = self.codes_table(group), self._tuning.exact_rows
-        if not vec0.exists(sql, table):
+        if self._uncoded is None and not vec0.exists(sql, table):
             return False
         rows = f"SELECT 1 FROM {self._table} WHERE {self._group} = {group}"
         select = f"SELECT count(*) FROM ({allowed.select or rows} LIMIT {few + 1})"
         count = int(sql.execute(select, allowed.bindings).get)
         worth = self._memory.worth_loading(table, count, few)
         return count > few or (
-            worth and self._memory.has_room(Codes.bytes_for(vec0.count(sql, table), dimension))
+            worth and self._memory.has_room(Codes.bytes_for(self.count(sql, group), dimension))
         )
 
     def _current(
@@ -352,12 +402,10 @@ class VectorIndex:
         changed = changes.since(sql, table, resident.seq) if resident else None
         if resident is None or changed is None or resident.codes.fragmented:
             _, centre = self._centre(sql, group, dimension)
-            codes = Codes(*vec0.read_all(sql, table, dimension), centre, self._tuning)
+            codes = Codes(*self._codes(sql, group, dimension), centre, self._tuning)
             return _ResidentCodes(codes, Columns(self._source, group, self._tuning), seq)
         if changed:
-            rows = vec0.read_by_id(sql, table, changed)
-            present = np.array(list(rows), np.int64)
-            new = np.frombuffer(b"".join(rows.values()), np.int8).reshape(-1, dimension)
+            present, new = self._codes(sql, group, dimension, changed)
             resident.columns.append(sql, present)
             resident.codes.replace(np.array(changed, np.int64), present, new)
         resident.seq = seq
@@ -432,6 +480,8 @@ class VectorIndex:
         """The problems of a group's embeddings and its vec0 table."""
         yield from self.embedding_problems(sql, group, dimension)
         table = self.codes_table(group)
+        if not vec0.exists(sql, table):
+            return
         coded = dict(sql.execute(f"SELECT rowid, embedding FROM {table}"))
         scanned = zip(*vec0.read_all(sql, table, dimension), strict=True)
         if coded != {int(id): row.tobytes() for id, row in scanned}:

@@ -95,9 +95,18 @@ def test_a_file_is_measured_fresh_rewritten_and_compacted(
         )
 
 
+def test_the_same_texts_are_stored_in_every_way(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["writes", "--characters", "5000", "--texts", "20", "--json"])
+    long, *short = json.loads(capsys.readouterr().out)["rows"]
+    assert long["documents"] == 1 < long["chunks"]
+    assert [(row["documents"], row["chunks"]) for row in short] == [(20, short[0]["chunks"])] * 3
+    assert all(row["CPU s"] > 0 for row in (long, *short))
+
+
 def test_ingest_is_compared_with_the_session_alone(capsys: pytest.CaptureFixture[str]) -> None:
     ours, *alone = printed(capsys, "ingest", "--characters", "100")
     assert [row["what"] for row in alone] == list(ingest.WAYS)
+    assert all(row["tokens/CPU s"] > row["chunks/CPU s"] > 0 for row in (ours, *alone))
     assert {row["chunks"] for row in (ours, *alone)} == {ours["chunks"]} and ours["chunks"] > 0
     assert min(row["chunks/s"] for row in (ours, *alone)) > 0
 

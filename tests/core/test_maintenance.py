@@ -11,13 +11,17 @@ import apsw
 import pytest
 
 from mcpvectordb import Config, Database, InvalidInput, Unwritable, maintenance
+from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 
 NO_HISTORY = Config(history_days=0)
+CODED = Tuning(uncoded_chunks=0)
 
 
-def filled(path: Path, count: int = 20, config: Config | None = None) -> Database:
-    db = Database(path, embedder=Letters(), config=config)
+def filled(
+    path: Path, count: int = 20, config: Config | None = None, tuning: Tuning | None = None
+) -> Database:
+    db = Database(path, embedder=Letters(), config=config, tuning=tuning)
     for number in range(count):
         db.documents.ingest_text(
             f"# Note {number}\n\napple {number} {'pie ' * (number % 5)}", source=f"{number}.md"
@@ -310,7 +314,7 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
             "UPDATE document_embeddings SET embedding = zeroblob(128) WHERE chunk = 2",
             "missing or differs",
         ),
-        ("INSERT INTO document_pending SELECT key, 4, 0 FROM models", "both embedded and waiting"),
+        ("INSERT INTO document_pending SELECT 4, key, 0 FROM models", "both embedded and waiting"),
         (
             "UPDATE document_meaning_1_chunks SET validity = zeroblob(32)",
             "not every row of it can be found by nearness",
@@ -338,11 +342,11 @@ def test_a_sound_file_has_no_problems(path: Path) -> None:
 def test_check_reports_what_is_wrong_and_rebuild_repairs_the_indexes(
     path: Path, statement: str, reported: str
 ) -> None:
-    filled(path).close()
+    filled(path, tuning=CODED).close()
     other = apsw.Connection(str(path))
     other.execute(statement)
     other.close()
-    with Database(path, embedder=Letters()) as db:
+    with Database(path, embedder=Letters(), tuning=CODED) as db:
         assert any(reported in problem for problem in db.check())
         db.rebuild()
         left = db.check()
@@ -400,7 +404,12 @@ def test_rows_that_are_missing_in_an_index_of_sqlite_are_reported(path: Path) ->
         assert any("document_chunks_by_hash" in problem for problem in db.check())
 
 
-def test_the_space_of_a_file_is_told_by_what_takes_it(db: Database) -> None:
+def test_the_space_of_a_file_is_told_by_what_takes_it(path: Path) -> None:
+    with Database(path, embedder=Letters(), tuning=CODED) as db:
+        _check_space(db)
+
+
+def _check_space(db: Database) -> None:
     before = db.space()
     db.documents.ingest_text("green tea " * 5000, source="a.md")
     db.contexts.add("t", "user", "hello")

@@ -31,7 +31,7 @@ def opened(path: Path) -> Database:
     if path.is_file():
         with path.open("rb") as file:
             by_codes = zlib.crc32(file.read(1_000_000)) % 2
-    tuning = Tuning(lease_seconds=0.3, exact_rows=0 if by_codes else 5_000)
+    tuning = Tuning(lease_seconds=0.3, exact_rows=0 if by_codes else 5_000, uncoded_chunks=0)
     return Database(path, embedder=Letters(), tuning=tuning)
 
 

@@ -30,9 +30,8 @@ def test_status_shows_counts_the_model_and_what_is_not_embedded(notes: Commands)
 def test_status_says_what_takes_the_space(notes: Commands) -> None:
     space = json.loads(notes.run("status", "--json"))["space"]
     assert sum(space.values()) == notes.db.stat().st_size
-    assert {"texts of documents", "words of documents", "codes of embeddings", "history"} <= {
-        *space
-    }
+    kinds = {"texts of documents", "words of documents", "embeddings of documents", "history"}
+    assert kinds <= {*space}
     out = notes.run("status")
     assert f"{space['texts of documents']:,} bytes" in out and "embeddings       float32\n" in out
 

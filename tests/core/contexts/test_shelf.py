@@ -26,6 +26,7 @@ from mcpvectordb import (
     NotFound,
     dates,
 )
+from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage import vec0
 from tests.support import Letters
 
@@ -320,17 +321,20 @@ def test_a_long_text_is_embedded_in_chunks_and_a_change_embeds_only_changed_chun
         assert db.check() == []
 
 
-def test_a_file_without_a_vector_table_for_contexts_gets_one(path: Path) -> None:
-    with Database(path, embedder=Letters()) as db:
-        db.documents.ingest_text("a document", source="d")
+def test_a_large_shelf_that_lost_its_vector_table_gets_it_again(path: Path) -> None:
+    coded = Tuning(uncoded_chunks=0)
+    with Database(path, embedder=Letters(), tuning=coded) as db:
+        db.contexts.add("t", "user", "first")
     other = apsw.Connection(str(path))
     vec0.load(other)
     other.execute("DROP TABLE context_meaning_1")
     other.close()
-    with Database(path, embedder=Letters()) as db:
+    with Database(path, embedder=Letters(), tuning=coded) as db:
         assert db.check() == []
+        assert texts(db.contexts.search("first", mode="vector")) == ["first"]
         db.contexts.add("t", "user", "hello")
-        assert texts(db.contexts.search("hello", mode="vector")) == ["hello"]
+        assert texts(db.contexts.search("hello", mode="vector", limit=1)) == ["hello"]
+        assert db.check() == [] and db._indexes[1].vector.coded(db._file._connection()) == [1]
 
 
 # Changing.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Config, Damaged, Database, ModelMissing, Progress
 from mcpvectordb.index.queue import BATCH
-from mcpvectordb.index.tuning import DEFAULT
+from mcpvectordb.index.tuning import DEFAULT, Tuning
 from tests.support import Letters
 
 MINILM = Config(model="all-MiniLM-L6-v2")
@@ -296,7 +296,7 @@ def test_a_query_in_letters_unknown_to_the_model_is_ranked_by_words(path: Path) 
 def test_a_file_with_an_invalid_model_can_be_read_but_not_embedded(
     path: Path,
 ) -> None:
-    with Database(path, embedder=Letters()) as db:
+    with Database(path, embedder=Letters(), tuning=Tuning(uncoded_chunks=0)) as db:
         for number in range(3):
             db.documents.ingest_text(f"apple {number}", source=str(number))
     other = apsw.Connection(str(path))

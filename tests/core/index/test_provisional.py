@@ -213,13 +213,9 @@ def test_check_finds_a_provisional_embedding_beside_the_own_one_and_rebuild_remo
     ingest(db)
     with db._file.writing() as sql:
         row = sql.execute("SELECT * FROM document_embeddings WHERE chunk = 3").fetchone()
-        code = sql.execute("SELECT embedding FROM document_meaning_2 WHERE rowid = 3").get
     db._encoder.embed_some(db._indexes[0], most=1)
     with db._file.writing() as sql:
         sql.execute("INSERT INTO document_embeddings VALUES (?, ?, ?)", row)
-        sql.execute(
-            "INSERT INTO document_meaning_2 (rowid, embedding) VALUES (3, vec_int8(?))", (code,)
-        )
     assert db.check() == ["document_chunks: chunk 3 has a provisional embedding beside its own"]
     db.rebuild()
     assert db.check() == [] and db.documents.backlog().provisional == 2
@@ -391,12 +387,3 @@ def test_two_processes_may_embed_the_same_passages(path: Path) -> None:
             row = bytes(4 * 255) + b"\0\0\x80?"
             provisional._store(sql, index, fast, [(id, row) for id, _ in batch])
         assert second.check() == [] and second.documents.backlog().provisional == 3
-
-
-def test_a_file_of_an_earlier_state_without_its_table_is_completed(path: Path) -> None:
-    with Database(path, embedder=Letters(), config=ON) as db:
-        ingest(db)
-        with db._file.writing() as sql:
-            sql.execute("DROP TABLE context_meaning_2")
-    with Database(path, embedder=Letters(), config=ON) as db:
-        assert db.check() == [] and db.documents.backlog().provisional == 3

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from mcpvectordb import Config, Database
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.codes import CodedRows, encode
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.storage.file import File
+from tests.support import Letters
 
 DIMENSION = 16
 
@@ -190,3 +192,37 @@ def test_a_damaged_centre_is_reported(sql: apsw.Connection) -> None:
     for damage in ("16", '[16, "AAAA"]', '["x", "AAAA"]', '[16, "!!"]', "x"):
         sql.execute("UPDATE settings SET value = ?", (damage,))
         assert "not what was written" in " ".join(space.problems(sql, 1, DIMENSION))
+
+
+@pytest.mark.parametrize("uncoded", [0, 5, 10, 10_000])
+def test_a_shelf_gets_codes_in_the_file_when_it_is_large_and_answers_stay_the_same(
+    path: Path, uncoded: int
+) -> None:
+    random = np.random.default_rng(2)
+    words = ["".join(map(chr, random.integers(97, 123, 6))) for _ in range(60)]
+    texts = [" ".join(random.choice(words, 5)) for _ in range(12)]
+    answers = []
+    for rows in (0, uncoded):
+        with Database(
+            path.with_name(f"{rows}-{len(answers)}.db"),
+            embedder=Letters(),
+            config=Config(provisional=False),
+            tuning=Tuning(exact_rows=3, uncoded_chunks=rows),
+        ) as db:
+            found: list[object] = []
+            for number, text in enumerate(texts):
+                db.documents.ingest_text(text, source=f"{number}.md")
+                if number % 4 == 3:
+                    db.documents.delete(db.documents.lookup(f"{number - 1}.md").document.id)
+                for mode in ("vector", "hybrid"):
+                    hits = db.documents.search(words[number], mode=mode)  # type: ignore[arg-type]
+                    found.append([(hit.item.text, hit.score) for hit in hits])
+            with db._file.reading() as sql:
+                stored, coded = len(texts) - 3, db._indexes[0].vector.coded(sql)
+                assert db._indexes[0].vector.count(sql, 1) == stored
+            assert db.check() == []
+            assert coded == ([1] if rows < stored else [])
+            db.rebuild()
+            assert db.check() == []
+            answers.append(found)
+    assert answers[0] == answers[1]

@@ -456,7 +456,7 @@ import sys, apsw
 from mcpvectordb import Database
 from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
-with Database(sys.argv[1], embedder=Letters(), tuning=Tuning(exact_rows=0)) as db:
+with Database(sys.argv[1], embedder=Letters(), tuning=Tuning(exact_rows=0, uncoded_chunks=0)) as db:
     id = db.documents.ingest_text("apple", source="a").document.id
     db.documents.search("apple", mode="vector")
     other = apsw.Connection(sys.argv[1])

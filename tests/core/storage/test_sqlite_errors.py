@@ -34,7 +34,7 @@ MISTAKES: dict[str, tuple[type[Exception], str]] = {
 }
 DAMAGE = {
     "codes that are cut off": "UPDATE document_meaning_1_chunks SET rowids = x'00'",
-    "codes of a chunk that waits": "INSERT INTO document_pending SELECT 1, id, 0 FROM "
+    "codes of a chunk that waits": "INSERT INTO document_pending SELECT id, 1, 0 FROM "
     "document_chunks; DELETE FROM document_embeddings",
     "metadata that is no JSON": "UPDATE documents SET metadata = '{'",
     "texts of no length": "UPDATE document_words_docsize SET sz = 7",
@@ -46,7 +46,7 @@ DAMAGE = {
 
 @pytest.fixture
 def full(path: Path) -> Path:
-    with Database(path, embedder=Letters()) as db:
+    with Database(path, embedder=Letters(), tuning=Tuning(uncoded_chunks=0)) as db:
         for number in range(3):
             db.documents.ingest_text(f"apple {number}", source=str(number), metadata={"n": number})
     return path
