@@ -15,8 +15,8 @@ from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.storage.file import File
 
-# Of the memory for what is kept, codes are read ahead into a half (a million of 384 dimensions fit by
-# default, and reading them may take longer than a question has time), and words into a fourth.
+# Of the memory for what is kept, codes are read ahead into a half (by default a million of 384
+# dimensions fit, and reading them may take longer than a question has time), words into a fourth.
 CODES_SHARE, WORDS_SHARE = 2, 4
 CLOSE_SECONDS = 2.0  # how long `close` waits for what is being read
 
