@@ -15,7 +15,9 @@ from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.storage.file import File
 
-SHARE = 4  # of the memory for what is kept, each kind may be read ahead into a fourth
+# Of the memory for what is kept, codes are read ahead into a half (by default a million of 384
+# dimensions fit, and reading them may take longer than a question has time), words into a fourth.
+CODES_SHARE, WORDS_SHARE = 2, 4
 CLOSE_SECONDS = 2.0  # how long `close` waits for what is being read
 
 
@@ -23,7 +25,7 @@ class Preload:
     """Reads the codes and common words of an index in a daemon thread, once it is started."""
 
     def __init__(self, file: File, index: ChunkIndex, budget: int) -> None:
-        self._file, self._index, self._budget = file, index, budget // SHARE
+        self._file, self._index, self._budget = file, index, budget
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -51,5 +53,7 @@ class Preload:
             with self._file.reading(limited=False) as sql:
                 model = models.active(sql)
                 if model is not None:
-                    self._index.vector.preload(sql, model.key, model.dimension, self._budget)
-            self._index.keyword.preload(self._file, self._budget, self._stopped.is_set)
+                    budget = self._budget // CODES_SHARE
+                    self._index.vector.preload(sql, model.key, model.dimension, budget)
+            budget = self._budget // WORDS_SHARE
+            self._index.keyword.preload(self._file, budget, self._stopped.is_set)
