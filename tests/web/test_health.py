@@ -83,5 +83,5 @@ def test_a_deletion_is_among_the_changes_and_undone_by_a_button(writer: Looker) 
     row.get_by_role("button", name="Differences").click()
     assert "-The <b>old</b> text." in (writer.wait(".diff", "old").first.text_content() or "")
     row.get_by_role("button", name="Undo").click()
-    writer.wait(".changes li", "undo")
+    writer.wait(".notice", "Undone")
     assert db.documents.text(old.item.document.id) == "The <b>old</b> text."

@@ -17,7 +17,7 @@ from mcpvectordb.contexts.search import (
     reorder,
     rerank_depth,
 )
-from mcpvectordb.search import rerank
+from mcpvectordb.embedding import reranker
 from mcpvectordb.text.query import Term
 from tests.support import Letters
 
@@ -306,7 +306,7 @@ def test_without_a_cross_encoder_the_order_stays_and_the_reason_is_returned(
     berlin: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = berlin.contexts.search("Berlin", mode="text")
-    monkeypatch.setattr(rerank, "DEFAULT", "a model that nobody has")
+    monkeypatch.setattr(reranker, "DEFAULT", "a model that nobody has")
     results = berlin.contexts.search("Berlin", mode="text", rerank=True)
     assert [hit.item.id for hit in results] == [hit.item.id for hit in before]
     assert "a model that nobody has" in results.reasons["rerank"] and results.legs == ("text",)
