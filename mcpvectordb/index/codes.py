@@ -85,7 +85,8 @@ class CodedQuery(NamedTuple):
         import numpy as np
 
         wide = query.astype(np.float64)
-        wide *= 127 / (np.abs(wide).max() or 1.0)
+        wide /= np.abs(wide).max() or 1.0  # before anything that could overflow
+        wide *= 127
         coarse = np.rint(wide)
         fine = np.rint((wide - coarse) * FINE)
         whole = coarse * FINE + fine
@@ -149,7 +150,7 @@ class CodedRows:
 
 
 class Codes:
-    """The int8 codes of one vec0 table. One thread may change them while others search.
+    """The int8 codes of one group. One thread may change them while others search.
 
     `alive` marks the rows that exist. It is never changed, only replaced, and a search reads only
     rows below its length. Without a `centre` there are no sign bits, and all codes are compared.

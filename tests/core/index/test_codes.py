@@ -71,7 +71,7 @@ def test_without_a_centre_all_codes_are_compared_and_no_neighbour_is_missing() -
         assert exact(vectors, query, 10) <= set(nearest(kept, query, 10))
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e300])
+@pytest.mark.parametrize("size", [1e-310, 1e-300, 1e300])
 def test_the_length_of_a_query_does_not_matter(size: float) -> None:
     vectors = clustered(100)
     kept = coded(vectors, first=0)
