@@ -13,7 +13,7 @@ from mcpvectordb.embedding.catalogue import Model
 from mcpvectordb.embedding.embedder import LARGEST_NORM, SMALLEST_NORM
 from mcpvectordb.embedding.endpoint import EndpointClient, InputRefused
 from mcpvectordb.embedding.onnx import MAX_PARTS
-from mcpvectordb.embedding.tokenizer import TokenPipeline
+from mcpvectordb.embedding.tokenizer import tokenizer_of
 from mcpvectordb.errors import EndpointFailed, quoted
 from mcpvectordb.network.connection import Deadline
 
@@ -44,7 +44,6 @@ class EndpointEmbedder:
         self._endpoint = self._client.endpoint
         self.batch = self._endpoint.batch_size - 1
         """How many texts the next request should have, beside the one of the fingerprint."""
-        self._counter: TokenPipeline | None = None
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """Return one unit vector per text, in their order; raises EndpointFailed.
@@ -77,10 +76,9 @@ class EndpointEmbedder:
         """The text in as few parts as `max_tokens` needs, at most MAX_PARTS of them."""
         if 3 * (len(text) + len(prefix)) <= self.model.max_tokens:  # no character is more tokens
             return [text]
-        if self._counter is None:
-            self._counter = TokenPipeline()
-        room = max(16, self.model.max_tokens - self._counter.count(prefix) - 2)
-        starts = self._counter.token_starts(text)
+        counter = tokenizer_of()
+        room = max(16, self.model.max_tokens - counter.count(prefix) - 2)
+        starts = counter.token_starts(text)
         seen = min(len(starts), MAX_PARTS * room)
         count = max(1, -(-seen // room))
         cuts = [int(starts[seen * part // count]) for part in range(1, count)]

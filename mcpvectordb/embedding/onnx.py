@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mcpvectordb.embedding import pooling
 from mcpvectordb.embedding.catalogue import Model, ModelKind
 from mcpvectordb.embedding.graph_cache import GraphCache
-from mcpvectordb.embedding.tokenizer import TokenPipeline
+from mcpvectordb.embedding.tokenizer import TokenPipeline, tokenizer_of
 from mcpvectordb.embedding.weights import verify
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput
 
@@ -76,7 +76,7 @@ class OnnxModel:
 
     def _load_tokens(self) -> TokenPipeline:
         verify(self._files["tokenizer"], self.model.files["tokenizer"])
-        return TokenPipeline(self._files["tokenizer"])
+        return tokenizer_of(self._files["tokenizer"])
 
     def _load_graph(self) -> _Graph:
         _disable_telemetry()

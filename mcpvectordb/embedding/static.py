@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.embedding import pooling
 from mcpvectordb.embedding.catalogue import Model
-from mcpvectordb.embedding.tokenizer import TokenPipeline
+from mcpvectordb.embedding.tokenizer import TokenPipeline, tokenizer_of
 from mcpvectordb.embedding.weights import verify
 from mcpvectordb.errors import InvalidInput, ModelDamaged
 
@@ -68,7 +68,7 @@ class StaticEmbedder:
             if self._loaded is None:
                 for role, path in self._files.items():
                     verify(path, self.model.files[role])
-                tokens = TokenPipeline(self._files["tokenizer"])
+                tokens = tokenizer_of(self._files["tokenizer"])
                 self._loaded = tokens, read_table(self._files["model"], self.dimension)
             return self._loaded
 

@@ -12,7 +12,7 @@ from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.embedding.static import StaticEmbedder
-from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline
+from mcpvectordb.embedding.tokenizer import SHIPPED, TokenPipeline, tokenizer_of
 from mcpvectordb.errors import ModelDamaged, ModelMissing
 from mcpvectordb.index.models import ModelRow
 
@@ -59,9 +59,9 @@ def tokenizer(config: Config, name: str) -> TokenPipeline:
     """
     try:
         files = weights.locate(weights.find(name, config.models_folder()), config.models_folder())
-        return TokenPipeline(files.get("tokenizer", SHIPPED))  # an endpoint has none
+        return tokenizer_of(files.get("tokenizer", SHIPPED))  # an endpoint has none
     except (ModelMissing, ModelDamaged):
-        return TokenPipeline()
+        return tokenizer_of()
 
 
 def catalogued(fixed: ModelRow) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import pairwise
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.tokenizer import STRIDE, WINDOW, TokenPipeline
+from mcpvectordb.embedding.tokenizer import STRIDE, WINDOW, TokenPipeline, tokenizer_of
 from mcpvectordb.errors import InvalidInput
 from tests.support_onnx import tokenizer_json, write_model
 
@@ -280,3 +281,13 @@ def test_known_tokens_are_those_of_the_vocabulary_without_special_ones(tokens):
     assert tokens.known("green 🙂 tea", 100) == ids and tokens.unknown not in ids
     assert tokens.known("green tea", 1) == ids[:1]
     assert tokens.known("", 5) == []
+
+
+def test_a_process_makes_the_tokenizer_of_a_file_once_and_reads_a_replaced_one_again(tmp_path):
+    folder = write_model(tmp_path / "bert", b"")
+    path = folder / "tokenizer.json"
+    first = tokenizer_of(path)
+    assert tokenizer_of(path) is first and tokenizer_of() is tokenizer_of()
+    path.write_text(path.read_text().replace('"cat"', '"cot"'))
+    os.utime(path, ns=(0, 0))
+    assert tokenizer_of(path) is not first
