@@ -44,6 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+    parser.addoption("--renew", action="store_true", help="write the goldens anew (tests/goldens)")
+
+
 def pytest_configure() -> None:
     """Tests do not depend on whether the static model is installed; those of it turn it on."""
     from mcpvectordb import Config
