@@ -21,7 +21,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Recorded:
 @pytest.fixture
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """The fixed file that all goldens are about, with the same ids in every run."""
-    numbers = Random(7)  # noqa: S311 - ids of a test
+    numbers = Random(7)
     monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=numbers.getrandbits(128), version=4))
     with Database(tmp_path / "house.db", embedder=Words()) as db:
         build(db, tmp_path)

@@ -56,7 +56,7 @@ def questions(numbers: Random) -> list[str]:
 
 
 def test_rankings_are_as_recorded(tmp_path: Path, recorded: Recorded) -> None:
-    numbers = Random(11)  # noqa: S311 - a corpus, no secret
+    numbers = Random(11)
     found: dict[str, Any] = {}
     with Database(tmp_path / "rankings.db", embedder=Words()) as db:
         notes = corpus(numbers)

@@ -5,13 +5,6 @@ import importlib.metadata
 import pytest
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        "requirement(*ids): the rows of tests/server/requirements_*.py that a test is for",
-    )
-
-
 @pytest.fixture
 def without_reranker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the package with the reranking model's files."""

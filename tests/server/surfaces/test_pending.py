@@ -57,7 +57,6 @@ CALLS = [
 ]
 
 
-@pytest.mark.requirement("MV-080", "OR-087", "QM-104", "CS-137")
 @pytest.mark.parametrize(("surface", "tool", "arguments"), CALLS)
 def test_a_reply_says_how_much_is_not_searched_by_meaning(
     db: Database, embedder: Gated, surface: Any, tool: str, arguments: dict[str, Any]
@@ -78,7 +77,6 @@ def test_a_reply_says_how_much_is_not_searched_by_meaning(
     assert PARTLY in texts(db, surface, tool, arguments)
 
 
-@pytest.mark.requirement("MV-081", "OR-088")
 def test_an_ingest_replies_while_its_passages_wait(
     db: Database, embedder: Gated, tmp_path: Path
 ) -> None:
@@ -96,7 +94,6 @@ def test_an_ingest_replies_while_its_passages_wait(
     assert document["status"] == "success" and "1 passage waiting" in document["message"]
 
 
-@pytest.mark.requirement("CS-138")
 def test_an_entry_is_stored_while_its_passages_wait(db: Database) -> None:
     made = service(db, context_server.SURFACE)
     entry = {"thread_id": "t", "source": "user", "text": "apple"}
@@ -109,7 +106,6 @@ def test_an_entry_is_stored_while_its_passages_wait(db: Database) -> None:
     assert "1 passage waiting" in batch.structured_content["message"]
 
 
-@pytest.mark.requirement("MV-081", "OR-088")
 @pytest.mark.parametrize(
     ("surface", "tool", "argument"),
     [

@@ -30,21 +30,18 @@ def search(db: Database, **arguments: Any) -> dict[str, Any]:
     return caller(service(db, mcpvectordb.SURFACE))("search", **arguments)
 
 
-@pytest.mark.requirement("MV-052", "MV-054")
 def test_a_search_without_a_relevant_document_has_a_note(air: Database) -> None:
     reply = search(air, query=UNHEARD_OF[0], top_k=100)
     assert reply["note"].startswith(NOTHING) and len(reply["results"]) == air.documents.count()
     assert all(0 <= each["relevance"] < 0.05 for each in reply["results"])
 
 
-@pytest.mark.requirement("MV-040", "MV-054")
 def test_each_result_of_a_search_has_the_probability_of_its_relevance(air: Database) -> None:
     reply = search(air, query=ANSWERED[0])
     assert set(reply) == {"results"}
     assert reply["results"][0]["relevance"] > 0.3 > reply["results"][-1]["relevance"]
 
 
-@pytest.mark.requirement("MV-054")
 def test_results_below_min_relevance_are_left_out(air: Database) -> None:
     assert len(search(air, query=ANSWERED[0], min_relevance=0.3)["results"]) == 1
     reply = search(air, query=UNHEARD_OF[0], min_relevance=0.3)
@@ -57,7 +54,6 @@ def test_results_below_min_relevance_are_left_out(air: Database) -> None:
     }
 
 
-@pytest.mark.requirement("MV-054")
 def test_unknown_relevance_is_null_and_filters_nothing(air: Database, db: Database) -> None:
     reply = search(air, query="Что такое флаттер?", min_relevance=0.9)
     assert len(reply["results"]) == 5 and all(

@@ -22,7 +22,6 @@ from tests.server.clients import ask, service
 ENTRY = {"thread_id": "t", "source": "user", "text": "x"}
 
 
-@pytest.mark.requirement("MV-082", "VS-068", "OR-089", "CS-139")
 @pytest.mark.parametrize(
     ("surface", "tool", "arguments", "remark"),
     [
@@ -56,7 +55,6 @@ def test_a_note_names_the_argument_that_was_ignored(
     assert remark in reply["note"] if remark else "note" not in reply
 
 
-@pytest.mark.requirement("OR-089")
 def test_openrag_names_it_beside_its_message(db: Database) -> None:
     db.documents.ingest_text("tea", source="a.txt")
     arguments = {"query": "zzz", "min_similarity": 1, "maxResult": 3}
@@ -65,7 +63,6 @@ def test_openrag_names_it_beside_its_message(db: Database) -> None:
     assert "did you mean max_results? It was not given, so it is 5." in reply["note"]
 
 
-@pytest.mark.requirement("MV-082")
 def test_a_copy_in_another_library_than_was_meant_is_not_stored_silently(
     db: Database, tmp_path: Path
 ) -> None:
@@ -79,7 +76,6 @@ def test_a_copy_in_another_library_than_was_meant_is_not_stored_silently(
     )
 
 
-@pytest.mark.requirement("QM-105")
 def test_qmd_names_it_in_a_text_block_of_its_own(db: Database) -> None:
     reply = ask(service(db, qmd.SURFACE), "search", {"query": "x", "colection": "notes"})
     assert len(reply.content) == 2

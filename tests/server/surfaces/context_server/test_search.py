@@ -82,7 +82,6 @@ def asked(name: str) -> dict[str, str]:
 # search_context, get_context_by_ids, list_threads, get_statistics
 
 
-@pytest.mark.requirement("CS-040")
 def test_entries_are_listed_newest_first_and_filters_apply_together(fruit: Tools) -> None:
     assert fruit.found() == [5, 4, 3, 2, 1]
     assert fruit.found(limit=2, offset=1) == [4, 3]
@@ -97,7 +96,6 @@ def test_entries_are_listed_newest_first_and_filters_apply_together(fruit: Tools
     assert fruit.found(thread_id="nowhere") == []
 
 
-@pytest.mark.requirement("CS-040")
 @pytest.mark.parametrize("name", SEARCHES)
 def test_empty_results_say_which_thread_tag_or_key_does_not_exist(fruit: Tools, name: str) -> None:
     def note(**arguments: Any) -> str:
@@ -111,7 +109,6 @@ def test_empty_results_say_which_thread_tag_or_key_does_not_exist(fruit: Tools, 
     assert note(thread_id="thread 0", metadata={"n": 1}) == ""
 
 
-@pytest.mark.requirement("CS-041", "CS-046")
 def test_entries_have_the_specified_fields(fruit: Tools) -> None:
     assert all(
         set(entry) == ENTRY | {"is_truncated"} for entry in fruit.search_context()["results"]
@@ -125,7 +122,6 @@ def test_entries_have_the_specified_fields(fruit: Tools) -> None:
     )
 
 
-@pytest.mark.requirement("CS-042")
 def test_listed_texts_are_cut_at_a_space(tools: Tools) -> None:
     tools.store("word " * 100)
     tools.store("x" * 150)
@@ -138,7 +134,6 @@ def test_listed_texts_are_cut_at_a_space(tools: Tools) -> None:
     ]
 
 
-@pytest.mark.requirement("CS-042")
 @given(text=st.text(st.sampled_from("ab \n"), max_size=200))
 def test_a_preview_is_a_beginning_of_the_text(text: str) -> None:
     shown = preview(text)
@@ -151,7 +146,6 @@ def test_a_preview_is_a_beginning_of_the_text(text: str) -> None:
         assert len(shown) == 153 or text[len(shown) - 3] == " "
 
 
-@pytest.mark.requirement("CS-044", "CS-045")
 def test_statistics_of_a_query_are_real(fruit: Tools) -> None:
     assert "stats" not in fruit.search_context()
     filters = {
@@ -182,7 +176,6 @@ def test_statistics_of_a_query_are_real(fruit: Tools) -> None:
         assert "contexts_by_thread" in stats["query_plan"]
 
 
-@pytest.mark.requirement("CS-047")
 def test_threads_are_listed_by_their_newest_entry(fruit: Tools) -> None:
     first, second = fruit.list_threads()["threads"]
     entries = {entry["id"]: entry for entry in fruit.search_context()["results"]}
@@ -199,7 +192,6 @@ def test_threads_are_listed_by_their_newest_entry(fruit: Tools) -> None:
     assert fruit.list_threads()["total_threads"] == 2
 
 
-@pytest.mark.requirement("CS-048")
 def test_statistics_count_what_is_there(fruit: Tools, path: Path) -> None:
     stats = fruit.get_statistics()
     assert {
@@ -248,7 +240,6 @@ def test_statistics_count_what_is_there(fruit: Tools, path: Path) -> None:
     )
 
 
-@pytest.mark.requirement("CS-048")
 def test_statistics_say_what_is_not_available(without_model: Tools) -> None:
     without_model.store("kiwi")
     semantic = without_model.get_statistics()["semantic_search"]
@@ -280,7 +271,6 @@ def marked(tools: Tools) -> Tools:
     return tools
 
 
-@pytest.mark.requirement("CS-050")
 @pytest.mark.parametrize(
     ("metadata", "expected"),
     [
@@ -306,7 +296,6 @@ def test_simple_filters_compare_exactly(
         )
 
 
-@pytest.mark.requirement("CS-051", "CS-052", "CS-053", "CS-056")
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
@@ -345,7 +334,6 @@ def test_every_operator_filters_as_specified(
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.requirement("CS-054", "CS-055")
 def test_bad_filters_are_a_normal_result_with_a_message_for_each(fruit: Tools) -> None:
     bad = [
         {"key": "a b"},
@@ -405,7 +393,6 @@ def at(path: Path, *times: str) -> None:
     sql.close()
 
 
-@pytest.mark.requirement("CS-060", "CS-063")
 @pytest.mark.parametrize(
     ("period", "expected"),
     [
@@ -435,7 +422,6 @@ def test_dates_are_accepted_in_all_iso_8601_forms(
         assert sorted(tools.found(name, **asked(name), **period)) == sorted(expected)
 
 
-@pytest.mark.requirement("CS-061")
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_bad_date_is_named(fruit: Tools, name: str) -> None:
     for bad in ("yesterday", "2025-13-01", "29.11.2025", "", "2025-11-29T25:00:00"):
@@ -451,7 +437,6 @@ def test_a_bad_date_is_named(fruit: Tools, name: str) -> None:
     assert message == "start_date (2025-11-30) lies after end_date (2025-11-29T10:00:00-05:00)"
 
 
-@pytest.mark.requirement("CS-062")
 def test_the_time_of_an_entry_is_a_date_to_filter_by(fruit: Tools) -> None:
     time = fruit.get_context_by_ids(context_ids=[3])[0]["created_at"]
     assert fruit.found(start_date=time, end_date=time) == [3]
@@ -462,7 +447,6 @@ def test_the_time_of_an_entry_is_a_date_to_filter_by(fruit: Tools) -> None:
 # semantic_search_context
 
 
-@pytest.mark.requirement("CS-090", "CS-091")
 def test_the_nearest_entries_come_with_their_distance(fruit: Tools) -> None:
     reply = fruit.semantic_search_context(query="red apple pie")
     assert set(reply) == {"query", "results", "count", "model"}
@@ -482,7 +466,6 @@ def test_the_nearest_entries_come_with_their_distance(fruit: Tools) -> None:
     ]
 
 
-@pytest.mark.requirement("CS-090")
 def test_search_results_have_whole_texts(tools: Tools) -> None:
     tools.store("apple " * 200)
     for name in SEARCHES[1:]:
@@ -492,7 +475,6 @@ def test_search_results_have_whole_texts(tools: Tools) -> None:
         )
 
 
-@pytest.mark.requirement("CS-092")
 def test_filters_apply_before_the_ranking(tools: Tools) -> None:
     for number in range(40):
         tools.store(f"apple {number}", thread_id="near")
@@ -503,7 +485,6 @@ def test_filters_apply_before_the_ranking(tools: Tools) -> None:
         assert len(tools.found(name, query="apple", tags=["X"], limit=3, offset=3)) == 2
 
 
-@pytest.mark.requirement("CS-093")
 def test_without_a_model_the_error_of_semantic_search_says_what_to_install(
     without_model: Tools,
 ) -> None:
@@ -512,7 +493,6 @@ def test_without_a_model_the_error_of_semantic_search_says_what_to_install(
     )
 
 
-@pytest.mark.requirement("CS-094")
 def test_blank_queries_are_errors_and_an_empty_store_is_none(tools: Tools) -> None:
     for name in SEARCHES[1:]:
         assert tools.refused(name, query=" \n") == "query must not be blank"
@@ -522,7 +502,6 @@ def test_blank_queries_are_errors_and_an_empty_store_is_none(tools: Tools) -> No
 # fts_search_context
 
 
-@pytest.mark.requirement("CS-100", "CS-101")
 def test_entries_that_have_the_words_come_with_their_score(fruit: Tools) -> None:
     reply = fruit.fts_search_context(query="red apple")
     (entry,) = reply.pop("results")
@@ -536,7 +515,6 @@ def test_entries_that_have_the_words_come_with_their_score(fruit: Tools) -> None
     assert scores == sorted(scores, reverse=True)
 
 
-@pytest.mark.requirement("CS-102", "CS-103", "CS-104")
 @pytest.mark.parametrize(
     ("mode", "query", "expected"),
     [
@@ -570,7 +548,6 @@ def test_each_mode_matches_words_as_specified(
     assert sorted(fruit.found("fts_search_context", query=query, mode=mode)) == expected
 
 
-@pytest.mark.requirement("CS-104")
 def test_a_malformed_boolean_query_says_how_it_was_read(fruit: Tools) -> None:
     assert (
         "a ( is not closed"
@@ -580,7 +557,6 @@ def test_a_malformed_boolean_query_says_how_it_was_read(fruit: Tools) -> None:
     assert fruit.fts_search_context(query="?!")["note"] == "the query has no words to look for"
 
 
-@pytest.mark.requirement("CS-105")
 def test_highlights_are_returned_on_request(fruit: Tools) -> None:
     (entry,) = fruit.fts_search_context(query="run parks", highlight=True)["results"]
     assert entry["highlighted"] == "<mark>running</mark> in the <mark>park</mark>"
@@ -588,7 +564,6 @@ def test_highlights_are_returned_on_request(fruit: Tools) -> None:
     assert "highlighted" not in fruit.hybrid_search_context(query="run")["results"][0]
 
 
-@pytest.mark.requirement("CS-102")
 def test_another_language_does_not_stem(path: Path) -> None:
     with opened(path, language="german") as db:
         tools = Tools(db)
@@ -601,7 +576,6 @@ def test_another_language_does_not_stem(path: Path) -> None:
 # hybrid_search_context
 
 
-@pytest.mark.requirement("CS-110", "CS-111", "CS-112")
 @pytest.mark.parametrize("k", [1, 60, 1000])
 def test_both_rankings_are_fused_by_their_ranks(fruit: Tools, k: int) -> None:
     reply = fruit.hybrid_search_context(query="red apple", rrf_k=k)
@@ -638,7 +612,6 @@ def test_both_rankings_are_fused_by_their_ranks(fruit: Tools, k: int) -> None:
     assert fused == sorted(fused, reverse=True)
 
 
-@pytest.mark.requirement("CS-113")
 @pytest.mark.parametrize(
     ("modes", "used", "counts"),
     [
@@ -662,7 +635,6 @@ def test_hybrid_search_with_a_single_mode_uses_that_mode_only(
     )
 
 
-@pytest.mark.requirement("CS-114")
 def test_without_a_model_hybrid_search_uses_words_and_semantic_mode_alone_is_an_error(
     without_model: Tools,
 ) -> None:
@@ -678,7 +650,6 @@ def test_without_a_model_hybrid_search_uses_words_and_semantic_mode_alone_is_an_
     assert without_model.found("hybrid_search_context", query="?!", search_modes=["fts"]) == []
 
 
-@pytest.mark.requirement("CS-115")
 def test_the_statistics_of_both_modes_and_of_their_fusion(fruit: Tools) -> None:
     stats = fruit.hybrid_search_context(
         query="red apple", explain_query=True, rrf_k=7, source="user"
@@ -703,7 +674,6 @@ def test_the_statistics_of_both_modes_and_of_their_fusion(fruit: Tools) -> None:
     assert alone["semantic_stats"] is None and alone["fts_stats"]["rows_returned"] == 2
 
 
-@pytest.mark.requirement("CS-116")
 def test_a_long_question_finds_by_some_of_its_words(fruit: Tools) -> None:
     reply = fruit.hybrid_search_context(
         query="How do I bake a really good pie for all of my guests?"
@@ -731,7 +701,6 @@ def reranked(path: Path) -> Iterator[Tools]:
         yield tools
 
 
-@pytest.mark.requirement("CS-120")
 @pytest.mark.parametrize("name", SEARCHES[1:])
 def test_reranked_entries_are_ordered_by_their_rerank_score(reranked: Tools, name: str) -> None:
     results = getattr(reranked, name)(query="how many people live in Berlin")["results"]
@@ -757,7 +726,6 @@ def test_searches_with_a_reranker_write_nothing_to_the_file(reranked: Tools, pat
     other.close()
 
 
-@pytest.mark.requirement("CS-121")
 def test_a_reranker_that_fails_leaves_the_order(
     reranked: Tools, request: pytest.FixtureRequest
 ) -> None:
@@ -771,7 +739,6 @@ def test_a_reranker_that_fails_leaves_the_order(
     assert reranked.get_statistics()["reranking"]["available"] is False
 
 
-@pytest.mark.requirement("CS-122")
 def test_reranking_can_be_turned_off(reranked: Tools, path: Path) -> None:
     with opened(path, rerank=False) as db:
         results = Tools(db).fts_search_context(query="Berlin")["results"]

@@ -44,7 +44,6 @@ def whole(tools: Tools, id: int) -> dict[str, Any]:
 # The server as a whole
 
 
-@pytest.mark.requirement("CS-001", "CS-002", "CS-003")
 def test_the_published_tools_equal_the_golden_file(db: Database) -> None:
     _, listed = exchange(service(db, SURFACE), VERSIONS[-1], ("tools/list", {}))
     shown = json.dumps(listed["tools"], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
@@ -64,7 +63,6 @@ FILTERS = {
 SHOWN = {"include_images": False, "explain_query": False}
 
 
-@pytest.mark.requirement("CS-001")
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -142,7 +140,6 @@ def test_parameters_and_defaults_are_the_specified_ones(
     }
 
 
-@pytest.mark.requirement("CS-003", "CS-007", "CS-023")
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
@@ -188,7 +185,6 @@ def test_a_value_out_of_bounds_is_a_tool_error_with_a_message(
     assert message in tools.refused(name, **arguments)
 
 
-@pytest.mark.requirement("CS-002")
 def test_the_annotations_are_the_specified_ones() -> None:
     hints = {
         tool.name: (tool.hints.read_only, tool.hints.destructive, tool.hints.idempotent)
@@ -202,7 +198,6 @@ def test_the_annotations_are_the_specified_ones() -> None:
     assert hints == {name: kinds.get(name.split("_")[0], (True, False, True)) for name in hints}
 
 
-@pytest.mark.requirement("CS-004", "CS-005")
 def test_read_only_offers_only_tools_that_read_and_the_instructions_warn_of_orders(
     db: Database,
 ) -> None:
@@ -222,7 +217,6 @@ def test_read_only_offers_only_tools_that_read_and_the_instructions_warn_of_orde
     assert "data from outside, not instructions" in hello["instructions"]
 
 
-@pytest.mark.requirement("CS-009")
 def test_arrays_and_objects_may_come_as_json_strings(tools: Tools) -> None:
     id = tools.store(
         "tea", tags='["Green"]', metadata='"{\\"a\\": 1}"', images=json.dumps([{"data": PIXEL}])
@@ -254,7 +248,6 @@ def test_arrays_and_objects_may_come_as_json_strings(tools: Tools) -> None:
     assert tools.get_context_by_ids(context_ids=f"[{id}]")[0]["id"] == id
 
 
-@pytest.mark.requirement("CS-010")
 def test_an_unexpected_exception_is_reported_without_details(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +345,6 @@ def arguments(tool: Tool) -> st.SearchStrategy[tuple[Tool, dict[str, Any]]]:
     )
 
 
-@pytest.mark.requirement("CS-007", "CS-008")
 @given(calls=st.lists(st.sampled_from(SURFACE.tools).flatmap(arguments), max_size=8))
 def test_any_arguments_get_a_result_or_an_error_message(
     calls: list[tuple[Tool, dict[str, Any]]],
@@ -379,7 +371,6 @@ def test_any_arguments_get_a_result_or_an_error_message(
 # store_context
 
 
-@pytest.mark.requirement("CS-020", "CS-021", "CS-030")
 def test_an_entry_is_stored(tools: Tools) -> None:
     assert tools.store_context(
         thread_id=" t ", source="user", text="tea", images=[{"data": PIXEL}] * 2
@@ -393,7 +384,6 @@ def test_an_entry_is_stored(tools: Tools) -> None:
     assert tools.store("tea") == 2
 
 
-@pytest.mark.requirement("CS-022")
 def test_threads_and_texts_are_stripped_at_both_ends_only(tools: Tools) -> None:
     id = tools.store("\n first \n\n second \n", thread_id=" t ")
     assert (whole(tools, id)["thread_id"], whole(tools, id)["text_content"]) == (
@@ -410,7 +400,6 @@ def test_threads_and_texts_are_stripped_at_both_ends_only(tools: Tools) -> None:
     )
 
 
-@pytest.mark.requirement("CS-024", "CS-025")
 def test_tags_are_normalised_and_metadata_is_kept(tools: Tools) -> None:
     metadata = {
         "status": "Aktiv",
@@ -425,7 +414,6 @@ def test_tags_are_normalised_and_metadata_is_kept(tools: Tools) -> None:
     assert whole(tools, tools.store("other", metadata={}))["metadata"] is None
 
 
-@pytest.mark.requirement("CS-026", "CS-043")
 def test_images_come_back_as_they_went_in(tools: Tools) -> None:
     second = {
         "data": base64.b64encode(b"jpg").decode(),
@@ -454,7 +442,6 @@ def test_images_come_back_as_they_went_in(tools: Tools) -> None:
     assert "images" not in whole(tools, plain) and whole(tools, plain)["content_type"] == "text"
 
 
-@pytest.mark.requirement("CS-027")
 @pytest.mark.parametrize(
     ("image", "message"),
     [
@@ -485,7 +472,6 @@ def test_a_bad_image_is_named_by_its_index_and_nothing_is_stored(
         assert tools.found() == []
 
 
-@pytest.mark.requirement("CS-028")
 def test_the_same_text_again_keeps_its_id_and_takes_what_is_given(tools: Tools) -> None:
     first = tools.store("tea", tags=["a"], metadata={"n": 1})
     again = tools.store_context(thread_id="t", source="user", text=" tea ", metadata={"n": 2})
@@ -498,7 +484,6 @@ def test_the_same_text_again_keeps_its_id_and_takes_what_is_given(tools: Tools) 
     assert entry["updated_at"] > entry["created_at"]
 
 
-@pytest.mark.requirement("CS-029")
 def test_only_the_latest_text_of_a_thread_is_merged(tools: Tools) -> None:
     assert [tools.store(text) for text in ("A", "B", "A")] == [1, 2, 3]
     assert tools.store("A", source="agent") == 4
@@ -506,7 +491,6 @@ def test_only_the_latest_text_of_a_thread_is_merged(tools: Tools) -> None:
     assert tools.store("A", thread_id="other") == 6
 
 
-@pytest.mark.requirement("CS-031")
 def test_when_embedding_fails_nothing_is_stored_or_changed(path: Path) -> None:
     with opened(path, embedder=Failing()) as db:
         tools = Tools(db)
@@ -526,7 +510,6 @@ def test_when_embedding_fails_nothing_is_stored_or_changed(path: Path) -> None:
         assert tools.found() == [id] and whole(tools, id)["tags"] == []
 
 
-@pytest.mark.requirement("CS-031")
 def test_without_a_model_the_message_says_that_the_embedding_is_pending(path: Path) -> None:
     with opened(path) as db:
         Tools(db).store("tea")
@@ -543,7 +526,6 @@ def test_without_a_model_the_message_says_that_the_embedding_is_pending(path: Pa
 # update_context
 
 
-@pytest.mark.requirement("CS-070", "CS-071", "CS-074")
 def test_only_what_is_given_changes(tools: Tools) -> None:
     id = tools.store("tea", tags=["a"], metadata={"n": 1}, source="agent")
     before = whole(tools, id)
@@ -577,7 +559,6 @@ def test_only_what_is_given_changes(tools: Tools) -> None:
     assert (after["content_type"], after["tags"], after["metadata"]) == ("text", [], {})
 
 
-@pytest.mark.requirement("CS-072")
 def test_a_patch_merges_as_the_rfc_says(tools: Tools) -> None:
     id = tools.store(
         "tea", metadata={"status": "open", "draft": True, "deep": {"a": 1, "b": [1, 2]}}
@@ -596,7 +577,6 @@ def test_a_patch_merges_as_the_rfc_says(tools: Tools) -> None:
     assert whole(tools, other)["metadata"] == {"x": {"y": 1}}
 
 
-@pytest.mark.requirement("CS-073")
 def test_contradictory_or_empty_updates_are_errors(tools: Tools) -> None:
     id = tools.store("tea")
     assert "nothing to change" in tools.refused("update_context", context_id=id)
@@ -614,7 +594,6 @@ def test_contradictory_or_empty_updates_are_errors(tools: Tools) -> None:
 # delete_context and delete_context_batch
 
 
-@pytest.mark.requirement("CS-080", "CS-081")
 def test_entries_are_deleted_by_id_or_thread_with_all_they_have(
     tools: Tools, db: Database, path: Path
 ) -> None:
@@ -637,7 +616,6 @@ def test_entries_are_deleted_by_id_or_thread_with_all_they_have(
     assert db.check() == []
 
 
-@pytest.mark.requirement("CS-135")
 def test_criteria_of_a_batch_delete_apply_together(tools: Tools) -> None:
     ids = [
         tools.store(f"tea {number}", thread_id=thread, source=source)
@@ -656,7 +634,6 @@ def test_criteria_of_a_batch_delete_apply_together(tools: Tools) -> None:
     assert tools.found() == ids[:0:-1]
 
 
-@pytest.mark.requirement("CS-136")
 def test_a_batch_delete_needs_a_criterion_besides_the_source(tools: Tools, path: Path) -> None:
     old, new = tools.store("old"), tools.store("new")
     assert "context_ids, thread_ids or older_than_days" in tools.refused("delete_context_batch")
@@ -678,7 +655,6 @@ def entries(*texts: str, **more: Any) -> list[dict[str, Any]]:
     return [{"thread_id": "t", "source": "user", "text": text, **more} for text in texts]
 
 
-@pytest.mark.requirement("CS-130", "CS-133")
 def test_a_batch_is_stored_in_its_order(tools: Tools) -> None:
     assert tools.store_context_batch(entries=entries("A", "A", "B", tags=["x"])) == {
         "success": True,
@@ -694,7 +670,6 @@ def test_a_batch_is_stored_in_its_order(tools: Tools) -> None:
     assert tools.found(tags=["X"]) == [2, 1]
 
 
-@pytest.mark.requirement("CS-131")
 def test_an_atomic_batch_with_one_bad_item_stores_nothing(tools: Tools) -> None:
     bad = [{"thread_id": " ", "source": "user", "text": "x"}, {"thread_id": "t", "source": "user"}]
     message = tools.refused("store_context_batch", entries=[*entries("A"), *bad])
@@ -712,7 +687,6 @@ def test_an_atomic_batch_with_one_bad_item_stores_nothing(tools: Tools) -> None:
     assert whole(tools, id)["text_content"] == "tea"
 
 
-@pytest.mark.requirement("CS-132")
 def test_a_batch_that_is_not_atomic_stores_good_items_and_reports_bad_ones(tools: Tools) -> None:
     bad = [
         {"thread_id": "t", "source": "robot", "text": "x"},
@@ -744,7 +718,6 @@ def test_a_batch_that_is_not_atomic_stores_good_items_and_reports_bad_ones(tools
     assert tools.found() == [2, 1]
 
 
-@pytest.mark.requirement("CS-132")
 def test_an_item_that_cannot_be_embedded_fails_alone(path: Path) -> None:
     with opened(path, embedder=Failing()) as db:
         reply = Tools(db).store_context_batch(
@@ -754,7 +727,6 @@ def test_an_item_that_cannot_be_embedded_fails_alone(path: Path) -> None:
         assert "the model failed" in reply["results"][1]["error"]
 
 
-@pytest.mark.requirement("CS-134")
 def test_a_batch_of_updates_changes_each_entry(tools: Tools) -> None:
     first, second = tools.store("tea", metadata={"n": 1}), tools.store("water")
     reply = tools.update_context_batch(
@@ -794,7 +766,6 @@ def test_a_batch_of_updates_changes_each_entry(tools: Tools) -> None:
 # Bounds
 
 
-@pytest.mark.requirement("CS-011", "CS-043")
 def test_truncated_replies_report_what_is_missing_and_how_to_get_it(
     tools: Tools, db: Database
 ) -> None:
@@ -821,7 +792,6 @@ def test_truncated_replies_report_what_is_missing_and_how_to_get_it(
     assert len(base64.b64decode(whole(tools, large)["images"][1]["data"])) == MAX_REPLY
 
 
-@pytest.mark.requirement("CS-006", "CS-020", "CS-090", "CS-110")
 def test_the_examples_of_the_specification_run_as_written_on_a_real_server(path: Path) -> None:
     with Wire("--db", str(path), "--surface", "context_server") as wire:
         wire.handshake()
