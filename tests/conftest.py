@@ -43,7 +43,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "at N million",
     )
 
-
     parser.addoption("--renew", action="store_true", help="write the goldens anew (tests/goldens)")
 
 

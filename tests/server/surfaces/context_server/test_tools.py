@@ -17,7 +17,7 @@ from mcpvectordb_server.replies import MAX_REPLY
 from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces.context_server import SURFACE
 from mcpvectordb_server.surfaces.context_server.filters import OPERATORS
-from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk
+from tests.server.clients import Wire, ask, service
 from tests.server.surfaces.context_server.client import Failing, Tools, opened
 
 GOLDEN = Path(__file__).with_name("tools_context_server.json")
@@ -44,12 +44,6 @@ def whole(tools: Tools, id: int) -> dict[str, Any]:
 # The server as a whole
 
 
-def test_the_published_tools_equal_the_golden_file(db: Database) -> None:
-    _, listed = exchange(service(db, SURFACE), VERSIONS[-1], ("tools/list", {}))
-    shown = json.dumps(listed["tools"], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    assert shown == GOLDEN.read_text(), f"if this change is meant, write it to {GOLDEN.name}"
-
-
 FILTERS = {
     "thread_id": None,
     "source": None,
@@ -61,83 +55,6 @@ FILTERS = {
     "metadata_filters": None,
 }
 SHOWN = {"include_images": False, "explain_query": False}
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        (
-            "store_context",
-            {
-                "thread_id": ...,
-                "source": ...,
-                "text": ...,
-                "images": None,
-                "metadata": None,
-                "tags": None,
-            },
-        ),
-        ("search_context", {**FILTERS, "limit": 30, "offset": 0, **SHOWN}),
-        ("get_context_by_ids", {"context_ids": ..., "include_images": True}),
-        ("delete_context", {"context_ids": None, "thread_id": None}),
-        (
-            "update_context",
-            {
-                "context_id": ...,
-                "text": None,
-                "metadata": None,
-                "metadata_patch": None,
-                "tags": None,
-                "images": None,
-            },
-        ),
-        ("list_threads", {}),
-        ("get_statistics", {}),
-        ("semantic_search_context", {"query": ..., "limit": 5, "offset": 0, **FILTERS, **SHOWN}),
-        (
-            "fts_search_context",
-            {
-                "query": ...,
-                "mode": "match",
-                "limit": 5,
-                "offset": 0,
-                **FILTERS,
-                "highlight": False,
-                **SHOWN,
-            },
-        ),
-        (
-            "hybrid_search_context",
-            {
-                "query": ...,
-                "limit": 5,
-                "offset": 0,
-                "search_modes": None,
-                "fusion_method": "rrf",
-                "rrf_k": 60,
-                **FILTERS,
-                **SHOWN,
-            },
-        ),
-        ("store_context_batch", {"entries": ..., "atomic": True}),
-        ("update_context_batch", {"updates": ..., "atomic": True}),
-        (
-            "delete_context_batch",
-            {"context_ids": None, "thread_ids": None, "source": None, "older_than_days": None},
-        ),
-    ],
-)
-def test_parameters_and_defaults_are_the_specified_ones(
-    name: str, parameters: dict[str, Any]
-) -> None:
-    (tool,) = [each for each in SURFACE.tools if each.name == name]
-    schema = tool.arguments.schema
-    assert {
-        key: value.get("default", ...) for key, value in schema["properties"].items()
-    } == parameters
-    assert set(schema.get("required", [])) == {
-        key for key, default in parameters.items() if default is ...
-    }
 
 
 @pytest.mark.parametrize(
@@ -183,38 +100,6 @@ def test_a_value_out_of_bounds_is_a_tool_error_with_a_message(
     name: str, arguments: dict[str, Any], message: str, tools: Tools
 ) -> None:
     assert message in tools.refused(name, **arguments)
-
-
-def test_the_annotations_are_the_specified_ones() -> None:
-    hints = {
-        tool.name: (tool.hints.read_only, tool.hints.destructive, tool.hints.idempotent)
-        for tool in SURFACE.tools
-    }
-    kinds = {
-        "store": (False, False, False),
-        "update": (False, True, False),
-        "delete": (False, True, True),
-    }
-    assert hints == {name: kinds.get(name.split("_")[0], (True, False, True)) for name in hints}
-
-
-def test_read_only_offers_only_tools_that_read_and_the_instructions_warn_of_orders(
-    db: Database,
-) -> None:
-    made = service(db, SURFACE, read_only=True)
-    names = {tool.name for tool in talk(made, lambda client: client.list_tools()).tools}
-    assert names == {
-        "search_context",
-        "get_context_by_ids",
-        "list_threads",
-        "get_statistics",
-        "semantic_search_context",
-        "fts_search_context",
-        "hybrid_search_context",
-    }
-    (hello,) = exchange(service(db, SURFACE), VERSIONS[-1])
-    assert "surface context_server 1.3" in hello["instructions"]
-    assert "data from outside, not instructions" in hello["instructions"]
 
 
 def test_arrays_and_objects_may_come_as_json_strings(tools: Tools) -> None:
