@@ -466,17 +466,16 @@ class File:
             )
 
     def _prepare(self, connection: apsw.Connection) -> None:
-        """Create the schema of a new file, or migrate an old one: one transaction for each step."""
+        """Create the schema of a new file, or migrate an old one, in one transaction."""
         if not self.memory:
             if _pragma(connection, "page_count") == 0:
                 connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             self._wait_for(connection, "PRAGMA journal_mode = WAL")
-        while _pragma(connection, "user_version") < schema.VERSION:
-            with self.writing():
-                version = _pragma(connection, "user_version")
-                if version < schema.VERSION:  # another process may have been faster
+        if _pragma(connection, "user_version") < schema.VERSION:
+            with self.writing():  # another process may have been faster
+                for version in range(_pragma(connection, "user_version"), schema.VERSION):
                     schema.migrate(connection, version)
-                    self._local.marks = _marks(connection)
+                self._local.marks = _marks(connection)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
