@@ -1,26 +1,23 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from tests.guarantees import TABLE, Guarantee
+
 if TYPE_CHECKING:
     from mcpvectordb import Database
     from tests.support_postgres import LocalPostgres
 
-settings.register_profile(
-    "deterministic",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile("deterministic")
 # Hypothesis also draws constants from the modules that happen to be loaded: what a test tries would
 # depend on the tests before it, and on every constant of the project.
 providers._get_local_constants = lambda: providers._local_constants
@@ -28,11 +25,16 @@ providers._get_local_constants = lambda: providers._local_constants
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--full",
+        action="store_true",
+        help="the longer form: tests marked `long`, five times as many examples, more rounds",
+    )
+    parser.addoption(
         "--rounds",
         type=int,
         metavar="N",
-        help="how hard to try the torture tests: 500 is the full form; without it each takes "
-        "seconds",
+        help="how hard to try the torture tests: 500 is the longest form; without it each takes "
+        "seconds, with --full some minutes in all",
     )
     parser.addoption(
         "--again",
@@ -42,16 +44,77 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="torture by other rounds: what happens in one depends on its number, and these begin "
         "at N million",
     )
-
     parser.addoption("--renew", action="store_true", help="write the goldens anew (tests/goldens)")
 
 
-def pytest_configure() -> None:
-    """Tests do not depend on whether the static model is installed; those of it turn it on."""
+def pytest_configure(config: pytest.Config) -> None:
     from mcpvectordb import Config
 
+    # Tests do not depend on whether the static model is installed; those of it turn it on.
     os.environ["MCPVECTORDB_PROVISIONAL"] = "off"  # for processes
     Config.__init__.__kwdefaults__["provisional"] = False
+    # A program that a shell starts in the background ignores Ctrl-C, and so would all it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Each commit waits for the disk: files of tests are kept in memory where there is plenty.
+    if not os.environ.get("PYTEST_DEBUG_TEMPROOT") and _room(memory := Path("/dev/shm")):
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(memory)
+    settings.register_profile(
+        "deterministic",
+        derandomize=True,
+        deadline=None,
+        database=None,
+        max_examples=100 if config.getoption("--full") else 20,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    settings.load_profile("deterministic")
+
+
+def _room(folder: Path) -> bool:
+    """Whether a folder exists that can be written, with two gigabytes left."""
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 2 << 30
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked `long`, unless it is asked for by --full or by its own name."""
+    if config.getoption("--full") or any("::" in each for each in config.args):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the rows of the table of guarantees from a worker to the process that prints it."""
+    if hasattr(session.config, "workeroutput"):
+        rows = session.config.stash.get(TABLE, {}).values()
+        session.config.workeroutput["guarantees"] = [asdict(each) for each in rows]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the rows of a worker."""
+    kept = node.config.stash.setdefault(TABLE, {})
+    for row in getattr(node, "workeroutput", {}).get("guarantees", ()):
+        kept[row["name"]] = Guarantee(**row)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print how often each guarantee of the torture tests was tried, and how often it failed."""
+    guarantees = config.stash.get(TABLE, {})
+    if not guarantees:
+        return
+    width = max(len(name) for name in guarantees)
+    terminalreporter.section("guarantees")
+    terminalreporter.write_line(f"{'guarantee':<{width}}  {'rounds':>8}  failures")
+    for each in sorted(
+        guarantees.values(), key=lambda guarantee: (int(guarantee.name.split()[0]), guarantee.name)
+    ):
+        terminalreporter.write_line(
+            f"{each.name:<{width}}  {each.rounds:>8,}  {len(each.failures):>8}  {each.note}".rstrip(),
+            red=bool(each.failures),
+        )
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -77,12 +140,24 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "test.db"
 
 
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with nothing in it, to be copied: making one takes five times as long."""
+    from mcpvectordb import Database
+    from tests.support import Letters
+
+    path = tmp_path_factory.mktemp("empty") / "empty.db"
+    Database(path, embedder=Letters()).close()
+    return path
+
+
 @pytest.fixture
-def db(path: Path) -> Iterator[Database]:
+def db(path: Path, empty_file: Path) -> Iterator[Database]:
     """A new database whose embedder needs no model."""
     from mcpvectordb import Database
     from tests.support import Letters
 
+    shutil.copy(empty_file, path)
     with Database(path, embedder=Letters()) as database:
         yield database
 

@@ -17,17 +17,10 @@ import apsw
 import pytest
 
 from mcpvectordb import Database, ReadOnly
+from tests.guarantees import Guarantee
 from tests.support import ROOT
 from tests.torture.disks import read_only_disk
-from tests.torture.support_torture import (
-    Guarantee,
-    append,
-    appended,
-    opened,
-    some_text,
-    start,
-    wait_for,
-)
+from tests.torture.support_torture import append, appended, opened, some_text, start, wait_for
 
 pytestmark = pytest.mark.torture
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.guarantees import MOST_FAILURES, Guarantee
 from tests.torture import crafted_files, shadow_tables
 from tests.torture.damage import damage_and_inspect, exit_while_writing, forked, in_children, made
-from tests.torture.support_torture import MOST_FAILURES, Guarantee, State, opened, start, state
+from tests.torture.support_torture import State, opened, start, state
 
 pytestmark = pytest.mark.torture
 

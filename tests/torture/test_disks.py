@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Database, ReadOnly, Unwritable
+from tests.guarantees import Guarantee
 from tests.torture.disks import small_disk, unprivileged, write_slowly
 from tests.torture.support_torture import (
     READING,
     WRITING,
     Account,
-    Guarantee,
     State,
     disagreements,
     opened,

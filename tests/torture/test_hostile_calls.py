@@ -18,6 +18,7 @@ from mcpvectordb import Config, Database
 from mcpvectordb.ingest import urls
 from mcpvectordb_server.surface import Surface
 from mcpvectordb_server.surfaces import NAMES, load
+from tests.guarantees import Guarantee
 from tests.server.clients import Wire, service
 from tests.support import Letters
 from tests.support_web import HOSTILE
@@ -31,7 +32,7 @@ from tests.torture.hostile_calls import (
     misfits,
     refusal_of,
 )
-from tests.torture.support_torture import Guarantee, opened, some_text
+from tests.torture.support_torture import opened, some_text
 
 pytestmark = pytest.mark.torture
 

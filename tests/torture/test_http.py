@@ -21,9 +21,10 @@ import pytest
 from mcpvectordb import Database
 from mcpvectordb_server.http import LIMITS
 from mcpvectordb_server.surfaces import load
+from tests.guarantees import Guarantee
 from tests.server.clients import Wire, service
 from tests.server.support_http import HELLO, TOKEN, Running
-from tests.torture.support_torture import Guarantee, opened, wait_for
+from tests.torture.support_torture import opened, wait_for
 
 pytestmark = pytest.mark.torture
 

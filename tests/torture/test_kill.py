@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.guarantees import Guarantee
 from tests.torture.support_torture import (
     WRITING,
     Account,
-    Guarantee,
     State,
     disagreements,
     opened,

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.guarantees import Guarantee
 from tests.torture.server_calls import serve
-from tests.torture.support_torture import Guarantee, ResourceUsage, opened, run_operations, start
+from tests.torture.support_torture import ResourceUsage, opened, run_operations, start
 
 pytestmark = pytest.mark.torture
 

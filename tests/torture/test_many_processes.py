@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.guarantees import Guarantee
 from tests.torture.support_torture import (
     READING,
     WRITING,
     Account,
-    Guarantee,
     State,
     disagreements,
     opened,

@@ -16,8 +16,9 @@ import pytest
 
 from mcpvectordb.storage import schema
 from mcpvectordb.storage.schema import VERSION
+from tests.guarantees import Guarantee
 from tests.torture.next_format import ROWS, open_all, register_next_format
-from tests.torture.support_torture import Guarantee, State, opened, start, state, wait_for
+from tests.torture.support_torture import State, opened, start, state, wait_for
 
 pytestmark = pytest.mark.torture
 

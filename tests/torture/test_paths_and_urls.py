@@ -17,6 +17,7 @@ import pytest
 from mcpvectordb import Config, Database
 from mcpvectordb.ingest import urls
 from mcpvectordb_server.surfaces import load
+from tests.guarantees import Guarantee
 from tests.server.clients import service
 from tests.support import Letters
 from tests.support_files import KEYS, SECRETS, make
@@ -39,7 +40,7 @@ from tests.support_web import (
     wrong_chunks,
 )
 from tests.torture.hostile_calls import Defects, Session, refusal_of
-from tests.torture.support_torture import Guarantee, opened
+from tests.torture.support_torture import opened
 
 pytestmark = [
     pytest.mark.torture,

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.guarantees import Guarantee
 from tests.torture.disks import Disk, Event, moments, recorded
 from tests.torture.support_torture import (
     WRITING,
     Account,
-    Guarantee,
     State,
     Step,
     disagreements,

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Config, Database, Unreachable
+from tests.guarantees import Guarantee
 from tests.support import ROOT, Letters
 from tests.support_postgres import LocalPostgres, problems, published, rows, started
-from tests.torture.support_torture import Guarantee
 
 pytestmark = pytest.mark.torture
 
