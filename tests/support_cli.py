@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from click.testing import CliRunner, Result
 
-from mcpvectordb.cli.main import program
+from mcpvectordb.cli.main import main, program
 from tests.support import ROOT
 
 TEA = '# Tea & "more"\n\nWater at 80 <degrees>.\nPour it.\n'
@@ -18,7 +21,7 @@ PLAN = "# Plan\n\nThe budget for 2025.\n"
 
 
 class Shell:
-    """Runs the program in a process of its own, with its own file and environment."""
+    """Runs the program with its own file and environment; `start` in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,9 +46,25 @@ class Shell:
         )
 
     def run(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        process = self.start("--db", str(self.db), *arguments, stdin=subprocess.PIPE)
-        self.out, self.err = process.communicate(stdin, timeout=120)
-        assert process.returncode == code, self.err
+        """Run the whole program in this process: a start of Python takes longer than most tests."""
+        given = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        command = ["mcpvectordb", "--db", str(self.db), *arguments]
+        with (
+            mock.patch.dict(os.environ, self.environment, clear=True),
+            mock.patch.multiple(sys, argv=command, stdin=given, stdout=out, stderr=err),
+            contextlib.chdir(self.folder),
+        ):
+            try:
+                main()
+            except SystemExit as ended:
+                returned = ended.code
+        self.out, self.err = (
+            stream.buffer.getvalue().decode()  # type: ignore[attr-defined]
+            for stream in (out, err)
+            if not stream.flush()
+        )
+        assert returned == code, self.err
         assert "Traceback" not in self.err
         return self.out
 

@@ -59,7 +59,7 @@ class LocalPostgres:
         for each in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
-        psutil.wait_procs(processes, timeout=10)
+        psutil.wait_procs(processes, timeout=60)
 
     def start(self) -> None:
         """Start it again after `kill`; it recovers what was committed."""
@@ -174,6 +174,6 @@ def started() -> Iterator[LocalPostgres]:
 
 
 def _wait_for_its_end(server: Any) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while server.get_postmaster_info().is_running() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -49,7 +49,7 @@ class Running:
             "Accept": "application/json, text/event-stream",
             **{k.replace("_", "-"): v for k, v in headers.items()},
         }
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(
                 method,

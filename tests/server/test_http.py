@@ -371,7 +371,7 @@ def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_on_a_signal
 def _headers(
     running: Running, method: str, path: str, **headers: str
 ) -> tuple[int, dict[str, str]]:
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
     try:
         connection.request(
             method, path, headers={k.replace("_", "-"): v for k, v in headers.items()}

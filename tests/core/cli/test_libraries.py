@@ -327,7 +327,7 @@ def test_watch_ignores_a_database_in_its_folder_and_ends_by_ctrl_c(
         assert out.readline().startswith("fruit: 1 indexed; skipped: ")
         time.sleep(1.5)
         process.send_signal(signal.SIGINT)
-        rest, err = process.communicate(timeout=20)
+        rest, err = process.communicate(timeout=60)
         assert rest == "" and process.returncode == 130 and "Traceback" not in err
 
 

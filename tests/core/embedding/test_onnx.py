@@ -284,7 +284,7 @@ def test_no_thread_is_left_behind(minilm):
     embedder = OnnxEmbedder(MINILM, locate(MINILM, NOWHERE))
     embedder.embed(TEXTS)
     # The kernel may list a joined thread for a moment.
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while len(list(TASKS.iterdir())) > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(list(TASKS.iterdir())) <= before
@@ -341,7 +341,7 @@ def test_an_interrupt_ends_a_long_embedding_soon():
     assert process.stdout.readline() == b"1\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=10)
+    _, errors = process.communicate(timeout=60)
     assert errors.rstrip().endswith(b"KeyboardInterrupt") and process.returncode != 0
 
 
@@ -361,7 +361,7 @@ time.sleep(0.3)
 print('end')
 """
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"end\n", b"")
 
 

@@ -60,10 +60,14 @@ def test_an_ingest_does_not_wait_longer_than_it_may_and_the_rest_is_embedded_lat
 
 
 def test_progress_is_reported_while_an_ingest_waits(db: Database, embedder: Gated) -> None:
-    embedder.gate.set()
     db.embed_in_background(wait=LONG)
     seen: list[Progress] = []
-    db.documents.ingest_text("one two three four.\n\n" * 400, source="a", progress=seen.append)
+
+    def report(progress: Progress) -> None:
+        seen.append(progress)
+        embedder.gate.set()
+
+    db.documents.ingest_text("one two three four.\n\n" * 400, source="a", progress=report)
     figures = [(each.step, each.done) for each in seen]
     assert figures[0] == ("embed", 0) and figures == sorted(figures) and len(set(figures)) > 1
     assert seen[-1].done == seen[-1].total and seen[0].seconds_left is None

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import apsw
 import pytest
 from hypothesis import given
@@ -129,15 +127,3 @@ def test_a_phrase_is_found_across_the_windows_of_a_long_text(
 def test_negated_terms_of_a_boolean_query_are_not_marked() -> None:
     (reading,) = boolean.boolean_query("apple NOT pie").interpretations
     assert highlight("apple pie", reading.terms, stemmed=True) == "<mark>apple</mark> pie"
-
-
-def test_the_time_grows_linearly_with_the_text() -> None:
-    phrase = " ".join(["a"] * 300)
-
-    def seconds(repeats: int) -> float:
-        began = time.process_time()
-        highlight("a " * repeats, [Term(phrase), Term("a b"), Term("a", prefix=True)], stemmed=True)
-        return time.process_time() - began
-
-    seconds(1_000)
-    assert seconds(80_000) < 8 * 4 * seconds(10_000)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -852,22 +851,25 @@ def test_truncated_listings_report_what_is_missing_and_how_to_get_it(
     assert "lower top_k" in found["truncated"]
 
 
-class Slow(Letters):
-    """A slow embedder that counts its batches."""
+class Halting(Letters):
+    """An embedder that counts its batches and halts in the third until it may go on."""
 
     def __init__(self) -> None:
         self.batches = 0
+        self.halted, self.go_on = threading.Event(), threading.Event()
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         self.batches += 1
-        time.sleep(0.05)
+        if self.batches == 3:
+            self.halted.set()
+            assert self.go_on.wait(60)
         return super().embed(texts, query=query)
 
 
 def test_a_long_ingest_reports_progress_and_stops_when_cancelled(
     path: Path, write: Callable[..., str]
 ) -> None:
-    slow, seen = Slow(), []
+    slow, seen = Halting(), []
     file = write(
         "long.md",
         "\n\n".join(f"# Part {number}\n\n" + "leaves and water " * 60 for number in range(800)),
@@ -877,7 +879,7 @@ def test_a_long_ingest_reports_progress_and_stops_when_cancelled(
         async def listen(progress: float, total: float | None, message: str | None) -> None:
             seen.append((progress, total))
 
-        async def conversation(client: Client) -> int:
+        async def conversation(client: Client) -> None:
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as group:
 
@@ -887,17 +889,15 @@ def test_a_long_ingest_reports_progress_and_stops_when_cancelled(
                         )
 
                     group.start_soon(ingest)
-                    while len(seen) < 3:
-                        await anyio.sleep(0.01)
+                    await anyio.to_thread.run_sync(slow.halted.wait, 60)
                     scope.cancel()
-            await anyio.sleep(0.2)
-            at_work = slow.batches
-            await anyio.sleep(0.3)
-            assert slow.batches == at_work
-            return at_work
+            slow.go_on.set()
 
-        batches = talk(service(db, SURFACE), conversation)
-        assert batches < 15
+        talk(service(db, SURFACE), conversation)
+        for thread in threading.enumerate():
+            if thread.name == "mcpvectordb-ingest":
+                thread.join(60)
+        assert slow.batches == 3
         assert seen == sorted(set(seen))
         assert all(done <= total for done, total in seen)
         assert db.check() == []

@@ -141,7 +141,7 @@ def test_two_cookies_of_two_ports_do_not_disturb_each_other(filled: Served, serv
     first, second = filled.browser(), served.browser()
     both = f"{first.cookie}; {second.cookie}"
     for each in (filled, served):
-        connection = http.client.HTTPConnection("127.0.0.1", each.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", each.port, timeout=60)
         connection.request("GET", "/api/session", headers={"Cookie": both})
         assert json.loads(connection.getresponse().read())["path"] == str(each.db.path)
         connection.close()

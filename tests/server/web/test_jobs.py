@@ -30,7 +30,7 @@ def jobs(seen: list[tuple[str, str]]) -> Iterator[Jobs]:
 
 
 def ended(job: Job) -> Job:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not job.ended and time.monotonic() < deadline:
         time.sleep(0.005)
     return job

@@ -33,7 +33,7 @@ def test_a_file_is_ingested_under_its_relative_path_and_embedded_later(served: S
         upload(served, "notes/täglich/tea.md", b"# Tee\n\nschwarz", "&library=my")[1]
     )
     assert again["result"]["status"] == "replaced" and served.db.documents.count() == 1
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while served.get("/api/status")["pending"] and time.monotonic() < deadline:
         time.sleep(0.05)
     assert served.get("/api/status")["pending"] == 0
