@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from hypothesis import settings
 from numpy.typing import NDArray
 
 from mcpvectordb.errors import EmbeddingFailed
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from mcpvectordb import Chunk, Database, Results
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def scaled(examples: int) -> int:
+    """So many examples with --full, and a fifth of them otherwise."""
+    return max(3, examples * settings.default.max_examples // 100)
 
 
 class Letters:

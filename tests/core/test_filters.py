@@ -15,6 +15,7 @@ from mcpvectordb import filters
 from mcpvectordb.errors import InvalidFilter
 from mcpvectordb.records import Condition
 from tests.reference_filters import matches
+from tests.support import scaled
 
 COLUMNS = {"title": "items.title", "size": "items.size"}
 INSERT = "INSERT INTO items (title, size, metadata) VALUES (?, ?, ?)"
@@ -744,7 +745,7 @@ def questions(draw: st.DrawFn) -> tuple[list[tuple[Any, Any, Any]], list[Conditi
     return rows, conditions
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(questions())
 def test_the_compiled_sql_selects_what_the_reference_selects(
     shelf: Shelf, question: tuple[list[tuple[Any, Any, Any]], list[Condition]]

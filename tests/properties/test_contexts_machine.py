@@ -22,7 +22,7 @@ from mcpvectordb import (
     NotFound,
 )
 from tests.properties.machines import DatabaseMachine
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 THREADS = st.sampled_from(["one", "two"])
 SOURCES = st.sampled_from(["user", "agent"])
@@ -341,4 +341,4 @@ def as_remembered(context: Context) -> Remembered:
 
 
 TestContexts = ContextsMachine.TestCase
-TestContexts.settings = settings(max_examples=25, stateful_step_count=15)
+TestContexts.settings = settings(max_examples=scaled(25), stateful_step_count=15)

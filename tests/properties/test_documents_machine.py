@@ -12,7 +12,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from mcpvectordb import Config, Database, InvalidInput
 from mcpvectordb.index.tuning import Tuning
 from tests.properties.machines import DatabaseMachine
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 SOURCES = st.sampled_from(["a.md", "b.md", "c.py", "d"])
 LIBRARIES = st.sampled_from(["one", "two"])
@@ -159,4 +159,4 @@ class DocumentsMachine(DatabaseMachine):
 
 
 TestDocuments = DocumentsMachine.TestCase
-TestDocuments.settings = settings(max_examples=25, stateful_step_count=15)
+TestDocuments.settings = settings(max_examples=scaled(25), stateful_step_count=15)

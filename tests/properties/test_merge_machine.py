@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mcpvectordb import Config, Database, InvalidInput, NotFound
 from tests.properties.test_documents_machine import SLICES
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 FILES = st.integers(0, 2)
 SOURCES = st.sampled_from(["a.md", "b.md", "c.py"])
@@ -228,4 +228,4 @@ class MergeMachine(RuleBasedStateMachine):
 
 
 TestMerge = MergeMachine.TestCase
-TestMerge.settings = settings(max_examples=8, stateful_step_count=14, deadline=None)
+TestMerge.settings = settings(max_examples=scaled(8), stateful_step_count=14, deadline=None)

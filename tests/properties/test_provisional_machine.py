@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mcpvectordb import Config, Database
-from tests.support import Letters
+from tests.support import Letters, scaled
 from tests.support_static import needs_the_static_model
 
 WORDS = ("tea", "soup", "house", "river", "engine", "letter")
@@ -82,4 +82,4 @@ class ProvisionalMachine(RuleBasedStateMachine):
 
 
 TestProvisional = needs_the_static_model(ProvisionalMachine.TestCase)
-TestProvisional.settings = settings(max_examples=15, stateful_step_count=15)
+TestProvisional.settings = settings(max_examples=scaled(15), stateful_step_count=15)

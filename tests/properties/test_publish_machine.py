@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from mcpvectordb import Config, Database, Image, InvalidInput, NotFound
 from tests.properties.test_documents_machine import SLICES
-from tests.support import Letters
+from tests.support import Letters, scaled
 from tests.support_postgres import problems, published, rows, versions_of_rows
 
 SOURCES = st.sampled_from(["a.md", "b.md", "c.py"])
@@ -156,5 +156,6 @@ def test_what_is_published_bit_by_bit_is_what_a_first_publish_brings(
 ) -> None:
     monkeypatch.setattr(PublishMachine, "url", postgres_url)
     run_state_machine_as_test(
-        PublishMachine, settings=settings(max_examples=8, stateful_step_count=14, deadline=None)
+        PublishMachine,
+        settings=settings(max_examples=scaled(8), stateful_step_count=14, deadline=None),
     )

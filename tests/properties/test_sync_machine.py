@@ -13,7 +13,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from mcpvectordb import Database, Synced
 from tests.properties.machines import DatabaseMachine
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 NAMES = st.sampled_from(["a.md", "b.txt", "c.md"])
 FOLDERS = st.sampled_from(["", "d/", "d/e/", "d-f/", "z/", ".hidden/"])
@@ -198,4 +198,4 @@ class SyncMachine(DatabaseMachine):
 
 
 TestSync = SyncMachine.TestCase
-TestSync.settings = settings(max_examples=40, stateful_step_count=25)
+TestSync.settings = settings(max_examples=scaled(40), stateful_step_count=25)

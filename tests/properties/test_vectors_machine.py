@@ -16,6 +16,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from mcpvectordb import Database, Results, Vector
 from mcpvectordb.index.tuning import Tuning
 from tests.properties.machines import DatabaseMachine
+from tests.support import scaled
 
 METRICS = {"round": "cosine", "flat": "dot", "far": "euclidean"}
 STORES = st.sampled_from(sorted(METRICS))
@@ -219,4 +220,4 @@ class VectorsMachine(DatabaseMachine):
 
 
 TestVectors = VectorsMachine.TestCase
-TestVectors.settings = settings(max_examples=30, stateful_step_count=20)
+TestVectors.settings = settings(max_examples=scaled(30), stateful_step_count=20)

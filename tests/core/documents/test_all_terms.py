@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcpvectordb import Database, Hit
 from mcpvectordb.documents import all_terms as all_words
 from mcpvectordb.records import Chunk
-from tests.support import Letters, search_documents
+from tests.support import Letters, scaled, search_documents
 
 PADDING = "\n\n".join(
     f"Paragraph {number} says nothing of interest, at some length, in many words."
@@ -169,7 +169,7 @@ words_of = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     texts=st.lists(words_of, min_size=1, max_size=5),
     query=words_of,

@@ -13,7 +13,7 @@ from mcpvectordb import Database, InvalidInput, NotFound
 from mcpvectordb.documents import paths
 from mcpvectordb.documents.paths import MOST_ALTERNATIVES
 from mcpvectordb.documents.rows import path as shown
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_an_invalid_pattern_is_refused(db: Database) -> None:
             db.documents.matching(pattern)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     library=st.text("ab/ :#\"'", min_size=1, max_size=6).filter(str.strip),
     source=st.text("ab/ :1#%\"'~\\", min_size=1, max_size=8).filter(str.strip),

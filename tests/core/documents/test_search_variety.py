@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 LAMP = "The lamp of the lighthouse is lit at dusk by the keeper."
 PARAGRAPH = "Ropes of boat number {0} are checked before the boat leaves the harbour. " * 8
@@ -95,7 +95,7 @@ texts = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 @given(texts, st.booleans(), st.sampled_from(MODES))
 def test_no_answer_is_lost_by_folding(texts: list[str], group: bool, mode: str) -> None:
     with Database(":memory:", embedder=Letters()) as db:

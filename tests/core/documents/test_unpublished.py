@@ -21,7 +21,7 @@ from mcpvectordb.index import models
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.records import Parsed
 from mcpvectordb.recovery.salvage import salvage
-from tests.support import Letters, python
+from tests.support import Letters, python, scaled
 
 CONFIG = Config(chunk_size=16, busy_timeout=0.1)
 SLICES = Tuning(slice_chunks=3)
@@ -111,7 +111,7 @@ WRITES: dict[str, Callable[[Database, int], object]] = {
 
 @pytest.mark.parametrize("tuning", [SLICES, IN_MEMORY], ids=["file", "memory"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
-@settings(max_examples=4)
+@settings(max_examples=scaled(4))
 @given(before=st.integers(1, 12), chunks=st.integers(1, 12))
 def test_a_reader_sees_a_document_completely_or_not_at_all(
     tmp_path_factory: pytest.TempPathFactory,

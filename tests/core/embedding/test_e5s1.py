@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mcpvectordb.embedding import e5s1
 from mcpvectordb.embedding.encoder_graph import assemble
 from mcpvectordb.errors import ModelDamaged
+from tests.support import scaled
 from tests.support_e5s1 import PIECES, SCORES, Tiny, unpacked
 
 TINY = Tiny()
@@ -79,7 +80,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         e5s1.read(tmp_path / "nowhere.bin")
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150))
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -20,7 +20,7 @@ from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.onnx import OnnxEmbedder, processors, spread
 from mcpvectordb.embedding.weights import locate
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput, ModelDamaged
-from tests.support import ROOT
+from tests.support import ROOT, scaled
 from tests.support_onnx import INT32, WORDS, graph, table, write_model
 
 NOWHERE = Path("nowhere")
@@ -75,7 +75,7 @@ def tiny(directory: Path, content: bytes, **fields: object) -> OnnxEmbedder:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 @given(texts=st.lists(st.sampled_from(TEXTS), max_size=8))
 def test_a_text_has_the_same_bits_alone_and_in_any_batch(minilm, alone, texts):
     assert [vector.tobytes() for vector in minilm.embed(texts)] == [alone[text] for text in texts]

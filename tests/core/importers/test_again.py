@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from mcpvectordb import Database
 from tests.core.importers.test_run import memories
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 HASHES = st.sampled_from("abcd")
 TEXTS = st.sampled_from(["tea", "coffee", "milk and sugar", "# Heading\n\nwater"])
@@ -96,4 +96,4 @@ class ImportMachine(RuleBasedStateMachine):
 
 
 TestImportMachine = ImportMachine.TestCase
-TestImportMachine.settings = settings(max_examples=20, stateful_step_count=15)
+TestImportMachine.settings = settings(max_examples=scaled(20), stateful_step_count=15)

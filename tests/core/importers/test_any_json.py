@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mcpvectordb import MCPVectorDBError, importers
 from mcpvectordb.importers.items import ImportOptions
 from mcpvectordb.importers.source import ImportSource
+from tests.support import scaled
 
 KEYS = (
     "mapping current_node conversation_id id title create_time message author role content parts "
@@ -37,7 +38,7 @@ NAMES = ["chatgpt", "claude", "claude-code", "jsonl", "mcpvectordb"]
 
 
 @pytest.mark.parametrize("kind", NAMES)
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=scaled(60), suppress_health_check=list(HealthCheck))
 @given(st.lists(values, min_size=1, max_size=4))
 def test_any_json_is_read_or_refused(kind: str, content: list[Any]) -> None:
     lines = "\n".join(json.dumps(each) for each in content)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database, Image, ParseFailed, Progress
 from mcpvectordb.index.tuning import Tuning
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 QUERIES = ("tea water", "keys", "α β")
 
@@ -211,7 +211,7 @@ def do(db: Database, step: tuple[Any, ...]) -> None:
                 db.contexts.update(context.id, metadata=values)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(documents | contexts | vectors | deletions | updates, max_size=12))
 def test_any_content_comes_back_equal(steps: list[tuple[Any, ...]]) -> None:
     with (

@@ -14,6 +14,7 @@ from mcpvectordb.index.columns import NOWHERE, Columns, ColumnSource
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.records import Condition
 from tests.core.test_filters import COLUMNS, INSERT, Shelf, questions, written
+from tests.support import scaled
 
 SOURCE = ColumnSource(
     rows="items",
@@ -45,7 +46,7 @@ def kept(shelf: Shelf, values: list[Any], tuning: Tuning = DEFAULT) -> tuple[Col
     return Columns(SOURCE, 1, tuning), numbered(shelf, [("", 0, {"k": value}) for value in values])
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(questions())
 def test_every_condition_selects_the_same_rows_as_in_the_file(
     shelf: Shelf, question: tuple[list[tuple[Any, Any, Any]], list[Condition]]
@@ -58,7 +59,7 @@ def test_every_condition_selects_the_same_rows_as_in_the_file(
     assert chosen is not None and np.flatnonzero(chosen).tolist() == shelf.select(conditions)
 
 
-@settings(max_examples=50)
+@settings(max_examples=scaled(50))
 @given(questions(), questions())
 def test_rows_that_are_added_later_are_selected_in_the_same_way(
     shelf: Shelf,

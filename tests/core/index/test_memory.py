@@ -20,7 +20,7 @@ from mcpvectordb.index import changes
 from mcpvectordb.index.codes import Codes
 from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
-from tests.support import Letters
+from tests.support import Letters, scaled
 from tests.support_elsewhere import Elsewhere
 
 DIMENSION = 8
@@ -408,7 +408,7 @@ class FollowingMachine(RuleBasedStateMachine):
 
 
 TestFollowing = FollowingMachine.TestCase
-TestFollowing.settings = settings(max_examples=40, stateful_step_count=25)
+TestFollowing.settings = settings(max_examples=scaled(40), stateful_step_count=25)
 
 
 class SameAnswerMachine(RuleBasedStateMachine):
@@ -499,4 +499,4 @@ class SameAnswerMachine(RuleBasedStateMachine):
 
 
 TestSameAnswer = SameAnswerMachine.TestCase
-TestSameAnswer.settings = settings(max_examples=15, stateful_step_count=25)
+TestSameAnswer.settings = settings(max_examples=scaled(15), stateful_step_count=25)

@@ -23,7 +23,7 @@ from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.fts5 import varints
 from mcpvectordb.text.query import parse_query
-from tests.support import Letters
+from tests.support import Letters, scaled
 
 WORDS = ("apple", "banana", "cherry", "date", "elder", "fig", "grape", "E-4021", "東京", "naïve")
 QUERIES = (
@@ -118,7 +118,7 @@ class Following(RuleBasedStateMachine):
 
 
 TestFollowing = Following.TestCase
-TestFollowing.settings = settings(max_examples=20)  # each is a real file with many commits
+TestFollowing.settings = settings(max_examples=scaled(20))  # each is a real file with many commits
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import scaled
+
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
 from mcpvectordb.postgres.binary_copy import (
@@ -38,7 +40,7 @@ def url(postgres: LocalPostgres):  # type: ignore[no-untyped-def]
         yield made
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(
     st.lists(
         st.tuples(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
-from tests.support import Letters
+from tests.support import Letters, scaled
 from tests.support_parity import differences
 from tests.support_postgres import LocalPostgres
 
@@ -205,7 +205,7 @@ def listings(rng: random.Random) -> Iterator[tuple[str, Question]]:
     yield "missing", lambda db: db.documents.get("nobody")
 
 
-@settings(max_examples=12)
+@settings(max_examples=scaled(12))
 @given(seed=st.integers(0, 2**32))
 def test_a_published_file_gives_the_answers_of_the_file(postgres: LocalPostgres, seed: int) -> None:
     rng = random.Random(seed)

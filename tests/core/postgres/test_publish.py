@@ -35,7 +35,7 @@ from mcpvectordb.postgres.publication import PASSAGES, Publication
 from mcpvectordb.postgres.publish_documents import DocumentsToPublish
 from mcpvectordb.postgres.values import from_text
 from mcpvectordb.postgres.words import Tokenizer, stored_term
-from tests.support import Letters
+from tests.support import Letters, scaled
 from tests.support_postgres import LocalPostgres, published, rows, versions_of_rows
 
 TEA = "# Tea\n\nGreen tea brews at 80 degrees.\n\n## Milk\n\nNone, parseHTMLDocument says.\n"
@@ -565,7 +565,7 @@ def test_the_title_counts_as_much_as_in_the_file() -> None:
     assert TITLE_WEIGHT == 2  # which the trigger of document_chunks says by repeating the title
 
 
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 @given(
     st.lists(st.tuples(WORDS, WORDS.filter(str.strip)), min_size=1, max_size=5),
     st.lists(WORDS.filter(str.strip), max_size=3),

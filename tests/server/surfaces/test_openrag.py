@@ -23,7 +23,6 @@ from mcpvectordb_server.surfaces.openrag import SURFACE
 from tests.server.clients import Wire, ask, caller, service, talk
 from tests.support import Letters
 
-GOLDEN = Path(__file__).with_name("tools_openrag.json")
 NOBODY = "00000000-0000-4000-8000-000000000000"
 Ask = Callable[..., dict[str, Any]]
 Write = Callable[..., str]

@@ -24,7 +24,6 @@ from mcpvectordb_server.surfaces.qmd import SURFACE
 from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk
 from tests.support import Letters, search_documents
 
-GOLDEN = Path(__file__).with_name("tools_qmd.json")
 SEARCHES = ("search", "vsearch", "query")
 QUALITY = weights.installed(CATALOGUE[DEFAULT], Path("nowhere"))
 NOTES = {

@@ -16,7 +16,6 @@ from mcpvectordb_server.surfaces.vector_store import MOST_RESULTS, SURFACE
 from tests.server.clients import ask, caller, service
 from tests.support import Letters
 
-GOLDEN = Path(__file__).with_name("tools_vector_store.json")
 BAD_EMBEDDING = {"error": "Embedding must be a non-empty array of numbers"}
 BAD_QUERY = {"error": "Query embedding must be a non-empty array"}
 Ask = Callable[..., dict[str, Any]]

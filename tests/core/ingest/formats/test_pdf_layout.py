@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import scaled
 from tests.support_formats import read
 from tests.support_pdf import Drawn, columns_pdf
 
@@ -40,7 +41,7 @@ def test_columns_are_read_one_after_the_other_whatever_their_gutter(
         assert in_order(read(raw, "a.pdf").text, words)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     columns=st.integers(1, 3),
@@ -167,7 +168,7 @@ boxes = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(pieces, boxes, st.sampled_from([0, 90, 180, 270]))
 def test_no_word_of_a_page_vanishes_or_is_there_twice(
     texts: list[tuple[float, float, list[str], int, int]],

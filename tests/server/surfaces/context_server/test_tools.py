@@ -20,7 +20,6 @@ from mcpvectordb_server.surfaces.context_server.filters import OPERATORS
 from tests.server.clients import Wire, ask, service
 from tests.server.surfaces.context_server.client import Failing, Tools, opened
 
-GOLDEN = Path(__file__).with_name("tools_context_server.json")
 PIXEL = base64.b64encode(b"\x89PNG one pixel").decode()
 
 
