@@ -45,7 +45,7 @@ def run(language, text):
             raise
 
 steps = json.load(sys.stdin)
-for language, text in steps * 2:
+for language, text in steps * int(sys.argv[1]):
     print(f"== {text}", file=sys.stderr)
     run(language, text)
 """
@@ -93,14 +93,14 @@ def team(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=names(RUNNABLE))
-def test_every_block_runs_twice_in_a_row(
+def test_every_block_runs_and_with_full_twice_in_a_row(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with team(page, request) as variables:
-        run_twice(page, tmp_path, variables)
+        run(page, tmp_path, variables, times=2 if request.config.getoption("--full") else 1)
 
 
-def run_twice(page: Path, tmp_path: Path, variables: dict[str, str]) -> None:
+def run(page: Path, tmp_path: Path, variables: dict[str, str], *, times: int) -> None:
     notes = tmp_path / "Documents" / "notes"
     notes.mkdir(parents=True)
     (notes / "keys.md").write_text(
@@ -110,7 +110,7 @@ def run_twice(page: Path, tmp_path: Path, variables: dict[str, str]) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(unset)}
     home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, str(times)],
         input=json.dumps(steps(page)),
         cwd=tmp_path,
         env={**kept, **home, **variables},

@@ -28,6 +28,8 @@ LITTLE, CODES = Path(__file__).with_name("little"), Path(__file__).with_name("co
 MODEL = "all-MiniLM-L6-v2"
 BAR = 0.93
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:

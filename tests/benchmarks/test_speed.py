@@ -14,6 +14,8 @@ from benchmarks import growth, hybrid, ingest, start, vectors
 from benchmarks.__main__ import main
 from benchmarks.rivals import OURS, Runs
 
+pytestmark = pytest.mark.long
+
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
     main([*arguments, "--rounds", "1", "--json"])

@@ -9,6 +9,8 @@ from benchmarks import walks
 from benchmarks.__main__ import main
 from mcpvectordb import Config, Database
 
+pytestmark = pytest.mark.long
+
 
 def test_every_walk_is_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "notes.md"
