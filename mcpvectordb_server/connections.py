@@ -67,10 +67,11 @@ class SeldomLog:
 
     def happened(self) -> None:
         """There is a reason, now."""
+        now = self._clock()
         self._times += 1
-        if self._clock() >= self._next:
+        if now >= self._next:
             logging.getLogger(__name__).warning(self._message, self._times)
-            self._next, self._times = self._clock() + 60, 0
+            self._next, self._times = now + 60, 0
 
 
 class OpenConnections:

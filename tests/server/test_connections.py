@@ -207,9 +207,10 @@ def test_without_descriptors_whoever_waits_is_refused_and_it_is_said_once(
 def test_a_warning_comes_once_a_minute_with_how_often_there_was_a_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    now = 0.0
-    log = SeldomLog("%d times", clock=lambda: now)
-    for now in (0.0, 1.0, 59.9, 60.0, 61.0, 120.0, 500.0):
+    times = [0.0, 1.0, 59.9, 60.0, 61.0, 120.0, 500.0]
+    now = iter(times)
+    log = SeldomLog("%d times", clock=lambda: next(now))
+    for _ in times:
         log.happened()
     assert caplog.messages == ["1 times", "3 times", "2 times", "1 times"]
     assert {each.levelno for each in caplog.records} == {logging.WARNING}

@@ -37,6 +37,24 @@ def test_a_wrong_token_lets_nobody_in(given: str, filled: Served) -> None:
             assert status == 401
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "&".join(f"a{number}=1" for number in range(25)),
+        "token=&token=" + "&" * 2_000,
+        "%00",
+        "token=%ff%fe",
+        "token=%zz%",
+        "limit=1" * 5_000,
+        "%ed%a0%80=%c3%28;=?",
+    ],
+)
+def test_no_query_is_an_internal_error(query: str, filled: Served) -> None:
+    assert filled.raw("GET", f"/?{query}", headers=ALONE)[0] == 200  # the page takes no parameters
+    status, answer = filled.ask("GET", f"/api/documents?{query}")
+    assert (status, answer["error"]["code"]) == (400, "invalid_argument")
+
+
 def test_no_answer_sets_a_cookie(filled: Served) -> None:
     for path in ("/", f"/?token={TOKEN}", "/api/session", "/static/app.js", "/x"):
         for headers in ({}, ALONE):
