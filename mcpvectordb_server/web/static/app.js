@@ -82,7 +82,7 @@ function failure(error) {
 		lost
 			? "Open the URL that `mcpvectordb web` printed; each start of the server has its own."
 			: plain(error.message),
-		h("button", { type: "button", class: "button", on: { click: () => show() } }, "Try again"),
+		h("button", { type: "button", class: "button", on: { click: () => (app.session ? show() : location.reload()) } }, "Try again"),
 	);
 }
 
