@@ -17,6 +17,7 @@ MCPVectorDBError
 ├── IngestError                          a source could not be ingested
 │   ├── Unreadable (OSError)             missing, a folder, no permission, a device
 │   ├── Refused (PermissionError)        a path or URL the safety rules do not allow
+│   ├── Exists (FileExistsError)         another text has this source, and was not to be replaced
 │   ├── TooLarge (ValueError)            above a size limit
 │   ├── UnsupportedFormat (ValueError)   a format without a parser
 │   ├── ParseFailed (ValueError)         encrypted, damaged, or over the parser's limits
@@ -142,6 +143,12 @@ class Refused(IngestError, PermissionError):
     """The safety rules do not allow this path or URL."""
 
     code = "refused"
+
+
+class Exists(IngestError, FileExistsError):
+    """A document of the library has this source with another text; it was not to be replaced."""
+
+    code = "exists"
 
 
 class TooLarge(IngestError, ValueError):

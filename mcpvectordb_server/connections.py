@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
+import logging
+import os
 import socket
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -13,6 +20,23 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcpvectordb import InvalidInput
+
+LET_IN = "mcpvectordb.let_in"
+"""The key that a gate puts into the ASGI scope of a request that came with the right token."""
+
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def half_of_the_descriptors() -> int:
+    """How many connections leave enough descriptors for files: half of what the system allows."""
+    most = 1_000
+    if sys.platform != "win32":  # which has no such limit
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY:
+            most = min(most, soft // 2)
+    return max(most, 8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,24 +46,78 @@ class HttpLimits:
     max_body          bytes of one request: room for an image of 10 MB in base64
     head_seconds      time for a client to send the head of a request
     shutdown_seconds  time for open requests to finish when the server stops
+    connections       most that are open at once; 0 for `half_of_the_descriptors`
     """
 
     max_body: int = 16 * 1024 * 1024
     head_seconds: float = 10.0
     shutdown_seconds: int = 3
+    connections: int = 0
 
 
 LIMITS = HttpLimits()
 
 
-class IdleTimeoutProtocol(H11Protocol):
-    """A connection that is closed when no request is open and no whole head arrives in time.
+class SeldomLog:
+    """A warning at most once a minute, with how often there was a reason for it since the last."""
+
+    def __init__(self, message: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._message, self._clock = message, clock
+        self._next, self._times = float("-inf"), 0
+
+    def happened(self) -> None:
+        """There is a reason, now."""
+        now = self._clock()
+        self._times += 1
+        if now >= self._next:
+            logging.getLogger(__name__).warning(self._message, self._times)
+            self._next, self._times = now + 60, 0
+
+
+class OpenConnections:
+    """The connections of one server; when there are too many, the oldest silent one is closed.
+
+    Silent is one without a request that was let in: whoever has no token can open as many as they
+    like, and neither stops the server nor ends what others have asked for.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: dict[Connection, None] = {}  # those in front have been silent for longest
+        self._log = SeldomLog(
+            f"%d connections were closed for newer ones: at most {most} are open at once"
+        )
+
+    def add(self, new: Connection) -> None:
+        """Count a new one, and close one if there are too many: itself, if all others are busy."""
+        self._open[new] = None
+        if len(self._open) > self._most:
+            closed = next(each for each in self._open if each.silent())
+            del self._open[closed]
+            closed.transport.abort()
+            self._log.happened()
+
+    def renew(self, connection: Connection) -> None:
+        """A connection has sent the head of a request."""
+        if connection in self._open:
+            del self._open[connection]
+            self._open[connection] = None
+
+    def discard(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._open.pop(connection, None)
+
+
+class Connection(H11Protocol):
+    """A connection that is closed when no request is let in and no whole head arrives in time.
 
     uvicorn would wait forever, and the gate sees only requests with a whole head: a client that
-    opens connections and sends nothing, or byte by byte (Slowloris), could exhaust the server.
+    opens connections and sends nothing, or byte by byte (Slowloris), or reads no answer, could
+    exhaust the server.
     """
 
     head_seconds = LIMITS.head_seconds
+    open_connections: OpenConnections
     _timeout: asyncio.TimerHandle | None = None
 
     # The type of `transport` is the one that uvicorn declares.
@@ -47,38 +125,53 @@ class IdleTimeoutProtocol(H11Protocol):
         """Start the timeout."""
         super().connection_made(transport)
         self._restart()
+        self.open_connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Stop the timeout when a request has begun, start it when one has ended."""
+        """Start the timeout, anew with every request; bytes that are none do not prolong it."""
+        before = self.cycle
         super().data_received(data)
-        self._restart()
+        if self.cycle is not before:
+            self.open_connections.renew(self)
+            self._restart()
+        elif self._timeout is None:
+            self._restart()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        super().connection_lost(exc)
+        self.open_connections.discard(self)
+        if self._timeout is not None:
+            self._timeout.cancel()
+
+    def silent(self) -> bool:
+        """Whether no request is open that was let in."""
+        return self.cycle is None or self.cycle.response_complete or LET_IN not in self.cycle.scope
 
     def _restart(self) -> None:
-        if not self._idle() and self._timeout is not None:
+        if self._timeout is not None:
             self._timeout.cancel()
-            self._timeout = None
-        elif self._idle() and self._timeout is None:
-            self._timeout = self.loop.call_later(self.head_seconds, self._expire)
-
-    def _idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
+        self._timeout = self.loop.call_later(self.head_seconds, self._expire)
 
     def _expire(self) -> None:
         self._timeout = None
-        if self._idle():
-            self.transport.close()
+        if self.silent():
+            self.transport.abort()
 
 
 def uvicorn_server(app: ASGIApp, limits: HttpLimits = LIMITS) -> uvicorn.Server:
     """The HTTP server for an application, with our limits and without logs of its own."""
 
-    class Connection(IdleTimeoutProtocol):
+    class Limited(Connection):
         head_seconds = limits.head_seconds
+        open_connections = OpenConnections(limits.connections or half_of_the_descriptors())
 
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=Limited,
+        ws="none",  # an upgrade is answered as the request that it is
         log_config=None,
+        log_level=logging.ERROR,  # it warns of every malformed request, which anybody can send
         access_log=False,
         server_header=False,
         lifespan="on",
@@ -87,11 +180,69 @@ def uvicorn_server(app: ASGIApp, limits: HttpLimits = LIMITS) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def listen(host: str, port: int) -> socket.socket:
+class Listener(socket.socket):
+    """A listening socket from which one connection is taken in a turn of the event loop.
+
+    asyncio takes all that wait before any of them can be counted. Where descriptors have run out,
+    which may be due to others, it logs a traceback for each and tries again; here a descriptor that
+    was kept for this is used to refuse whoever waits.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._taken, self._spare = False, _spare_descriptor()
+        self._log = SeldomLog("%d connections were refused: there are no descriptors left")
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection, but none directly after another."""
+        if self._taken:
+            self._taken = False
+            raise BlockingIOError(errno.EAGAIN, "one in a turn")
+        try:
+            found = super().accept()
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTORS:
+                raise
+            self._refuse()
+            raise BlockingIOError(errno.EAGAIN, "refused") from None
+        self._taken = True
+        return found
+
+    def _refuse(self) -> None:
+        self._log.happened()
+        self._release()
+        try:
+            super().accept()[0].close()
+        except BlockingIOError:
+            pass  # whoever waited has gone
+        except OSError:
+            time.sleep(0.01)  # others were quicker, and the loop will ask again at once
+        self._spare = _spare_descriptor()
+
+    def close(self) -> None:
+        """Close it."""
+        self._release()
+        super().close()
+
+    def _release(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+        self._spare = None
+
+
+def _spare_descriptor() -> int | None:
+    try:
+        return os.open(os.devnull, os.O_RDONLY)
+    except OSError:
+        return None
+
+
+def listen(host: str, port: int) -> Listener:
     """A listening socket; an address or port that cannot be used raises InvalidInput."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=128)
+        with socket.create_server(address[:2], family=family, backlog=128) as made:
+            return Listener(fileno=made.detach())
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"cannot listen on {host} port {port}: {reason}") from None

@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.connections import (
+    LET_IN,
     LIMITS,
     HttpLimits,
     host_of,
@@ -101,6 +102,7 @@ class AccessGate:
             return PlainTextResponse(
                 "a bearer token is needed", 401, {"WWW-Authenticate": "Bearer"}
             )
+        scope[LET_IN] = True
         return None
 
 

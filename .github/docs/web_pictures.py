@@ -125,7 +125,7 @@ def served(db: Database) -> Iterator[str]:
         time.sleep(0.02)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield f"http://127.0.0.1:{port}/?token={token}"
+        yield f"http://127.0.0.1:{port}/#token={token}"
     finally:
         server.should_exit = True
         thread.join()

@@ -36,7 +36,7 @@ from mcpvectordb.cli.output import (
     skipped_in,
 )
 from mcpvectordb.config import PRECISIONS
-from mcpvectordb.errors import IngestError, InvalidInput, ModelError
+from mcpvectordb.errors import Exists, IngestError, InvalidInput, ModelError
 from mcpvectordb.ingest.formats.charset import decode
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Embedded, Progress, counted_passages
@@ -89,6 +89,11 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="The source name of standard input (-) [default: stdin- and a part of its hash].",
 )
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Let standard input take the place of another text that has its source name.",
+)
 @click.pass_context
 def ingest(
     context: click.Context,
@@ -104,6 +109,7 @@ def ingest(
     dry_run: bool,
     as_json: bool,
     name: str | None,
+    replace: bool,
 ) -> None:
     """Put files, folders, web pages or standard input into the database.
 
@@ -127,7 +133,7 @@ def ingest(
             elif dry_run:
                 done.planned.append(("read", source))
             else:
-                _ingest_source(db, source, done, **given, name=name)
+                _ingest_source(db, source, done, **given, name=name, replace=replace)
         try:
             if not no_embed and not dry_run:
                 done.embedded += embed_pending(db)
@@ -278,6 +284,7 @@ def _ingest_source(
     library: str,
     metadata: dict[str, Any],
     name: str | None,
+    replace: bool,
 ) -> None:
     """Ingest a file, URL or standard input without embedding it; a failure is printed."""
     try:
@@ -288,6 +295,7 @@ def _ingest_source(
                 source=name or f"stdin-{hashlib.sha256(raw).hexdigest()[:8]}",
                 library=library,
                 metadata=metadata,
+                replace=replace,
                 embed=False,
             )
         else:
@@ -295,5 +303,7 @@ def _ingest_source(
         done.counts[_OUTCOMES.get(stored.status, stored.status)] += 1
         if stored.note:
             complain(f"{source}: {stored.note}")
+    except Exists as error:
+        done.failed(f"{error} (--replace)")
     except IngestError as error:
         done.failed(error)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -99,6 +99,7 @@ class Documents(LibraryDocuments):
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
         duplicate: bool = False,
+        replace: bool = True,
         update_metadata: bool = True,
         reader: Callable[[Source], str] | None = None,
         wait: bool = True,
@@ -116,7 +117,8 @@ class Documents(LibraryDocuments):
         text; `any_text=False` refuses it.
 
         `chunk_size` and `chunk_overlap` apply to this document only, instead of those of the
-        database. With `duplicate` it is stored beside documents of the same source. `reader`
+        database. With `duplicate` it is stored beside documents of the same source; without
+        `replace` Exists is raised where the source has other content. `reader`
         returns the text of what was read, instead of the parser of its format; an exception that it
         raises ends the ingest. Without `wait` a page that must wait for `Config.host_interval`
         raises RetryLater, which says for how long.
@@ -164,13 +166,14 @@ class Documents(LibraryDocuments):
             given=metadata,
             chunk_size=chunk_size,
             chunk_overlap=chunk_overlap,
+            replaces=replace,
         )
         report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
         status, key = self._writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
             status, key = self._writer.say(key, said)
         done = self._finish(self._stored((status, key)), embed, progress, deadline)
-        return replace(done, note=notes.joined(parsed.note, done.note))
+        return dataclasses.replace(done, note=notes.joined(parsed.note, done.note))
 
     def ingest_text(
         self,
@@ -180,10 +183,15 @@ class Documents(LibraryDocuments):
         title: str | None = None,
         library: str = "default",
         metadata: Mapping[str, Any] | None = None,
+        replace: bool = True,
         embed: bool = True,
         progress: ProgressCallback | None = None,
     ) -> Ingested:
-        """Ingest a text under a source name of your own, as Markdown or code; see `ingest`."""
+        """Ingest a text under a source name of your own, as Markdown or code; see `ingest`.
+
+        It takes the place of another text of that name, which the history keeps; with
+        `replace=False` that raises Exists instead, and nothing is stored.
+        """
         from mcpvectordb.documents import texts as given_texts
 
         given = given_texts.checked_text(
@@ -191,7 +199,7 @@ class Documents(LibraryDocuments):
         )
         checked_name(library)
         deadline = self._encoder.deadline()
-        [stored] = self._store([given], library)
+        [stored] = self._store([given], library, replaces=replace)
         return self._finish(stored, embed, progress, deadline)
 
     def ingest_many(
@@ -261,7 +269,9 @@ class Documents(LibraryDocuments):
             self._bulk_ingest(library, embed, metadata) as intake,
         ):
             done = ingest_folder(self._file, self._config, once, intake, self.tuning, progress)
-        return self._embed_rest(replace(done, embedded=intake.embedded), embed, progress)
+        return self._embed_rest(
+            dataclasses.replace(done, embedded=intake.embedded), embed, progress
+        )
 
     def update(
         self,
@@ -350,7 +360,7 @@ class Documents(LibraryDocuments):
                     self._unpublished,
                     progress,
                 )
-            done.append(replace(synced, embedded=intake.embedded))
+            done.append(dataclasses.replace(synced, embedded=intake.embedded))
         return [*done[:-1], self._embed_rest(done[-1], embed, progress)] if done else []
 
     def search(
@@ -427,7 +437,7 @@ class Documents(LibraryDocuments):
             ]
             self._encoder.prefer(self._index, waiting)
         note = "" if found.hits else self.why_empty(library=library, where=where)
-        return replace(found, backlog=backlog, note=note)
+        return dataclasses.replace(found, backlog=backlog, note=note)
 
     def backlog(self) -> Backlog:
         """How many passages of documents there are and wait for their embedding, if any does."""
@@ -484,12 +494,14 @@ class Documents(LibraryDocuments):
         given: Sequence[GivenText],
         library: str,
         progress: ProgressCallback | None = None,
+        *,
+        replaces: bool = True,
     ) -> list[_StoredDocument]:
         """Store texts in short transactions."""
         from mcpvectordb.documents import texts as given_texts
 
         stored: list[_StoredDocument] = []
-        for places in given_texts.store(given, library, self._writer, self.tuning):
+        for places in given_texts.store(given, library, self._writer, self.tuning, replaces):
             stored += self._all_stored(places)
             if progress:
                 progress(Progress(step="ingest", done=len(stored), total=len(given)))
@@ -520,7 +532,7 @@ class Documents(LibraryDocuments):
         else:
             self._encoder.provisional.fill(self._index, [stored.key])
         [done] = self._results([stored], embed, error)
-        return replace(done, embedded=embedded)
+        return dataclasses.replace(done, embedded=embedded)
 
     def _other_languages(self) -> str:
         return notes.other_languages(self._file, self._config)
@@ -546,17 +558,19 @@ class Documents(LibraryDocuments):
 
     def _advised(self, done: Ingested) -> Ingested:
         """A result with the advice on other languages, if it is due."""
-        return replace(done, note=notes.joined(done.note, self._other_languages()))
+        return dataclasses.replace(done, note=notes.joined(done.note, self._other_languages()))
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
-        done = replace(done, note=self._other_languages())
+        done = dataclasses.replace(done, note=self._other_languages())
         if not embed:
             self._encoder.provisional.fill(self._index)
             return done
         embedded, error = self._embed_all(progress)
         note = self._encoder.provisional.note(error=error) if error else ""
-        return replace(done, note=notes.joined(note, done.note), embedded=done.embedded + embedded)
+        return dataclasses.replace(
+            done, note=notes.joined(note, done.note), embedded=done.embedded + embedded
+        )
 
     def _embed_all(self, progress: ProgressCallback | None) -> tuple[Embedded, str]:
         """Embed the pending chunks of all documents; the error, or ""."""

@@ -108,12 +108,14 @@ def store(
     library: str,
     writer: DocumentWriter,
     tuning: FolderTuning,
+    replaces: bool = True,
 ) -> Iterator[list[tuple[Status, int]]]:
     """Write texts in short transactions; the statuses and keys of each batch when it is stored.
 
-    Of those that are known, only what people say of them is stored.
+    Of those that are known, only what people say of them is stored. Without `replaces` one whose
+    source has another text raises Exists.
     """
-    for batch in _batches(_prepared(given, library, writer, tuning), tuning):
+    for batch in _batches(_prepared(given, library, writer, tuning, replaces), tuning):
         new = [each for _, each in batch if not isinstance(each, int)]
         written = iter(writer.write_all(new) if new else ())
         stored: list[tuple[Status, int]] = []
@@ -125,17 +127,23 @@ def store(
 
 
 def _prepared(
-    given: Sequence[GivenText], library: str, writer: DocumentWriter, tuning: FolderTuning
+    given: Sequence[GivenText],
+    library: str,
+    writer: DocumentWriter,
+    tuning: FolderTuning,
+    replaces: bool,
 ) -> Iterator[tuple[DocumentChange, PreparedDocument | int]]:
     """What is said of each text, and the document to write or the key of the one that there is."""
     for start in range(0, len(given), tuning.documents_per_write):
         texts = given[start : start + tuning.documents_per_write]
         known = writer.known_all(library, [(text.source.source, text.hash) for text in texts])
         for text, key in zip(texts, known, strict=True):
-            yield text.said, key or _document(text, library, writer)
+            yield text.said, key or _document(text, library, writer, replaces)
 
 
-def _document(text: GivenText, library: str, writer: DocumentWriter) -> PreparedDocument:
+def _document(
+    text: GivenText, library: str, writer: DocumentWriter, replaces: bool
+) -> PreparedDocument:
     return writer.prepare(
         text.source,
         text.parse(),
@@ -144,6 +152,7 @@ def _document(text: GivenText, library: str, writer: DocumentWriter) -> Prepared
         given=text.said.keys,
         title=text.said.title,
         created_at=text.created_at,
+        replaces=replaces,
     )
 
 

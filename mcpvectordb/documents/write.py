@@ -20,7 +20,7 @@ from mcpvectordb.config import how_to_allow
 from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored, update
 from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
 from mcpvectordb.documents.versions import unpacked_body
-from mcpvectordb.errors import DatabaseError, NotFound, TooLarge
+from mcpvectordb.errors import DatabaseError, Exists, NotFound, TooLarge, quoted
 from mcpvectordb.history.versions import Version
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -39,7 +39,7 @@ class PreparedDocument(NamedTuple):
     `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
     document whose id, creation time and metadata it takes over. `created_at` is "" for now, `id` ""
     for a new one. `version` is the one of the history that it is made of: then all of its fields
-    are those.
+    are those. Without `replaces` it is not written where its source has another text.
     """
 
     library: str
@@ -55,6 +55,7 @@ class PreparedDocument(NamedTuple):
     created_at: str = ""
     id: str = ""
     version: Version | None = None
+    replaces: bool = True
 
 
 class DocumentWriter:
@@ -85,6 +86,7 @@ class DocumentWriter:
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
         created_at: str = "",
+        replaces: bool = True,
     ) -> PreparedDocument:
         """The document for `write`: metadata checked, text split into chunks, raw bytes dropped.
 
@@ -111,6 +113,7 @@ class DocumentWriter:
             given=said,
             moved=moved,
             created_at=created_at,
+            replaces=replaces,
         )
 
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
@@ -316,14 +319,23 @@ class DocumentWriter:
     def _with_source_of(
         self, sql: apsw.Connection, document: PreparedDocument
     ) -> tuple[list[int], int | None]:
-        """The keys of the documents of a source, and of the first that has the same content."""
+        """The keys of the documents of a source, and of the first that has the same content.
+
+        Raises Exists if there are some that are not to be replaced.
+        """
         rows: list[Any] = sql.execute(
             "SELECT key, hash FROM published_documents WHERE library = ? AND source = ? "
             "ORDER BY key",
             (document.library, document.source.source),
         ).fetchall()
-        same = (key for key, hash in rows if hash == document.hash)
-        return [key for key, _ in rows], next(same, None)
+        same = next((key for key, hash in rows if hash == document.hash), None)
+        if rows and same is None and not document.replaces:
+            raise Exists(
+                f"the library {quoted(document.library)} has another text named "
+                f"{quoted(document.source.source)}: give this one another name, or let it replace "
+                "the other"
+            )
+        return [key for key, _ in rows], same
 
     def restore(self, version: Version, body: bytes) -> int:
         """Write a version of the history in place of what is there of its item; returns its key."""

@@ -21,7 +21,7 @@ from mcpvectordb_server.web import assets
 from mcpvectordb_server.web.api import ROUTES
 from mcpvectordb_server.web.api.ingest import Upload, take_upload
 from mcpvectordb_server.web.errors import HttpError, refusal
-from mcpvectordb_server.web.gate import PageGate, check_csrf
+from mcpvectordb_server.web.gate import SESSION, PageGate
 from mcpvectordb_server.web.openapi import describe
 from mcpvectordb_server.web.route import ApiRoute, parameters
 from mcpvectordb_server.web.session import session
@@ -37,7 +37,7 @@ ACTOR = "web page"
 def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
     """The page and its API for a file; `site` is started and closed with the application.
 
-    `token` lets browsers and programs in, `once` one browser.
+    `token` lets browsers and programs in, `once` one browser; see `PageGate`.
     """
     turns = Turns()
 
@@ -54,7 +54,7 @@ def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
         Route("/", _static),
         Route("/static/{name:path}", _static),
         Route("/api/openapi.json", _openapi),
-        Route("/api/session", partial(_session, site)),
+        Route(SESSION, partial(_session, site)),
         Route("/api/events", partial(_events, site)),
         *(Route(each.path, _endpoint(each, site, turns), methods=[each.method]) for each in ROUTES),
     ]
@@ -69,13 +69,11 @@ def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
 
 def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
     async def answer(request: Request) -> Response:
-        if route.writes:
-            check_csrf(request.scope)
-            if site.db.read_only:
-                raise ReadOnly(
-                    "this page only looks (--read-only, or the file cannot be written): nothing "
-                    "can be changed here"
-                )
+        if route.writes and site.db.read_only:
+            raise ReadOnly(
+                "this page only looks (--read-only, or the file cannot be written): nothing can be "
+                "changed here"
+            )
         given = await parameters(route, request)
         files = [await take_upload(request, site)] if route.body == "file" else []
         return await turns.run(request, partial(_reply, route, site, *files, **given))
@@ -110,7 +108,7 @@ async def _openapi(_: Request) -> Response:
 
 
 async def _session(site: Site, request: Request) -> Response:
-    return _json(session(site, request.scope["csrf"]))
+    return _json(session(site, request.scope["page_token"]))
 
 
 async def _events(site: Site, _: Request) -> Response:

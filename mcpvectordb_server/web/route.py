@@ -22,7 +22,7 @@ class ApiRoute:
     """One route. Its function is `(site, *, parameters) -> reply`, as those of MCP surfaces are.
 
     Parameters come from the path, and from the query or, with a JSON body, from that. `writes` is
-    what --read-only refuses and what needs a CSRF token. `media` is the type of the reply.
+    what --read-only refuses. `media` is the type of the reply.
     """
 
     method: str

@@ -16,9 +16,9 @@ from mcpvectordb import Config, Database, InvalidInput
 from mcpvectordb_server.connections import listen, uvicorn_server
 from mcpvectordb_server.options import PrintableFormatter
 from mcpvectordb_server.web.application import application
+from mcpvectordb_server.web.gate import HOST
 from mcpvectordb_server.web.site import Site
 
-HOST = "127.0.0.1"
 PORT = 8765
 """The port that is tried first, so that a bookmark stays right."""
 
@@ -43,7 +43,7 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
     url = f"http://{HOST}:{listener.getsockname()[1]}/"
     _say(db, url, secret, given=token is not None)
     if open_page:
-        threading.Thread(target=_open, args=(f"{url}?token={once}",), daemon=True).start()
+        threading.Thread(target=_open, args=(f"{url}#token={once}",), daemon=True).start()
     try:
         anyio.run(server.serve, [listener])
     except KeyboardInterrupt:  # uvicorn raises the signal again when it has ended
@@ -83,7 +83,8 @@ def _checked(token: str) -> str:
 
 def _say(db: Database, url: str, token: str, *, given: bool) -> None:
     mode = " (read-only)" if db.read_only else ""
-    address = f"{url}?token={'$' + Config.ENV_PREFIX + 'TOKEN' if given else token}"
+    # What follows the # stays in the browser: the page reads it, no server is sent it.
+    address = f"{url}#token={'$' + Config.ENV_PREFIX + 'TOKEN' if given else token}"
     sys.stderr.write(f"{db.place}{mode}\n{address}\nCtrl-C ends it.\n")
     sys.stderr.flush()
 

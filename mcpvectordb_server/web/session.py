@@ -9,19 +9,22 @@ from mcpvectordb_server.web.site import Site
 
 
 class SessionReply(TypedDict):
-    """The file, what may be done with it, and the token that writes of a page need."""
+    """The file, what may be done with it, and the token that a page sends from now on."""
 
-    csrf: str | None
+    token: str
     read_only: bool
     version: str
     file: str
     path: str
 
 
-def session(site: Site, csrf: str | None) -> SessionReply:
-    """The first thing a page asks for; `csrf` is null for programs, which need none."""
+def session(site: Site, token: str) -> SessionReply:
+    """The first thing a page asks for, with the token of the address that it was opened by.
+
+    `token` is good until the server ends; programs may go on with their own.
+    """
     return SessionReply(
-        csrf=csrf,
+        token=token,
         read_only=site.db.read_only,
         version=__version__,
         file=site.db.path.name,

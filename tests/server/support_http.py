@@ -21,13 +21,15 @@ TOKEN = "a-token-for-tests"
 class Running:
     """A server on a free port of this machine, in a thread."""
 
-    def __init__(self, transport: str, made: Service, *, head_seconds: float = 10.0) -> None:
+    def __init__(
+        self, transport: str, made: Service, *, head_seconds: float = 10.0, most: int = 0
+    ) -> None:
         self.listener = connections.listen("127.0.0.1", 0)
         self.port: int = self.listener.getsockname()[1]
         app = served.application(
             made.server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", [])
         )
-        limits = HttpLimits(head_seconds=head_seconds, shutdown_seconds=1)
+        limits = HttpLimits(head_seconds=head_seconds, shutdown_seconds=1, connections=most)
         self.server = connections.uvicorn_server(app, limits)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()

@@ -115,6 +115,12 @@ def test_a_request_whose_head_has_arrived_is_not_timed_out(strict: Running) -> N
         assert slow.recv(1000).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("path", ["/mcp?" + "a=1&" * 1_000, "/mcp?%ff=%00", "/%00%ff", "/mcp%2f.."])
+def test_no_path_and_no_query_is_an_internal_error(path: str, running: Running) -> None:
+    assert running.request(path=path)[0] == (200 if "?" in path else 404)
+    assert running.request(path=path, Authorization="")[0] == 401
+
+
 def test_a_body_that_is_not_json_is_answered_with_a_parse_error(running: Running) -> None:
     for body in ("hello", '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\\ud800"}}'):
         status, text = running.request(body=body)

@@ -117,7 +117,7 @@ class Looker:
             self._saw(f"request to {url}")
 
     def __enter__(self) -> Self:
-        self.page.goto(f"{self.served.url}?token={TOKEN}")
+        self.page.goto(f"{self.served.url}#token={TOKEN}")
         self.page.wait_for_selector("main > *")
         return self
 

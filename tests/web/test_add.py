@@ -43,10 +43,68 @@ def test_files_and_folders_are_chosen_into_a_library(writer: Looker, tmp_path: P
 def test_a_text_is_stored_and_can_be_read_at_once(writer: Looker) -> None:
     writer.go("#/add/text")
     writer.page.get_by_label("Text", exact=True).fill("# Sage\n\nSage is grey.")
-    writer.page.get_by_label("Name, which", exact=False).fill("sage.md")
+    writer.page.get_by_label("Name", exact=True).fill("sage.md")
     writer.button("Store the text").click()
     writer.wait(".stored a", "Sage").click()
     writer.wait(".prose", "Sage is grey.")
+
+
+def test_two_notes_of_one_day_are_two_documents(writer: Looker) -> None:
+    before = writer.served.db.documents.count()
+    writer.go("#/add/text")
+    for text in ("The first note of today.", "The second note of today."):
+        writer.page.get_by_label("Text", exact=True).fill(text)
+        writer.button("Store the text").click()
+        writer.wait(".stored a", "note-")
+        writer.until("document.querySelector('textarea').value === ''")
+        writer.find(".stored").evaluate("element => element.remove()")
+    assert writer.served.db.documents.count() == before + 2
+
+
+def test_a_text_whose_name_is_taken_is_stored_as_it_is_wished(writer: Looker) -> None:
+    writer.expected = ("Failed to load resource",)  # 409
+    documents = writer.served.db.documents
+    old = {each.source: documents.text(each.id) for each in documents.browse(library="notes")}
+
+    def store(text: str, choice: str | None) -> None:
+        writer.page.get_by_label("Text", exact=True).fill(text)
+        writer.page.get_by_label("Name", exact=True).fill("drinks/coffee.txt")
+        writer.page.get_by_label("Into the library").fill("notes")
+        writer.button("Store the text").click()
+        writer.wait("dialog", "Another text has this name")
+        if choice:
+            writer.button(choice).click()
+        else:
+            writer.page.get_by_label("Another name").press("Enter")
+        writer.until("!document.querySelector('dialog')")
+
+    def now() -> dict[str, str]:
+        return {each.source: documents.text(each.id) for each in documents.browse(library="notes")}
+
+    writer.go("#/add/text")
+    store("Coffee is hot.", "Cancel")
+    assert now() == old
+    assert writer.page.get_by_label("Text", exact=True).input_value() == "Coffee is hot."
+    store("Coffee is hot.", None)
+    assert now() == old | {"drinks/coffee-2.txt": "Coffee is hot."}
+    store("Coffee is black.", "Replace it")
+    assert now()["drinks/coffee.txt"] == "Coffee is black."
+
+
+def test_a_dropped_file_replaces_another_only_when_asked(writer: Looker) -> None:
+    writer.expected = ("Failed to load resource",)  # 409
+    writer.go("#/add")
+    writer.wait(".drop")
+    writer.page.evaluate(DROP, [["ginger.md", "Ginger is hot."]])
+    writer.wait(".job.done", "ginger.md")
+    writer.page.evaluate(DROP, [["ginger.md", "Ginger is sharp."], ["mint.md", "Mint is cool."]])
+    writer.wait("dialog", "Replace 1 file?")
+    [ginger] = writer.served.db.documents.browse(where=[("source", "eq", "ginger.md")])
+    assert writer.served.db.documents.text(ginger.id) == "Ginger is hot."
+    writer.button("Replace").click()
+    writer.wait(".job.done", "replaced")
+    [ginger] = writer.served.db.documents.browse(where=[("source", "eq", "ginger.md")])
+    assert writer.served.db.documents.text(ginger.id) == "Ginger is sharp."
 
 
 def test_an_address_that_may_not_be_fetched_says_why(writer: Looker) -> None:

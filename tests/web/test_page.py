@@ -188,9 +188,9 @@ def test_a_read_only_page_offers_no_changes(browser: Browser, _original: Path) -
 
 def test_a_session_that_ended_says_how_to_go_on(writer: Looker) -> None:
     writer.expected = ("Failed to load resource",)
-    writer.context.clear_cookies()
-    writer.go("#/health")
-    writer.wait(".state", "Open the URL that `mcpvectordb web` printed again")
+    writer.page.evaluate("localStorage.clear()")
+    writer.page.reload()
+    writer.wait(".state", "Open the URL that `mcpvectordb web` printed")
 
 
 def test_offsets_in_code_points_mark_the_right_characters(looker: Looker) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import base64
+
+from mcpvectordb import Image
 from tests.web.support_page import Looker
 
 
@@ -178,3 +181,13 @@ def test_the_history_of_a_document_shows_its_changes_and_takes_one_back(writer: 
     )
     [kettle] = db.documents.browse(where=[("source", "eq", "kettle.md")])
     assert db.documents.text(kettle.id) == "The kettle is blue."
+
+
+def test_the_images_of_a_memory_are_shown(writer: Looker) -> None:
+    dot = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAAAAAAALAAAAAABAAEAAAIBRAA7")
+    kept = writer.served.db.contexts.add(
+        "kitchen", "user", "a dot", images=[Image(mime_type="image/gif", data=dot)]
+    )
+    writer.go(f"#/memory/{kept.id}")
+    writer.wait("figure img")
+    writer.until("document.querySelector('figure img').naturalWidth === 1")

@@ -149,7 +149,7 @@ def test_an_empty_file_says_what_to_do(browser: Browser, db: Database) -> None:
 
 
 def test_a_server_that_is_gone_is_named_with_what_to_do(writer: Looker) -> None:
-    writer.expected = ("net::ERR", "Failed to load resource", "EventSource")
+    writer.expected = ("net::ERR", "Failed to load resource")
     writer.served.stop()
     writer.page.fill("[data-search]", "tea")
     assert "Start `mcpvectordb web` again" in (writer.wait(".results .state").text_content() or "")

@@ -16,6 +16,7 @@ from mcpvectordb_server.surfaces.desk import places
 from mcpvectordb_server.surfaces.desk.optional import (
     NO_TEXTS,
     NOTHING,
+    Flag,
     OptionalObject,
     OptionalText,
     OptionalTexts,
@@ -78,11 +79,12 @@ def ingest(
     library: str = "default",
     title: OptionalText = "",
     metadata: OptionalObject = NOTHING,
+    replace: Flag = False,
     grant: Grant = Grant(),  # noqa: B008 - immutable
 ) -> Annotated[Reply, DeskChange]:
     """Store a text, file, folder or web page for `search`: found by words at once, by meaning as
-    embedding goes on. Unchanged sources are skipped, changed ones replaced. What takes over ten
-    seconds goes on as a job, shown by `status`.
+    embedding goes on. Unchanged sources are skipped, changed ones replaced; by `text` only with
+    `replace`. What takes over ten seconds goes on as a job, shown by `status`.
     """
     source = source.strip()
     if not source:
@@ -95,6 +97,7 @@ def ingest(
                 title=title.strip() or None,
                 library=library,
                 metadata=metadata,
+                replace=replace,
                 progress=grant.progress,
             )
         )

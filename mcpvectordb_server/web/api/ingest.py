@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import tempfile
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,7 +14,7 @@ from pydantic import Field
 from starlette.requests import ClientDisconnect, Request
 from typing_extensions import TypedDict
 
-from mcpvectordb import Ingested, InvalidInput, Source
+from mcpvectordb import Exists, Ingested, InvalidInput, Source
 from mcpvectordb_server.grant import ProgressCallback
 from mcpvectordb_server.web.api.documents import DocumentEntry, document_reply
 from mcpvectordb_server.web.api.libraries import EVERYTHING, JobStarted, absolute, synced_reply
@@ -27,6 +28,7 @@ IN_MEMORY = 1_000_000  # bytes of an uploaded file from which on it waits on dis
 
 LibraryName = Annotated[str, "The library to put it into"]
 Metadata = Annotated[dict[str, Any] | None, "What else there is to say of it"]
+Replace = Annotated[bool, "Whether it may take the place of another text of that name (or: 409)"]
 
 
 class IngestedReply(TypedDict):
@@ -87,10 +89,13 @@ def upload_file(
     path: Annotated[str, "Its relative path, which becomes the source", Field(max_length=4_096)],
     library: LibraryName = "default",
     modified: Annotated[str | None, "When it was changed last, as 2025-11-29T10:00:00Z"] = None,
+    replace: Replace = False,
 ) -> JobStarted:
     """Ingest one file, sent as the body as it is; secrets are refused."""
     source = _relative(path)
     changed = "" if modified is None else _time(modified)
+    if not replace:  # asked now, so that whoever sends it is told, and again when it is stored
+        _check_new(site, library, str(source), file)
 
     def work(progress: ProgressCallback) -> Mapping[str, Any]:
         try:
@@ -102,7 +107,12 @@ def upload_file(
                 modified=changed,
             )
             done = site.db.documents.ingest(
-                given, library=library, guard=True, embed=False, progress=progress
+                given,
+                library=library,
+                guard=True,
+                embed=False,
+                replace=replace,
+                progress=progress,
             )
         finally:
             file.close()
@@ -116,16 +126,27 @@ def ingest_text(
     site: Site,
     *,
     text: Annotated[str, "The text, as Markdown"],
-    source: Annotated[str, "A name for it, such as note-1.md"],
+    source: Annotated[str | None, "Its name; otherwise note- and the time, a free one"] = None,
     title: Annotated[str | None, "Its title; otherwise its first heading"] = None,
     library: LibraryName = "default",
     metadata: Metadata = None,
+    replace: Replace = False,
 ) -> IngestedReply:
     """Store a text as a document."""
-    done = site.db.documents.ingest_text(
-        text, source=source, title=title, library=library, metadata=metadata
-    )
-    return ingested_reply(done)
+    given: dict[str, Any] = {"title": title, "library": library, "metadata": metadata}
+    if source is not None:
+        done = site.db.documents.ingest_text(text, source=source, replace=replace, **given)
+        return ingested_reply(done)
+    name = f"note-{datetime.now().astimezone():%Y-%m-%d-%H%M}"
+    number = 1
+    while True:  # who stores at the same time takes the next one
+        free = f"{name}.md" if number == 1 else f"{name}-{number}.md"
+        try:
+            done = site.db.documents.ingest_text(text, source=free, replace=False, **given)
+        except Exists:
+            number += 1
+        else:
+            return ingested_reply(done)
 
 
 def ingest_url(
@@ -185,6 +206,16 @@ def ingested_reply(done: Ingested) -> IngestedReply:
         pending=done.pending,
         note=done.note,
     )
+
+
+def _check_new(site: Site, library: str, source: str, file: Upload) -> None:
+    """Raise Exists if the library has another file of this name."""
+    found = site.db.documents.browse(library=library, where=[("source", "eq", source)], limit=100)
+    if found and hashlib.sha256(file.read()).hexdigest() not in {each.hash for each in found}:
+        raise Exists(
+            f"the library {library!r} has another file named {source!r}: give this one another "
+            "name, or let it replace the other"
+        )
 
 
 def _relative(path: str) -> PurePosixPath:

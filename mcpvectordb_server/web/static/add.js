@@ -1,7 +1,7 @@
 // Bring in: files and folders that are dropped, a text, a URL, a folder to follow, a memory.
 
 import { get, post, put } from "./api.js";
-import { announce, button, field, h, icon, notify, plain, state, stored } from "./dom.js";
+import { announce, ask, button, field, h, icon, notify, plain, state, stored } from "./dom.js";
 import { tagged } from "./edit.js";
 import { count, counted, size } from "./format.js";
 import { Jobs } from "./jobs.js";
@@ -145,9 +145,13 @@ class Add {
 		return h("div.stack", zone, h("div.add-library", library.element), this.sending);
 	}
 
-	/** Send files, a few at a time; what failed says why and stays in the list. */
-	async send(files, library) {
+	/**
+	 * Send files, a few at a time; what failed says why and stays in the list. Where others of these
+	 * names are here, it is asked once, at the end, whether they are to be replaced.
+	 */
+	async send(files, library, replace = false) {
 		if (!files.length) return;
+		const others = [];
 		const total = files.length;
 		const bar = h("progress", { max: total, "aria-label": "Files sent" });
 		const line = h("p", "");
@@ -178,9 +182,10 @@ class Add {
 			for (const { file, path } of queue) {
 				if (stop.signal.aborted) return;
 				try {
-					await this.sendOne(file, path, library, stop.signal);
+					await this.sendOne(file, { path, library, replace }, stop.signal);
 				} catch (error) {
 					if (error.name === "AbortError") return;
+					if (error.code === "exists") others.push({ file, path });
 					bad += 1;
 					if (bad <= MOST_ROWS)
 						failed.append(h("li", stored("span.mono", path), ` (${size(file.size)}): ${plain(error.message)}`));
@@ -191,13 +196,14 @@ class Add {
 		};
 		await Promise.all(Array.from({ length: AT_ONCE }, worker));
 		announce(line.textContent);
+		if (others.length && (await replacing(others))) await this.send(others, library, true);
 	}
 
 	/** One file; where the server has enough to do, wait and try again. */
-	async sendOne(file, path, library, signal) {
+	async sendOne(file, query, signal) {
 		for (;;) {
 			try {
-				return await put("/api/files", { path, library }, file, { signal });
+				return await put("/api/files", query, file, { signal });
 			} catch (error) {
 				if (error.status !== 429) throw error;
 				await new Promise((resolve) => {
@@ -217,28 +223,26 @@ class Add {
 			dir: "auto",
 			placeholder: "# A heading\n\nMarkdown or plain text",
 		});
-		const source = h("input", {
-			type: "text",
-			required: true,
-			value: `note-${new Date().toISOString().slice(0, 10)}.md`,
-		});
+		const source = h("input", { type: "text", placeholder: "note- and the time" });
 		const title = h("input", { type: "text", dir: "auto", placeholder: "from its first heading" });
 		return this.form(
 			[
 				field("Text", text),
 				h(
 					"div.three",
-					field("Name, which replaces a text of the same name", source),
+					field("Name", source),
 					field("Title", title),
 					library.element,
 				),
 			],
 			"Store the text",
 			async () => {
-				const body = { text: text.value, source: source.value.trim(), library: library.input.value.trim() };
+				const body = { text: text.value, library: library.input.value.trim() };
+				if (source.value.trim()) body.source = source.value.trim();
 				if (title.value.trim()) body.title = title.value.trim();
-				const reply = await post("/api/ingest/text", body);
-				text.value = "";
+				const reply = await storedText(body);
+				if (!reply) return;
+				text.value = source.value = title.value = "";
 				this.told(reply.status, reply.document, reply.note);
 			},
 		);
@@ -372,6 +376,45 @@ class Add {
 		);
 		return form;
 	}
+}
+
+const UNDONE = "Replacing can be undone as long as the history has the old text (Health, Changes).";
+
+/** Store a text. If its name is taken, ask what to do; null if nothing is to be done. */
+async function storedText(body) {
+	try {
+		return await post("/api/ingest/text", body);
+	} catch (error) {
+		if (error.code !== "exists") throw error;
+		const other = h("input", { type: "text", required: true, value: body.source.replace(/(\.[^./]*)?$/, "-2$1") });
+		return ask(
+			"Another text has this name",
+			[
+				h("p", `The library ${plain(body.library)} has another text named ${plain(body.source)}.`),
+				field("Another name", other),
+				h("p.small.muted", UNDONE),
+			],
+			[
+				// The first is what Enter in the field does.
+				["Store under the other name", () => post("/api/ingest/text", { ...body, source: other.value.trim() }), "main"],
+				["Replace it", () => post("/api/ingest/text", { ...body, replace: true }), "bad"],
+			],
+		);
+	}
+}
+
+/** Whether files may take the place of those that have their names. */
+function replacing(files) {
+	const some = files.slice(0, MOST_ROWS);
+	return ask(
+		`Replace ${counted(files.length, "file")}?`,
+		[
+			h("p", "Other files of these names are here:"),
+			h("ul.small.muted.names", some.map(({ path }) => stored("li", path)), files.length > some.length ? h("li", "…") : null),
+			h("p.small.muted", UNDONE),
+		],
+		[["Replace", () => true, "bad main"]],
+	);
 }
 
 function planned(reply) {

@@ -1,6 +1,6 @@
 // The start: session, routes, the events that all views share, keys that work everywhere.
 
-import { during, follow, session, superseded } from "./api.js";
+import { during, follow, OPENED_WITH, opened, session, superseded } from "./api.js";
 import { announce, h, icon, notify, plain, state } from "./dom.js";
 import { parse } from "./route.js";
 
@@ -78,11 +78,11 @@ function place(...content) {
 function failure(error) {
 	const lost = error.status === 401;
 	return state(
-		lost ? "This page's session has ended" : "This could not be shown",
+		lost ? "This browser is not let in" : "This could not be shown",
 		lost
-			? "Open the URL that `mcpvectordb web` printed again; each start of the server has its own."
+			? "Open the URL that `mcpvectordb web` printed; each start of the server has its own."
 			: plain(error.message),
-		h("button", { type: "button", class: "button", on: { click: () => show() } }, "Try again"),
+		h("button", { type: "button", class: "button", on: { click: () => (app.session ? show() : location.reload()) } }, "Try again"),
 	);
 }
 
@@ -172,8 +172,11 @@ async function start() {
 		if (superseded(event.reason)) event.preventDefault();
 		else notify(event.reason.message, { bad: true });
 	});
+	window.addEventListener("hashchange", () => {
+		if (location.hash.startsWith(OPENED_WITH)) location.reload(); // a new address, opened in this tab
+	});
 	try {
-		app.session = await session();
+		app.session = await session(opened());
 	} catch (error) {
 		place(failure(error));
 		return;

@@ -34,7 +34,7 @@ export async function open(route, app, newest = false) {
 		);
 		return;
 	}
-	const points = decoded(await get("/api/map/points", { query: { revision: about.revision }, binary: true }));
+	const points = decoded(await get("/api/map/points", { query: { revision: about.revision }, as: "arrayBuffer" }));
 	new PassageMap(app, about, points, again).open();
 }
 

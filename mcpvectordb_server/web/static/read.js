@@ -570,14 +570,23 @@ function images(memory) {
 		h(
 			"figure",
 			image.url
-				? h("img", {
-						src: `/api/memories/${memory.id}/images/${at}`,
-						alt: `Image ${at + 1} of this memory`,
-						loading: "lazy",
-					})
+				? picture(image.url, `Image ${at + 1} of this memory`)
 				: h("p.muted", `An image of the type ${plain(image.mime_type)}, which is not shown.`),
 		),
 	);
+}
+
+/** An image of the API: an element that asks for it by itself would send no token. */
+function picture(url, alt) {
+	const element = h("img", { alt });
+	get(url, { as: "blob" }).then(
+		(blob) => {
+			element.addEventListener("load", () => URL.revokeObjectURL(element.src), { once: true });
+			element.src = URL.createObjectURL(blob);
+		},
+		(error) => error.name !== "AbortError" && element.replaceWith(h("p.warn.bad", plain(error.message))),
+	);
+	return element;
 }
 
 function facts(rows) {

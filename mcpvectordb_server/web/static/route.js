@@ -10,7 +10,8 @@ export function parse(hash) {
 	return { parts: parts.length ? parts : ["search"], options: new URLSearchParams(query) };
 }
 
-function decoded(part) {
+/** What a part of an address says; one that is not encoded as it should be stays as it is. */
+export function decoded(part) {
 	try {
 		return decodeURIComponent(part);
 	} catch {

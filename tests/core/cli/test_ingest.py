@@ -53,6 +53,17 @@ def test_standard_input_is_ingested_under_a_given_name(shell: Shell) -> None:
     assert shell.run("get", "thought.md") == "# Thought\n\nremember this\n"
 
 
+def test_standard_input_replaces_another_text_of_its_name_only_when_asked(shell: Shell) -> None:
+    given = ("ingest", "-", "--source", "thought.md", "--no-embed")
+    shell.run(*given, stdin="first")
+    assert shell.run(*given, stdin="first").strip() == "1 unchanged"
+    shell.run(*given, stdin="second", code=1)
+    assert "has another text named 'thought.md'" in shell.err and "(--replace)" in shell.err
+    assert shell.run("get", "thought.md") == "first"
+    assert shell.run(*given, "--replace", stdin="second").strip() == "1 replaced"
+    assert shell.run("get", "thought.md") == "second"
+
+
 def test_two_texts_from_standard_input_are_two_documents(shell: Shell) -> None:
     for text in ("one thought", "another thought", "one thought"):
         shell.run("ingest", "-", "--no-embed", stdin=text)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mcpvectordb import Config, Database, Ingested, InvalidInput, NoText, Progress, TooLarge
+from mcpvectordb import (
+    Config,
+    Database,
+    Exists,
+    Ingested,
+    InvalidInput,
+    NoText,
+    Progress,
+    Source,
+    TooLarge,
+)
 from tests.support import Letters
 
 TEXTS = [
@@ -134,6 +147,40 @@ def test_a_missing_model_is_said_of_each_text(path: Path) -> None:
     with Database(path, config=Config(model="nomic-embed-text-v1.5", models_dir="none")) as db:
         done = db.documents.ingest_many(["tea", "pie"], sources=["a", "b"])
         assert all(each.pending and "found by words, but not yet" in each.note for each in done)
+
+
+@pytest.mark.parametrize("words", [1, 20_000])  # written in one transaction, and in several
+def test_without_replace_another_text_of_the_same_name_stays(words: int) -> None:
+    first, second = ("first " * words, "second " * words)
+    with Database(":memory:", embedder=Letters(), config=Config(chunk_size=20)) as db:
+        ingest = partial(db.documents.ingest_text, source="note.md", replace=False, embed=False)
+        kept = ingest(first).document
+        assert ingest(first).status == "skipped"
+        assert ingest(first, metadata={"a": 1}).status == "updated"
+        with pytest.raises(Exists, match=r"library 'default' has another text named 'note.md'"):
+            ingest(second)
+        given = Source(source="note.md", name="note.md", raw=second.encode(), file_type="md")
+        with pytest.raises(Exists):
+            db.documents.ingest(given, replace=False, embed=False)
+        assert db.documents.text(kept.id) == first and db.documents.count() == 1
+        assert ingest(second, library="other").status == "indexed"
+        assert ingest(second, replace=True).status == "replaced"
+        assert db.check() == []
+
+
+def test_of_two_who_store_under_one_name_at_once_one_is_told(path: Path) -> None:
+    together = threading.Barrier(2)
+
+    def store(text: str) -> str:
+        with Database(path, embedder=Letters()) as db:
+            together.wait(30)
+            try:
+                return db.documents.ingest_text(text, source="a.md", replace=False).status
+            except Exists:
+                return "refused"
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(store, ["one", "two"])) == ["indexed", "refused"]
 
 
 @pytest.mark.parametrize(

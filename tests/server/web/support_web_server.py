@@ -27,13 +27,13 @@ TOKEN = "a-token-for-the-tests-of-the-page"
 class Served:
     """A server for a file on a free port of this machine, in a thread."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, *, most: int = 0) -> None:
         self.db, self.site = db, Site(db)
         self.listener = listen("127.0.0.1", 0)
         self.port: int = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
         app = application(self.site, token=TOKEN)
-        self.server = uvicorn_server(app, HttpLimits(shutdown_seconds=1))
+        self.server = uvicorn_server(app, HttpLimits(shutdown_seconds=1, connections=most))
         self.site.events.stopping = lambda: self.server.should_exit
         self.thread = threading.Thread(target=anyio.run, args=(self.server.serve, [self.listener]))
         self.thread.start()
@@ -104,14 +104,6 @@ class Served:
             time.sleep(0.02)
         raise AssertionError(f"the job did not end: {job}")
 
-    def browser(self) -> Browser:
-        """A browser that has opened the printed address."""
-        status, headers, _ = self.raw("GET", f"/?token={TOKEN}", headers={"Authorization": None})
-        assert status == 303
-        cookie = re.match(r"[^;]+", headers["Set-Cookie"])
-        assert cookie
-        return Browser(self, cookie[0])
-
 
 def check_reply(method: str, path: str, status: int, reply: Any) -> None:
     """Whether a reply is as /api/openapi.json says, with nothing besides."""
@@ -142,18 +134,3 @@ def _strict(schema: Any) -> Any:
     if schema.get("type") == "object" and "properties" in schema:
         made.setdefault("additionalProperties", False)
     return made
-
-
-class Browser:
-    """Requests with the cookie of a session, as the page makes them."""
-
-    def __init__(self, served: Served, cookie: str) -> None:
-        self._served, self.cookie = served, cookie
-        self.csrf = self.ask("GET", "/api/session")[1]["csrf"]
-
-    def ask(
-        self, method: str, path: str, body: Any = None, **headers: str | None
-    ) -> tuple[int, Any]:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        given = {"Authorization": None, "Cookie": self.cookie, **named}
-        return self._served.ask(method, path, body, given)

@@ -153,7 +153,9 @@ def test_14_a_changed_text_replaces_the_old_one(agent: Agent) -> None:
     first = agent("ingest", source="plan.md", text="The budget is 10,000.", library="plans")
     same = agent("ingest", source="plan.md", text="The budget is 10,000.", library="plans")
     assert same.data["status"] == "skipped"
-    second = agent("ingest", source="plan.md", text="The budget is 12,000.", library="plans")
+    changed = {"source": "plan.md", "text": "The budget is 12,000.", "library": "plans"}
+    assert "replace" in agent.refused("ingest", **changed)
+    second = agent("ingest", **changed, replace=True)
     assert second.data["status"] == "replaced"
     assert "12,000" in agent("read", place="plans/plan.md").text
     assert agent("verify", quotation="The budget is 10,000").data["status"] == "absent"

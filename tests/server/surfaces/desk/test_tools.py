@@ -200,7 +200,10 @@ def test_a_long_memory_is_cut(db: Database) -> None:
 def test_a_replaced_document_is_found_under_its_old_id_and_says_so(db: Database) -> None:
     agent = Agent(db)
     old = agent("ingest", source="tea.md", text="first version").data["id"]
-    new = agent("ingest", source="tea.md", text="second version").data["id"]
+    said = agent.refused("ingest", source="tea.md", text="second version")
+    assert "has another text named 'tea.md'" in said and "replace" in said
+    assert agent("read", place="tea.md").data["id"] == old
+    new = agent("ingest", source="tea.md", text="second version", replace=True).data["id"]
     part = agent("read", place=old)
     assert "earlier version" in part.text and "second version" in part.text
     assert part.data["id"] == new and "earlier version" in part.data["note"]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,9 +31,8 @@ def test_a_file_is_ingested_under_its_relative_path_and_embedded_later(served: S
     document = job["result"]["document"]
     assert (document["path"], document["title"]) == ("my/notes/täglich/tea.md", "Tee")
     assert document["modified"].startswith("2025-11-29")
-    again = served.job(
-        upload(served, "notes/täglich/tea.md", b"# Tee\n\nschwarz", "&library=my")[1]
-    )
+    changed = ("notes/täglich/tea.md", b"# Tee\n\nschwarz", "&library=my&replace=true")
+    again = served.job(upload(served, *changed)[1])
     assert again["result"]["status"] == "replaced" and served.db.documents.count() == 1
     deadline = time.monotonic() + 60
     while served.get("/api/status")["pending"] and time.monotonic() < deadline:
@@ -101,6 +102,40 @@ def test_a_text_is_stored(served: Served) -> None:
     )
     status, answer = served.ask("POST", "/api/ingest/text", {"text": " ", "source": "b.md"})
     assert (status, answer["error"]["code"]) == (422, "no_text")
+
+
+def test_a_text_replaces_another_of_its_name_only_when_asked(served: Served) -> None:
+    served.post("/api/ingest/text", text="first", source="note.md", library="notes")
+    other = {"text": "second", "source": "note.md", "library": "notes"}
+    status, answer = served.ask("POST", "/api/ingest/text", other)
+    assert (status, answer["error"]["code"]) == (409, "exists")
+    assert "'note.md'" in answer["error"]["message"] and "replace" in answer["error"]["message"]
+    [kept] = served.db.documents.browse()
+    assert served.db.documents.text(kept.id) == "first"
+    assert served.post("/api/ingest/text", **other, replace=True)["status"] == "replaced"
+    assert served.post("/api/ingest/text", **{**other, "library": "x"})["status"] == "indexed"
+
+
+def test_texts_without_a_name_get_names_of_their_own_also_at_once(served: Served) -> None:
+    with ThreadPoolExecutor(6) as pages:
+        texts = [f"note {number}" for number in range(12)]
+        done = list(pages.map(lambda text: served.post("/api/ingest/text", text=text), texts))
+    sources = {each["document"]["source"] for each in done}
+    assert len(sources) == 12 and {each["status"] for each in done} == {"indexed"}
+    assert all(re.fullmatch(r"note-\d{4}-\d\d-\d\d-\d{4}(-\d+)?\.md", each) for each in sources)
+    assert sorted(
+        served.db.documents.text(each.id) for each in served.db.documents.browse(limit=50)
+    ) == sorted(texts)
+
+
+def test_a_file_replaces_another_of_its_name_only_when_asked(served: Served) -> None:
+    assert served.job(upload(served, "a.md", b"first")[1])["result"]["status"] == "indexed"
+    assert served.job(upload(served, "a.md", b"first")[1])["result"]["status"] == "skipped"
+    status, answer = upload(served, "a.md", b"second")
+    assert (status, answer["error"]["code"]) == (409, "exists")
+    assert served.job(upload(served, "b.md", b"second")[1])["state"] == "done"
+    status, answer = served.ask("PUT", "/api/files?path=a.md&replace=true", b"second")
+    assert served.job(answer)["result"]["status"] == "replaced"
 
 
 @pytest.mark.parametrize(
