@@ -93,7 +93,7 @@ def _started(
         text=True,
         encoding="utf-8",
         errors="replace",
-        timeout=300,
+        timeout=600,
         check=False,
     )
 
