@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from benchmarks import desk, report
+from benchmarks import report
 from benchmarks.store import say
 from mcpvectordb import Database, Entry, InvalidInput
 
@@ -110,10 +110,10 @@ def measure(conversations: Sequence[Conversation], path: Path) -> Iterator[Recal
             say(f"{number} of {len(conversations)}: {each.name}, {len(each.turns):,} turns")
             ids = _remember(db, each)
             for question in each.questions:
-                hits, _ = desk.found(
-                    db, question.text, limit=max(DEPTHS), kind="memories", thread=each.name
+                hits = db.search(
+                    question.text, limit=max(DEPTHS), kind="contexts", thread=each.name
                 )
-                found = [ids[hit["place"]] for hit in hits]
+                found = [ids[hit.item.id] for hit in hits]
                 ranks[question.category].append(_graded(found, question.evidence))
     answered = [each for name, some in ranks.items() if name != CATEGORIES[5] for each in some]
     for category, some in [*sorted(ranks.items()), ("all with an answer", answered)]:
@@ -122,15 +122,15 @@ def measure(conversations: Sequence[Conversation], path: Path) -> Iterator[Recal
             yield Recalled(category, len(some), recall, fmean(each[1] for each in some))
 
 
-def _remember(db: Database, conversation: Conversation) -> dict[str, str]:
-    """Store the turns of a conversation; the turn of each place of a memory."""
+def _remember(db: Database, conversation: Conversation) -> dict[int, str]:
+    """Store the turns of a conversation; the turn of each memory."""
     entries = [
         Entry(thread=conversation.name, source="user", text=each.text)
         for each in conversation.turns
     ]
     stored = db.contexts.add_many(entries)
     return {
-        f"memory:{each.result.id}": turn.id
+        each.result.id: turn.id
         for each, turn in zip(stored, conversation.turns, strict=True)
         if each.result is not None
     }

@@ -2,10 +2,10 @@
 
 Each entry of a collection is ingested as a document. A query ranks documents by their best chunk.
 Modes: text, vector and hybrid; grouped and folded are hybrid with these options, varied with both;
-desk is hybrid through the tool of that surface; rerank is hybrid with the cross-encoder's second
-look, query is a hybrid search for documents with expansion and the cross-encoder. Beside what is
-found stand how many different documents the first ten results have, and the share of queries of
-which it is said that nothing relevant was found.
+desk is what that surface searches by, `Database.search`; rerank is hybrid with the cross-encoder's
+second look, query is a hybrid search for documents with expansion and the cross-encoder. Beside
+what is found stand how many different documents the first ten results have, and the share of
+queries of which it is said that nothing relevant was found.
 Questions for versions, codes and headings are in tests/benchmarks/codes.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from benchmarks import desk, metrics
+from benchmarks import metrics
 from benchmarks.collection import Collection, load
 from benchmarks.store import Filled, filled, say
 from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
@@ -152,7 +152,7 @@ def sample(queries: dict[str, str], wanted: int | None) -> dict[str, str]:
 def searches(db: Database, mode: str) -> Callable[..., Results[Chunk]]:
     """The search that a mode means."""
     if mode == "desk":
-        return desk.documents(db)
+        return partial(db.search, kind="documents")
     if mode == "query":
         return partial(db.documents.search, unit="document", expand=True, rerank=True)
     if mode in VARIED:

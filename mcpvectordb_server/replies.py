@@ -48,8 +48,11 @@ class Resource:
 class Reply:
     """What is sent to the client: content blocks, structured content, and MCP's error flag.
 
-    Most tools return a plain dict or list, which becomes both a text block and structured content.
-    A tool whose specification asks for another text returns a Reply.
+    Most tools return a plain dict or list, which becomes both a text block and structured content,
+    or a text. A tool whose specification asks for another text returns a Reply.
+
+    Many hosts give a model the structured content alone, where there is any: it has to hold all
+    that the text blocks say.
     """
 
     content: tuple[Text | Resource, ...]
@@ -67,14 +70,29 @@ class EncodedJson(NamedTuple):
 def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
     """The Reply for a tool's return value, at most MAX_REPLY long; `more` says how to get the rest.
 
-    `value` is a Reply, a dict or a list.
+    `value` is a Reply, a text, a dict or a list.
     """
+    if isinstance(value, str):
+        value = Reply(content=(Text(text=value),))
     if isinstance(value, Reply):
         return _bounded(value, more)
     if isinstance(value, list):
         return _list_reply(value, more)
     fitted = fit(value, MAX_REPLY, more)
     return Reply(content=(Text(text=fitted.text),), structured=fitted.value)
+
+
+def with_note(reply: Reply, note: str) -> Reply:
+    """The Reply with a note in a text block of its own and, where it has any, in its structured
+    content.
+    """
+    if not note:
+        return reply
+    structured = reply.structured
+    if structured is not None:
+        known = str(structured.get("note", "")).rstrip(".")
+        structured = {**structured, "note": "; ".join(filter(None, [known, note]))}
+    return replace(reply, content=(*reply.content, Text(text=note)), structured=structured)
 
 
 def refusal_of(value: Any) -> Reply:
@@ -146,9 +164,12 @@ def _list_reply(items: list[Any], more: str) -> Reply:
     count = _count_that_fits([len(each.text) for each in encoded], MAX_REPLY)
     kept = encoded[:count]
     blocks = [Text(text=f"[{', '.join(each.text for each in kept)}]")]
+    structured: dict[str, Any] = {"result": [each.value for each in kept]}
     if count < len(items):
-        blocks.append(Text(text=f"[only the first {count} of {len(items)} are here]; {more}"))
-    return Reply(content=tuple(blocks), structured={"result": [each.value for each in kept]})
+        left_out = f"[only the first {count} of {len(items)} are here]; {more}"
+        blocks.append(Text(text=left_out))
+        structured["truncated"] = left_out
+    return Reply(content=tuple(blocks), structured=structured)
 
 
 def _count_that_fits(lengths: Sequence[int], room: int) -> int:

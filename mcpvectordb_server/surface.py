@@ -10,14 +10,14 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from mcpvectordb import InvalidInput, MCPVectorDBError, RetryLater
 from mcpvectordb_server.arguments import ArgumentError, Arguments, arguments_of
 from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import Reply, Text, refusal_of, reply_of
+from mcpvectordb_server.replies import Reply, refusal_of, reply_of, with_note
 
 log = logging.getLogger("mcpvectordb_server")
 
@@ -159,7 +159,7 @@ def call(
 ) -> Reply:
     """Run one tool; errors become replies of its surface, and every reply is of bounded length.
 
-    The reply names unknown arguments: in its `note`, or in a text block where it is no object.
+    The reply names unknown arguments in its `note`; where its text is no object, in a text block.
     RetryLater is raised: nothing has happened yet, and the same call is made again later.
     """
     tool, surface = published.tool, published.surface
@@ -175,7 +175,7 @@ def call(
             value["note"] = " ".join(filter(None, [ignored, value.get("note", "")]))
         reply = reply_of(value, more=tool.more)
         if ignored and not isinstance(value, dict):
-            reply = replace(reply, content=(*reply.content, Text(text=ignored)))
+            reply = with_note(reply, ignored)
         return reply
     except RetryLater:
         raise

@@ -50,17 +50,23 @@ def node() -> tuple[str, dict[str, str]]:
 @cache
 def packages() -> Path:
     """The folder in which the packages are installed; skips the test if they cannot be."""
+    return installed("packages", *PACKAGES)
+
+
+@cache
+def installed(name: str, *wanted: str) -> Path:
+    """A folder with npm packages; skips the test if they cannot be installed."""
     command, environ = node()
-    folder = FOLDER / "packages"
+    folder = FOLDER / name
     if not all(
-        (folder / "node_modules" / name.rpartition("@")[0] / "package.json").exists()
-        for name in PACKAGES
+        (folder / "node_modules" / each.rpartition("@")[0] / "package.json").exists()
+        for each in wanted
     ):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text("{}")
         ours = Path(command).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
         npm = [command, str(ours)] if ours.exists() else [shutil.which("npm") or "npm"]
-        _install([*npm, "install", "--no-audit", "--no-fund", *PACKAGES], folder, environ)
+        _install([*npm, "install", "--no-audit", "--no-fund", *wanted], folder, environ)
     return folder
 
 

@@ -118,12 +118,13 @@ def test_fitted_json_is_never_longer_than_its_limit(value: Any) -> None:
     assert fitted.text == to_json(fitted.value)
 
 
-def test_a_long_plain_list_says_in_a_second_block_what_is_missing() -> None:
+def test_a_long_plain_list_says_what_is_missing_beside_its_text_and_its_structure() -> None:
     reply = reply_of(["x" * 1000] * 1000, more="ask for fewer")
     assert (
         reply.content[1].text
         == f"[only the first {len(reply.structured['result'])} of 1000 are here]; ask for fewer"
     )
+    assert reply.structured["truncated"] == reply.content[1].text
     assert len(reply.content[0].text) <= MAX_REPLY
 
 

@@ -52,7 +52,7 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
     A call that goes on in the background is no error.
     """
     if isinstance(error, UnderWay):
-        return Reply(content=(Text(text=str(error)),), structured={"status": "under way"})
+        return Reply(content=(Text(text=str(error)),))
     said = str(error).rstrip(".")
     step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), "")
     return Reply(content=(Text(text=f"{said}. {step}".rstrip()),), failed=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mcpvectordb import InvalidInput
-from mcpvectordb_server.replies import to_json
 
 CHARACTERS_PER_TOKEN = 4
 MIN_BUDGET, MAX_BUDGET = 100, 40_000
@@ -25,14 +24,13 @@ _BORDER = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+|\n+")
 
 
 class CitedPassage(NamedTuple):
-    """A passage with the line that cites it, and what a program gets of it.
+    """A passage with the line that cites it.
 
     `focus` is the offset of what answers the query best.
     """
 
     citation: str
     text: str
-    structure: dict[str, Any]
     focus: int = 0
 
 
@@ -74,7 +72,7 @@ def excerpt(text: str, most: int, focus: int = 0) -> str:
 
 
 def fitted(passages: Sequence[CitedPassage], room: int) -> FittedPassages:
-    """As much of the passages as `room` characters hold, their structures included.
+    """As much of the passages as `room` characters hold.
 
     All are cut to the same length before the last ones are dropped; one always stays.
     """
@@ -103,5 +101,5 @@ def fitted(passages: Sequence[CitedPassage], room: int) -> FittedPassages:
 
 
 def _size(passage: CitedPassage) -> int:
-    """The characters that a passage takes: its own, of its structure, and what separates it."""
-    return len(passage.citation) + len(passage.text) + len(to_json(passage.structure)) + 5
+    """The characters that a passage takes: its own and those that separate it."""
+    return len(passage.citation) + len(passage.text) + 3

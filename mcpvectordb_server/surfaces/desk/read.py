@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Annotated, Any
-
-from typing_extensions import TypedDict
 
 from mcpvectordb import Context, Database, Document, DocumentHeading, InvalidInput
 from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import Reply, Text, cut
+from mcpvectordb_server.replies import cut, to_json
 from mcpvectordb_server.surfaces.desk import places
 from mcpvectordb_server.surfaces.desk.optional import OptionalNumber
 from mcpvectordb_server.surfaces.desk.passages import room_of
@@ -18,23 +16,10 @@ from mcpvectordb_server.surfaces.desk.passages import room_of
 _OUTLINE_SHARE = 0.3
 # Characters that are kept for the first line and for how to go on.
 _REMARKS = 400
+# Characters of a document's or memory's metadata.
+_METADATA = 300
 MOST_LIBRARIES = 50
 _REPLACED = "This id is of an earlier version, which was replaced by this one:"
-
-
-class DeskPart(TypedDict, total=False):
-    """What was read; the words are in the text. `next` is where to go on."""
-
-    place: str
-    next: str
-
-
-class DeskStatus(TypedDict, total=False):
-    """What is stored, in numbers."""
-
-    documents: int
-    memories: int
-    pending: int
 
 
 def read(
@@ -44,7 +29,7 @@ def read(
     page: OptionalNumber = 0,
     around: Annotated[OptionalNumber, "Also so many lines before and after"] = 0,
     budget: int = 2000,
-) -> Annotated[Reply, DeskPart]:
+) -> str:
     """Read a document, lines or a page of it, or a memory. What is too long comes in part, with an
     outline (lines of headings) and how to go on.
     """
@@ -69,22 +54,16 @@ def read(
         )
     last = len(lines) if count is None else min(len(lines), first + count - 1)
     first, last = max(1, first - around), min(len(lines), last + around)
-    reply = _part(db, document, lines, first, last, room - len(_REPLACED))
-    if not given.former:
-        return reply
-    [block] = reply.content
-    return replace(
-        reply,
-        content=(Text(text=f"{_REPLACED}\n{block.text}"),),
-        structured={**(reply.structured or {}), "note": _REPLACED},
-    )
+    part = _part(db, document, lines, first, last, room - len(_REPLACED))
+    return f"{_REPLACED}\n{part}" if given.former else part
 
 
 def _part(
     db: Database, document: Document, lines: list[str], first: int, last: int, room: int
-) -> Reply:
+) -> str:
     """As many of the lines as fit; what is left out is said, with an outline of it."""
-    room -= _REMARKS
+    metadata = _metadata(document.metadata)
+    room -= _REMARKS + len(metadata)
     chosen = lines[first - 1 : last]
     outline = ""
     if sum(map(len, chosen)) + len(chosen) > room:
@@ -98,20 +77,23 @@ def _part(
         room -= len(kept[-1]) + 1
     end = first + len(kept) - 1
     place = places.of(document, first, end)
-    structure: dict[str, Any] = {"place": place, "id": document.id, "lines": len(lines)}
-    if document.metadata:
-        structure["metadata"] = dict(document.metadata)
     head = f"{place} (of {len(lines):,} lines) · {document.title}"
     if document.modified:
         head += f" · {document.modified[:10]}"
-    parts = [places.in_line(head), "\n".join(kept)]
+    parts = [places.in_line(head) + metadata, "\n".join(kept)]
     if end < last:
-        structure["next"] = f"{document.path}:{end + 1}"
-        go_on = places.in_line(structure["next"])
+        go_on = places.in_line(f"{document.path}:{end + 1}")
         parts.append(f"[lines {end + 1}-{last} are left out; go on: read {go_on}]")
         if outline:
             parts.append(f"Outline (line, heading):\n{outline}")
-    return Reply(content=(Text(text="\n\n".join(parts)),), structured=structure)
+    return "\n\n".join(parts)
+
+
+def _metadata(metadata: Mapping[str, Any] | None) -> str:
+    """A line with the metadata, after a line end; nothing where there is none."""
+    if not metadata:
+        return ""
+    return f"\nmetadata {places.in_line(cut(to_json(dict(metadata)), _METADATA))}"
 
 
 def _outline(headings: list[DocumentHeading], room: int) -> str:
@@ -127,20 +109,15 @@ def _outline(headings: list[DocumentHeading], room: int) -> str:
     return "\n".join(shown)[:room].rpartition("\n")[0]
 
 
-def _memory(memory: Context, room: int) -> Reply:
-    place = places.of(memory)
-    told = [place, memory.thread, memory.created_at[:10]]
+def _memory(memory: Context, room: int) -> str:
+    told = [places.of(memory), memory.thread, memory.created_at[:10]]
     if memory.tags:
         told.append(f"tags {', '.join(memory.tags)}")
-    text = memory.text
-    structure: dict[str, Any] = {"place": place, "lines": text.count("\n") + 1}
-    if memory.metadata:
-        structure["metadata"] = dict(memory.metadata)
-    if len(text) > room - _REMARKS:
-        text = f"{text[: max(40, room - _REMARKS)]} […]\n\n[ask with a larger budget for the rest]"
-    return Reply(
-        content=(Text(text=f"{places.in_line(' · '.join(told))}\n\n{text}"),), structured=structure
-    )
+    text, metadata = memory.text, _metadata(memory.metadata)
+    room -= _REMARKS + len(metadata)
+    if len(text) > room:
+        text = f"{text[: max(40, room)]} […]\n\n[ask with a larger budget for the rest]"
+    return f"{places.in_line(' · '.join(told))}{metadata}\n\n{text}"
 
 
 def counted(count: int, one: str, several: str) -> str:
@@ -152,16 +129,15 @@ def status(
     db: Database,
     *,
     grant: Grant = Grant(),  # noqa: B008 - immutable
-) -> Annotated[Reply, DeskStatus]:
+) -> str:
     """Show libraries, threads, running jobs, what waits for embedding, model and size."""
     stats = db.stats()
     libraries = db.documents.libraries()
-    jobs = list(grant.jobs())
     lines = [
         f"Documents: {stats.documents:,} ({stats.chunks:,} passages). "
         f"Memories: {stats.contexts:,}. {stats.bytes / 1e6:,.1f} MB. Model: {stats.model}."
     ]
-    lines += [places.in_line(f"Job: {each}") for each in jobs]
+    lines += [places.in_line(f"Job: {each}") for each in grant.jobs()]
     waiting = [each for each in (db.documents.backlog().note, db.contexts.backlog().note) if each]
     lines += [f"Embedding: {each}" for each in waiting]
     named = [
@@ -181,14 +157,4 @@ def status(
                 + ", ".join(f"{cut(each.name, 60)} ({each.contexts:,})" for each in threads)
             )
         )
-    structure = {
-        "documents": stats.documents,
-        "memories": stats.contexts,
-        "passages": stats.chunks,
-        "pending": stats.pending,
-        "bytes": stats.bytes,
-        "model": stats.model,
-        "libraries": [each.name for each in libraries[:MOST_LIBRARIES]],
-        "jobs": jobs,
-    }
-    return Reply(content=(Text(text="\n".join(lines)),), structured=structure)
+    return "\n".join(lines)

@@ -6,10 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from typing_extensions import TypedDict
-
 from mcpvectordb import Chunk, Context, Database, Document, Hit, InvalidInput, Results
-from mcpvectordb_server.replies import Reply, Text, cut
+from mcpvectordb_server.replies import cut
 from mcpvectordb_server.surfaces.desk import places
 from mcpvectordb_server.surfaces.desk.optional import (
     EMPTY,
@@ -42,29 +40,6 @@ _KINDS: dict[str, Literal["documents", "contexts"] | None] = {
 }
 
 
-class DeskHits(TypedDict, total=False):
-    """What was found, best first; the passages are in the text."""
-
-    hits: list[dict[str, Any]]
-    note: str
-
-
-class DeskLines(TypedDict, total=False):
-    """The places of lines that match; the lines are in the text."""
-
-    places: list[str]
-    total: int
-
-
-class DeskQuotation(TypedDict, total=False):
-    """Where a quotation stands."""
-
-    status: str
-    place: str
-    page: int
-    text_sha256: str
-
-
 def search(
     db: Database,
     *,
@@ -90,7 +65,7 @@ def search(
     newer: Annotated[OptionalText, "Prefer newer, by half-life: 30d"] = "",
     min_relevance: OptionalFraction = 0,
     budget: Annotated[int, "Tokens of the reply, 4 characters each"] = 2000,
-) -> Annotated[Reply, DeskHits]:
+) -> str:
     """Find passages of documents and memories by words and meaning, in one ranking. Start here.
 
     Hits are cited as path:lines or memory:N, places for `read`, `similar`, `verify`; the percentage
@@ -124,7 +99,7 @@ def similar(
     kind: Kind = "all",
     limit: int = 5,
     budget: int = 1000,
-) -> Annotated[Reply, DeskHits]:
+) -> str:
     """Find the documents and memories most similar to a stored one."""
     if not 1 <= limit <= MOST_HITS:
         raise InvalidInput(f"limit must be 1 to {MOST_HITS}, not {limit}")
@@ -145,7 +120,7 @@ def grep(
     library: OptionalText = "",
     thread: OptionalText = "",
     limit: int = 50,
-) -> Annotated[Reply, DeskLines]:
+) -> str:
     """Find and count all lines that match, as path:line: text."""
     if not 1 <= limit <= MOST_LINES:
         raise InvalidInput(f"limit must be 1 to {MOST_LINES}, not {limit}")
@@ -158,20 +133,22 @@ def grep(
         thread=thread or None,
         limit=limit,
     )
-    named = [f"{places.of(each.item)}:{each.line}" for each in found]
     lines = [
-        places.in_line(f"{place}: {cut(each.text.strip(), LONGEST_LINE)}")
-        for place, each in zip(named, found, strict=True)
+        places.in_line(
+            f"{places.of(each.item)}:{each.line}: {cut(each.text.strip(), LONGEST_LINE)}"
+        )
+        for each in found
     ]
     if not found.total:
         lines.append(f"No line matches in {found.searched:,} texts.")
-    if more := found.total - len(found):
-        lines.append(f"[{more:,} more lines match: raise limit (up to {MOST_LINES}), or narrow it]")
-    notes = [f"{found.note}."] if found.note else []
-    return Reply(
-        content=(Text(text="\n".join([*lines, *notes])),),
-        structured={"places": named, "total": found.total, **({"note": notes[0]} if notes else {})},
-    )
+    elif more := found.total - len(found):
+        lines.append(
+            f"[{found.total:,} lines match, {more:,} more than these: raise limit (up to "
+            f"{MOST_LINES}), or narrow it]"
+        )
+    else:
+        lines.append(f"[lines that match: {found.total:,}]")
+    return "\n".join([*lines, *([f"{found.note}."] if found.note else [])])
 
 
 def verify(
@@ -180,7 +157,7 @@ def verify(
     quotation: str,
     place: Annotated[OptionalText, "Where it should stand"] = "",
     page: OptionalNumber = 0,
-) -> Annotated[Reply, DeskQuotation]:
+) -> str:
     """Check a quotation before you cite it: it stands there exactly, with other spacing or hyphens,
     elsewhere, or is absent; with place, page and SHA-256 of the text read.
     """
@@ -192,39 +169,26 @@ def verify(
         found = db.verify(quotation, **stated, page=page or None)
     else:
         found = db.verify(quotation)
-    structure: dict[str, Any] = {"status": found.status}
-    if found.text_sha256:
-        structure["text_sha256"] = found.text_sha256
-    if isinstance(found.item, Document):
-        structure["source_sha256"] = found.item.hash
-    if found.note:
-        structure["note"] = found.note
     if found.item is None or not found.text:
         read = f"{found.searched:,} texts were read" + (f"; {found.note}" if found.note else "")
-        return Reply(
-            content=(
-                Text(
-                    text=f"absent: these words are in no stored text ({read}). Do not quote them; "
-                    "search for what was meant."
-                ),
-            ),
-            structured=structure,
+        return (
+            f"absent: these words are in no stored text ({read}). Do not quote them; search for "
+            "what was meant."
         )
-    where = _place_of(found.item, found.first_line, found.last_line)
-    structure |= {"place": where, "start": found.start, "end": found.end}
-    if found.page is not None:
-        structure["page"] = found.page
-    told = places.in_line(where)
+    told = places.in_line(_place_of(found.item, found.first_line, found.last_line))
     if found.status == "elsewhere":
         told = f"not there, but at {told}"
     if found.page is not None:
         told += f", p. {found.page}"
     if not found.exact:
         told += ", with other spacing or marks"
-    lines = [f"{found.status}: {told} (SHA-256 {found.text_sha256[:16]}…)"]
+    digests = f"SHA-256 of the text {found.text_sha256}"
+    if isinstance(found.item, Document) and found.item.hash != found.text_sha256:
+        digests += f", of its source {found.item.hash}"
+    lines = [f"{found.status}: {told} ({digests})"]
     if not found.exact:
         lines.append(f"It stands there as: {cut(found.text, 1000)}")
-    return Reply(content=(Text(text="\n".join(lines)),), structured=structure)
+    return "\n".join(lines)
 
 
 def _place_of(item: Document | Context, first: int, last: int) -> str:
@@ -262,7 +226,7 @@ def _remarks(db: Database, found: Results[Chunk | Context]) -> list[str]:
     return remarks
 
 
-def _hits(found: Results[Chunk | Context], room: int, offset: int, remarks: Sequence[str]) -> Reply:
+def _hits(found: Results[Chunk | Context], room: int, offset: int, remarks: Sequence[str]) -> str:
     shown = [_passage(hit, number) for number, hit in enumerate(found, offset + 1)]
     fit = fitted(shown, room - sum(map(len, remarks)))
     notes = list(remarks)
@@ -274,23 +238,14 @@ def _hits(found: Results[Chunk | Context], room: int, offset: int, remarks: Sequ
         )
     if fit.shortened:
         notes.append("[…] marks cut passages: read their place for the whole.")
-    structure: dict[str, Any] = {"hits": [each.structure for each in shown[: fit.kept]]}
-    if left:
-        structure["left_out"] = left
-    if remarks:
-        structure["note"] = " ".join(remarks)
-    text = "\n\n".join(filter(None, [fit.text, " ".join(notes)]))
-    return Reply(content=(Text(text=text),), structured=structure)
+    return "\n\n".join(filter(None, [fit.text, " ".join(notes)]))
 
 
 def _passage(hit: Hit[Chunk | Context], number: int) -> CitedPassage:
-    item, place = hit.item, places.of(hit.item)
-    structure: dict[str, Any] = {"place": place}
-    told = [place]
+    item = hit.item
+    told = [places.of(item)]
     if isinstance(item, Chunk):
-        structure["id"] = item.document.id
         if item.page is not None:
-            structure["page"] = item.page
             told.append(f"p. {item.page}")
         text, title = item.passage, item.document.title
         if title not in item.document.path and title not in text:
@@ -303,10 +258,9 @@ def _passage(hit: Hit[Chunk | Context], number: int) -> CitedPassage:
             told.append(f"tags {cut(', '.join(item.tags), 60)}")
         text = item.text if len(item.text) <= 1000 else hit.passage or item.text
     if hit.relevance is not None:
-        structure["relevance"] = round(hit.relevance, 2)
         told.append(f"{round(100 * hit.relevance)} %")
     citation = f"[{number}] {places.in_line(' · '.join(told))}"
-    return CitedPassage(citation, text, structure, _focus(hit))
+    return CitedPassage(citation, text, _focus(hit))
 
 
 def _focus(hit: Hit[Chunk | Context]) -> int:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
-
-from typing_extensions import TypedDict
+from typing import Annotated
 
 from mcpvectordb import Context, Database, Hit, Ingested, InvalidInput, Refused, Synced
 from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import Reply, Text, cut
+from mcpvectordb_server.replies import cut
 from mcpvectordb_server.surfaces.desk import places
 from mcpvectordb_server.surfaces.desk.optional import (
     NO_TEXTS,
@@ -31,13 +29,6 @@ _COMPARED = 2_000  # characters of a text that others are compared with
 _FAILURES = 5  # files that could not be read which a reply names
 
 
-class DeskChange(TypedDict, total=False):
-    """What was stored, changed or deleted."""
-
-    status: str
-    place: str
-
-
 def remember(
     db: Database,
     *,
@@ -46,7 +37,7 @@ def remember(
     tags: OptionalTexts = NO_TEXTS,
     metadata: OptionalObject = NOTHING,
     replace: Annotated[OptionalText, "memory:N that this corrects"] = "",
-) -> Annotated[Reply, DeskChange]:
+) -> str:
     """Keep a fact, decision or preference for later. Says if nearly the same is remembered."""
     if replace.strip():
         old = _memory(db, replace)
@@ -68,7 +59,7 @@ def remember(
             + "; ".join(f"{places.of(each)} ({cut(each.text, 120)})" for each in near)
             + ". If this corrects it, forget the old one."
         )
-    return _changed("remembered", stored.context, stored.note, remark, near)
+    return _changed("remembered", stored.context, stored.note, remark)
 
 
 def ingest(
@@ -81,7 +72,7 @@ def ingest(
     metadata: OptionalObject = NOTHING,
     replace: Flag = False,
     grant: Grant = Grant(),  # noqa: B008 - immutable
-) -> Annotated[Reply, DeskChange]:
+) -> str:
     """Store a text, file, folder or web page for `search`: found by words at once, by meaning as
     embedding goes on. Unchanged sources are skipped, changed ones replaced; by `text` only with
     `replace`. What takes over ten seconds goes on as a job, shown by `status`.
@@ -141,7 +132,7 @@ def update(
     tags: Annotated[list[str] | None, "Replace the old ones"] = None,
     title: OptionalText = "",
     library: Annotated[OptionalText, "Move it there"] = "",
-) -> Annotated[Reply, DeskChange]:
+) -> str:
     """Change metadata or tags, of a document also title or library. Texts are corrected by
     `remember` and `ingest`.
     """
@@ -163,7 +154,7 @@ def update(
     return _ingested(changed)
 
 
-def forget(db: Database, *, place: str) -> Annotated[Reply, DeskChange]:
+def forget(db: Database, *, place: str) -> str:
     """Delete a document or memory; ask the user first, who can undo it: `mcpvectordb undo`. Its
     file stays.
     """
@@ -174,10 +165,7 @@ def forget(db: Database, *, place: str) -> Annotated[Reply, DeskChange]:
     else:
         db.documents.delete(given.item.id)
         what = given.item.title
-    return Reply(
-        content=(Text(text=places.in_line(f"{given.place} was deleted: {what}")),),
-        structured={"status": "forgotten", "place": given.place},
-    )
+    return places.in_line(f"{given.place} was deleted: {what}")
 
 
 def _only_one(db: Database, place: str) -> Located:
@@ -226,36 +214,21 @@ def _plain(text: str) -> str:
     return re.sub(r"\W+", " ", text.casefold()).strip()
 
 
-def _changed(
-    status: str, context: Context, note: str, remark: str, near: list[Context] | None = None
-) -> Reply:
-    place = places.of(context)
-    structure: dict[str, Any] = {"status": status, "place": place}
-    if near:
-        structure["similar"] = [places.of(each) for each in near]
-    if note:
-        structure["note"] = note
+def _changed(status: str, context: Context, note: str, remark: str) -> str:
     thread = places.in_line(cut(context.thread, 60))
-    text = " ".join(filter(None, [f"{status}: {place} in {thread}.", remark, note]))
-    return Reply(content=(Text(text=text),), structured=structure)
+    told = f"{status}: {places.of(context)} in {thread}."
+    return " ".join(filter(None, [told, remark, note]))
 
 
-def _ingested(done: Ingested) -> Reply:
+def _ingested(done: Ingested) -> str:
     document = done.document
-    place = places.of(document)
-    structure = {"status": done.status, "place": place, "id": document.id, "pending": done.pending}
-    if done.note:
-        structure["note"] = done.note
-    text = places.in_line(
-        f"{done.status}: {place} · {document.title} · passages: {document.chunks:,}"
+    told = places.in_line(
+        f"{done.status}: {places.of(document)} · {document.title} · passages: {document.chunks:,}"
     )
-    return Reply(
-        content=(Text(text="\n".join(filter(None, [text, done.note]))),),
-        structured=structure,
-    )
+    return "\n".join(filter(None, [told, done.note]))
 
 
-def _synced(db: Database, done: Synced) -> Reply:
+def _synced(db: Database, done: Synced) -> str:
     counts = {
         "indexed": done.indexed,
         "replaced": done.replaced,
@@ -279,7 +252,4 @@ def _synced(db: Database, done: Synced) -> Reply:
     if (more := len(done.failures) - _FAILURES) > 0:
         lines.append(f"[{more} more failed]")
     lines += [f"{note}." for note in (backlog.note, done.note) if note]
-    structure = {"status": "ingested", "counts": counts, "pending": backlog.pending}
-    if done.note:
-        structure["note"] = done.note
-    return Reply(content=(Text(text="\n".join(lines)),), structured=structure)
+    return "\n".join(lines)

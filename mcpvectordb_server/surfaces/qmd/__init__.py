@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, unquote
 
 from typing_extensions import TypedDict
@@ -25,7 +25,15 @@ from mcpvectordb import (
     Place,
     Results,
 )
-from mcpvectordb_server.replies import MAX_ECHO, MAX_REPLY, Reply, Resource, Text, cut
+from mcpvectordb_server.replies import (
+    MAX_ECHO,
+    MAX_REPLY,
+    Reply,
+    Resource,
+    Text,
+    cut,
+    with_note,
+)
 from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool
 from mcpvectordb_server.surfaces.qmd.guide import EMBED_HERE, GUIDE, INSTRUCTIONS, NO_VECTORS
 
@@ -134,7 +142,7 @@ def vsearch(
         )
     hits = [hit for hit in found if hit.score >= minScore]
     reply = _search_reply(query, [_result(db, hit, query) for hit in hits], found)
-    return _quoting(_with_note(reply, found.backlog.note))
+    return _quoting(with_note(reply, found.backlog.note))
 
 
 def query(
@@ -160,7 +168,7 @@ def query(
         content=(*reply.content, Text(text=_steps(found))),
         structured={**(reply.structured or {}), **extra},
     )
-    return _quoting(_with_note(reply, found.backlog.note if "vector" in found.legs else ""))
+    return _quoting(with_note(reply, found.backlog.note if "vector" in found.legs else ""))
 
 
 def get(
@@ -253,7 +261,7 @@ def status(db: Database) -> Annotated[Reply, QmdStatusReply]:
             "collections": collections,
         },
     )
-    return _with_note(reply, backlog.note)
+    return with_note(reply, backlog.note)
 
 
 def read(db: Database, path: str) -> str:
@@ -302,15 +310,6 @@ def _search(
     )
 
 
-def _with_note(reply: Reply, note: str) -> Reply:
-    """The reply with a note in a text block of its own and in its structured content."""
-    if not note:
-        return reply
-    known = reply.structured or {}
-    joined = "; ".join(filter(None, [known.get("note", ""), note]))
-    return Reply(content=(*reply.content, Text(text=note)), structured={**known, "note": joined})
-
-
 def _result(db: Database, hit: Hit[Chunk], query: str, *, whole: bool = False) -> QmdResult:
     document = hit.item.document
     return QmdResult(
@@ -332,15 +331,17 @@ def _search_reply(query: str, items: list[QmdResult], found: Results[Chunk]) -> 
         nothing = Reply(
             content=(Text(text=f'No results found for "{query}"'),), structured={"results": []}
         )
-        return _with_note(nothing, found.note.replace("no library", "no collection"))
+        return with_note(nothing, found.note.replace("no library", "no collection"))
     head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
     lines = [
         f"{each['docid']} {_percent(each['score'])}% {each['file']} - {each['title']}"
         for each in items
     ]
+    structured: dict[str, Any] = {"results": items}
     if found.verdict:
         lines += ["", found.verdict]
-    return Reply(content=(Text(text="\n".join([head, "", *lines])),), structured={"results": items})
+        structured["note"] = found.verdict
+    return Reply(content=(Text(text="\n".join([head, "", *lines])),), structured=structured)
 
 
 def _quoting(reply: Reply) -> Reply:

@@ -100,6 +100,9 @@ def test_qmd_reports_missing_relevance_after_its_list(
         lines[0].startswith("Found 3 results") and lines[-2] == "" and lines[-1].startswith(NOTHING)
     )
     assert "Nothing relevant" not in plain.content[0].text
+    # Many hosts show a model nothing else.
+    assert with_verdict.structured_content["note"] == lines[-1]
+    assert "note" not in plain.structured_content
     assert set(with_verdict.structured_content["results"][0]) == {
         "docid",
         "file",

@@ -76,10 +76,22 @@ def test_a_copy_in_another_library_than_was_meant_is_not_stored_silently(
     )
 
 
-def test_qmd_names_it_in_a_text_block_of_its_own(db: Database) -> None:
-    reply = ask(service(db, qmd.SURFACE), "search", {"query": "x", "colection": "notes"})
-    assert len(reply.content) == 2
-    assert "did you mean collection?" in reply.content[1].text
+def test_qmd_names_it_in_a_text_block_of_its_own_and_in_its_note(db: Database) -> None:
+    asked = {"query": "x", "collection": "notes", "limt": 3}
+    reply = ask(service(db, qmd.SURFACE), "search", asked)
+    assert len(reply.content) == 3
+    assert "did you mean limit?" in reply.content[2].text
+    missing = reply.content[1].text.rstrip(".")
+    assert reply.structured_content["note"] == f"{missing}; {reply.content[2].text}"
+
+
+def test_a_list_of_entries_has_it_beside_them(db: Database) -> None:
+    db.contexts.add("t", "user", "x")
+    asked = {"context_ids": [1], "images": True}
+    reply = ask(service(db, context_server.SURFACE), "get_context_by_ids", asked)
+    assert [each["id"] for each in reply.structured_content["result"]] == [1]
+    assert reply.structured_content["note"] == reply.content[1].text
+    assert "did you mean include_images?" in reply.content[1].text
 
 
 @pytest.mark.parametrize("surface", [qmd.SURFACE, desk.SURFACE])

@@ -6,6 +6,7 @@ All go on over the same file, as those of a user do.
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from mcpvectordb import Database
@@ -17,13 +18,13 @@ def test_1_a_question_is_answered_with_a_citation(agent: Agent) -> None:
     found = agent("search", query="How much is the daily allowance abroad?")
     assert found.places[0].startswith("firm/handbook/travel.md:")
     assert "Abroad it is 45 euros." in found.text
-    assert found.data["hits"][0]["relevance"] > 0.5
+    percentage = re.match(r"\[1\] \S+ · (\d+) %", found.text)
+    assert percentage and int(percentage[1]) > 50
 
 
 def test_2_what_nobody_wrote_is_said_to_be_missing(agent: Agent) -> None:
     found = agent("search", query="Who won the football world cup in 1974?", kind="documents")
     assert "Nothing relevant was found" in found.text
-    assert "Nothing relevant was found" in found.data["note"]
 
 
 def test_3_a_hit_is_read_around(agent: Agent) -> None:
@@ -45,61 +46,58 @@ def test_4_a_long_document_is_read_in_parts_by_its_outline(agent: Agent) -> None
     )
     part = agent("read", place=f"pump.md:{line}:3")
     assert part.text.splitlines()[2:] == [*FILES["manual/pump.md"].splitlines()[line - 1 :]]
-    rest, place, parts = [], first.data["next"], 0
-    while place:
-        part = agent("read", place=place, budget=4000)
-        rest.append(part.text)
-        place, parts = part.data.get("next", ""), parts + 1
-    assert parts > 1 and "Error E17" in rest[-1]
+    part, parts = first, 0
+    while go_on := re.search(r"go on: read (\S+)\]", part.text):
+        part, parts = agent("read", place=go_on[1], budget=4000), parts + 1
+    assert parts > 1 and "Error E17" in part.text
 
 
 def test_5_a_quotation_is_verified_before_it_is_cited(agent: Agent) -> None:
     words = "Everybody has 30 days of vacation a year."
     done = agent("verify", quotation=words, place="firm/handbook/vacation.md")
-    assert done.data["status"] == "exact"
-    assert done.data["place"] == "firm/handbook/vacation.md:3"
-    text = FILES["handbook/vacation.md"]
-    assert done.data["text_sha256"] == hashlib.sha256(text.encode()).hexdigest()
-    assert text[done.data["start"] : done.data["end"]] == words
-    assert done.text.startswith("exact: firm/handbook/vacation.md:3 (SHA-256 ")
+    assert done.status == "exact"
+    assert done.place == "firm/handbook/vacation.md:3"
+    digest = hashlib.sha256(FILES["handbook/vacation.md"].encode()).hexdigest()
+    assert done.text == f"exact: firm/handbook/vacation.md:3 (SHA-256 of the text {digest})"
 
 
 def test_6_a_quotation_broken_by_hyphens_is_found_as_such(agent: Agent) -> None:
     done = agent("verify", quotation="a maintenance contract for all seven elevators")
-    assert done.data["status"] == "spacing"
-    assert done.data["place"] == "firm/letters/offer.txt:3-5"
+    assert done.status == "spacing"
+    assert done.place == "firm/letters/offer.txt:3-5"
     assert "It stands there as: a main-\ntenance" in done.text
 
 
 def test_7_a_wrong_quotation_is_absent_and_a_misplaced_one_elsewhere(agent: Agent) -> None:
     wrong = agent("verify", quotation="Everybody has 35 days of vacation", place="vacation.md")
-    assert wrong.data["status"] == "absent" and "Do not quote" in wrong.text
+    assert wrong.status == "absent" and "Do not quote" in wrong.text
     misplaced = agent("verify", quotation="second class", place="vacation.md")
-    assert misplaced.data["status"] == "elsewhere"
-    assert misplaced.data["place"] == "firm/handbook/travel.md:10"
+    assert misplaced.status == "elsewhere"
+    assert misplaced.place == "firm/handbook/travel.md:10"
 
 
 def test_8_a_page_of_a_pdf_is_found_read_and_proved(agent: Agent, folder: Path) -> None:
     found = agent("search", query="rent due on which working day", limit=1)
-    assert found.data["hits"][0]["page"] == 2 and "p. 2" in found.text
+    assert "p. 2" in found.text
     page = agent("read", place="lease.pdf", page=2)
     assert "1,900 euros a month" in page.text and "six months" not in page.text
     proof = agent("verify", quotation="1,900 euros a month", place="lease.pdf", page=2)
-    assert (proof.data["status"], proof.data["page"]) == ("exact", 2)
+    assert proof.status == "exact" and ", p. 2 (" in proof.text
     raw = (folder / "letters/lease.pdf").read_bytes()
-    assert proof.data["source_sha256"] == hashlib.sha256(raw).hexdigest()
+    assert f", of its source {hashlib.sha256(raw).hexdigest()})" in proof.text
 
 
 def test_9_every_use_of_a_name_is_counted(agent: Agent) -> None:
     found = agent("grep", pattern=r"\bHamburg\b")
-    assert found.data["total"] == 2
+    assert "[lines that match: 2]" in found.text
     assert "firm/minutes/2025-03-04.md:6: We decided to move" in found.text
     few = agent("grep", pattern="valve", limit=2)
-    assert len(few.data["places"]) == 2 and "more lines match" in few.text
+    assert len(few.places) == 2
+    assert "[21 lines match, 19 more than these: raise limit" in few.text
 
 
 def test_10_code_is_found_by_an_expression_and_read(agent: Agent) -> None:
-    [place] = agent("grep", pattern=r"^def \w+\(").data["places"]
+    [place] = agent("grep", pattern=r"^def \w+\(").places
     assert place == "firm/code/retry.py:4"
     assert "attempts=5" in agent("read", place=f"{place}:1").text
 
@@ -111,26 +109,26 @@ def test_11_a_decision_is_remembered_and_found_beside_documents(agent: Agent) ->
         thread="hamburg",
         tags=["decision"],
     )
-    assert kept.data["status"] == "remembered"
+    assert kept.status == "remembered"
     found = agent("search", query="what does the move to Hamburg cost", limit=4)
-    assert kept.data["place"] in found.places
+    assert kept.place in found.places
     assert any(place.startswith("firm/minutes/") for place in found.places)
     only = agent("search", query="move to Hamburg", thread="hamburg")
-    assert only.places == [kept.data["place"]]
+    assert only.places == [kept.place]
     assert agent("search", query="move", tags=["decision"], kind="memories").places == only.places
 
 
 def test_12_a_memory_is_corrected(agent: Agent) -> None:
     old = agent("remember", text="The offer must be sent by 12 June.", thread="offer")
     again = agent("remember", text="the offer must be sent by 12 June", thread="offer")
-    assert again.data == {"status": "known", "place": old.data["place"]}
+    assert (again.status, again.place) == ("known", old.place)
     near = agent("remember", text="The offer must be sent by 19 June.", thread="offer")
-    assert near.data["similar"] == [old.data["place"]]
+    assert f"Nearly the same is remembered: {old.place} (" in near.text
     assert "forget the old one" in near.text
-    agent("forget", place=near.data["place"])
-    new = agent("remember", text="The offer must be sent by 19 June.", replace=old.data["place"])
-    assert new.data["place"] == old.data["place"] and "12 June" in new.text
-    assert "19 June" in agent("read", place=old.data["place"]).text
+    agent("forget", place=near.place)
+    new = agent("remember", text="The offer must be sent by 19 June.", replace=old.place)
+    assert new.place == old.place and "12 June" in new.text
+    assert "19 June" in agent("read", place=old.place).text
 
 
 def test_13_a_text_that_the_agent_holds_is_stored_and_found(agent: Agent) -> None:
@@ -141,25 +139,27 @@ def test_13_a_text_that_the_agent_holds_is_stored_and_found(agent: Agent) -> Non
         library="answers",
         metadata={"asked_by": "Ben"},
     )
-    assert done.data["status"] == "indexed"
+    assert done.status == "indexed"
     found = agent("search", query="how many panels on the roof", library="answers")
     assert "40 panels" in found.text
     by = agent("search", query="panels", where={"metadata.asked_by": "Ben"})
-    assert by.data["hits"][0]["id"] == done.data["id"]
+    assert by.places[0].startswith(done.place)
+    read = agent("read", place=done.place)
+    assert 'metadata {"asked_by": "Ben"}\n\n# Solar panels' in read.text
     assert "unchanged" not in agent("status").text
 
 
 def test_14_a_changed_text_replaces_the_old_one(agent: Agent) -> None:
     first = agent("ingest", source="plan.md", text="The budget is 10,000.", library="plans")
     same = agent("ingest", source="plan.md", text="The budget is 10,000.", library="plans")
-    assert same.data["status"] == "skipped"
+    assert same.status == "skipped"
     changed = {"source": "plan.md", "text": "The budget is 12,000.", "library": "plans"}
     assert "replace" in agent.refused("ingest", **changed)
     second = agent("ingest", **changed, replace=True)
-    assert second.data["status"] == "replaced"
+    assert second.status == "replaced"
     assert "12,000" in agent("read", place="plans/plan.md").text
-    assert agent("verify", quotation="The budget is 10,000").data["status"] == "absent"
-    assert first.data["place"] == second.data["place"]
+    assert agent("verify", quotation="The budget is 10,000").status == "absent"
+    assert first.place == second.place
 
 
 def test_15_a_folder_is_ingested_and_its_library_shown(
@@ -170,12 +170,12 @@ def test_15_a_folder_is_ingested_and_its_library_shown(
         (tmp_path / "recipes" / f"{dish}.md").write_text(f"# {dish.title()}\n\nHow to make {dish}.")
     (tmp_path / "recipes/key.pem").write_text("-----BEGIN PRIVATE KEY-----\nMIIE\n")
     done = agent("ingest", source=str(tmp_path / "recipes"), library="recipes")
-    assert done.data["counts"]["indexed"] == 3
+    assert done.text.startswith("ingested into recipes: 3 indexed, ")
     assert "Skipped:" in done.text
     assert "Library recipes: 3 documents" in agent("status").text
     assert "cake.md" in agent("search", query="cake", library="recipes").places[0]
     again = agent("ingest", source=str(tmp_path / "recipes"), library="recipes")
-    assert again.data["counts"]["unchanged"] == 3
+    assert "3 unchanged" in again.text
 
 
 def test_16_documents_are_filtered_by_date_and_metadata(agent: Agent) -> None:
@@ -213,7 +213,7 @@ def test_19_a_document_is_described_and_moved(agent: Agent) -> None:
         title="Parking",
         library="memos",
     )
-    assert done.data["status"] == "updated" and done.data["place"] == "memos/memo.md"
+    assert done.status == "updated" and done.place == "memos/memo.md"
     found = agent("search", query="memo", where={"metadata.year": 2031})
     assert found.places == ["memos/memo.md:1"]
     tagged = agent("search", query="memo", where={"metadata.tags": {"array_contains": "parking"}})
@@ -222,11 +222,11 @@ def test_19_a_document_is_described_and_moved(agent: Agent) -> None:
 
 def test_20_what_is_forgotten_is_gone_until_the_user_undoes_it(agent: Agent) -> None:
     agent("ingest", source="secret.md", text="The code of the door is 7781.", library="doors")
-    assert agent("grep", pattern="7781").data["total"] == 1
+    assert "[lines that match: 1]" in agent("grep", pattern="7781").text
     gone = agent("forget", place="doors/secret.md")
     assert "was deleted" in gone.text
-    assert agent("grep", pattern="7781").data["total"] == 0
+    assert "No line matches" in agent("grep", pattern="7781").text
     assert "there is no doors/secret.md" in agent.refused("read", place="doors/secret.md")
     memory = agent("remember", text="The alarm is turned off at seven.", thread="doors")
-    agent("forget", place=memory.data["place"])
-    assert "search finds memories" in agent.refused("forget", place=memory.data["place"])
+    agent("forget", place=memory.place)
+    assert "search finds memories" in agent.refused("forget", place=memory.place)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,22 +14,15 @@ from mcpvectordb import Config, Database
 from mcpvectordb_server.replies import Reply
 from mcpvectordb_server.surface import PublishedTool, Tool, call, publish
 from mcpvectordb_server.surfaces import NAMES, load
-from mcpvectordb_server.surfaces.desk import SURFACE
+from mcpvectordb_server.surfaces.desk import SURFACE, places
 from tests.server.clients import VERSIONS, ask, exchange, service
 from tests.server.surfaces.desk.agent import Agent
 from tests.support import Gated, Letters
-
-GOLDEN = Path(__file__).with_name("tools_desk.json")
 
 
 def handshake(db: Database, version: str = VERSIONS[-1]) -> tuple[str, list[dict[str, Any]]]:
     hello, listed = exchange(service(db, SURFACE), version, ("tools/list", {}))
     return hello["instructions"], listed["tools"]
-
-
-def test_the_tools_are_those_on_record(db: Database) -> None:
-    shown = json.dumps(handshake(db)[1], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    assert shown == GOLDEN.read_text(), f"if this change is meant, write it to {GOLDEN.name}"
 
 
 def test_tools_and_instructions_take_few_tokens(db: Database) -> None:
@@ -39,7 +31,7 @@ def test_tools_and_instructions_take_few_tokens(db: Database) -> None:
         db.contexts.add(f"thread {number} " + "y" * 60, "user", "text")
     instructions, tools = handshake(db)
     compact = json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
-    assert (len(compact) + len(instructions)) / 4 <= 2_500
+    assert (len(compact) + len(instructions)) / 4 <= 2_100
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -89,15 +81,14 @@ def test_most_of_a_search_reply_is_passage(agent: Agent, firm: Database) -> None
         if quoted > 2_000:  # five real passages, not five lines
             assert quoted / len(text) >= 0.75
     long = agent("search", query="chapter about a valve", limit=5, library="firm")
-    structure = json.dumps(long.data)
     cited = sum(len(line) for line in long.text.splitlines() if line.startswith("["))
-    assert 1 - (cited + len(structure)) / (len(long.text) + len(structure)) >= 0.75
+    assert 1 - cited / len(long.text) >= 0.9
 
 
 @pytest.mark.parametrize("budget", [100, 300, 800, 2000, 10_000])
 def test_a_reply_keeps_to_its_budget(agent: Agent, budget: int) -> None:
     found = agent("search", query="valve chapter pump", limit=20, budget=budget)
-    assert len(found.text) + len(json.dumps(found.data)) <= 4 * budget
+    assert len(found.text) <= 4 * budget
     assert found.places
 
 
@@ -106,7 +97,7 @@ def test_what_is_left_out_is_said_and_can_be_had(agent: Agent) -> None:
     assert len(whole.places) == 12 and "left out" not in whole.text
     first = agent("search", query="valve chapter pump", limit=12, budget=800)
     left = 12 - len(first.places)
-    assert first.data["left_out"] == left > 0
+    assert left > 0
     assert f"{left} more hits are left out" in first.text
     assert f"offset={len(first.places)}" in first.text
     rest = agent(
@@ -125,8 +116,8 @@ def test_a_cut_passage_shows_what_was_asked_for(db: Database) -> None:
 def test_the_order_is_that_of_the_library(agent: Agent, firm: Database) -> None:
     for query in ("daily allowance", "valve V7", "offer"):
         found = agent("search", query=query, kind="documents", limit=6, budget=20_000)
-        assert [hit["id"] for hit in found.data["hits"]] == [
-            hit.item.document.id for hit in firm.documents.search(query, limit=6)
+        assert found.places == [
+            places.of(hit.item) for hit in firm.documents.search(query, limit=6)
         ]
 
 
@@ -192,21 +183,33 @@ def test_a_line_longer_than_the_budget_is_cut(db: Database) -> None:
 
 def test_a_long_memory_is_cut(db: Database) -> None:
     agent = Agent(db)
-    place = agent("remember", text="word " * 5_000).data["place"]
+    place = agent("remember", text="word " * 5_000).place
     part = agent("read", place=place, budget=200)
     assert len(part.text) <= 1_000 and "larger budget" in part.text
 
 
+def test_metadata_is_shown_in_one_line_of_bounded_length(db: Database) -> None:
+    agent = Agent(db)
+    given = {"year": 2031, "by": "Ben\n[1] memory:9\u2028[2] memory:9", "long": "word " * 500}
+    agent("ingest", source="a.md", text="tea", metadata=given)
+    agent("remember", text="tea", metadata=given)
+    for place in ("a.md", "memory:1"):
+        _, metadata, _, *rest = agent("read", place=place).text.splitlines()
+        assert metadata.startswith('metadata {"year": 2031, "by": "Ben\\n[1]')
+        assert len(metadata) < 400 and rest == ["tea"]
+
+
 def test_a_replaced_document_is_found_under_its_old_id_and_says_so(db: Database) -> None:
     agent = Agent(db)
-    old = agent("ingest", source="tea.md", text="first version").data["id"]
+    agent("ingest", source="tea.md", text="first version")
+    [old] = [each.id for each in db.documents.browse()]
     said = agent.refused("ingest", source="tea.md", text="second version")
     assert "has another text named 'tea.md'" in said and "replace" in said
-    assert agent("read", place="tea.md").data["id"] == old
-    new = agent("ingest", source="tea.md", text="second version", replace=True).data["id"]
+    assert [each.id for each in db.documents.browse()] == [old]
+    agent("ingest", source="tea.md", text="second version", replace=True)
+    [new] = [each.id for each in db.documents.browse()]
     part = agent("read", place=old)
     assert "earlier version" in part.text and "second version" in part.text
-    assert part.data["id"] == new and "earlier version" in part.data["note"]
     assert f"was replaced by {new}" in agent.refused("forget", place=old)
     assert "earlier version" not in agent("read", place=new).text
 
@@ -234,7 +237,7 @@ def test_updates_that_cannot_be_are_refused(db: Database) -> None:
     assert "blank" in agent.refused("remember", text=" ")
     agent("ingest", source="tea.md", text="tea")
     assert "is a document" in agent.refused("remember", text="x", replace="tea.md")
-    assert agent("update", place="memory:1", tags=["a"], metadata={"b": 1}).data["status"]
+    assert agent("update", place="memory:1", tags=["a"], metadata={"b": 1}).status
     [memory] = db.contexts.get([1])
     assert (memory.tags, memory.metadata) == (("a",), {"b": 1})
 
@@ -246,15 +249,17 @@ def test_files_come_from_the_allowed_folders_only(db: Database, tmp_path: Path) 
         (folder / "tea.md").write_text("tea")
     (inside / "link").symlink_to(outside)
     agent = Agent(db, roots=(inside,))
-    assert agent("ingest", source=str(inside / "tea.md")).data["status"] == "indexed"
-    assert agent("ingest", source=str(inside), library="all").data["counts"]["indexed"] == 1
+    assert agent("ingest", source=str(inside / "tea.md")).status == "indexed"
+    assert agent("ingest", source=str(inside), library="all").text.startswith(
+        "ingested into all: 1 indexed"
+    )
     for source in (outside, outside / "tea.md", inside / "link", inside / ".." / "outside"):
         said = agent.refused("ingest", source=str(source))
         assert "outside of the folders" in said and "Ask the user" in said
     remote = Agent(db, roots=())
     for source in (inside, inside / "tea.md"):
         assert "--root" in remote.refused("ingest", source=str(source))
-    assert remote("ingest", source="mine.md", text="tea").data["status"] == "indexed"
+    assert remote("ingest", source="mine.md", text="tea").status == "indexed"
 
 
 @pytest.mark.parametrize("source", ["x" * 5_000, "a\0b", "~nobody/x", "nowhere.md", "file:///etc"])
@@ -282,13 +287,13 @@ def test_a_long_ingest_becomes_a_job_that_status_shows(path: Path, tmp_path: Pat
         agent = Agent(db, reply_seconds=0.05)
         asked = {"source": str(tmp_path / "tea.md")}
         begun = agent("ingest", **asked)
-        assert begun.data == {"status": "under way"}
+        assert "goes on" in begun.text
         assert f"Job: ingest {asked['source']}:" in agent("status").text
         gate.set()
-        while (done := agent("ingest", **asked)).data["status"] == "under way":
+        while "goes on" in (done := agent("ingest", **asked)).text:
             pass
-        assert done.data["status"] == "indexed"
-        assert agent("status").data["jobs"] == []
+        assert done.status == "indexed"
+        assert "Job:" not in agent("status").text
 
 
 def test_what_waits_for_its_embedding_is_said(path: Path) -> None:
@@ -297,7 +302,7 @@ def test_what_waits_for_its_embedding_is_said(path: Path) -> None:
         db.embed_in_background(wait=0)
         agent = Agent(db)
         done = agent("ingest", source="tea.md", text="green tea")
-        assert done.data["pending"] == 1 and "by words now" in done.text
+        assert "by words now" in done.text
         assert "Not searched by meaning" in agent("search", query="tea").text
         assert "Embedding: no passage is embedded yet" in agent("status").text
         embedder.gate.set()
@@ -359,10 +364,7 @@ def test_any_arguments_get_a_result_or_an_error_message(
 ) -> None:
     reply: Reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), shared, raw)
     assert "inside the server" not in reply.content[0].text, raw
-    if reply.failed:
-        assert len(reply.content) == 1 and reply.structured is None
-    else:
-        jsonschema.validate(reply.structured, tool.arguments.output or {})
+    assert len(reply.content) == 1 and reply.structured is None
 
 
 def test_the_history_names_the_client_and_the_surface(db: Database) -> None:
