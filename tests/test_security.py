@@ -26,3 +26,11 @@ def test_every_promise_names_tests_that_exist() -> None:
 
 def test_no_line_is_longer_than_100_columns() -> None:
     assert max(map(len, SECURITY.splitlines())) <= 100
+
+
+def test_every_action_of_the_workflow_is_named_by_its_commit() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    used = re.findall(r"uses:\s*(\S.*)", workflow)
+    assert len(used) > 5
+    for each in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
