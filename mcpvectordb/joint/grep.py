@@ -34,7 +34,7 @@ MEMORY = 4 * 1024 * 1024  # bytes for a program and its DFA: RE2 keeps the last 
 # simulates the NFA. BASE is what a byte costs besides, in instructions, where the states of the DFA
 # do not fit into memory and are made again and again. All of it takes about a third of a second.
 WORK = 60_000_000
-BASE = 40
+BASE = 60
 
 
 class LinePattern:
