@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -229,13 +229,17 @@ class Database(JointShelves):
         """Whether `warm` is still loading the model."""
         return self._encoder.loading
 
-    def deadline(self) -> AbstractContextManager[object]:
+    def deadline(
+        self, cancelled: Callable[[], object] | None = None
+    ) -> AbstractContextManager[object]:
         """Give all reads of a block one `Config.read_timeout` together; otherwise each has its own.
 
         Of two blocks, one inside of the other, the outer one counts. Past the deadline a read
-        raises ReadTimeout. Writes, and waiting for a model, are not limited.
+        raises ReadTimeout. `cancelled` is called again and again during reads, many times a
+        second, and ends them with what it raises, for whoever does not wait for the answer any
+        more. Writes, and waiting for a model, are not limited.
         """
-        return self._file.deadline()
+        return self._file.deadline(cancelled)
 
     def acting_as(self, name: str) -> AbstractContextManager[None]:
         """Let the changes of a block be made by `name` in the history; otherwise it is "python"."""

@@ -189,7 +189,7 @@ class Service:
     ) -> Reply:
         """Run a tool; what it changes is by `actor` in the history."""
         with self._db.acting_as(actor):
-            return call(published, self._db, raw, grant)
+            return call(published, self._db, raw, grant, anyio.from_thread.check_cancelled)
 
     async def _ingested(
         self,
@@ -385,7 +385,7 @@ def _block(block: Any) -> types.ContentBlock:
 def _read(template: ResourceTemplate, db: Any, path: str) -> str:
     """A template's document, as bounded as every reply; its errors are errors of the protocol."""
     try:
-        with db.deadline():
+        with db.deadline(anyio.from_thread.check_cancelled):
             text = template.read(db, path)
         return reply_of(Reply(content=(Text(text=text),))).content[0].text
     except MCPVectorDBError as error:

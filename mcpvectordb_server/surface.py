@@ -155,12 +155,17 @@ def published_names(surface: Surface, offered: Mapping[str, PublishedTool]) -> d
 
 
 def call(
-    published: PublishedTool, db: Any, raw: Mapping[str, Any], grant: Grant | None = None
+    published: PublishedTool,
+    db: Any,
+    raw: Mapping[str, Any],
+    grant: Grant | None = None,
+    cancelled: Callable[[], object] | None = None,
 ) -> Reply:
     """Run one tool; errors become replies of its surface, and every reply is of bounded length.
 
     The reply names unknown arguments in its `note`; where its text is no object, in a text block.
-    RetryLater is raised: nothing has happened yet, and the same call is made again later.
+    RetryLater is raised: nothing has happened yet, and the same call is made again later. What
+    `cancelled` raises ends a tool that only reads; one that changes the file does so whole.
     """
     tool, surface = published.tool, published.surface
     # A name may have half of a surrogate pair, which cannot be sent back.
@@ -169,7 +174,7 @@ def call(
         arguments = tool.arguments.read(raw, max_text=tool.max_text)
         if tool.arguments.grant is not None and grant is not None:
             arguments[tool.arguments.grant] = grant
-        with db.deadline() if tool.hints.read_only else nullcontext():
+        with db.deadline(cancelled) if tool.hints.read_only else nullcontext():
             value = tool.function(db, **arguments)
         if ignored and isinstance(value, dict):
             value["note"] = " ".join(filter(None, [ignored, value.get("note", "")]))

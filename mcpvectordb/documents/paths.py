@@ -16,6 +16,7 @@ from mcpvectordb.errors import NotFound, quoted
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
+from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import dialect_of
 from mcpvectordb.storage.file import File
 from mcpvectordb.text import fuzzy
@@ -252,6 +253,7 @@ def _paths(
         f"{narrowed}",
         (len(ending) - 1, ending) if ending else (),
     ):
+        deadline.check("comparing the names of documents")
         if last_parts is None or _last_part(source) in last_parts:
             yield path(library, source, root or ""), library, key
 

@@ -3,11 +3,15 @@
 A model's own graph is verified and optimized by ONNX Runtime whenever a session is made, which is
 most of what a single search by meaning costs. What comes out of it is kept in a folder named after
 the model's digest and everything else that shaped it, with the weights in a file of their own,
-which ONNX Runtime maps instead of parsing, and the digests of both. The outputs are the same bits.
+which ONNX Runtime maps instead of parsing. The outputs are the same bits.
+
+The digests of both are kept in the user's data folder, where confirmed folders are as well: whoever
+can only write to the cache folder can replace the files, but not what they must be.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -17,10 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mcpvectordb.config import Config
 from mcpvectordb.embedding.weights import settle, sha256
 from mcpvectordb.errors import ModelDamaged
 
-GRAPH, WEIGHTS, DIGESTS = "graph.onnx", "weights.bin", "digests.json"
+GRAPH, WEIGHTS = "graph.onnx", "weights.bin"
 SMALLEST = 1024  # bytes of a tensor that is kept beside the graph
 
 
@@ -34,14 +39,14 @@ class GraphCache:
         """The optimized graph; None if there is none, or if its files are not what was kept."""
         place = self._place()
         with suppress(OSError, ValueError, ModelDamaged):
-            if json.loads((place / DIGESTS).read_bytes()) == _digests(place):
+            if json.loads(_record(place).read_bytes()) == _digests(place):
                 return place / GRAPH
         return None
 
     def keep(self, model: Path | bytes) -> None:
         """Optimize a graph (a file or its content) and keep the result, unless it is kept already.
 
-        Where the folder cannot be written nothing is kept, and the next process optimizes again.
+        Where a folder cannot be written nothing is kept, and the next process optimizes again.
         """
         if self.find() is not None:
             return
@@ -51,10 +56,11 @@ class GraphCache:
             made = Path(tempfile.mkdtemp(prefix=".", dir=self._folder))
             try:
                 _optimize(model, made)
-                (made / DIGESTS).write_text(json.dumps(_digests(made)))
+                digests = _digests(made)
                 if self.find() is None:  # another process may have been faster
                     shutil.rmtree(place, ignore_errors=True)
                     settle(made, place)
+                    _write(_record(place), json.dumps(digests).encode())
             finally:
                 shutil.rmtree(made, ignore_errors=True)
 
@@ -63,6 +69,24 @@ class GraphCache:
         import onnxruntime
 
         return self._folder / f"{self._digest[:32]}-{onnxruntime.__version__}-{platform.machine()}"
+
+
+def _record(place: Path) -> Path:
+    """The file with the digests of what was kept in a place."""
+    name = hashlib.sha256(os.path.realpath(place).encode(errors="surrogateescape")).hexdigest()
+    return Config.data_folder() / "graphs" / f"{name}.json"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file for its owner only, as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    number, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        settle(Path(name), path)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def _digests(place: Path) -> dict[str, str]:

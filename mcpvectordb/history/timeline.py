@@ -23,6 +23,7 @@ from mcpvectordb.history.log import History
 from mcpvectordb.history.records import ChangedItem, HistoryEntry, Kind, Undone
 from mcpvectordb.history.versions import Item, Version, VersionedShelf
 from mcpvectordb.metadata import storable
+from mcpvectordb.storage import deadline
 from mcpvectordb.storage.file import File
 
 SHOWN = 100
@@ -305,7 +306,9 @@ class Timeline:
 
     def _diff(self, sql: apsw.Connection, change: ItemChange) -> Iterable[str]:
         shelf, name = self._shelves[change.item.shelf], self._label(sql, change)
-        before, after = (self._lines(sql, shelf, each) for each in (change.before, change.after))
+        before, after = (
+            _ComparedLines(self._lines(sql, shelf, each)) for each in (change.before, change.after)
+        )
         return difflib.unified_diff(
             before,
             after,
@@ -323,6 +326,14 @@ class Timeline:
         said = [f"{each}: {version.fields[each]}" for each in shown if each in version.fields]
         text = shelf.text(self._body(sql, version))
         return [f"{line}\n" for line in [*said, "", *text.splitlines()]]
+
+
+class _ComparedLines(list[str]):
+    """Lines that look at the deadline whenever difflib reads one of them."""
+
+    def __getitem__(self, place: Any) -> Any:
+        deadline.check("comparing versions")
+        return super().__getitem__(place)
 
 
 def _was(change: ItemChange) -> bool:

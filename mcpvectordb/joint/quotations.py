@@ -65,15 +65,16 @@ class QuotationSearch:
 
     def verify(self, stated: StatedPlace | None) -> Quotation:
         """Where the quotation stands, if anywhere."""
-        if stated is not None:
-            self._searched = 1
-            place, there = _place_in(stated, self._text)
-            if place is not None:
-                return self._found(stated.text, place, there)
+        found, note = None, ""
         try:
-            found, note = self._anywhere(), ""
+            if stated is not None:
+                self._searched = 1
+                place, there = _place_in(stated, self._text)
+                if place is not None:
+                    return self._found(stated.text, place, there)
+            found = self._anywhere()
         except ReadTimeout as error:
-            found, note = None, f"not all texts were read: {error}"
+            note = f"not all texts were read: {error}"
         if found is not None:
             return self._found(*found, stated is None)
         if stated is None:
@@ -92,13 +93,13 @@ class QuotationSearch:
         for exact in (True, False):
             self._searched = 0
             for each in self._texts.all(self._sql, EVERYTHING):
-                deadline.check("reading texts")
+                _check()
                 self._searched += 1
                 if exact and self._text not in each.text:
                     continue
-                if not exact and letters not in quotation.letters(each.text):
+                if not exact and letters not in quotation.letters(each.text, _check):
                     continue
-                if (place := quotation.find(each.text, self._text)) is not None:
+                if (place := quotation.find(each.text, self._text, _check)) is not None:
                     return each, place
         return None
 
@@ -125,11 +126,15 @@ def _place_in(stated: StatedPlace, text: str) -> tuple[QuotationPlace | None, bo
     The first one in that part, or else the first one.
     """
     first = None
-    for place in quotation.places(stated.text.text, text):
+    for place in quotation.places(stated.text.text, text, _check):
         if place.start < stated.end and place.end > stated.start:
             return place, True
         first = first or place
     return first, False
+
+
+def _check() -> None:
+    deadline.check("looking for the quotation")
 
 
 def _sha256(text: StoredText) -> str:

@@ -107,8 +107,9 @@ class JointShelves(ABC):
         """The lines of documents and contexts that match a regular expression, or have a literal.
 
         The expression is one of RE2, which takes time linear in the text: no look-around and no
-        back-references. What cannot be read within `Config.read_timeout` is left out, and `note`
-        says so.
+        back-references, and no pattern of more than 30,000 of its instructions. What cannot be
+        read within `Config.read_timeout` is left out, and `note` says so; it also says where a long
+        line was searched in pieces, so that a match longer than half a piece may be missing.
         """
         from mcpvectordb.joint.grep import compiled, grep
         from mcpvectordb.joint.search import JointFilter
@@ -184,7 +185,8 @@ class JointShelves(ABC):
         from mcpvectordb.search.highlight import occurrences
         from mcpvectordb.text.query import highlight_terms
 
-        return occurrences(text, highlight_terms(query), stemmed=True)
+        with self._file.reading():  # the time of a read runs only inside of one
+            return occurrences(text, highlight_terms(query), stemmed=True)
 
     def projection(self) -> Projection:
         """All embedded passages in the plane, by principal component analysis, for a map of them.

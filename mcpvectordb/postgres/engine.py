@@ -16,6 +16,7 @@ from mcpvectordb.postgres import schema
 from mcpvectordb.postgres.connection import Connection, Server
 from mcpvectordb.postgres.session import DIALECT, Session
 from mcpvectordb.storage import deadline
+from mcpvectordb.storage.deadline import CancelCheck
 from mcpvectordb.storage.file import File
 
 
@@ -77,9 +78,9 @@ class Engine(File):
             self._thread.session = session = Session(connection)
         return session
 
-    def deadline(self) -> AbstractContextManager[object]:
+    def deadline(self, cancelled: CancelCheck | None = None) -> AbstractContextManager[object]:
         """Give all reads of a block one deadline together instead of one each."""
-        return deadline.shared(self._read_timeout)
+        return deadline.shared(self._read_timeout, cancelled)
 
     def register_check(self, check: Callable[[], Sequence[str]]) -> None:
         """Nothing is checked here: the server does that."""

@@ -1,9 +1,10 @@
 """The deadline of reads: how long a question may take, and the check for it between its steps.
 
-`File.reading` lets the time run. SQLite's progress handler calls `check` every few thousand steps
-of a statement, and loops of our own that can take long call it themselves. The time of a model
-that embeds or reranks does not count, because no transaction is open then. A deadline belongs to
-the context (PEP 567) in which it began, so threads do not share one.
+`File.reading` lets the time run. Whatever can take long during a read calls `check`: SQLite's
+progress handler every few thousand steps of a statement, loops of our own, and a search by RE2,
+which nothing can interrupt, between pieces of bounded work. The time of a model that embeds or
+reranks does not count, because no transaction is open then. A deadline belongs to the context
+(PEP 567) in which it began, so threads do not share one.
 """
 
 from __future__ import annotations
@@ -11,30 +12,54 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 from mcpvectordb.errors import ReadTimeout
 
+CancelCheck = Callable[[], object]
+"""Raises if nobody waits for the answer any more."""
 
-class _TimeLeft:
+
+class ReadTime:
     """The seconds that are left for reads, and the time at which the running one must end."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, cancelled: CancelCheck | None = None) -> None:
         self.seconds = self.left = seconds
         self.end = math.inf
+        self._cancelled = cancelled
+
+    def check(self, step: str) -> None:
+        """Raise ReadTimeout past the end, or what the caller's own check raises, during a read."""
+        if self.end == math.inf:
+            return
+        if self._cancelled is not None:
+            self._cancelled()
+        if self.over():
+            raise ReadTimeout(
+                f"stopped while {step}, after the {self.seconds:g} s that a read may take: narrow "
+                "the question (fewer or rarer words, a filter, a smaller limit or offset), or set "
+                "read_timeout (MCPVECTORDB_READ_TIMEOUT) higher"
+            )
+
+    def over(self) -> bool:
+        """Whether the running read is past its end."""
+        return time.monotonic() > self.end
 
 
-_current: ContextVar[_TimeLeft | None] = ContextVar("deadline", default=None)
+_current: ContextVar[ReadTime | None] = ContextVar("deadline", default=None)
 
 
 @contextlib.contextmanager
-def shared(seconds: float) -> Iterator[_TimeLeft]:
-    """Give the reads of the block `seconds` together, or what is left in a block around it."""
+def shared(seconds: float, cancelled: CancelCheck | None = None) -> Iterator[ReadTime]:
+    """Give the reads of the block `seconds` together, or what is left in a block around it.
+
+    They also end with whatever `cancelled` raises, which is called at every check.
+    """
     if (outer := _current.get()) is not None:
         yield outer
         return
-    token = _current.set(own := _TimeLeft(seconds))
+    token = _current.set(own := ReadTime(seconds, cancelled))
     try:
         yield own
     finally:
@@ -74,11 +99,9 @@ def left() -> float | None:
 
 
 def check(step: str = "reading the file") -> None:
-    """Raise ReadTimeout if the current read is past its deadline; `step` is what it was doing."""
-    current = _current.get()
-    if current is not None and time.monotonic() > current.end:
-        raise ReadTimeout(
-            f"stopped while {step}, after the {current.seconds:g} s that a read may take: narrow "
-            "the question (fewer or rarer words, a filter, a smaller limit or offset), or set "
-            "read_timeout (MCPVECTORDB_READ_TIMEOUT) higher"
-        )
+    """Stop the current read if it is past its deadline or cancelled; `step` is what it was doing.
+
+    Cheap: a loop whose steps take more than microseconds may call it in each.
+    """
+    if (current := _current.get()) is not None:
+        current.check(step)

@@ -24,6 +24,7 @@ import apsw
 from mcpvectordb import errors
 from mcpvectordb.filters import FUNCTIONS
 from mcpvectordb.storage import deadline, fts5, schema, vec0
+from mcpvectordb.storage.deadline import CancelCheck
 from mcpvectordb.storage.dialect import SQLITE, SqlDialect
 from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
 
@@ -194,9 +195,9 @@ class File:
             with deadline.running(self._read_timeout) if limited else deadline.suspended():
                 yield connection
 
-    def deadline(self) -> AbstractContextManager[object]:
+    def deadline(self, cancelled: CancelCheck | None = None) -> AbstractContextManager[object]:
         """Give all reads of a block one deadline together instead of one each."""
-        return deadline.shared(self._read_timeout)
+        return deadline.shared(self._read_timeout, cancelled)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[apsw.Connection]:

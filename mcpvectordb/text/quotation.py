@@ -4,13 +4,15 @@ Two texts are the same but for spacing if they are equal after the same folding:
 one space, hyphens between letters (also those at the end of a line, with the line end) go, and the
 forms of quotation marks, dashes and ligatures become one. Words are never changed, so a quotation
 with another word, or with the case of a letter changed, is not found.
+
+Functions that may take long call `check` every few thousand characters; what it raises ends them.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 _HYPHENS = "\u002d\u00ad\u2010\u2011"
@@ -30,6 +32,13 @@ _SAME = str.maketrans(
         "\ufeff": "",
     }
 )
+SLICE = 100_000  # characters, or matches, between two checks
+
+Check = Callable[[], object]
+
+
+def _no_check() -> None:
+    """For texts that are short."""
 
 
 class QuotationPlace(NamedTuple):
@@ -40,38 +49,41 @@ class QuotationPlace(NamedTuple):
     exact: bool
 
 
-def find(text: str, quotation: str) -> QuotationPlace | None:
+def find(text: str, quotation: str, check: Check = _no_check) -> QuotationPlace | None:
     """The first place of a quotation in a text, exact or with other spacing; None without one."""
-    return next(places(text, quotation), None)
+    return next(places(text, quotation, check), None)
 
 
-def places(text: str, quotation: str) -> Iterator[QuotationPlace]:
+def places(text: str, quotation: str, check: Check = _no_check) -> Iterator[QuotationPlace]:
     """All places of a quotation in a text: the exact ones, or else those with other spacing."""
     found = False
-    for start in _starts(text, quotation):
+    for start in _starts(text, quotation, check):
         found = True
         yield QuotationPlace(start, start + len(quotation), True)
     wanted = fold(quotation)[0].strip()
-    if found or not wanted or letters(quotation) not in letters(text):
+    if found or not wanted or letters(quotation) not in letters(text, check):
         return
-    folded, offsets = fold(text)
-    for start in _starts(folded, wanted):
+    folded, offsets = fold(text, check)
+    for start in _starts(folded, wanted, check):
         yield QuotationPlace(offsets[start], offsets[start + len(wanted) - 1] + 1, False)
 
 
-def _starts(text: str, part: str) -> Iterator[int]:
+def _starts(text: str, part: str, check: Check) -> Iterator[int]:
     start = text.find(part)
     while start >= 0:
+        check()
         yield start
         start = text.find(part, start + 1)
 
 
-def fold(text: str) -> tuple[str, list[int]]:
+def fold(text: str, check: Check = _no_check) -> tuple[str, list[int]]:
     """A text with spacing, hyphens and marks made the same, and the offset of each character."""
     parts: list[str] = []
     offsets: list[int] = []
     place = 0
-    for match in _FOLDED.finditer(text):
+    for count, match in enumerate(_FOLDED.finditer(text)):
+        if count % SLICE == 0:
+            check()
         parts.append(text[place : match.start()])
         offsets += range(place, match.start())
         place = match.end()
@@ -101,10 +113,14 @@ class _Letters(dict[int, str | None]):
 _LETTERS = _Letters()
 
 
-def letters(text: str) -> str:
+def letters(text: str, check: Check = _no_check) -> str:
     """A text without spacing, hyphens and dashes, its marks made the same, fast.
 
     If a quotation stands in a text with other spacing, its letters stand in those of the text; the
     reverse need not hold.
     """
-    return text.translate(_LETTERS)
+    parts = []
+    for start in range(0, len(text), SLICE):
+        check()
+        parts.append(text[start : start + SLICE].translate(_LETTERS))
+    return "".join(parts)

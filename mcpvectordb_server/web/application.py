@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from mcpvectordb_server.web.openapi import describe
 from mcpvectordb_server.web.route import ApiRoute, parameters
 from mcpvectordb_server.web.session import session
 from mcpvectordb_server.web.site import Site
-from mcpvectordb_server.web.turns import Turns
+from mcpvectordb_server.web.turns import Turns, Waiting
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -76,7 +76,7 @@ def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
             )
         given = await parameters(route, request)
         files = [await take_upload(request, site)] if route.body == "file" else []
-        return await turns.run(request, partial(_reply, route, site, *files, **given))
+        return await turns.run(request, partial(_reply, route, site, files, given))
 
     async def caught(request: Request) -> Response:
         try:
@@ -87,8 +87,14 @@ def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
     return caught
 
 
-def _reply(route: ApiRoute, site: Site, *files: Upload, **given: Any) -> Response:
-    with site.db.acting_as(ACTOR):
+def _reply(
+    route: ApiRoute, site: Site, files: Sequence[Upload], given: Mapping[str, Any], waiting: Waiting
+) -> Response:
+    """Run the function of a route. A read ends when nobody waits for it; a change is made whole."""
+    with (
+        site.db.acting_as(ACTOR),
+        nullcontext() if route.writes else site.db.deadline(waiting.check),
+    ):
         reply = route.function(site, *files, **given)
     return reply if isinstance(reply, Response) else _json(reply, route.status)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,27 @@ T = TypeVar("T")
 THREADS = 6
 """Requests that run at once; each thread has a connection to the file of its own."""
 
+LOOK_SECONDS = 0.5
+"""How often it is looked whether the client of a request that runs is still there."""
+
 MOST_PAGES = 256  # pages whose newest request is remembered
 LONGEST_NAME = 64  # characters of a page's name
+
+
+class Waiting:
+    """Whether anybody still waits for the answer to a request; for the thread that runs it."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def end(self) -> None:
+        """Nobody does."""
+        self._over.set()
+
+    def check(self) -> None:
+        """Raise HttpError if nobody does."""
+        if self._over.is_set():
+            raise HttpError(409, "superseded", "the client has gone")
 
 
 class Asking:
@@ -34,7 +54,8 @@ class Turns:
 
     A page that searches while somebody types numbers its requests (X-Page, X-Sequence). Of those of
     one page and route one runs at a time, and one that has waited while a newer one came, or whose
-    client is gone, is not run. So one runs and one waits, however fast a page asks.
+    client is gone, is not run. So one runs and one waits, however fast a page asks. If the client
+    goes while its request runs, `work` is told so.
     """
 
     def __init__(self) -> None:
@@ -42,15 +63,21 @@ class Turns:
         self._room = asyncio.Semaphore(THREADS)
         self._asking: OrderedDict[tuple[str, str], Asking] = OrderedDict()
 
-    async def run(self, request: Request, work: Callable[[], T]) -> T:
+    async def run(self, request: Request, work: Callable[[Waiting], T]) -> T:
         """The result of `work`, or HttpError if the request is superseded."""
         asking, number = self._numbered(request)
         async with asking.running, self._room:
             if asking.newest > number:
                 raise HttpError(409, "superseded", "a newer request of this page came meanwhile")
+            waiting, loop = Waiting(), asyncio.get_running_loop()
             if await request.is_disconnected():
-                raise HttpError(409, "superseded", "the client has gone")
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+                waiting.end()
+            waiting.check()
+            running = loop.run_in_executor(self._threads, work, waiting)
+            while not (await asyncio.wait([running], timeout=LOOK_SECONDS))[0]:
+                if await request.is_disconnected():
+                    waiting.end()
+            return await running
 
     def close(self) -> None:
         """End the threads when what they do is done."""

@@ -29,7 +29,7 @@ class Nothing:
     def warm(self) -> None:
         """There is nothing to warm."""
 
-    def deadline(self) -> AbstractContextManager[None]:
+    def deadline(self, cancelled: object = None) -> AbstractContextManager[None]:
         """There is nothing to read."""
         return nullcontext()
 

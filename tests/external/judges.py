@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -56,6 +58,11 @@ def packages() -> Path:
 @cache
 def installed(name: str, *wanted: str) -> Path:
     """A folder with npm packages; skips the test if they cannot be installed."""
+    with _alone():
+        return _installed(name, *wanted)
+
+
+def _installed(name: str, *wanted: str) -> Path:
     command, environ = node()
     folder = FOLDER / name
     if not all(
@@ -68,6 +75,18 @@ def installed(name: str, *wanted: str) -> Path:
         npm = [command, str(ours)] if ours.exists() else [shutil.which("npm") or "npm"]
         _install([*npm, "install", "--no-audit", "--no-fund", *wanted], folder, environ)
     return folder
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let no other process of this run install at the same time."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        with suppress(ImportError):  # Windows
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def judge(script: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -96,6 +115,11 @@ def _version(command: str) -> tuple[int, ...]:
 def _install(
     command: list[str], cwd: Path | None = None, environ: dict[str, str] | None = None
 ) -> None:
+    # CI installs from wheels that it has checked, and these are not among them.
+    checked = ("PIP_NO_INDEX", "PIP_FIND_LINKS")
+    environ = {
+        name: value for name, value in (environ or os.environ).items() if name not in checked
+    }
     try:
         done = subprocess.run(
             command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=600, check=False

@@ -1,6 +1,6 @@
 """What a model reads of our replies through real hosts: they differ in what they pass on.
 
-EXTERNAL_JUDGES=1 python -m pytest tests/external -rs
+EXTERNAL_JUDGES=1 python -m pytest tests/external --full -rs
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from tests.external.judges import ROOT
 from tests.external.scripted_model import Call, ScriptedModel
 from tests.server.surfaces import readable
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("EXTERNAL_JUDGES"), reason="runs only with EXTERNAL_JUDGES=1"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not os.environ.get("EXTERNAL_JUDGES"), reason="runs only with EXTERNAL_JUDGES=1"
+    ),
+]
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -1,6 +1,6 @@
 """The server under official MCP tools. They come from package registries, so they run on request only:
 
-EXTERNAL_JUDGES=1 python -m pytest tests/external -rs
+EXTERNAL_JUDGES=1 python -m pytest tests/external --full -rs
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from tests.external.judges import ROOT, judge
 
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("EXTERNAL_JUDGES"), reason="runs only with EXTERNAL_JUDGES=1"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not os.environ.get("EXTERNAL_JUDGES"), reason="runs only with EXTERNAL_JUDGES=1"
+    ),
+]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ class Shelf:
     def warm(self) -> None:
         self.warmed.set()
 
-    def deadline(self) -> AbstractContextManager[None]:
+    def deadline(self, cancelled: object = None) -> AbstractContextManager[None]:
         return nullcontext()
 
     def acting_as(self, name: str) -> AbstractContextManager[None]:

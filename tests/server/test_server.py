@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +9,12 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
+from mcpvectordb import Config, Database
 from mcpvectordb_server.server import IS_DATA, WARM_AFTER, WORKERS
+from mcpvectordb_server.surface import Hints, Tool
 from tests.server.clients import VERSIONS, ask, exchange, refusal, service, talk
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
+from tests.support import Letters
 
 
 def test_every_tool_is_listed_with_schema_description_and_all_four_annotations() -> None:
@@ -229,6 +234,39 @@ def test_a_call_that_the_client_cancels_stops_at_its_next_step() -> None:
         return await anyio.to_thread.run_sync(lambda: db.stopped.wait(5))
 
     assert talk(service(db, LITTLE), conversation)
+
+
+def test_a_read_that_the_client_cancels_stops_inside_of_its_statement(tmp_path: Path) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless(db: Database) -> str:
+        """Read for ever."""
+        try:
+            with db._file.reading() as sql:
+                begun.set()
+                sql.execute(
+                    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+                    "SELECT count(*) FROM n"
+                ).fetchall()
+        finally:
+            ended.set()
+        return "it ended"
+
+    hints = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
+    tool = Tool(function=endless, hints=hints, title="Endless")
+    surface = replace(LITTLE, instructions="Wait.", tools=(tool,))
+
+    async def conversation(client: Client) -> bool:
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "endless", {})
+            assert await anyio.to_thread.run_sync(lambda: begun.wait(60))
+            group.cancel_scope.cancel()
+        return await anyio.to_thread.run_sync(lambda: ended.wait(60))
+
+    config = Config(read_timeout=3600)
+    with Database(tmp_path / "x.db", embedder=Letters(), config=config) as db:
+        assert talk(service(db, surface), conversation)
+        assert db.documents.count() == 0  # the file is as usable as before
 
 
 def test_other_calls_are_served_while_one_is_slow() -> None:

@@ -92,23 +92,22 @@ def search(
 ) -> SearchResults:
     """Search documents and memories by words and by meaning."""
     began = time.perf_counter()
-    with site.db.deadline():
-        found = site.db.search(
-            [{_QUESTIONS[mode]: query}],
-            kind=None if kind is None else KINDS[kind],  # type: ignore[arg-type]
-            library=library,
-            thread=thread,
-            tags=tags or None,
-            where=_conditions(where, file_type),
-            since=since,
-            until=until,
-            limit=limit,
-            offset=offset,
-            min_relevance=min_relevance,
-            group=group,
-            newer=newer,
-        )
-        hits = hit_replies(site.db, found.hits, "" if mode == "vector" else query, text=text)
+    found = site.db.search(
+        [{_QUESTIONS[mode]: query}],
+        kind=None if kind is None else KINDS[kind],  # type: ignore[arg-type]
+        library=library,
+        thread=thread,
+        tags=tags or None,
+        where=_conditions(where, file_type),
+        since=since,
+        until=until,
+        limit=limit,
+        offset=offset,
+        min_relevance=min_relevance,
+        group=group,
+        newer=newer,
+    )
+    hits = hit_replies(site.db, found.hits, "" if mode == "vector" else query, text=text)
     return SearchResults(
         hits=hits,
         legs=list(found.legs),

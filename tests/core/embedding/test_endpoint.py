@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import socket
 import ssl
 import time
@@ -11,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -344,6 +347,75 @@ def test_the_key_is_sent_and_is_in_no_error_description_or_repr(
         assert KEY not in error_of(keyed) and KEY not in error_of(keyed, query=True)
     assert KEY not in repr(embedder) + repr(vars(embedder)) + repr(vars(embedder._client))
     assert KEY not in json.dumps(repr(keyed))
+
+
+def raw(answer: str) -> Any:
+    """An answer as it stands, which may break the protocol."""
+
+    def send(handler: EndpointHandler, _: Any) -> None:
+        handler.wfile.write(answer.replace("\n", "\r\n").encode("latin-1"))
+
+    return send
+
+
+FORMS = {
+    "as it is": str,
+    "in capitals": str.upper,
+    "for a URL": lambda key: quote(key, safe=""),
+    "every byte for a URL": lambda key: "".join(f"%{ord(each):02x}" for each in key),
+    "twice for a URL": lambda key: "".join(f"%25{ord(each):02x}" for each in key),
+    "for JSON": lambda key: "".join(f"\\u{ord(each):04x}" for each in key),
+    "for HTML": lambda key: "".join(f"&#{ord(each)};" for each in key),
+    "as base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "as base64 inside of a header": lambda key: base64.b64encode(f"Bearer {key}".encode()).decode(),
+    "in hexadecimal": lambda key: key.encode().hex(),
+    "with spaces": " ".join,
+    "in part": lambda key: key[2:-2],
+}
+
+PLACES = {
+    "reason": "HTTP/1.1 418 {}\nContent-Length: 0\n\n",
+    "status line": "{}\n\n",
+    "status": "HTTP/1.1 {} no\n\n",
+    "version": "HTTP/{} 200 OK\n\n",
+    "Location": "HTTP/1.1 302 Found\nLocation: http://127.0.0.1/{}\nContent-Length: 0\n\n",
+    "long Location": "HTTP/1.1 302 Found\nLocation: http://x/" + "y" * 150 + "{}\n\n",
+    "Content-Type": "HTTP/1.1 200 OK\nContent-Type: {}\nContent-Length: 2\n\nno",
+    "name of a header": "HTTP/1.1 200 OK\n{}\nContent-Length: 2\n\nno",
+    "Content-Length": "HTTP/1.1 200 OK\nContent-Length: {}\n\n[]",
+    "chunk": "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n{}\n",
+    "Retry-After": "HTTP/1.1 429 No\nRetry-After: {}\nContent-Length: 0\n\n",
+    "message": 'HTTP/1.1 400 No\n\n{{"error": {{"message": "{}"}}}}',
+    "error": 'HTTP/1.1 200 OK\n\n{{"error": "{}"}}',
+    "body": "HTTP/1.1 200 OK\n\n{}",
+    "values": 'HTTP/1.1 200 OK\n\n{{"data": [{{"index": "{}", "embedding": "{}"}}]}}',
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_key_is_in_no_error_wherever_and_however_a_server_repeats_it(
+    model: Model, server: EndpointServer, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    keyed = changed(model, key_variable="A_KEY")
+    for how, form in FORMS.items():
+        repeated = form(KEY)
+        server.fault = raw(PLACES[place].format(repeated, repeated))
+        reason = error_of(keyed, query=True)
+        assert keyed.name in reason
+        shown = re.sub(r"\s", "", reason).casefold()
+        for leaked in (KEY, repeated, KEY[2:-2]):
+            assert re.sub(r"\s", "", leaked).casefold() not in shown, how
+
+
+def test_what_a_server_says_is_repeated_where_the_key_is_not_in_it(
+    model: Model, server: EndpointServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in (KEY, "ollama"):  # a word that people give where no key is needed
+        monkeypatch.setenv("A_KEY", key)
+        server.fault = says(400, {"error": "the ollama model is loading, b2xsYW1hb2xsYW1h"})
+        reason = error_of(changed(model, key_variable="A_KEY"))
+        assert "model is loading" in reason
 
 
 @pytest.mark.parametrize("key", ["sk-\nInjected: header", "ключ", "sk-\x00"])

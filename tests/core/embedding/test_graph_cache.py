@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mcpvectordb import Config
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
-from mcpvectordb.embedding.graph_cache import DIGESTS, GRAPH, WEIGHTS, GraphCache
+from mcpvectordb.embedding.graph_cache import GRAPH, WEIGHTS, GraphCache, _digests, _record
 from mcpvectordb.embedding.onnx import KEEP_AFTER, OnnxEmbedder
 from mcpvectordb.embedding.weights import locate
 
@@ -38,6 +40,14 @@ def place(folder: Path) -> Path:
     return found
 
 
+def copied(kept: Path, folder: Path) -> Path:
+    """A copy of what is kept, as if it had been kept there."""
+    copy = folder / place(kept).name
+    shutil.copytree(place(kept), copy)
+    _record(copy).write_bytes(_record(place(kept)).read_bytes())
+    return copy
+
+
 def test_the_optimized_graph_gives_the_same_bits(kept: Path) -> None:
     assert GraphCache(kept, MINILM.digest).find() == place(kept) / GRAPH
     expected, found = embedder(None).embed(TEXTS), embedder(kept).embed(TEXTS)
@@ -49,10 +59,7 @@ def test_the_optimized_graph_gives_the_same_bits(kept: Path) -> None:
 def test_a_graph_that_is_not_what_was_kept_is_not_loaded(
     kept: Path, tmp_path: Path, name: str, damage: str
 ) -> None:
-    copy = tmp_path / place(kept).name
-    copy.mkdir()
-    for each in (GRAPH, WEIGHTS, DIGESTS):
-        (copy / each).write_bytes((place(kept) / each).read_bytes())
+    copy = copied(kept, tmp_path)
     assert GraphCache(tmp_path, MINILM.digest).find() == copy / GRAPH
     if damage == "missing":
         (copy / name).unlink()
@@ -68,12 +75,24 @@ def test_a_graph_that_is_not_what_was_kept_is_not_loaded(
 def test_a_list_of_digests_that_says_something_else_is_not_believed(
     kept: Path, tmp_path: Path, content: str
 ) -> None:
-    copy = tmp_path / place(kept).name
-    copy.mkdir()
-    for each in (GRAPH, WEIGHTS):
-        (copy / each).write_bytes((place(kept) / each).read_bytes())
-    (copy / DIGESTS).write_text(content)
+    _record(copied(kept, tmp_path)).write_text(content)
     assert GraphCache(tmp_path, MINILM.digest).find() is None
+
+
+def test_a_graph_is_not_loaded_whatever_is_written_to_the_cache_folder(
+    kept: Path, tmp_path: Path
+) -> None:
+    forged = tmp_path / place(kept).name
+    shutil.copytree(place(kept), forged)
+    (forged / "digests.json").write_text(json.dumps(_digests(forged)))  # where they were once
+    assert GraphCache(tmp_path, MINILM.digest).find() is None
+    moved = copied(kept, tmp_path / "other")
+    assert GraphCache(tmp_path / "other", MINILM.digest).find() == moved / GRAPH
+    (moved / GRAPH).write_bytes(b"another graph")
+    (moved / WEIGHTS).write_bytes(b"other weights")
+    (moved / "digests.json").write_text(json.dumps(_digests(moved)))
+    assert GraphCache(tmp_path / "other", MINILM.digest).find() is None
+    assert _record(moved).is_relative_to(Config.data_folder())
 
 
 def test_another_build_of_a_model_has_a_graph_of_its_own(kept: Path) -> None:

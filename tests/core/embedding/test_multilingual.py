@@ -17,7 +17,7 @@ import pytest
 
 from mcpvectordb import Config, Database
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
-from mcpvectordb.embedding.graph_cache import DIGESTS, GRAPH, WEIGHTS
+from mcpvectordb.embedding.graph_cache import GRAPH, WEIGHTS, _record
 from mcpvectordb.embedding.onnx import OnnxEmbedder
 from mcpvectordb.embedding.tokenizer import TokenPipeline
 from mcpvectordb.embedding.weights import installed, locate
@@ -65,14 +65,14 @@ def test_a_graph_is_assembled_once_and_kept_with_its_digests(tmp_path: Path) -> 
     alone = OnnxEmbedder(model, files).embed(["cats sea"])
     first = OnnxEmbedder(model, files, cache=tmp_path / "cache").embed(["cats sea"])
     place = kept(tmp_path / "cache")
-    assert {each.name for each in place.iterdir()} == {GRAPH, WEIGHTS, DIGESTS}
+    assert {each.name for each in place.iterdir()} == {GRAPH, WEIGHTS}
     files["model"].write_bytes(b"gone: what is kept is enough")
     tokenizer = {**files, "tokenizer": tiny(tmp_path / "again")[1]["tokenizer"]}
     again = OnnxEmbedder(model, tokenizer, cache=tmp_path / "cache").embed(["cats sea"])
     assert alone.tobytes() == first.tobytes() == again.tobytes()
 
 
-@pytest.mark.parametrize("name", [GRAPH, WEIGHTS, DIGESTS])
+@pytest.mark.parametrize("name", [GRAPH, WEIGHTS])
 @pytest.mark.parametrize("damage", [b"", b"nonsense"])
 def test_a_damaged_graph_is_assembled_again(tmp_path: Path, name: str, damage: bytes) -> None:
     model, files = tiny(tmp_path / "model")
@@ -90,12 +90,12 @@ def test_a_kept_graph_that_cannot_be_loaded_does_not_stop_anything(tmp_path: Pat
     model, files = tiny(tmp_path / "model")
     cache = tmp_path / "cache"
     expected = OnnxEmbedder(model, files, cache=cache).embed(["cats sea"])
-    (kept(cache) / GRAPH).write_bytes(b"nonsense")  # with its digest, as a forger would have it
+    (kept(cache) / GRAPH).write_bytes(b"nonsense")  # with its digest in the data folder
     digests = {
         each: hashlib.sha256((kept(cache) / each).read_bytes()).hexdigest()
         for each in (GRAPH, WEIGHTS)
     }
-    (kept(cache) / DIGESTS).write_text(json.dumps(digests))
+    _record(kept(cache)).write_text(json.dumps(digests))
     assert (
         OnnxEmbedder(model, files, cache=cache).embed(["cats sea"]).tobytes() == expected.tobytes()
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,22 +13,11 @@ from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.file import File
 from tests.support import Letters
+from tests.support_deadline import counted_checks
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 LONG = f"SELECT count(*) FROM ({ENDLESS.replace('count(*)', 'i')} LIMIT 100000)"
 NOTHING = 1e-9  # seconds: over before the first check
-
-
-class Stopped:
-    """A deadline that is over at a given check instead of at a time."""
-
-    def __init__(self, checks: int) -> None:
-        self.seconds, self._left = 10.0, checks
-
-    @property
-    def end(self) -> float:
-        self._left -= 1
-        return 1e18 if self._left > 0 else 0.0
 
 
 @pytest.fixture
@@ -162,17 +152,116 @@ def test_a_search_that_was_stopped_at_any_check_leaves_nothing_half_loaded(tmp_p
         with opened() as db:
             with db._file.outside() as sql:  # more checks than there are
                 sql.set_progress_handler(lambda: bool(deadline.check()), 300)
-            token = deadline._current.set(Stopped(checks))  # type: ignore[arg-type]
             try:
-                assert answer(db) == expected
+                with counted_checks(last=checks):
+                    assert answer(db) == expected
                 break
             except ReadTimeout:
                 stopped += 1
-            finally:
-                deadline._current.reset(token)
             assert answer(db) == expected
             assert answer(db) == expected
     assert 20 < stopped < 399
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A database in which every loop over stored texts and names takes many steps."""
+    path = tmp_path_factory.mktemp("long") / "x.db"
+    with Database(path, embedder=Letters()) as db:
+        for text in ("one\ntwo\n" * 300, "three\ntwo\n" * 300):
+            db.documents.ingest_text(text, source="changed.md", embed=False)
+        db.documents.ingest_text("a  cup of  tea " * 20_000, source="wide.md", embed=False)
+        for number in range(20):
+            db.documents.ingest_text("tea", source=f"notes/{number}.md", embed=False)
+        db.contexts.add("t", "user", "a cup of tea " * 9_000)
+        yield db
+
+
+def diffed(db: Database) -> str:
+    return db.diff(db.history("changed.md")[0].number)
+
+
+@pytest.mark.parametrize(
+    ("step", "checks", "ask"),
+    [
+        ("searching texts", 15, lambda db: db.grep("no such")),
+        ("searching texts", 5, lambda db: db.grep(r"x.{0,900}y.{0,90}z")),
+        ("looking for the quotation", 25, lambda db: db.verify("no such words")),
+        ("looking for the quotation", 24, lambda db: db.verify("coffee", document="wide.md")),
+        (
+            "looking for the quotation",
+            15_000,
+            lambda db: db.verify("cup", document="wide.md", line=9),
+        ),
+        ("comparing versions", 900, diffed),
+        ("comparing the names of documents", 20, lambda db: db.documents.similar("note/7.md")),
+        ("comparing the names of documents", 20, lambda db: db.documents.matching("**/7.md")),
+        (
+            "comparing the names of documents",
+            20,
+            lambda db: db.documents.candidates(["7.md", "8.md"]),
+        ),
+        (
+            "marking the words that were found",
+            1,
+            lambda db: db.contexts.search("cup", highlight=True),
+        ),
+        ("marking the words that were found", 1, lambda db: db.highlights("tea " * 26_000, "tea")),
+    ],
+)
+def test_every_loop_over_what_is_stored_stops_at_the_deadline_and_the_next_question_works(
+    long: Database, step: str, checks: int, ask: Callable[[Database], Any]
+) -> None:
+    with counted_checks() as counted:
+        answer = ask(long)
+    assert counted.seen[step] > checks  # it is asked for inside of the loop
+    with counted_checks(step, checks):
+        try:
+            stopped = ask(long)
+        except ReadTimeout as error:
+            assert f"stopped while {step}" in str(error)
+        else:  # a question that tells what it has found so far
+            assert f"not all texts were read: stopped while {step}" in stopped.note
+    assert ask(long) == answer
+
+
+def test_a_read_that_is_cancelled_ends_with_what_the_caller_raises(long: Database) -> None:
+    calls = 0
+
+    class Gone(BaseException):
+        pass
+
+    def cancelled() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 10:
+            raise Gone
+
+    for ask in (lambda: diffed(long), lambda: long.grep("tea"), lambda: long.verify("coffee")):
+        calls = 0
+        with pytest.raises(Gone), long.deadline(cancelled):
+            ask()
+        with long.deadline(cancelled), long._file.writing() as sql:  # a change is made whole
+            sql.execute(LONG).fetchall()
+        ask()
+
+
+def test_a_statement_is_stopped_when_it_is_cancelled(tmp_path: Path) -> None:
+    class Gone(BaseException):
+        pass
+
+    waits = iter([True] * 20)
+
+    def cancelled() -> None:
+        if not next(waits, False):
+            raise Gone
+
+    file = File(tmp_path / "x.db")
+    with pytest.raises(Gone), file.deadline(cancelled), file.reading() as sql:
+        sql.execute(ENDLESS).fetchall()
+    with file.reading() as sql:
+        assert sql.execute("SELECT 7").get == 7
+    file.close()
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 86_401])

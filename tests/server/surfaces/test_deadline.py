@@ -17,6 +17,7 @@ from mcpvectordb_server.surfaces import load
 from mcpvectordb_server.surfaces.openrag import MOST_LISTED
 from mcpvectordb_server.surfaces.qmd import MOST_MATCHING
 from tests.support import Letters
+from tests.support_deadline import counted_checks
 
 NOTHING = 1e-9  # seconds
 
@@ -51,6 +52,36 @@ def test_a_read_that_takes_too_long_is_an_error_in_the_dialect_of_the_surface(
     assert answer.failed == failed
     assert "set read_timeout (MCPVECTORDB_READ_TIMEOUT) higher" in text(answer)
     assert "internal" not in text(answer).lower()
+
+
+@pytest.mark.parametrize(
+    ("surface", "tool", "arguments", "step", "checks"),
+    [
+        ("desk", "grep", {"pattern": "no such"}, "searching texts", 2),
+        ("desk", "verify", {"quotation": "no such"}, "looking for the quotation", 5),
+        ("qmd", "get", {"file": "tee.md"}, "comparing the names of documents", 2),
+        ("qmd", "multi_get", {"pattern": "**"}, "comparing the names of documents", 2),
+        (
+            "context_server",
+            "fts_search_context",
+            {"query": "cup", "highlight": True},
+            "marking the words that were found",
+            2,
+        ),
+    ],
+)
+def test_a_loop_that_takes_too_long_is_told_of_in_the_dialect_of_the_surface(
+    tmp_path: Path, surface: str, tool: str, arguments: dict[str, Any], step: str, checks: int
+) -> None:
+    with Database(tmp_path / "x.db", embedder=Letters()) as db:
+        for name in ("tea", "coffee", "cocoa"):
+            db.documents.ingest_text(f"{name} cup", source=f"{name}.md", embed=False)
+        db.contexts.add("t", "user", "a cup of tea " * 9_000)
+        with counted_checks(step, checks):
+            answer = text(ask(db, surface, tool, **arguments))
+        assert f"stopped while {step}" in answer
+        assert "internal" not in answer.lower()
+        assert "stopped" not in text(ask(db, surface, tool, **arguments))
 
 
 def text(reply: Reply) -> str:

@@ -97,6 +97,38 @@ def test_a_request_whose_client_is_gone_is_not_run(served: Served, held: Any) ->
     assert "gone" not in held.begun
 
 
+def test_a_read_that_runs_ends_when_its_client_goes(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def search(query: Any, **options: Any) -> Any:
+        try:
+            with served.db._file.reading() as sql:
+                begun.set()
+                sql.execute(
+                    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+                    "SELECT count(*) FROM n"
+                ).fetchall()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(served.db, "search", search)
+    monkeypatch.setattr(served.db._file, "_read_timeout", 3600.0)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    connection.request(
+        "POST",
+        "/api/search",
+        json.dumps({"query": "gone"}),
+        {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+    )
+    assert begun.wait(60)
+    assert not ended.is_set()
+    connection.close()
+    assert ended.wait(60)
+    assert ask_tags(served) == 200
+
+
 def test_pages_do_not_supersede_each_other_and_are_forgotten(served: Served) -> None:
     assert ask(served, 5, "a") == 200
     assert ask(served, 1, "b") == 200
