@@ -50,6 +50,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -88,6 +89,7 @@ _OUT_OF_MEMORY_IN_C = re.compile(r"\b(?:m|c|re)alloc \(.*failed|std::bad_alloc")
 _START = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 _CONTAINERS = (b"PK", b"\xd0\xcf\x11\xe0")  # ZIP archives and OLE containers
 _LENGTH = struct.Struct(">Q")
+_RUNNING = 1000  # no exit status is that high
 # Each additional thread or malloc arena would reserve a good part of the limited address space.
 _SINGLE_THREADED = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # A parser may use ONNX Runtime, which otherwise reports to Microsoft.
@@ -264,10 +266,15 @@ class _Forked:
         """The exit status, once the process was waited for."""
         return self.returncode
 
-    def wait(self) -> int:
-        """Return the exit status of a process that was killed; until then its id is not reused."""
+    def wait(self, timeout: float = 0) -> int:
+        """Return the exit status of a process that has ended or was killed.
+
+        With a timeout it may end by itself until then. Only now can another get its id.
+        """
         if self.returncode is None:
-            self.returncode = self._template.wait(self.pid)
+            self.returncode = self._template.wait(self.pid, timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("", timeout)
         return self.returncode
 
 
@@ -286,7 +293,10 @@ class _Template:
         try:
             with theirs:
                 self._process = _spawned(
-                    command, self._printed.write_end, stdin=theirs, stdout=subprocess.DEVNULL
+                    command,
+                    self._printed.write_end,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
                 )
         except BaseException:
             self._control.close()
@@ -320,12 +330,16 @@ class _Template:
             os.close(writing)
         return _Forked(self, pid, *pipes)
 
-    def wait(self, pid: int) -> int:
-        """Return the exit status of a process that has ended or was killed."""
+    def wait(self, pid: int, seconds: float) -> int | None:
+        """Return the exit status of a process; None if it still runs after so many seconds.
+
+        Without a number of seconds it is waited for as long as it takes.
+        """
         try:
-            return self._asked(f"wait {pid}", [])
+            status = self._asked(f"wait {pid} {seconds}", [])
         except ParseFailed:  # the template is gone, and with it its processes
             return -signal.SIGKILL
+        return None if status == _RUNNING else status
 
     def _asked(self, order: str, descriptors: list[int]) -> int:
         with self._lock:
@@ -347,7 +361,7 @@ class _Template:
 def _spawned(
     command: Sequence[str],
     printed: int,
-    stdin: int | socket.socket = subprocess.PIPE,
+    stdin: int = subprocess.PIPE,
     stdout: int = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
     """A new process, the first of a session: Ctrl-C at the terminal is for the parent."""
@@ -389,8 +403,9 @@ class _ParserProcess:
                 _receive(self._process.stdout, HEAD_BYTES)
         except (OSError, EOFError, ValueError):
             self.end()
-            command = self._process.args
-            raise ParseFailed(f"{_not_starting(command)}{self._printed.quoted()}") from None
+            raise ParseFailed(
+                f"the process that parses files does not start{self._printed.quoted()}"
+            ) from None
 
     def usable(self) -> bool:
         """Whether the process runs and was started by this process, not by one it forked from."""
@@ -434,8 +449,10 @@ class _ParserProcess:
         if expired:
             seconds = f"{config.parse_timeout:g} seconds"
             return f"it took longer than {seconds} {how_to_allow('parse_timeout')}"
-        _kill(self._process)  # one that has ended keeps its status
-        status = self._process.wait()
+        try:
+            status = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return "its parser closed the connection"
         if status == OUT_OF_MEMORY:
             needed = f"{config.parse_memory} bytes of memory"
             return f"it needs more than {needed} {how_to_allow('parse_memory')}"
@@ -608,8 +625,8 @@ def _fork_on_request() -> None:
     """Run as the template until the parent is gone; return in each process that it forks.
 
     Stdin is a socket to the parent. "fork MODULE" comes with the three standard streams of the new
-    process and is answered by its id, "wait ID" by the status of a process that was killed or has
-    ended: only then is its id free for others, so the parent never kills a stranger.
+    process and is answered by its id, "wait ID SECONDS" by its exit status: only then is its id
+    free for others, so the parent never kills a stranger.
     """
     template, control = os.getpid(), socket.socket(fileno=os.dup(0))
     sandbox.prepare()
@@ -618,12 +635,11 @@ def _fork_on_request() -> None:
         order, streams, _, _ = socket.recv_fds(control, 100, 3)
         if not order:
             os._exit(0)
-        name, _, what = order.decode().partition(" ")
+        name, *details = order.decode().split(" ")
         if name == "wait":
-            status = os.waitstatus_to_exitcode(os.waitpid(int(what), 0)[1])
-            control.send(str(status).encode())
+            control.send(str(_status_of(int(details[0]), float(details[1]))).encode())
             continue
-        _import_parser(what)
+        _import_parser(details[0])
         if (pid := os.fork()) == 0:
             break
         os.setpgid(pid, pid)  # before the parent knows of it, and may kill its group
@@ -635,6 +651,18 @@ def _fork_on_request() -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+
+
+def _status_of(pid: int, seconds: float) -> int:
+    """The exit status of a child; _RUNNING after so many seconds, if any are given."""
+    end = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG if seconds else 0)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            return _RUNNING
+        time.sleep(0.01)
 
 
 def _import_parser(module: str) -> None:
