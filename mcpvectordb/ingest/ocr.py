@@ -138,7 +138,7 @@ class Tesseract(NamedTuple):
         arguments = ["-", "-", "-l", self.languages, "--dpi", str(DPI), *data]
         if not self.confined:
             return [self.program, *arguments]
-        prefix = Path(self.program).parents[1]
+        prefix = Path(self.program).parent.parent
         readable = [str(prefix / "lib"), str(prefix / "share"), *filter(None, [self.data])]
         order = (self.program, arguments, readable, self.memory)
         return [sys.executable, "-P", "-c", _START, json.dumps(order)]

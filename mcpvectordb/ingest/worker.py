@@ -351,6 +351,9 @@ class _Template:
                 raise ParseFailed(
                     f"the process that starts parsers has ended{self._printed.quoted()}"
                 ) from None
+            except BaseException:  # an interrupt: its answer must not become that of the next
+                self.end()
+                raise
 
     def _reply(self) -> bytes:
         if not (reply := self._control.recv(100)):

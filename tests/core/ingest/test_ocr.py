@@ -129,7 +129,7 @@ def test_a_parser_that_was_taken_over_can_give_pixels_and_nothing_else(
         with pytest.raises(NoText, match=r"its parser gave an invalid answer"):
             taken_over.parse(answering(head, path))
     # As pixels a path is a picture of a few grey dots.
-    with pytest.raises(NoText, match="OCR found no text|OCR failed"):
+    with pytest.raises(NoText, match=r"OCR found no text|OCR failed"):
         taken_over.parse(answering({"width": len(path), "height": 1}, path))
 
 

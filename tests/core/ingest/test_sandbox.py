@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -184,6 +185,31 @@ REFUSED = {
     "read of x32": (0x40000000, None, "0, 0, 0"),
 }
 COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine(), 0)
+
+
+HEADERS = (
+    Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+    Path("/usr/include/asm-generic/unistd.h"),  # of arm64
+)
+
+
+@pytest.mark.skipif(not all(map(Path.exists, HEADERS)), reason="needs the headers of Linux")
+@pytest.mark.parametrize("column", [0, 1])
+def test_the_tables_have_the_numbers_of_the_kernel(column: int) -> None:
+    text = HEADERS[column].read_text()
+    known = {
+        name.replace("fstatat", "newfstatat") if column else name: number
+        for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", text)
+    }
+    words = (sandbox._CALLS + sandbox._START_CALLS).split()
+    for at in range(0, len(words), 3):
+        name, number = words[at], words[at + 1 + column]
+        assert known.get(name, "-") == number, name
+    calls = "openat open ioctl fcntl prlimit64 sched_getaffinity kill tgkill".split()
+    numbers = [each.numbers for each in sandbox._CHECKED] + list(sandbox._SIGNALS)
+    assert [int(known[name]) if name in known else None for name in calls] == [
+        each[column] for each in numbers
+    ]
 
 
 @pytest.fixture(scope="module")
