@@ -106,6 +106,24 @@ _LIBRARIES = {
     "email": ("lxml.etree", "email.parser"),
     "text": ("charset_normalizer",),
 }
+# Files of our own that the template parses after it has imported their modules: what a parser does
+# once (compile expressions, fill caches) is then done for all files.
+_SAMPLES = {
+    "email": b"From: a@b.c\nSubject: title\nMIME-Version: 1.0\n\nA text.\n",
+    "html": b"<title>title</title><h1>title</h1><p>A text.</p>",
+    "json": b'{"title": ["A text.", 1]}',
+    "pdf": b"""%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>
+>>endobj
+4 0 obj<</Length 31>>stream
+BT/F 9 Tf 9 50 Td(A text.)Tj ET
+endstream endobj
+5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj
+trailer<</Root 1 0 R>>
+""",
+}
 _SOURCE_FIELDS = [each.name for each in fields(Source) if each.name != "raw"]
 
 ParseFunction = Callable[[Source, Format | None], Parsed]
@@ -675,6 +693,10 @@ def _import_parser(module: str) -> None:
     for each in missing:
         with suppress(Exception):
             import_module(each)
+    if missing and (sample := _SAMPLES.get(module)):
+        found = next(each for each in formats.FORMATS if each.module == module)
+        with suppress(Exception):
+            formats.parse(Source(source="", name="sample", raw=sample, file_type=""), found)
     if missing:
         gc.freeze()  # a collection in a child would copy the pages of all these objects
 
