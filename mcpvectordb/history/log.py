@@ -300,10 +300,9 @@ class History:
                     (as_of,),
                 ).get
             if stamp is None:
-                number = quoted(as_of) if abs(as_of) < 10**50 else "of so many digits"
                 raise InvalidInput(
-                    f"there is no change {number} in the history: as_of is a time, or the number "
-                    "of a change that `mcpvectordb history` lists"
+                    f"there is no change {quoted(as_of)} in the history: as_of is a time, or the "
+                    "number of a change that `mcpvectordb history` lists"
                 )
             limit = int(stamp)
         else:
@@ -311,8 +310,7 @@ class History:
         dropped = sql.execute("SELECT dropped FROM history_state").get
         if limit < dropped:
             raise InvalidInput(
-                f"the history of this file begins at {clock.moment(dropped)}, after "
-                f"{clock.moment(limit)}"
+                f"the history of this file begins at {clock.moment(dropped)}, after {as_of}"
             )
         return limit
 
