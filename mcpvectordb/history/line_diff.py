@@ -48,7 +48,7 @@ def unified(
         yield from _shown(hunk, before, after)
 
 
-class _Change(NamedTuple):
+class _Replaced(NamedTuple):
     """Lines of the first list that are replaced by lines of the second; either may be none."""
 
     old: int
@@ -59,20 +59,20 @@ class _Change(NamedTuple):
 
 
 def _changes(
-    pairs: Sequence[tuple[int, int]], coarse: Sequence[_Change], olds: int, news: int
-) -> Iterator[_Change]:
+    pairs: Sequence[tuple[int, int]], coarse: Sequence[_Replaced], olds: int, news: int
+) -> Iterator[_Replaced]:
     """What lies between equal lines, given by the places of these in both lists."""
     starts = {(each.old, each.new) for each in coarse}
     old = new = 0
     for i, j in (*pairs, (olds, news)):
         if i > old or j > new:
-            yield _Change(old, i, new, j, (old, new) in starts)
+            yield _Replaced(old, i, new, j, (old, new) in starts)
         old, new = i + 1, j + 1
 
 
-def _hunks(changes: Sequence[_Change]) -> Iterator[list[_Change]]:
+def _hunks(changes: Sequence[_Replaced]) -> Iterator[list[_Replaced]]:
     """Changes that have no more than the context of both between them are shown together."""
-    hunk: list[_Change] = []
+    hunk: list[_Replaced] = []
     for each in changes:
         if hunk and each.old - hunk[-1].old_end > 2 * CONTEXT:
             yield hunk
@@ -82,7 +82,7 @@ def _hunks(changes: Sequence[_Change]) -> Iterator[list[_Change]]:
         yield hunk
 
 
-def _shown(hunk: Sequence[_Change], before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+def _shown(hunk: Sequence[_Replaced], before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     first, last = hunk[0], hunk[-1]
     lead = min(CONTEXT, first.old)
     end = min(last.old_end + CONTEXT, len(before))
@@ -107,13 +107,13 @@ def _span(start: int, end: int) -> str:
 
 def _matches(
     before: Sequence[str], after: Sequence[str], work: int
-) -> tuple[list[tuple[int, int]], list[_Change]]:
+) -> tuple[list[tuple[int, int]], list[_Replaced]]:
     """The places of equal lines in both lists, and the parts that were not compared."""
     numbers: dict[str, int] = {}
     a, b = ([numbers.setdefault(each, len(numbers)) for each in lines] for lines in (before, after))
     work += 2 * (len(a) + len(b))
     pairs: list[tuple[int, int]] = []
-    coarse: list[_Change] = []
+    coarse: list[_Replaced] = []
     parts = [(0, len(a), 0, len(b))]
     while parts:
         i, i_end, j, j_end = parts.pop()
@@ -137,7 +137,7 @@ def _matches(
         fewest, spent = _fewest(a, range(i, i_end), b, range(j, j_end), work)
         work -= spent
         if fewest is None:
-            coarse.append(_Change(i, i_end, j, j_end))
+            coarse.append(_Replaced(i, i_end, j, j_end))
         else:
             pairs += fewest
     return sorted(pairs), coarse

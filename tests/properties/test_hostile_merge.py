@@ -157,7 +157,7 @@ def test_any_number_is_refused_or_does_no_harm(mutations: list[Any]) -> None:
 
 @given(MUTATED_VALUES)
 @settings(max_examples=12, deadline=None)
-def test_any_text_is_refused_or_does_no_harm(mutations: list[Any]) -> None:
+def test_any_value_is_refused_or_does_no_harm(mutations: list[Any]) -> None:
     merge_mutated(mutations)
 
 
