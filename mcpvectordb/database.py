@@ -490,9 +490,16 @@ class Database(JointShelves):
         self._file.require_file("a check")
         return maintenance.check(self._file, self._maintained)
 
-    def rebuild(self) -> None:
-        """Create the indexes again from the tables that are the truth."""
+    def rebuild(self, *, clock: bool = False) -> None:
+        """Create the indexes again from the tables that are the truth.
+
+        With `clock` also mend the times of the history, where this machine or another one had a
+        clock that was days or years ahead: what was changed then gets the time right after the
+        last change before, in the same order. This machine's clock must be right.
+        """
         self._file.require_file("rebuilding indexes")
+        if clock:
+            self._history.set_clock_back()
         maintenance.rebuild(self._file, self._maintained)
 
     def stats(self) -> Stats:

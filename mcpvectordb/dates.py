@@ -69,6 +69,12 @@ def parse(text: object, name: str, *, end: bool = False) -> str:
         ) from None
 
 
+def check_stored(text: object) -> None:
+    """Raise InvalidInput unless a text is a time as it is stored: it may be of another file."""
+    if parse(text, "a time") != text:
+        raise InvalidInput(f"a time is not as it is stored: {text}")
+
+
 def period(start: object, end: object) -> tuple[str | None, str | None]:
     """Return a period's first and last time, None where open; InvalidInput if it ends too early."""
     first = None if start is None else parse(start, "start")

@@ -37,7 +37,10 @@ LONGEST_QUOTE = 200
 
 def quoted(value: object) -> str:
     """`value` as Python writes it, for an error message; of a long one the beginning."""
-    text = repr(value[: LONGEST_QUOTE + 1] if isinstance(value, str) else value)
+    try:
+        text = repr(value[: LONGEST_QUOTE + 1] if isinstance(value, str) else value)
+    except ValueError:  # Python writes no whole numbers of more than 4,300 digits
+        return "a number of thousands of digits"
     if len(text) <= LONGEST_QUOTE:
         return text
     return f"{text[:LONGEST_QUOTE]}… (shortened)"

@@ -24,7 +24,7 @@ def encode(metadata: Mapping[str, Any] | None, name: str = "metadata") -> str:
             f"{name} must be an object with text keys, not {type(metadata).__name__}"
         )
     if not _is_plain(metadata):
-        _check(metadata, name, 0)
+        check(metadata, name)
     text = _WRITER.encode(metadata)
     if len(text) > MAX_CHARACTERS:
         raise InvalidInput(
@@ -38,6 +38,16 @@ def decode(text: str) -> dict[str, Any]:
     value = json.loads(text)
     if not isinstance(value, dict):
         raise Damaged("stored metadata is not the object that was written: run `mcpvectordb check`")
+    return value
+
+
+def received(text: object) -> dict[str, Any]:
+    """The metadata of a text from another file, if `encode` could have made it: InvalidInput."""
+    try:
+        value = decode(storable(text, "metadata"))
+    except (json.JSONDecodeError, RecursionError, Damaged):
+        raise InvalidInput("metadata is not a JSON object") from None
+    encode(value)
     return value
 
 
@@ -103,7 +113,8 @@ def _is_plain(metadata: Mapping[Any, Any]) -> bool:
     return True
 
 
-def _check(value: object, place: str, depth: int) -> None:
+def check(value: object, place: str = "metadata", depth: int = 0) -> None:
+    """Raise InvalidInput, which names the place, if JSON and SQLite cannot hold a value."""
     if depth > MAX_DEPTH:
         raise InvalidInput(f"metadata is nested more than {MAX_DEPTH} deep")
     match value:
@@ -122,9 +133,9 @@ def _check(value: object, place: str, depth: int) -> None:
                 if not isinstance(key, str):
                     raise InvalidInput(f"{place} has the key {quoted(key)}, but keys must be text")
                 storable(key, f"a key of {place}")
-                _check(item, f"{place}.{key}", depth + 1)
+                check(item, f"{place}.{key}", depth + 1)
         case list() | tuple():
             for position, item in enumerate(value):
-                _check(item, f"{place}[{position}]", depth + 1)
+                check(item, f"{place}[{position}]", depth + 1)
         case _:
             raise InvalidInput(f"{place} is a {type(value).__name__}, which JSON cannot hold")

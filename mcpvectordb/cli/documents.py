@@ -95,7 +95,8 @@ def get(
 
     NAME is its path or the end of it, its id, or #hash; NAME:LINE starts at that line.
     """
-    moment = int(as_of) if as_of and as_of.isdecimal() else as_of
+    # A number that cannot be one of a change is no time either, which is what the error says then.
+    moment = int(as_of) if as_of and as_of.isdecimal() and len(as_of) < 20 else as_of
     with opened(context) as db:
         place = _lookup(db, name)
         limit = lines if lines is not None else place.lines

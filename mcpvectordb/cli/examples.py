@@ -57,7 +57,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "watch": ("mcpvectordb watch", "mcpvectordb watch notes"),
     "status": ("mcpvectordb status", "mcpvectordb status --json"),
     "check": ("mcpvectordb check", "mcpvectordb check --db work.db"),
-    "rebuild": ("mcpvectordb rebuild", "mcpvectordb rebuild --db work.db"),
+    "rebuild": ("mcpvectordb rebuild", "mcpvectordb rebuild --clock --yes"),
     "compact": ("mcpvectordb compact", "mcpvectordb compact --db work.db"),
     "copy": (
         "mcpvectordb copy for-the-laptop.db",

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from mcpvectordb import dates
 from mcpvectordb.cli.main import database_path, opened
-from mcpvectordb.cli.options import json_option
+from mcpvectordb.cli.options import ask, json_option, yes_option
 from mcpvectordb.cli.output import busy, complain, fail, library_line, plain, print_json, show
 from mcpvectordb.config import Config
 
@@ -90,11 +91,21 @@ def check(context: click.Context, as_json: bool) -> None:
 
 
 @click.command()
+@click.option(
+    "--clock", is_flag=True, help="Also set back the history's clock, if one was ahead; asks first."
+)
+@yes_option
 @click.pass_context
-def rebuild(context: click.Context) -> None:
+def rebuild(context: click.Context, clock: bool, yes: bool) -> None:
     """Rebuild the indexes from the stored texts and embeddings."""
+    if clock:
+        ask(
+            f"It is {dates.now()[:19]} UTC by this machine's clock. What the file says was changed "
+            "days after that gets the time of the last change before.",
+            yes,
+        )
     with opened(context) as db, busy("rebuilding"):
-        db.rebuild()
+        db.rebuild(clock=clock)
     show("rebuilt")
 
 

@@ -48,9 +48,9 @@ class RestoredContexts:
         """The id of a stored context."""
         return int(version.local["id"])
 
-    def check(self, version: Version) -> None:
+    def check(self, version: Version, body: bytes) -> None:
         """Raise Damaged unless a version has what a context has."""
-        versions.check(version)
+        versions.check(version, ContextBody(body))
 
     def restore(self, version: Version, body: bytes) -> None:
         """Store a version as the present one; its embeddings are made again where none is known."""

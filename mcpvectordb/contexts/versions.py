@@ -10,9 +10,15 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb import metadata
+from mcpvectordb import dates, metadata
 from mcpvectordb.contexts.context import Image
-from mcpvectordb.contexts.validation import SOURCES, checked_thread, normalized_tags, one_of
+from mcpvectordb.contexts.validation import (
+    SOURCES,
+    checked_id,
+    checked_thread,
+    normalized_tags,
+    one_of,
+)
 from mcpvectordb.errors import Damaged
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version, body_name, encoded, pack, unpack
@@ -56,8 +62,8 @@ def _version(sql: apsw.Connection, row: Sequence[Any]) -> Version:
     id, uid, stamp, hash, *values = row
     tags = sql.execute("SELECT tag FROM context_tags WHERE context = ? ORDER BY tag", (id,))
     images = [
-        hashlib.sha256(encoded([kind, said]).encode() + data).hexdigest()
-        for kind, said, data in sql.execute(
+        _image_digest(*row)
+        for row in sql.execute(
             "SELECT mime_type, metadata, data FROM context_images WHERE context = ? "
             "ORDER BY position",
             (id,),
@@ -72,6 +78,10 @@ def _version(sql: apsw.Connection, row: Sequence[Any]) -> Version:
     }
     body = body_name(encoded([hash, images]).encode())
     return Version(Item(SHELF, "", uid), stamp, fields, body)
+
+
+def _image_digest(mime_type: str, said: str | None, data: bytes) -> str:
+    return hashlib.sha256(encoded([mime_type, said]).encode() + data).hexdigest()
 
 
 def packed_body(sql: apsw.Connection, index: ChunkIndex, id: int) -> bytes:
@@ -98,29 +108,36 @@ class ContextBody:
             self.images = tuple(
                 Image(
                     mime_type=metadata.storable(kind, "mime_type"),
-                    metadata=None if said is None else metadata.decode(said),
+                    metadata=None if said is None else metadata.received(said),
                     data=base64.b64decode(data, validate=True),
                 )
                 for kind, said, data in images
             )
+            self.digests = [
+                _image_digest(kind, said, image.data)
+                for (kind, said, _), image in zip(images, self.images, strict=True)
+            ]
         except (TypeError, ValueError):
             raise Damaged("a context in the history is not what was written") from None
 
 
-def check(version: Version) -> None:
+def check(version: Version, body: ContextBody) -> None:
     """Raise Damaged unless a version has what a context has: it may come from another file."""
     try:
         fields: Mapping[str, Any] = version.fields or {}
-        checked_thread(fields["thread"])
+        if checked_thread(fields["thread"]) != fields["thread"]:
+            raise ValueError
         one_of(fields["source"], SOURCES, "source")
         for name in ("created_at", "updated_at"):
-            metadata.storable(fields[name], name)
+            dates.check_stored(fields[name])
         if fields["metadata"] is not None:
-            metadata.decode(fields["metadata"])
-        if list(normalized_tags(fields["tags"])) != sorted(fields["tags"]):
+            metadata.received(fields["metadata"])
+        if list(normalized_tags(fields["tags"])) != fields["tags"]:
             raise ValueError
         metadata.storable(version.item.name, "uid", blank=False)
-        if type(version.local["id"]) is not int or not 0 < version.local["id"] < 2**62:
+        checked_id(version.local["id"])
+        said = (hashlib.sha256(body.text.encode()).hexdigest().upper(), body.digests)
+        if said != (fields["hash"], fields["images"]) or version.item.place or version.item.twin:
             raise ValueError
     except (KeyError, TypeError, ValueError, RecursionError):
-        raise Damaged("a context in the history is not what was written") from None
+        raise Damaged(f"the memory {version.item.name!r:.100} is not what was written") from None

@@ -24,6 +24,9 @@ from mcpvectordb.index.indexed_chunk import embedding_text
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
 
+# Up to it a context of another file keeps its id; all later ones of this file get greater ids.
+_LARGEST_FOREIGN_ID = 10**9
+
 
 class PreparedContexts(NamedTuple):
     """The chunks of texts and, by the text of each chunk, their embeddings.
@@ -190,7 +193,7 @@ class ContextWriter:
 
         The id is the one that it had, unless another context of this file has it.
         """
-        versions.check(version)
+        versions.check(version, body)
         fields = version.fields or {}
         row = sql.execute("SELECT id FROM contexts WHERE uid = ?", (version.item.name,)).fetchone()
         if row is not None:
@@ -223,7 +226,12 @@ class ContextWriter:
     def _new_id(self, sql: apsw.Connection, version: Version) -> int:
         """The id of a new row for a context; `restore` fills it in."""
         wanted = version.local["id"]
-        taken = sql.execute("SELECT 1 FROM contexts WHERE id = ?", (wanted,)).get
+        # All later ids would be greater than one that another file made up.
+        used = sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'contexts'").get or 0
+        taken = (
+            wanted > max(used, _LARGEST_FOREIGN_ID)
+            or sql.execute("SELECT 1 FROM contexts WHERE id = ?", (wanted,)).get
+        )
         sql.execute(
             "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at, uid) "
             "VALUES (?, '', 'user', x'', '', '', ?)",

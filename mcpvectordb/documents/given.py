@@ -66,9 +66,14 @@ def stored(sql: apsw.Connection, key: int, own: Mapping[str, Any] = NOTHING) -> 
     if given is None:
         values = metadata.decode(together)
         return Given(metadata=of_keys(values.keys() - own.keys(), values))
-    match metadata.decode(given):
+    return decode(metadata.decode(given))
+
+
+def decode(value: Mapping[str, Any]) -> Given:
+    """What people said, from the JSON of the column `given`; raises Damaged."""
+    match value:
         case {"title": str(title), "metadata": dict(said)} if all(
-            isinstance(each, list) for each in said.values()
+            isinstance(each, list) and len(each) < 2 for each in said.values()
         ):
             return Given(title, said)
     raise Damaged("what is stored as given is not what was written: run `mcpvectordb check`")

@@ -8,6 +8,7 @@ from typing import Any
 
 import apsw
 
+from mcpvectordb import dates
 from mcpvectordb.errors import Damaged
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version
@@ -71,7 +72,7 @@ class LibraryVersions:
         """None: a library has no chunks."""
         return 0
 
-    def check(self, version: Version) -> None:
+    def check(self, version: Version, body: bytes) -> None:
         """Raise Damaged unless a version has what a library has."""
         _checked_notes(version)
 
@@ -117,11 +118,14 @@ def _checked_notes(version: Version) -> dict[str, str]:
         fields = version.fields or {}
         for text in (version.item.name, *(fields[each] for each in _FIELDS)):
             storable(text, "library")
+        if version.item.place or version.item.twin or not version.item.name.strip():
+            raise ValueError
+        dates.check_stored(fields["created_at"])
         storable(version.local["inode"], "inode")
         decode_list(fields["ignore"])
         notes: dict[str, str] = fields["notes"]
         for path, text in notes.items():
             storable(path, "path"), storable(text, "text")
-    except (KeyError, ValueError, TypeError, AttributeError):
-        raise Damaged("a library in the history is not what was written") from None
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        raise Damaged(f"the library {version.item.name!r:.100} is not what was written") from None
     return notes

@@ -7,8 +7,8 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb import metadata
-from mcpvectordb.documents import rows, versions
+from mcpvectordb import dates, metadata
+from mcpvectordb.documents import given, rows, versions
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
@@ -16,16 +16,9 @@ from mcpvectordb.errors import Damaged
 from mcpvectordb.history.versions import Item, Version
 from mcpvectordb.storage.file import File
 
-_TYPES: Mapping[str, type] = {
-    "title": str,
-    "hash": str,
-    "file_type": str,
-    "size": int,
-    "created_at": str,
-    "metadata": str,
-    "chunks": int,
-}
-_LOCAL_TYPES: Mapping[str, type] = {"id": str, "modified": str, "etag": str, "mtime_ns": int}
+_TEXTS = ("title", "hash", "file_type")
+_LOCAL_TEXTS = ("id", "modified", "etag")
+_LONGEST_ID = 200  # what an import may bring, too
 
 
 class RestoredDocuments:
@@ -66,7 +59,7 @@ class RestoredDocuments:
 
     def restore(self, version: Version, body: bytes) -> None:
         """Write a version as the present one; its embeddings are made again where none is known."""
-        self.check(version)
+        self.check(version, body)
         self._writer.restore(version, body)
 
     def remove(self, item: Item) -> None:
@@ -79,22 +72,30 @@ class RestoredDocuments:
             self._unpublished.withdraw(sql, [versions.key_of(found)] if found else [], packed)
         self._unpublished.clean()
 
-    def check(self, version: Version) -> None:
+    def check(self, version: Version, body: bytes) -> None:
         """Raise Damaged unless a version has what a document has: it may come from another file."""
         try:
             fields: Mapping[str, Any] = version.fields or {}
-            for values, types in ((fields, _TYPES), (version.local, _LOCAL_TYPES)):
-                for name, kind in types.items():
-                    if type(values[name]) is not kind:
-                        raise ValueError
-                    if kind is str:
-                        metadata.storable(values[name], name)
-                    elif not -(2**63) <= values[name] < 2**63:
-                        raise ValueError
-            metadata.decode(fields["metadata"])
+            local = version.local
+            for text in (
+                *(fields[each] for each in _TEXTS),
+                *(local[each] for each in _LOCAL_TEXTS),
+            ):
+                metadata.storable(text, "text")
+            for number, least in ((fields["size"], 0), (local["mtime_ns"], -1)):
+                if type(number) is not int or not least <= number < 2**63:
+                    raise ValueError
+            if not 0 < len(local["id"]) <= _LONGEST_ID:
+                raise ValueError
+            dates.check_stored(fields["created_at"])
+            metadata.received(fields["metadata"])
             if fields["given"] is not None:
-                metadata.decode(fields["given"])
+                given.decode(metadata.received(fields["given"]))
             checked_name(version.item.place)
             metadata.storable(version.item.name, "source", blank=False)
+            if len(versions.unpacked_body(body)[1]) != fields["chunks"]:
+                raise ValueError
         except (KeyError, TypeError, ValueError, RecursionError):
-            raise Damaged("a document in the history is not what was written") from None
+            raise Damaged(
+                f"the document {version.item.name!r:.100} is not what was written"
+            ) from None

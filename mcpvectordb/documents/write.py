@@ -389,8 +389,13 @@ class DocumentWriter:
             sql.execute(
                 "UPDATE documents SET id = ? WHERE key = ? AND id = ?", (_new_id(), each, id)
             )
-        sql.execute("DELETE FROM former_ids WHERE id = ?", (id,))
-        sql.execute("UPDATE OR IGNORE documents SET id = ? WHERE key = ?", (id, key))
+        # A former id of another document goes on leading there: a merged file may name any id.
+        sql.execute("DELETE FROM former_ids WHERE id = ? AND document = ?", (id, key))
+        sql.execute(
+            "UPDATE OR IGNORE documents SET id = ?1 WHERE key = ?2 "
+            "AND NOT EXISTS (SELECT 1 FROM former_ids WHERE id = ?1)",
+            (id, key),
+        )
         replaced += old
 
     def _take_over(

@@ -19,11 +19,15 @@ def current() -> str:
     return _actor.get()
 
 
+def shown(name: str) -> str:
+    """A name as listings show it: one line, not too long."""
+    return " ".join(name.encode("utf-8", "replace").decode()[:LONGEST].split())
+
+
 @contextlib.contextmanager
 def acting_as(name: str) -> Iterator[None]:
     """Let the changes of a block be made by `name`."""
-    shown = name.encode("utf-8", "replace").decode()[:LONGEST]
-    token = _actor.set(" ".join(shown.split()) or "python")
+    token = _actor.set(shown(name) or "python")
     try:
         yield
     finally:

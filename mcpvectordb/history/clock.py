@@ -17,7 +17,15 @@ from mcpvectordb import dates
 
 COUNTER_BITS = 20
 LAST = (1 << 62) - 1
-"""The greatest stamp; a file that says it has a later one is damaged."""
+"""The greatest stamp, of the year 2109; a file that says it has a later one is damaged."""
+
+AHEAD_SECONDS = 2 * 86_400.0
+"""How far a clock may be ahead of this machine's before one of the two is called wrong.
+
+Machines that set their clocks differ by seconds, and one that takes its local time for UTC by 14
+hours at most. Whatever is accepted wins over changes that were made later, and is kept for longer,
+by as much: so it is days, not years.
+"""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -25,6 +33,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def next_stamp(last: int, seconds: float) -> int:
     """The stamp after `last`, when the wall clock shows so many seconds since 1970."""
     return max(last + 1, int(seconds * 1000) << COUNTER_BITS)
+
+
+def latest(seconds: float) -> int:
+    """The last stamp that a clock may show while the wall clock shows so many seconds."""
+    return (int((seconds + AHEAD_SECONDS) * 1000) + 1 << COUNTER_BITS) - 1
+
+
+def end_of_millisecond(stamp: int) -> int:
+    """The last stamp of the same millisecond: those who have seen a stamp count on in it."""
+    return stamp | (1 << COUNTER_BITS) - 1
 
 
 def moment(stamp: int) -> str:
@@ -60,4 +78,4 @@ def _end(time: object, name: str, seconds: float) -> datetime:
 
 def _stamp(time: datetime, more: int) -> int:
     milliseconds = (time - _EPOCH) // timedelta(milliseconds=1) + more
-    return max(0, milliseconds << COUNTER_BITS)
+    return min(max(0, milliseconds << COUNTER_BITS), LAST + 1)

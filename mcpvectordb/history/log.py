@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from mcpvectordb.config import Config
-from mcpvectordb.errors import Damaged, InvalidInput
+from mcpvectordb.errors import Damaged, InvalidInput, quoted
 from mcpvectordb.history import actor, clock
 from mcpvectordb.history.versions import Item, Version, encoded
 from mcpvectordb.storage.file import File
@@ -47,12 +47,21 @@ class _ChangeGroup:
 
 
 class _Current(NamedTuple):
-    """The stamp of a transaction, and the first one of its change."""
+    """The stamp of a transaction, and the first one of its change.
+
+    In a merge `stamp` is that of the other file's change; `own` stays that of the transaction.
+    """
 
     transaction: object
     stamp: int
+    own: int
     first: int
     kept: bool
+
+    @property
+    def until(self) -> int:
+        """Up to when what is replaced here was there: from then on its age counts."""
+        return max(self.own, self.stamp)
 
 
 _group: ContextVar[_ChangeGroup | None] = ContextVar("group", default=None)
@@ -116,14 +125,13 @@ class History:
         if known is not None and known.transaction is self._file.transaction:
             return known
         last, kept = sql.execute("SELECT clock, kept FROM history_state").get
-        stamp = clock.next_stamp(last, self.wall_clock())
+        stamp = self._next(last)
         sql.execute("UPDATE history_state SET clock = ?", (stamp,))
         group = _group.get() or _ChangeGroup("")
         if group.first is None:
             group.first = stamp
-        current = _Current(
-            self._file.transaction, stamp, group.first, bool(kept and self._config.history_days)
-        )
+        kept = bool(kept and self._config.history_days)
+        current = _Current(self._file.transaction, stamp, stamp, group.first, kept)
         if current.kept:
             sql.execute(
                 "INSERT INTO history_changes (change, stamp, actor, action) VALUES (?, ?, ?, ?)",
@@ -134,20 +142,32 @@ class History:
         self._local.current = current
         return current
 
+    def _next(self, last: int) -> int:
+        """The stamp after the last one of the file."""
+        stamp = clock.next_stamp(last, self.wall_clock())
+        if not 0 <= stamp <= clock.LAST:
+            raise Damaged(
+                f"the clock of the file or of this machine shows {clock.moment(stamp)[:19]}, after "
+                "which no change can be noted: set the machine's right, then run `mcpvectordb "
+                "rebuild --clock`"
+            )
+        return stamp
+
     def keeps(self, sql: apsw.Connection) -> bool:
         """Whether what is replaced or deleted in this transaction is kept."""
         return self._current(sql).kept
 
     def keep(self, sql: apsw.Connection, version: Version, body: bytes | None = None) -> None:
         """Keep a version that this transaction replaces or deletes; `body` unless it is kept."""
-        if self.keeps(sql) and self.add(sql, version, self.stamp(sql), body) % _EVERY == 1:
-            self._drop(sql, self._current(sql).first)
+        current = self._current(sql)
+        if current.kept and self.add(sql, version, current.until, body) % _EVERY == 1:
+            self._drop(sql, current.first)
 
     def bury(self, sql: apsw.Connection, item: Item) -> None:
         """Note that this transaction deletes an item."""
-        if self.keeps(sql):
-            stamp = self.stamp(sql)
-            self.add(sql, Version(item, stamp, None), stamp)
+        current = self._current(sql)
+        if current.kept:
+            self.add(sql, Version(item, current.stamp, None), current.until)
 
     def add(
         self, sql: apsw.Connection, version: Version, until: int, body: bytes | None = None
@@ -183,7 +203,7 @@ class History:
         it could not be undone.
         """
         oldest = self._oldest()
-        spare = self._spare(sql)
+        spare = self.spare(sql)
         dropped = 0
         rows: list[Any] = sql.execute(
             "SELECT number, until, octet_length(coalesce(fields, '')), body FROM history_versions "
@@ -223,7 +243,7 @@ class History:
         days = self._config.history_days
         return clock.next_stamp(0, max(0.0, self.wall_clock() - days * 86_400)) if days else 0
 
-    def _spare(self, sql: apsw.Connection) -> int:
+    def spare(self, sql: apsw.Connection) -> int:
         """How many bytes more the versions of the file may take; below 0 if they take too many."""
         used, size = sql.execute(
             "SELECT bytes, page_count * page_size "
@@ -258,7 +278,7 @@ class History:
         """Keep versions from now on, or delete them all and keep no more."""
         with self._file.writing() as sql:
             last = sql.execute("SELECT clock FROM history_state").get
-            now = clock.next_stamp(last, self.wall_clock())
+            now = self._next(last)
             if not on:
                 clear(sql)
             sql.execute(
@@ -272,13 +292,18 @@ class History:
     def limit(self, sql: apsw.Connection, as_of: str | int) -> int:
         """The last stamp of a time, or of the change with this number; raises InvalidInput."""
         if isinstance(as_of, int) and not isinstance(as_of, bool):
-            stamp = sql.execute(
-                "SELECT max(stamp) FROM history_changes WHERE change = "
-                "(SELECT change FROM history_changes WHERE number = ?)",
-                (as_of,),
-            ).get
+            stamp = None
+            if 0 < as_of < 2**63:
+                stamp = sql.execute(
+                    "SELECT max(stamp) FROM history_changes WHERE change = "
+                    "(SELECT change FROM history_changes WHERE number = ?)",
+                    (as_of,),
+                ).get
             if stamp is None:
-                raise InvalidInput(f"there is no change {as_of} in the history")
+                raise InvalidInput(
+                    f"there is no change {quoted(as_of)} in the history: as_of is a time, or the "
+                    "number of a change that `mcpvectordb history` lists"
+                )
             limit = int(stamp)
         else:
             limit = clock.last_stamp(as_of, "as_of", self.wall_clock())
@@ -316,9 +341,9 @@ class History:
             yield version(row)
 
     def all(self, sql: apsw.Connection) -> Iterator[tuple[Version, int]]:
-        """Every former version, and the stamp up to which it was the present one."""
+        """Every former version and up to when it was the present one, those of last first."""
         for *row, until in sql.execute(
-            f"{_SELECT.replace(' FROM', ', until FROM')} ORDER BY number"
+            f"{_SELECT.replace(' FROM', ', until FROM')} ORDER BY until DESC, number DESC"
         ):
             yield version(row), until
 
@@ -343,6 +368,44 @@ class History:
         while self._drop(sql, newest, 1000):
             pass
 
+    def set_clock_back(self) -> None:
+        """Give what a clock that was ahead has stamped the times right after the last right one.
+
+        Copies of a file agree on that time, whenever each of them is mended, and what is changed
+        afterwards is later. The order of all changes stays as it is.
+        """
+        limit = clock.latest(self.wall_clock())
+        with self._file.writing() as sql:
+            last = sql.execute(
+                f"SELECT coalesce(max(stamp), 0) FROM ({_STAMPS}) WHERE stamp BETWEEN 0 AND ? "
+                "AND NOT state",
+                (limit,),
+            ).get
+            # Stamps below 0 are times so late that 64 bits do not hold them.
+            wrong: list[Any] = sql.execute(
+                f"SELECT DISTINCT stamp FROM ({_STAMPS}) WHERE stamp NOT BETWEEN 0 AND ? "
+                "ORDER BY stamp < 0, stamp",
+                (limit,),
+            ).fetchall()
+            sql.execute("CREATE TEMP TABLE mended (wrong INTEGER PRIMARY KEY, mended INTEGER)")
+            sql.executemany(
+                "INSERT INTO mended (wrong, mended) VALUES (?, ?)",
+                ((stamp, last + place) for place, (stamp,) in enumerate(wrong, 1)),
+            )
+            # One after the other, because no two versions of an item may have one stamp meanwhile.
+            sql.executemany(
+                "UPDATE history_versions SET stamp = ? WHERE stamp = ?",
+                ((last + place, stamp) for place, (stamp,) in enumerate(wrong, 1)),
+            )
+            for table, column in _STAMPED:
+                if (table, column) != ("history_versions", "stamp"):
+                    sql.execute(
+                        f"UPDATE {table} SET {column} = (SELECT mended FROM mended "
+                        f"WHERE wrong = {column}) WHERE {column} IN (SELECT wrong FROM mended)"
+                    )
+            sql.execute("DROP TABLE mended")
+            sql.execute(f"UPDATE history_state SET clock = max(clock, ({_NEWEST}))")
+
     def rebuild(self, sql: apsw.Connection) -> None:
         """Delete versions that cannot be read, and count again what the others take."""
         sql.execute(
@@ -353,6 +416,15 @@ class History:
         sql.execute(f"DELETE FROM history_bodies WHERE {_UNUSED}")
         sql.execute(f"UPDATE history_state SET bytes = ({_BYTES}), clock = max(clock, ({_NEWEST}))")
 
+    def ahead(self, stamp: int) -> str:
+        """What is to be said of a clock that shows a stamp which is too late."""
+        now = clock.moment(clock.next_stamp(0, self.wall_clock()))
+        return (
+            f"the clock is ahead: it shows {clock.moment(stamp)[:19]}, that of this machine "
+            f"{now[:19]}; if this machine's is right, `mcpvectordb rebuild --clock` on that file "
+            "sets it back"
+        )
+
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
         """What is wrong with the history, one sentence each."""
         state = sql.execute("SELECT clock, bytes FROM history_state").fetchone()
@@ -360,8 +432,11 @@ class History:
             yield "history_state: its row is missing"
             return
         newest, used = sql.execute(f"SELECT ({_NEWEST}), ({_BYTES})").get
-        if newest > state[0] or not 0 <= state[0] <= clock.LAST:
+        if newest > state[0]:
             yield "history_state: the clock is behind what was changed"
+        first, last = sql.execute(f"SELECT min(stamp), max(stamp) FROM ({_STAMPS})").get
+        if first < 0 or last > clock.latest(self.wall_clock()):
+            yield f"history_state: {self.ahead(clock.LAST if first < 0 else last)}"
         if used != state[1]:
             yield f"history_state: the versions take {used} bytes, not {state[1]}"
         for (count,) in sql.execute(f"SELECT count(*) FROM history_versions WHERE {_UNSOUND}"):
@@ -385,10 +460,24 @@ _BYTES = (
     "SELECT coalesce((SELECT sum(octet_length(coalesce(fields, ''))) FROM history_versions), 0) "
     "+ coalesce((SELECT sum(octet_length(body)) FROM history_bodies), 0)"
 )
+# Every stamp of a file: where it is, and all of them, with whether it is of history_state.
+_STAMPED = (
+    *((table, "stamp") for table in ("documents", "contexts", "vectors", "stores", "libraries")),
+    ("history_versions", "stamp"),
+    ("history_versions", "until"),
+    ("history_changes", "stamp"),
+    ("history_state", "clock"),
+    ("history_state", "dropped"),
+)
+_STAMPS = " UNION ALL ".join(
+    f"SELECT {column} AS stamp, {int(table == 'history_state')} AS state FROM {table}"
+    for table, column in _STAMPED
+)
 _NEWEST = "SELECT max({})".format(
     ", ".join(
-        f"coalesce((SELECT max(stamp) FROM {table}), 0)"
-        for table in ("documents", "contexts", "vectors", "libraries", "history_versions")
+        f"coalesce((SELECT max({column}) FROM {table}), 0)"
+        for table, column in _STAMPED
+        if table != "history_state"
     )
 )
 
@@ -403,7 +492,10 @@ def clear(sql: apsw.Connection) -> None:
 def version(row: Sequence[Any]) -> Version:
     """The version in a row of history_versions."""
     *item, stamp, fields, body = row
-    value = None if fields is None else json.loads(fields)
-    if value is not None and not isinstance(value, dict):
-        raise Damaged("a version in the history is no object: run `mcpvectordb rebuild`")
+    try:
+        value = None if fields is None else json.loads(fields)
+        if value is not None and not isinstance(value, dict):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise Damaged("a version in the history is no object: run `mcpvectordb rebuild`") from None
     return Version(Item(*item), stamp, value, body)

@@ -8,7 +8,6 @@ made of it: one that was changed again since stays as it is, and is named.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import re
@@ -18,12 +17,11 @@ from typing import Any, NamedTuple
 import apsw
 
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
-from mcpvectordb.history import clock
+from mcpvectordb.history import clock, line_diff
 from mcpvectordb.history.log import History
 from mcpvectordb.history.records import ChangedItem, HistoryEntry, Kind, Undone
 from mcpvectordb.history.versions import Item, Version, VersionedShelf
 from mcpvectordb.metadata import storable
-from mcpvectordb.storage import deadline
 from mcpvectordb.storage.file import File
 
 SHOWN = 100
@@ -220,7 +218,7 @@ class Timeline:
                     return change
             raise NotFound("there is no change in the history that could be undone")
         if type(number) is not int or not 0 < number < 2**63:
-            raise InvalidInput(f"a change is a number of the history, not {number!r:.50}")
+            raise InvalidInput(f"a change is a number of the history, not {quoted(number)}")
         row = sql.execute(
             "SELECT min(number), json_group_array(stamp), min(actor), min(action) "
             "FROM history_changes WHERE change = "
@@ -306,10 +304,8 @@ class Timeline:
 
     def _diff(self, sql: apsw.Connection, change: ItemChange) -> Iterable[str]:
         shelf, name = self._shelves[change.item.shelf], self._label(sql, change)
-        before, after = (
-            _ComparedLines(self._lines(sql, shelf, each)) for each in (change.before, change.after)
-        )
-        return difflib.unified_diff(
+        before, after = (self._lines(sql, shelf, each) for each in (change.before, change.after))
+        return line_diff.unified(
             before,
             after,
             f"{name} before" if _was(change) else "/dev/null",
@@ -325,15 +321,7 @@ class Timeline:
         shown = ("title", "thread", "metadata", "tags", "description", "pattern")
         said = [f"{each}: {version.fields[each]}" for each in shown if each in version.fields]
         text = shelf.text(self._body(sql, version))
-        return [f"{line}\n" for line in [*said, "", *text.splitlines()]]
-
-
-class _ComparedLines(list[str]):
-    """Lines that look at the deadline whenever difflib reads one of them."""
-
-    def __getitem__(self, place: Any) -> Any:
-        deadline.check("comparing versions")
-        return super().__getitem__(place)
+        return [*map(line_diff.one_line, said), "", *text.splitlines()]
 
 
 def _was(change: ItemChange) -> bool:

@@ -61,8 +61,8 @@ class Version(NamedTuple):
     @property
     def local(self) -> Mapping[str, Any]:
         """The fields that differ between copies of a file."""
-        found: Mapping[str, Any] = (self.fields or {}).get(LOCAL, {})
-        return found
+        found = (self.fields or {}).get(LOCAL)
+        return found if isinstance(found, dict) else {}
 
 
 class VersionedShelf(Protocol):
@@ -93,8 +93,11 @@ class VersionedShelf(Protocol):
     def owner(self, version: Version) -> int:
         """The key of a present version's chunks; 0 on a shelf without chunks."""
 
-    def check(self, version: Version) -> None:
-        """Raise Damaged unless a version has the fields of an item: it may be of another file."""
+    def check(self, version: Version, body: bytes) -> None:
+        """Raise Damaged unless a version has the fields and the body of an item of this shelf.
+
+        It may be of another file, whose maker may have written anything.
+        """
 
     def label(self, sql: apsw.Connection, version: Version) -> str:
         """The name of a version's item, as people know it."""

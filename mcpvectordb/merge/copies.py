@@ -7,7 +7,13 @@ commutative and associative, so copies may be merged along any way.
 
 It is one transaction, because a kill in between must leave the old file, and because a copy that
 replaces the file in the end would lose what others write meanwhile. Others wait for it; nothing is
-parsed or embedded in it. What the other file holds is checked as any bytes from outside are.
+parsed or embedded in it.
+
+The schema of the other file is ours, but its values may be anybody's. Its clock may not be days
+ahead of this machine's, none of its stamps later than its clock, and every version must be one that
+this library could have written. Otherwise nothing is merged. Of its history comes as much as there
+is room for, so that none of ours is dropped for it; and what it replaces or deletes here is kept
+for as long as if that had been done here now.
 """
 
 from __future__ import annotations
@@ -17,10 +23,12 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from mcpvectordb import metadata
 from mcpvectordb.errors import Damaged
 from mcpvectordb.history import clock
-from mcpvectordb.history.log import History
-from mcpvectordb.history.versions import Item, Version, VersionedShelf, body_name
+from mcpvectordb.history.actor import shown
+from mcpvectordb.history.log import MOST_CHANGES, History
+from mcpvectordb.history.versions import Item, Version, VersionedShelf, body_name, encoded
 from mcpvectordb.index import arrays, models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -29,9 +37,6 @@ from mcpvectordb.merge.records import Merged
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.store import VectorStore
-
-AHEAD_SECONDS = 10 * 365 * 86_400.0
-"""A clock that is so far ahead of ours is wrong: its changes would win for as long."""
 
 _REPORT_EVERY = 500
 
@@ -63,28 +68,35 @@ class FileMerge:
         }
         self._models: tuple[int, int, int] | None = None
         self._embedded = 0
+        self._last = 0  # the last stamp of the other file's clock
+        self._stamps: set[int] = set()  # of its versions
+        self._room = 0  # bytes of its history that may still come
 
     def run(self) -> Merged:
         """Merge; raises Damaged, and changes nothing, if the other file is not sound."""
+        try:
+            return self._run()
+        except (ValueError, RecursionError) as error:  # InvalidInput, no UTF-8, no JSON …
+            raise Damaged(f"one of its values is none that is ever written ({error})") from None
+
+    def _run(self) -> Merged:
         history = self._ours.history
         with (
             self._theirs.file.reading(limited=False) as other,
             history.change("merge"),
             self._ours.file.writing() as sql,
         ):
-            last, dropped = self._clock(other)
+            self._last = self._clock(sql, other)
             history.stamp(sql)
             self._models = self._adopt_model(sql, other)
             self._merge_stores(sql, other)
             for version in self._each_present(other):
                 self._merge_present(sql, other, version)
+            self._room = history.spare(sql)
             for version, until in self._theirs.history.all(other):
                 self._merge_former(sql, other, version, until)
             self._merge_changes(sql, other)
-            sql.execute(
-                "UPDATE history_state SET clock = max(clock, ?), dropped = max(dropped, ?)",
-                (last, dropped),
-            )
+            sql.execute("UPDATE history_state SET clock = max(clock, ?)", (self._last,))
         names = {what: tuple(found) for what, found in self._names.items()}
         return Merged(
             path=str(self._theirs.file.path),
@@ -95,14 +107,25 @@ class FileMerge:
             embedded=self._embedded,
         )
 
-    def _clock(self, other: apsw.Connection) -> tuple[int, int]:
-        """The last stamp of the other file, and up to which its history was dropped."""
-        row = other.execute("SELECT clock, dropped FROM history_state").fetchone()
-        latest = clock.next_stamp(0, self._ours.history.wall_clock() + AHEAD_SECONDS)
-        if row is None or not 0 <= row[0] <= min(latest, clock.LAST):
-            at = f" ({clock.moment(row[0])})" if row and row[0] >= 0 else ""
-            raise Damaged(f"its clock is wrong{at}, so nobody can say which change is the later")
-        return int(row[0]), int(row[1])
+    def _clock(self, sql: apsw.Connection, other: apsw.Connection) -> int:
+        """The last stamp of the other file; raises Damaged if it is ahead of ours and this machine.
+
+        A file whose own clock is ahead already takes what others made with that in view.
+        """
+        row = other.execute("SELECT clock FROM history_state").fetchone()
+        if row is None or row[0] < 0:
+            raise Damaged("its clock is missing, so nobody can say which change is the later")
+        history = self._ours.history
+        ours = clock.end_of_millisecond(sql.execute("SELECT clock FROM history_state").get)
+        if row[0] > min(max(clock.latest(history.wall_clock()), ours), clock.LAST):
+            raise Damaged(history.ahead(row[0]))
+        return int(row[0])
+
+    def _checked_stamp(self, stamp: int, what: str) -> int:
+        """A stamp of the other file; raises Damaged unless its clock has shown it."""
+        if not 0 <= stamp <= self._last:
+            raise Damaged(f"the stamp {stamp} of {what} was never shown by its clock")
+        return stamp
 
     def _each_present(self, other: apsw.Connection) -> Iterator[Version]:
         total = sum(
@@ -121,18 +144,21 @@ class FileMerge:
 
     def _merge_present(self, sql: apsw.Connection, other: apsw.Connection, theirs: Version) -> None:
         """Take the version that the other file has, if it is the later one; else keep it."""
+        self._check(theirs)
         shelf = self._shelves[theirs.item.shelf]
         ours = shelf.find(sql, theirs.item)
         if ours is not None and ours.order == theirs.order:
             return
         latest = ours or self._deletion(sql, self._ours.history, theirs.item)
         if latest is not None and latest.order > theirs.order:
-            self._keep(sql, other, theirs, latest.stamp)
+            if self._keep(sql, other, theirs, max(latest.stamp, self._ours.history.stamp(sql))):
+                self._name("lost", sql, theirs)
             return
-        self._check(theirs)
         with self._ours.history.stamped(sql, theirs.stamp):
             shelf.restore(theirs, self._body(other, theirs))
-        self._take_embeddings(sql, other, theirs)
+        if (now := shelf.find(sql, theirs.item)) is None or now.order != theirs.order:
+            raise Damaged(f"{theirs.item.name!r:.100} is not what it says of itself")
+        self._take_embeddings(sql, other, theirs, now)
         if ours is None:
             self._name("added", sql, theirs)
         elif self._known(other, ours):
@@ -146,37 +172,51 @@ class FileMerge:
         """Keep a former version of the other file; a deletion is made here if it is later."""
         if theirs.item.shelf not in self._shelves:
             raise Damaged(f"its history is of a shelf {theirs.item.shelf!r:.50}, which is none")
+        self._check(theirs)
+        if self._checked_stamp(until, f"{theirs.item.name!r:.100}") < theirs.stamp:
+            raise Damaged(f"{theirs.item.name!r:.100} was replaced before it was there")
         ours = self._shelves[theirs.item.shelf].find(sql, theirs.item)
         if theirs.fields is None and ours is not None and ours.order < theirs.order:
-            self._check(theirs)
             known = self._known(other, ours)
             with self._ours.history.stamped(sql, theirs.stamp):
                 self._shelves[theirs.item.shelf].remove(theirs.item)
             self._name("deleted" if known else "lost", sql, ours)
         elif ours is None or ours.order != theirs.order:
-            self._keep(sql, other, theirs, until)
+            self._keep(sql, other, theirs, until, former=True)
 
     def _keep(
-        self, sql: apsw.Connection, other: apsw.Connection, theirs: Version, until: int
-    ) -> None:
-        """Add a version of the other file to the history, unless it is there."""
+        self,
+        sql: apsw.Connection,
+        other: apsw.Connection,
+        theirs: Version,
+        until: int,
+        *,
+        former: bool = False,
+    ) -> bool:
+        """Add a version of the other file to the history, unless it is there; whether it was added.
+
+        A `former` one is left out if there is no room for it.
+        """
         history = self._ours.history
         if self._has(sql, theirs) or not history.keeps(sql):
-            return
-        self._check(theirs)
-        body = None if theirs.body is None else self._body(other, theirs)
-        name = None if body is None else body_name(body)
-        present = self._their_shelves[theirs.item.shelf].find(other, theirs.item)
-        history.add(sql, theirs._replace(body=name), max(until, theirs.stamp), body)
-        if present is not None and present.order == theirs.order:
-            self._name("lost", sql, theirs)
+            return False
+        body = None if theirs.fields is None else self._body(other, theirs)
+        if body is not None:
+            self._shelves[theirs.item.shelf].check(theirs, body)
+            size = len(encoded(theirs.fields).encode()) + len(body)
+            if former and size > self._room:
+                return False
+            self._room -= size
+        name = body_name(body) if body else None
+        history.add(sql, theirs._replace(body=name), until, body)
+        return True
 
     def _check(self, version: Version) -> None:
-        """Raise Damaged unless a version of the other file is what one is."""
-        if not 0 <= version.stamp <= clock.LAST:
-            raise Damaged(f"the stamp {version.stamp} of {version.item.name!r:.100} is none")
-        if version.fields is not None:
-            self._shelves[version.item.shelf].check(version)
+        """Raise Damaged unless a version of the other file has a stamp, and JSON as its fields."""
+        self._stamps.add(self._checked_stamp(version.stamp, f"{version.item.name!r:.100}"))
+        if version.fields is None and version.body is not None:
+            raise Damaged(f"{version.item.name!r:.100} was deleted, and has a text")
+        metadata.check(version.fields)
 
     def _known(self, other: apsw.Connection, ours: Version) -> bool:
         """Whether the other file had our version, so that its own came after ours."""
@@ -218,18 +258,19 @@ class FileMerge:
             return None
         ours = models.active(sql)
         if ours is None:
-            ours = self._ours.encoder.adopt(
-                sql, theirs, *self._theirs.encoder.sizes(other), models.precision(other)
-            )
+            models.every(other)
+            size, overlap = self._theirs.encoder.sizes(other)
+            if not 16 <= size <= 2000 or not 0 <= overlap <= size // 2:
+                raise Damaged(f"its chunks of {size} tokens, {overlap} of them twice, are none")
+            ours = self._ours.encoder.adopt(sql, theirs, size, overlap, models.precision(other))
         return (ours.key, theirs.key, ours.dimension) if ours[1:] == theirs[1:] else None
 
     def _take_embeddings(
-        self, sql: apsw.Connection, other: apsw.Connection, theirs: Version
+        self, sql: apsw.Connection, other: apsw.Connection, theirs: Version, ours: Version
     ) -> None:
         """Store the other file's embeddings of a version that was taken from it."""
         index = self._indexes.get(theirs.item.shelf)
-        ours = self._shelves[theirs.item.shelf].find(sql, theirs.item)
-        if index is None or ours is None or self._models is None:
+        if index is None or self._models is None:
             return
         model, their_model, dimension = self._models
         owner, their_owner = (
@@ -250,7 +291,8 @@ class FileMerge:
         changed = False
         rows: list[Any] = other.execute("SELECT name, metric, stamp FROM stores").fetchall()
         for name, metric, stamp in rows:
-            if metric not in METRICS or not 0 <= stamp <= clock.LAST:
+            self._checked_stamp(stamp, f"its store {name!r:.100}")
+            if metric not in METRICS or not name.strip():
                 raise Damaged(f"its store {name!r:.100} is not what was written")
             ours = sql.execute(
                 "SELECT stamp, metric FROM stores WHERE name = ?", (name,)
@@ -267,13 +309,23 @@ class FileMerge:
             self._ours.store.rebuild(sql)
 
     def _merge_changes(self, sql: apsw.Connection, other: apsw.Connection) -> None:
-        """Add the log of the other file."""
+        """Add the log of the other file, as far as it says anything and there is room for it.
+
+        What is noted of one of our own stamps does not become part of another change of ours.
+        """
         if not self._ours.history.keeps(sql):
             return
-        for row in other.execute("SELECT change, stamp, actor, action FROM history_changes"):
+        room = MOST_CHANGES - sql.execute("SELECT count(*) FROM history_changes").get
+        for change, stamp, actor, action in other.execute(
+            "SELECT change, stamp, actor, action FROM history_changes ORDER BY stamp DESC"
+        ):
+            self._checked_stamp(stamp, "a change")
+            if room <= 0 or stamp not in self._stamps:
+                continue
             sql.execute(
                 "INSERT INTO history_changes (change, stamp, actor, action) "
-                "SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM history_changes "
-                "WHERE stamp = ?2 AND change = ?1)",
-                row,
+                "SELECT ?1, ?2, ?3, ?4 WHERE NOT (EXISTS (SELECT 1 FROM history_changes "
+                "WHERE change = ?1) AND EXISTS (SELECT 1 FROM history_changes WHERE stamp = ?2))",
+                (change, stamp, shown(actor), shown(action)),
             )
+            room -= sql.changes()

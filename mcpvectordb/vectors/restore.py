@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator
 
 import apsw
@@ -10,7 +11,7 @@ from mcpvectordb.errors import Damaged
 from mcpvectordb.history.versions import Item, Version
 from mcpvectordb.index import arrays
 from mcpvectordb.index.metrics import METRICS
-from mcpvectordb.metadata import decode, storable
+from mcpvectordb.metadata import received, storable
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors import versions
 from mcpvectordb.vectors.store import VectorStore
@@ -51,22 +52,12 @@ class RestoredVectors:
         """None: a vector has no chunks."""
         return 0
 
-    def check(self, version: Version) -> None:
+    def check(self, version: Version, body: bytes) -> None:
         """Raise Damaged unless a version has what a vector has."""
-        try:
-            fields = version.fields or {}
-            if type(fields["dimension"]) is not int or version.local["metric"] not in METRICS:
-                raise ValueError
-            decode(fields["metadata"])
-            for name, text in zip(("store", "id"), version.item[1:3], strict=True):
-                storable(text, name, blank=False)
-            storable(version.item.twin, "namespace")
-        except (KeyError, TypeError, ValueError, RecursionError):
-            raise _not_written() from None
+        _checked_group(version, body)
 
     def restore(self, version: Version, body: bytes) -> None:
         """Store a vector as it was."""
-        self.check(version)
         item, fields = version.item, version.fields or {}
         group = _checked_group(version, body)
         with self._file.writing() as sql:
@@ -85,19 +76,22 @@ class RestoredVectors:
 
 
 def _checked_group(version: Version, body: bytes) -> arrays.Group:
-    """The embedding of a version; raises Damaged if it is not as one is written."""
+    """The embedding of a version; raises Damaged if anything is not as it is written."""
     import numpy as np
 
-    dimension = (version.fields or {})["dimension"]
     try:
+        fields = version.fields or {}
+        dimension, metric = fields["dimension"], version.local["metric"]
+        if type(dimension) is not int or not isinstance(metric, str) or metric not in METRICS:
+            raise ValueError
+        received(fields["metadata"])
+        for name, text in zip(("store", "id"), version.item[1:3], strict=True):
+            storable(text, name, blank=False)
         kind = np.float32 if len(body) == 4 * dimension else np.float64
         group = arrays.one(np.frombuffer(body, kind))
-        if group.dimension != dimension:
+        stored = arrays.packed(group.rows)[0].tobytes()
+        if (group.dimension, hashlib.sha256(stored).hexdigest()) != (dimension, fields["hash"]):
             raise ValueError
-    except ValueError:
-        raise _not_written() from None
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise Damaged(f"the vector {version.item.name!r:.100} is not what was written") from None
     return group
-
-
-def _not_written() -> Damaged:
-    return Damaged("a vector in the history is not what was written")

@@ -1,5 +1,6 @@
 """Three copies of a file, changed in any way by machines whose clocks jump: merging them is
-idempotent, commutative and associative in all that can be read, and every file stays sound.
+idempotent, commutative and associative in all that can be read, and every file stays sound. A clock
+that jumps by years makes a file that is refused, until it is mended.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mcpvectordb import Config, Database, InvalidInput, NotFound
+from mcpvectordb import Config, Damaged, Database, InvalidInput, NotFound
 from tests.properties.test_documents_machine import SLICES
 from tests.support import Letters, scaled
 
@@ -28,7 +29,8 @@ TEXTS = st.sampled_from(
 VALUES = st.none() | st.sampled_from(["x", "y"])
 # Dropping versions by age is no part of the laws: a deletion that is forgotten is undone.
 CONFIG = Config(chunk_size=16, chunk_overlap=4, history_days=36_500, history_share=1.0)
-YEAR = 365 * 86_400.0
+NOW = 1.8e9
+DAY, YEAR = 86_400.0, 365 * 86_400.0
 
 
 def readable(db: Database) -> dict[str, Any]:
@@ -76,7 +78,7 @@ class MergeMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.clocks = [1.8e9, 1.8e9, 1.8e9]
+        self.clocks = [NOW, NOW, NOW]
         self.copies = itertools.count()
         self.dbs: list[Database] = []
 
@@ -110,9 +112,35 @@ class MergeMachine(RuleBasedStateMachine):
                 first.copy_to(path)
             self.dbs.append(self.open(path, number))
 
-    @rule(file=FILES, seconds=st.sampled_from([-2 * YEAR, -3600.0, 3600.0, 2 * YEAR]))
+    @rule(file=FILES, seconds=st.sampled_from([-DAY, -3600.0, 3600.0, DAY]))
     def jump(self, file: int, seconds: float) -> None:
-        self.clocks[file] = min(max(self.clocks[file] + seconds, 1e9), 1.8e9 + 4 * YEAR)
+        self.clocks[file] = min(max(self.clocks[file] + seconds, NOW - DAY / 2), NOW + DAY / 2)
+
+    @rule(file=FILES, text=TEXTS, years=st.sampled_from([2.0, 9.9, 70.0]), data=st.data())
+    def write_with_a_wrong_clock(
+        self, file: int, text: str, years: float, data: st.DataObject
+    ) -> None:
+        """Once; then the clock is right again, and its owner mends the file."""
+        db, right = self.dbs[file], self.clocks[file]
+        self.clocks[file] += years * YEAR
+        db.documents.ingest_text(text, source="wrong.md", library="one")
+        self.clocks[file] = right
+        db.documents.ingest_text(text + " again", source="wrong.md", library="one")
+        other = self.dbs[data.draw(st.sampled_from([each for each in range(3) if each != file]))]
+        before = readable(other)
+        try:
+            other.merge(db.path)
+        except Damaged as error:
+            assert "rebuild --clock" in str(error)
+        else:
+            raise AssertionError("a clock that is years ahead was adopted")
+        assert readable(other) == before
+        written = readable(db)
+        db.rebuild(clock=True)
+        mended = readable(db)
+        del written["versions"], mended["versions"]  # they have other stamps
+        assert mended == written
+        other.merge(db.path)
 
     @rule(file=FILES, source=SOURCES, library=LIBRARIES, text=TEXTS, embed=st.booleans())
     def ingest(self, file: int, source: str, library: str, text: str, embed: bool) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from mcpvectordb import Database, InvalidInput, NotFound
@@ -41,7 +42,22 @@ def test_a_document_is_printed_as_it_was(notes: Commands) -> None:
     assert notes.run("get", "tea.md") == "colder"
     assert notes.run("get", "tea.md", "--as-of", str(before)) == TEA
     assert notes.run("get", "tea.md", "--as-of", "today") == "colder"
-    assert isinstance(notes.invoke("get", "tea.md", "--as-of", "soon").exception, InvalidInput)
+    for none in ("soon", str(10**23), "9" * 5000, "99", "0"):
+        failed = notes.invoke("get", "tea.md", "--as-of", none).exception
+        assert isinstance(failed, InvalidInput) and "as_of" in str(failed)
+        assert len(str(failed)) < 400
+
+
+def test_a_clock_that_was_ahead_is_set_back_by_a_person(notes: Commands) -> None:
+    with Database(notes.db, embedder=Letters()) as db:
+        db._history.wall_clock = lambda: time.time() + 9 * 365 * 86_400
+        db.documents.ingest_text("from 2035", source="wrong.md")
+    assert "rebuild --clock" in notes.invoke("check").stdout
+    refused = notes.invoke("rebuild", "--clock")
+    assert refused.exit_code == 1 and "by this machine's clock" in refused.stderr
+    assert notes.run("rebuild", "--clock", "--yes") == "rebuilt\n"
+    assert notes.run("check") == "sound\n"
+    assert "removed default/wrong.md" in notes.run("undo", "--yes")
 
 
 def test_history_is_turned_off_and_on(notes: Commands) -> None:

@@ -183,6 +183,53 @@ def test_a_diff_shows_texts_and_what_people_said(db: Database) -> None:
     assert "+++ /dev/null" in db.diff(4) and "--- /dev/null" in db.diff(1)
 
 
+def test_no_title_and_no_path_forges_a_line_of_a_diff(db: Database) -> None:
+    evil = "x\n+++ /dev/null\r@@ -1 +1 @@\x85-rm\u2028+all"
+    one = db.documents.ingest_text("text", source=f"{evil}.md", title=evil).document
+    db.documents.update(one.id, metadata={"a\u2028+b": evil}, title=f"{evil} again")
+    for number in (each.number for each in db.history()):
+        old, new, head, *lines = db.diff(number).splitlines()
+        assert old.startswith("--- ") and new.startswith("+++ ") and head.startswith("@@ ")
+        assert [each for each in lines if each.startswith(("@@", "++", "--", "-rm", "+all"))] == []
+
+
+@pytest.mark.parametrize(
+    "change", [0, -1, 2**63, 10**23, pytest.param(10**5000, id="of 5000 digits")]
+)
+def test_a_number_that_is_none_of_a_change_is_a_clear_error(db: Database, change: int) -> None:
+    document = db.documents.ingest_text("one", source="a.md").document.id
+    context = db.contexts.add("t", "user", "x").id
+    db.vectors.add("v", [1.0])
+    for ask in (
+        lambda: db.documents.get(document, as_of=change),
+        lambda: db.documents.text(document, as_of=change),
+        lambda: db.documents.browse(as_of=change),
+        lambda: db.contexts.get([context], as_of=change),
+        lambda: db.contexts.browse(as_of=change),
+        lambda: db.vectors.get("v", as_of=change),
+    ):
+        with pytest.raises(InvalidInput, match=r"there is no change .* as_of is a time, or"):
+            ask()
+    for act in (db.undo, db.diff):
+        with pytest.raises(InvalidInput, match="a change is a number of the history"):
+            act(change)
+
+
+@pytest.mark.parametrize("time", ["9999-12-31", "9999", "2200-01-01"])
+def test_a_time_after_all_changes_is_the_present(db: Database, time: str) -> None:
+    document = db.documents.ingest_text("one", source="a.md").document.id
+    assert db.documents.text(document, as_of=time) == "one"
+    assert db.history(since=time) == []
+
+
+@pytest.mark.parametrize("time", ["0001-01-01", "0001", "999999y", "1900-01-01"])
+def test_a_time_before_all_clocks_is_a_clear_error(db: Database, time: str) -> None:
+    db.documents.ingest_text("one", source="a.md")
+    with pytest.raises(InvalidInput, match=f"the history of this file begins at .* after {time}"):
+        db.documents.browse(as_of=time)
+    assert len(db.history(since=time)) == 1
+
+
 WORDS = ("zanzibar", "quixot", "xylophon", "wombat", "gazelle")
 
 

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,9 +23,11 @@ from mcpvectordb import (
     NewerFile,
     NotOurFile,
 )
-from mcpvectordb.history import clock
+from mcpvectordb.history import clock, log
+from mcpvectordb.merge import copies as copies_module
 from tests.support import Gated, Letters
 
+YEAR = 365 * 86_400.0
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
@@ -106,13 +110,13 @@ def test_a_deletion_is_not_undone_by_an_old_copy(copies: tuple[Path, Path]) -> N
 def test_a_later_change_wins_although_its_clock_is_behind(copies: tuple[Path, Path]) -> None:
     """Whoever has seen a change makes later ones only, whatever the wall clock says."""
     laptop, desktop = copies
+    now = time.time()
     with opened(laptop) as db:
-        db._history.wall_clock = lambda: 2.0e9
-        db.documents.ingest_text("from the future", source="a.md")
+        db._history.wall_clock = lambda: now + 86_400
+        db.documents.ingest_text("from tomorrow", source="a.md")
     with opened(desktop) as db:
-        db._history.wall_clock = lambda: 1.9e9
         db.merge(laptop)
-        db._history.wall_clock = lambda: 1.8e9
+        db._history.wall_clock = lambda: now - 86_400
         db.documents.ingest_text("after that", source="a.md")
     with opened(laptop) as db:
         assert db.merge(desktop).updated == ("default/a.md",)
@@ -217,13 +221,12 @@ def test_a_file_in_use_is_merged_as_it_is_committed(copies: tuple[Path, Path]) -
 def test_stores_of_two_metrics_become_one_the_older(tmp_path: Path) -> None:
     one, two = tmp_path / "one.db", tmp_path / "two.db"
     with opened(one) as db:
-        db._history.wall_clock = lambda: 1.8e9
+        db._history.wall_clock = lambda: 1.6e9
         db.vectors.add("a", [1.0, 0.0], store="s", metric="dot")
     with opened(two) as db:
-        db._history.wall_clock = lambda: 1.9e9
+        db._history.wall_clock = lambda: 1.7e9
         db.vectors.add("b", [0.0, 1.0], store="s", metric="cosine")
     with opened(two) as db:
-        db._history.wall_clock = lambda: 1.9e9
         db.sync_with(one)
         assert [(each.metric, each.vectors) for each in db.vectors.stores()] == [("dot", 2)]
         assert db.check() == []
@@ -294,6 +297,60 @@ HOSTILE: dict[str, Callable[[apsw.Connection], None]] = {
         FIELDS,
     ),
     "a store of no metric": lambda sql: tampered(sql, "UPDATE stores SET metric = 'x'"),
+    "a clock ten years ahead": lambda sql: tampered(
+        sql, "UPDATE history_state SET clock = ?", clock.next_stamp(0, time.time() + 10 * YEAR)
+    ),
+    "a text that is no UTF-8": lambda sql: tampered(
+        sql, "UPDATE documents SET source = 'x', title = CAST(x'ff' AS TEXT) WHERE key = 1"
+    ),
+    "metadata of numbers that are none": lambda sql: tampered(
+        sql, """UPDATE documents SET source = 'x', metadata = '{"a":NaN}' WHERE key = 1"""
+    ),
+    "metadata too deep": lambda sql: tampered(
+        sql,
+        "UPDATE contexts SET uid = 'x', metadata = ?",
+        '{"a":' + "[" * 100 + "]" * 100 + "}",
+    ),
+    "a time that is none": lambda sql: tampered(
+        sql, "UPDATE contexts SET uid = 'x', created_at = 'soon'"
+    ),
+    "a size below zero": lambda sql: tampered(
+        sql, "UPDATE documents SET source = 'x', size = -1 WHERE key = 1"
+    ),
+    "what people said in another form": lambda sql: tampered(
+        sql, "UPDATE documents SET source = 'x', given = '{}' WHERE key = 1"
+    ),
+    "a text that is not the one of its hash": lambda sql: tampered(
+        sql, "UPDATE contexts SET uid = 'x', hash = zeroblob(32)"
+    ),
+    "a vector that is no number": lambda sql: [  # type: ignore[dict-item]
+        tampered(sql, "UPDATE vectors SET id = 'x'"),
+        tampered(sql, "UPDATE vector_embeddings SET embedding = x'0000c07f0000c07f'"),
+    ],
+    "a deletion that has a text": lambda sql: tampered(
+        sql,
+        "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, body) "
+        "VALUES ('documents', 'l', 's', '', 1, 1, x'', x'31')",
+    ),
+    "a former version without its text": lambda sql: tampered(
+        sql,
+        "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, fields, "
+        "body) SELECT 'documents', library, 's', '', 1, 1, zeroblob(16), json_object('title', "
+        "title, 'hash', hash, 'file_type', file_type, 'size', size, 'created_at', created_at, "
+        "'metadata', metadata, 'given', NULL, 'chunks', 1, 'local', json_object('id', 'x', "
+        "'modified', '', 'etag', '', 'mtime_ns', -1)), x'3939' FROM documents WHERE key = 1",
+    ),
+    "a former version of no JSON": lambda sql: tampered(
+        sql,
+        "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, fields) "
+        "VALUES ('documents', 'l', 's', '', 1, 1, zeroblob(16), '[')",
+    ),
+    **{
+        f"{table} changed later than its clock": lambda sql, table=table: tampered(  # type: ignore[misc]
+            sql, f"UPDATE {table} SET stamp = ?", clock.LAST
+        )
+        for table in ("documents", "contexts", "vectors", "stores", "history_changes")
+    },
 }
 
 
@@ -321,3 +378,219 @@ def test_embeddings_that_cannot_be_ranked_do_not_come_along(
     with opened(tmp_path / "new.db") as db:
         assert db.merge(copies[0]).embedded == 1  # the memory's
         assert db.stats().pending == 3 and db.embed_pending() == 3 and db.check() == []
+
+
+# A clock that is wrong.
+
+
+def test_one_write_with_a_wrong_clock_is_mended_by_its_owner(copies: tuple[Path, Path]) -> None:
+    laptop, desktop = copies
+    with opened(desktop) as db:
+        db._history.wall_clock = lambda: time.time() + 9.9 * YEAR
+        db.documents.ingest_text("a of 2036", source="a.md")
+        db._history.wall_clock = time.time
+        db.documents.ingest_text("b after that", source="b.md")
+    with opened(laptop) as db:
+        clock_before = state(db)
+        with pytest.raises(Damaged, match=r"nothing changed: the clock is ahead.*rebuild --clock"):
+            db.merge(desktop)
+        assert state(db) == clock_before
+    with opened(desktop) as db:
+        [problem] = db.check()
+        assert "the clock is ahead" in problem and "rebuild --clock" in problem
+        db.rebuild(clock=True)
+        assert db.check() == []
+        assert [each.items[0].name for each in db.history()][:2] == ["default/b.md", "default/a.md"]
+        db.undo()
+        assert texts(db)["default/b.md"] == "b of before"
+        db.undo()
+    with opened(laptop) as db:
+        db.documents.ingest_text("a of the laptop, later", source="a.md")
+        assert db.merge(desktop).updated == ("default/b.md",)
+        assert texts(db)["default/a.md"] == "a of the laptop, later"
+        assert texts(db)["default/b.md"] == "b after that" and db.check() == []
+
+
+def test_copies_of_a_file_with_a_wrong_clock_merge_with_each_other(
+    copies: tuple[Path, Path], tmp_path: Path
+) -> None:
+    laptop, desktop = copies
+    with opened(laptop) as db:
+        db._history.wall_clock = lambda: time.time() + 9.9 * YEAR
+        db.documents.ingest_text("a of 2036", source="a.md")
+        db.copy_to(desktop, overwrite=True)
+    with opened(desktop) as db:
+        db.documents.ingest_text("b after that", source="b.md")
+    with opened(laptop) as db:
+        assert db.merge(desktop).updated == ("default/b.md",)
+    for path in copies:  # mended one after the other, they still agree on the order of changes
+        with opened(path) as db:
+            db.rebuild(clock=True)
+            db.documents.ingest_text(f"{path.stem} now", source=f"{path.stem}.md")
+    with opened(laptop) as db:
+        done = db.merge(desktop)
+        assert (done.added, done.updated, done.lost) == (("default/desktop.md",), (), ())
+        assert db.check() == []
+
+
+def test_a_file_whose_stamps_were_spoilt_before_is_mended(copies: tuple[Path, Path]) -> None:
+    """By a merge of an earlier version, which took stamps that the other clock never showed."""
+    laptop, desktop = copies
+    raw = apsw.Connection(str(laptop))
+    raw.execute("UPDATE documents SET stamp = ? WHERE key = 1", (clock.LAST,))
+    raw.execute("UPDATE documents SET stamp = -7 WHERE key = 2")
+    raw.execute("UPDATE history_state SET dropped = ?", (clock.LAST,))
+    raw.close()
+    with opened(laptop) as db:
+        assert len(db.check()) == 2
+        db.rebuild(clock=True)
+        assert db.check() == []
+        db.documents.ingest_text("a of now", source="a.md")
+        db.undo()
+        assert texts(db)["default/a.md"] == "a of before"
+    with opened(desktop) as db:
+        db.merge(laptop)
+        assert db.check() == []
+
+
+def test_a_clock_at_its_end_is_a_clear_error(copies: tuple[Path, Path]) -> None:
+    raw = apsw.Connection(str(copies[0]))
+    raw.execute("UPDATE history_state SET clock = 9223372036854775807")
+    raw.close()
+    with opened(copies[0]) as db:
+        with pytest.raises(Damaged, match="rebuild --clock"):
+            db.documents.ingest_text("a", source="a.md")
+        db.rebuild(clock=True)
+        db.documents.ingest_text("a", source="a.md")
+        assert db.check() == []
+
+
+# What is one's own stays.
+
+
+def state(db: Database) -> tuple[int, int]:
+    with db._file.reading() as sql:
+        return sql.execute("SELECT clock, dropped FROM history_state").get  # type: ignore[no-any-return]
+
+
+def test_what_another_file_has_dropped_is_not_dropped_here(copies: tuple[Path, Path]) -> None:
+    laptop, desktop = copies
+    raw = apsw.Connection(str(desktop))
+    raw.execute("UPDATE history_state SET dropped = ?", (clock.LAST,))
+    raw.close()
+    with opened(laptop) as db:
+        id = db.documents.ingest_text("a of the laptop", source="a.md").document.id
+        edit = db.history()[0].number
+        db.documents.ingest_text("a again", source="a.md")
+        before = state(db)
+        db.merge(desktop)
+        assert state(db)[1] == before[1]
+        assert db.documents.text(id, as_of=edit) == "a of the laptop"
+        for number in range(40):
+            db.documents.ingest_text("x", source=f"{number}.md")
+        assert edit in [each.number for each in db.history(limit=1000)]
+        db.undo(next(each.number for each in db.history("a.md")))
+        assert texts(db)["default/a.md"] == "a of the laptop"
+
+
+def test_what_a_merge_replaces_is_kept_from_then_on(tmp_path: Path) -> None:
+    """Although the other file replaced it so long ago that its own history has dropped it."""
+    laptop, desktop = tmp_path / "laptop.db", tmp_path / "desktop.db"
+    with opened(laptop) as db:
+        db._history.wall_clock = lambda: time.time() - 90 * 86_400
+        mine = db.documents.ingest_text("only here", source="x.md").document.id
+    with opened(desktop) as db:
+        db._history.wall_clock = lambda: time.time() - 80 * 86_400
+        db.documents.ingest_text("x of the desktop", source="x.md")
+    with opened(laptop) as db:
+        assert db.merge(desktop).lost == ("default/x.md",)
+        for number in range(40):
+            db.documents.ingest_text("x", source=f"{number}.md")
+        with db._file.reading() as sql:
+            kept = sql.execute("SELECT stamp FROM history_versions WHERE name = 'x.md'").get
+        assert db.documents.text(mine, as_of=clock.moment(kept)) == "only here"
+        assert db.check() == []
+
+
+def test_the_history_of_another_file_pushes_none_of_ones_own_out(
+    copies: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop, desktop = copies
+    with opened(desktop) as db:
+        for number in range(16):
+            text = random.Random(number).randbytes(4_000).hex()
+            db.documents.ingest_text(text, source="n.md", embed=False)
+    monkeypatch.setattr(log, "ROOM", 20_000)
+    monkeypatch.setattr(copies_module, "MOST_CHANGES", 10)
+    monkeypatch.setattr(log, "MOST_CHANGES", 10)
+    with opened(laptop, history_share=0.0) as db:
+        db.documents.ingest_text("a of the laptop", source="a.md")
+        edit = db.history()[0].number
+        db.merge(desktop)
+        assert db.stats().history_bytes < 20_000
+        for number in range(4):
+            db.documents.ingest_text("x", source=f"{number}.md")
+        db.undo(edit)
+        assert texts(db)["default/a.md"] == "a of before" and db.check() == []
+
+
+def test_a_number_that_another_file_made_up_does_not_move_ones_own(
+    copies: tuple[Path, Path],
+) -> None:
+    laptop, desktop = copies
+    raw = apsw.Connection(str(desktop))
+    raw.execute("PRAGMA foreign_keys = OFF")
+    raw.execute("UPDATE contexts SET id = 4611686018427387903, uid = 'x'")
+    raw.execute("UPDATE context_chunks SET owner = 4611686018427387903")
+    raw.close()
+    with opened(laptop) as db:
+        db.merge(desktop)
+        assert db.contexts.add("t", "user", "next").id == 3 and db.check() == []
+
+
+def test_a_former_id_is_not_taken_by_a_document_of_another_file(
+    copies: tuple[Path, Path],
+) -> None:
+    laptop, desktop = copies
+    with opened(laptop) as db:
+        former = db.documents.ingest_text("mine", source="m.md").document.id
+        db.documents.ingest_text("mine again", source="m.md")
+    with opened(desktop) as db:
+        db.documents.ingest_text("theirs", source="t.md")
+    raw = apsw.Connection(str(desktop))
+    raw.execute("UPDATE documents SET id = ? WHERE source = 't.md'", (former,))
+    raw.close()
+    with opened(laptop) as db:
+        db.merge(desktop)
+        assert db.documents.lookup(former).document.source == "m.md"
+        assert texts(db)["default/t.md"] == "theirs" and db.check() == []
+
+
+def test_a_change_of_ones_own_takes_no_other_along(copies: tuple[Path, Path]) -> None:
+    """The log of the other file says that two changes of this one were one."""
+    laptop, desktop = copies
+    with opened(laptop) as db:
+        db.documents.ingest_text("a of the laptop", source="a.md")
+        db.documents.ingest_text("b of the laptop", source="b.md")
+        db.copy_to(desktop, overwrite=True)
+    raw = apsw.Connection(str(desktop))
+    last = raw.execute("SELECT change FROM history_changes ORDER BY number DESC LIMIT 1").get
+    raw.execute(f"UPDATE history_changes SET change = {last}")
+    raw.close()
+    with opened(laptop) as db:
+        db.merge(desktop)
+        assert db.undo(db.history()[0].number).restored == ("default/b.md",)
+        assert texts(db)["default/a.md"] == "a of the laptop"
+
+
+def test_names_in_the_log_of_another_file_are_one_line(copies: tuple[Path, Path]) -> None:
+    laptop, desktop = copies
+    with opened(desktop) as db:
+        db.documents.ingest_text("new", source="n.md")
+    raw = apsw.Connection(str(desktop))
+    raw.execute("UPDATE history_changes SET actor = ?", ("shell\n1  now  python" + "x" * 1000,))
+    raw.close()
+    with opened(laptop) as db:
+        db.merge(desktop)
+        actors = {each.actor for each in db.history()}
+        assert all(len(each) <= 200 and "\n" not in each for each in actors)

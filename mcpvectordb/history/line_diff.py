@@ -1,0 +1,235 @@
+"""A unified diff of two lists of lines, in time that grows with their length, whatever they hold.
+
+What both begin and end with is set aside. Lines that are in both once each divide the rest, like
+the cards of a patience game (the longest run of them that is in the same order). What is left
+between them is compared by Myers's algorithm ("An O(ND) Difference Algorithm", 1986), which finds
+the fewest changes and is fast if they are few. Its work is bounded: lines beyond that are given as
+replaced all together, which the head of their hunk says. The diff leads from the one list to the
+other in any case.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mcpvectordb.storage import deadline
+
+WORK = 3_000_000
+"""Steps beyond a first look at each line: about a second."""
+
+CONTEXT = 3  # equal lines around a change
+
+_COARSE = " too many lines differ here to tell which became which"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def one_line(text: str) -> str:
+    """A text with its line ends and control characters written as escapes: \\n, \\x1b …"""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def unified(
+    before: Sequence[str],
+    after: Sequence[str],
+    old: str,
+    new: str,
+    *,
+    work: int = WORK,
+) -> Iterator[str]:
+    """The lines of a diff between lists of lines under two names; none if the lists are equal."""
+    changes = list(_changes(*_matches(before, after, work), len(before), len(after)))
+    if changes:
+        yield f"--- {one_line(old)}\n"
+        yield f"+++ {one_line(new)}\n"
+    for hunk in _hunks(changes):
+        yield from _shown(hunk, before, after)
+
+
+class _Replaced(NamedTuple):
+    """Lines of the first list that are replaced by lines of the second; either may be none."""
+
+    old: int
+    old_end: int
+    new: int
+    new_end: int
+    coarse: bool = False
+
+
+def _changes(
+    pairs: Sequence[tuple[int, int]], coarse: Sequence[_Replaced], olds: int, news: int
+) -> Iterator[_Replaced]:
+    """What lies between equal lines, given by the places of these in both lists."""
+    starts = {(each.old, each.new) for each in coarse}
+    old = new = 0
+    for i, j in (*pairs, (olds, news)):
+        if i > old or j > new:
+            yield _Replaced(old, i, new, j, (old, new) in starts)
+        old, new = i + 1, j + 1
+
+
+def _hunks(changes: Sequence[_Replaced]) -> Iterator[list[_Replaced]]:
+    """Changes that have no more than the context of both between them are shown together."""
+    hunk: list[_Replaced] = []
+    for each in changes:
+        if hunk and each.old - hunk[-1].old_end > 2 * CONTEXT:
+            yield hunk
+            hunk = []
+        hunk.append(each)
+    if hunk:
+        yield hunk
+
+
+def _shown(hunk: Sequence[_Replaced], before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    first, last = hunk[0], hunk[-1]
+    lead = min(CONTEXT, first.old)
+    end = min(last.old_end + CONTEXT, len(before))
+    olds = _span(first.old - lead, end)
+    news = _span(first.new - lead, last.new_end + end - last.old_end)
+    yield f"@@ -{olds} +{news} @@{_COARSE if any(each.coarse for each in hunk) else ''}\n"
+    at = first.old - lead
+    for each in hunk:
+        yield from (f" {line}\n" for line in before[at : each.old])
+        yield from (f"-{line}\n" for line in before[each.old : each.old_end])
+        yield from (f"+{line}\n" for line in after[each.new : each.new_end])
+        at = each.old_end
+    yield from (f" {line}\n" for line in before[at:end])
+
+
+def _span(start: int, end: int) -> str:
+    """Lines as the head of a hunk names them; no lines by the one that they follow."""
+    if end - start == 1:
+        return str(start + 1)
+    return f"{start + (end > start)},{end - start}"
+
+
+def _matches(
+    before: Sequence[str], after: Sequence[str], work: int
+) -> tuple[list[tuple[int, int]], list[_Replaced]]:
+    """The places of equal lines in both lists, and the parts that were not compared."""
+    numbers: dict[str, int] = {}
+    a, b = ([numbers.setdefault(each, len(numbers)) for each in lines] for lines in (before, after))
+    work += 2 * (len(a) + len(b))
+    pairs: list[tuple[int, int]] = []
+    coarse: list[_Replaced] = []
+    parts = [(0, len(a), 0, len(b))]
+    while parts:
+        deadline.check("comparing versions")
+        i, i_end, j, j_end = parts.pop()
+        while i < i_end and j < j_end and a[i] == b[j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        while i < i_end and j < j_end and a[i_end - 1] == b[j_end - 1]:
+            i_end, j_end = i_end - 1, j_end - 1
+            pairs.append((i_end, j_end))
+        if i == i_end or j == j_end:
+            continue
+        work -= i_end - i + j_end - j
+        found = _unique(a, i, i_end, b, j, j_end) if work > 0 else []
+        if found:
+            for k, m in found:
+                parts.append((i, k, j, m))
+                pairs.append((k, m))
+                i, j = k + 1, m + 1
+            parts.append((i, i_end, j, j_end))
+            continue
+        fewest, spent = _fewest(a, range(i, i_end), b, range(j, j_end), work)
+        work -= spent
+        if fewest is None:
+            coarse.append(_Replaced(i, i_end, j, j_end))
+        else:
+            pairs += fewest
+    return sorted(pairs), coarse
+
+
+def _unique(
+    a: Sequence[int], i: int, i_end: int, b: Sequence[int], j: int, j_end: int
+) -> list[tuple[int, int]]:
+    """The longest run of lines that are in both parts once each and in the same order."""
+    olds, news = Counter(a[i:i_end]), Counter(b[j:j_end])
+    places = {b[m]: m for m in range(j, j_end) if news[b[m]] == 1}
+    once = [(k, places[a[k]]) for k in range(i, i_end) if olds[a[k]] == 1 and a[k] in places]
+    # The last place of the best run of each length, and what comes before each line in its run.
+    ends: list[int] = []
+    tops: list[int] = []
+    before: list[int] = []
+    for number, (_, m) in enumerate(once):
+        length = bisect.bisect_left(ends, m)
+        before.append(tops[length - 1] if length else -1)
+        if length == len(ends):
+            ends.append(m)
+            tops.append(number)
+        else:
+            ends[length], tops[length] = m, number
+    run = []
+    number = tops[-1] if tops else -1
+    while number >= 0:
+        run.append(once[number])
+        number = before[number]
+    return run[::-1]
+
+
+def _fewest(
+    a: Sequence[int], olds: range, b: Sequence[int], news: range, work: int
+) -> tuple[list[tuple[int, int]] | None, int]:
+    """The equal lines if the fewest are changed, None if that takes too long; and the work done."""
+    in_a, in_b = {a[i] for i in olds}, {b[j] for j in news}
+    x_places = [i for i in olds if a[i] in in_b]  # what is in one part only cannot be equal
+    y_places = [j for j in news if b[j] in in_a]
+    width, height = len(x_places), len(y_places)
+    reached = array("q", [0])  # how far one gets with so many changes, on each diagonal x - y
+    steps: list[array[int]] = []
+    spent = 0
+    for changes in range(width + height + 1):
+        deadline.check("comparing versions")
+        # The diagonals from -changes to changes, every other one; the ends have one neighbour only.
+        steps.append(reached)
+        reached = array("q", bytes(8 * (changes + 1)))
+        spent += 2 * changes + 1
+        for place in range(changes + 1):
+            x = _start(steps[-1], place, changes)
+            y = x - (2 * place - changes)
+            while x < width and y < height and a[x_places[x]] == b[y_places[y]]:
+                x, y = x + 1, y + 1
+                spent += 1
+            reached[place] = x
+            if x >= width and y >= height:
+                return _path(steps, x_places, y_places), spent
+        if spent > work:
+            return None, spent
+    raise AssertionError("every list can be made another one by that many changes")
+
+
+def _down(before: Sequence[int], place: int, changes: int) -> bool:
+    """Whether one gets further by a line of the second list more than by one of the first less."""
+    return place == 0 or (place < changes and before[place - 1] < before[place])
+
+
+def _start(before: Sequence[int], place: int, changes: int) -> int:
+    """Where one is on a diagonal after one change more than what `before` says."""
+    if not changes:
+        return 0
+    return before[place] if _down(before, place, changes) else before[place - 1] + 1
+
+
+def _path(
+    steps: Sequence[Sequence[int]], x_places: Sequence[int], y_places: Sequence[int]
+) -> list[tuple[int, int]]:
+    """The equal lines on the way that Myers's algorithm took, from its end back."""
+    pairs = []
+    x, y = len(x_places), len(y_places)
+    for changes in range(len(steps) - 1, -1, -1):
+        place = (x - y + changes) // 2
+        start = _start(steps[changes], place, changes)
+        while x > start:
+            x, y = x - 1, y - 1
+            pairs.append((x_places[x], y_places[y]))
+        if _down(steps[changes], place, changes):
+            y -= 1
+        else:
+            x -= 1
+    return pairs
