@@ -23,8 +23,8 @@ OLDEST_SERVER, OLDEST_PGVECTOR = 150000, (0, 7)
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
-# Temporary tables come last in the search path, so that none can stand in for a table of ours. Until
-# it is set, functions and operators of whoever may create some in `public` could be meant.
+# Temporary tables come last in the search path, so that none can stand in for a table of ours.
+# Until it is set, functions of whoever may create some in `public` could be meant.
 _SETTLE = (
     "SELECT pg_catalog.set_config('search_path', 'mcpvectordb, ' OPERATOR(pg_catalog.||) "
     "pg_catalog.quote_ident(coalesce((SELECT n.nspname::pg_catalog.text "

@@ -61,7 +61,8 @@ _PUBLISH = (
     f"GRANT INSERT, DELETE ON {_of(_WRITTEN)} TO {{}}",
     # Neither keys and names, nor words: postings are made of these when a row is added.
     "GRANT UPDATE (file, publisher, model, libraries, published_at) ON mcpvectordb.origins TO {}",
-    f"GRANT UPDATE ({', '.join(staged.changed(staged.DOCUMENTS))}) ON mcpvectordb.documents TO {{}}",
+    f"GRANT UPDATE ({', '.join(staged.changed(staged.DOCUMENTS))}) "
+    "ON mcpvectordb.documents TO {}",
     "GRANT UPDATE (embeddings_digest) ON mcpvectordb.contexts TO {}",
     "GRANT UPDATE (name, metric) ON mcpvectordb.stores TO {}",
     "GRANT EXECUTE ON FUNCTION mcpvectordb.model_key(text, text, integer), "

@@ -1,8 +1,8 @@
 """The schema `mcpvectordb` of a PostgreSQL database: made and migrated here, one version at a time.
 
 A migration is a file migrations/NNN_name.sql; the version is the number of those that were run.
-After them all rights are granted anew (`rights`), and the schema gets its owner (`owner`). All of it
-is one transaction under a lock, so several publishers may begin at the same time.
+After them all rights are granted anew (`rights`), and the schema gets its owner (`owner`). All of
+it is one transaction under a lock, so several publishers may begin at the same time.
 """
 
 from __future__ import annotations

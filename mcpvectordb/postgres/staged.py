@@ -171,8 +171,7 @@ def put(sql: Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
 
 def changed(table: Table) -> tuple[str, ...]:
     """The columns that change when a row is replaced: all but its key and its origin."""
-    key, *others = table.columns
-    return tuple(each for each in others if each != "origin")
+    return tuple(each for each in list(table.columns)[1:] if each != "origin")
 
 
 def put_again(sql: Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:

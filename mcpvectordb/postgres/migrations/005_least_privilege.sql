@@ -253,10 +253,20 @@ WITH mended AS (
     UPDATE context_chunks SET headings = '[]' WHERE NOT pg_temp.is_texts(headings) RETURNING owner
 )
 UPDATE contexts SET row_digest = '' WHERE id IN (SELECT owner FROM mended);
-DELETE FROM document_embeddings e WHERE NOT EXISTS (SELECT FROM document_chunks c WHERE c.id = e.chunk)
-    OR NOT EXISTS (SELECT FROM models m WHERE m.key = e.model AND m.dimension = vector_dims(e.embedding));
-DELETE FROM context_embeddings e WHERE NOT EXISTS (SELECT FROM context_chunks c WHERE c.id = e.chunk)
-    OR NOT EXISTS (SELECT FROM models m WHERE m.key = e.model AND m.dimension = vector_dims(e.embedding));
+WITH gone AS (
+    DELETE FROM document_embeddings e WHERE NOT EXISTS (SELECT FROM document_chunks c WHERE c.id = e.chunk)
+        OR NOT EXISTS (SELECT FROM models m WHERE m.key = e.model AND m.dimension = vector_dims(e.embedding))
+    RETURNING chunk
+)
+UPDATE documents SET embeddings_digest = ''
+WHERE key IN (SELECT c.owner FROM document_chunks c JOIN gone ON gone.chunk = c.id);
+WITH gone AS (
+    DELETE FROM context_embeddings e WHERE NOT EXISTS (SELECT FROM context_chunks c WHERE c.id = e.chunk)
+        OR NOT EXISTS (SELECT FROM models m WHERE m.key = e.model AND m.dimension = vector_dims(e.embedding))
+    RETURNING chunk
+)
+UPDATE contexts SET embeddings_digest = ''
+WHERE id IN (SELECT c.owner FROM context_chunks c JOIN gone ON gone.chunk = c.id);
 UPDATE origins SET model = NULL WHERE model IN (SELECT key FROM models WHERE dimension NOT BETWEEN 1 AND 16000);
 DELETE FROM models WHERE dimension NOT BETWEEN 1 AND 16000;
 DELETE FROM stores WHERE metric NOT IN ('cosine', 'dot', 'euclidean');

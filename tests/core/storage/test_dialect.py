@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import apsw
-
 import pytest
 
 from mcpvectordb import Database, InvalidInput, is_database_url
