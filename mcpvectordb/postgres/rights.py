@@ -37,6 +37,7 @@ _READ_TABLES = (
     *_VIEWS,
 )
 _READ_FUNCTIONS = (
+    "readable_origins()",
     "json_each(text)",
     "number(text)",
     "numeral(text)",
@@ -65,8 +66,8 @@ _PUBLISH = (
     "ON mcpvectordb.documents TO {}",
     "GRANT UPDATE (embeddings_digest) ON mcpvectordb.contexts TO {}",
     "GRANT UPDATE (name, metric) ON mcpvectordb.stores TO {}",
-    "GRANT EXECUTE ON FUNCTION mcpvectordb.model_key(text, text, integer), "
-    "mcpvectordb.make_graphs(bigint) TO {}",
+    "GRANT EXECUTE ON FUNCTION mcpvectordb.writable_origins(), "
+    "mcpvectordb.model_key(text, text, integer), mcpvectordb.make_graphs(bigint) TO {}",
 )
 # Of those who may publish under any name.
 _FOUND = (

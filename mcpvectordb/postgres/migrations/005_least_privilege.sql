@@ -5,14 +5,26 @@
 -- Postings and statistics stay such a case: everybody's BM25 is computed from them, and a publisher who could write
 -- them could let them contradict its passages, which no policy can notice.
 
--- Who sees what: policies are bound to tables and operators when they are made, whatever the search path of a session.
--- A role sees its own grants, by these the origins, and by these all other rows.
+-- Who sees what: a role sees its own grants, by these the origins, and by these all other rows. The functions have the
+-- rights of whoever asks, and keep their plans: as subqueries of every policy they would be planned for every table.
+CREATE FUNCTION readable_origins() RETURNS integer[]
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN ARRAY(SELECT o.key FROM mcpvectordb.origins o);
+END $$;
+CREATE FUNCTION writable_origins() RETURNS integer[]
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT o.key FROM mcpvectordb.origins o JOIN mcpvectordb.grants g
+        ON g.publishes AND (g.origin IS NULL OR g.origin = o.key)
+    );
+END $$;
 DO $$
 DECLARE
     found record;
-    readable CONSTANT text := 'ANY (ARRAY(SELECT o.key FROM mcpvectordb.origins o))';
-    writable CONSTANT text := 'ANY (ARRAY(SELECT o.key FROM mcpvectordb.origins o JOIN mcpvectordb.grants g '
-        'ON g.publishes AND (g.origin IS NULL OR g.origin = o.key)))';
+    readable CONSTANT text := 'ANY ((SELECT mcpvectordb.readable_origins())::integer[])';
+    writable CONSTANT text := 'ANY ((SELECT mcpvectordb.writable_origins())::integer[])';
 BEGIN
     FOR found IN SELECT tablename, policyname, cmd FROM pg_catalog.pg_policies WHERE schemaname = 'mcpvectordb' LOOP
         EXECUTE format('DROP POLICY %I ON mcpvectordb.%I', found.policyname, found.tablename);
