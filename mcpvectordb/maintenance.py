@@ -207,6 +207,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         chunk_overlap=overlap,
         history_bytes=history_bytes,
         origins=origins,
+        notice=file.notice,
         embeddings=precision,
     )
 

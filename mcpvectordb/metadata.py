@@ -35,7 +35,7 @@ def encode(metadata: Mapping[str, Any] | None, name: str = "metadata") -> str:
 
 def decode(text: str) -> dict[str, Any]:
     """Return the metadata of a text that `encode` returned."""
-    value = json.loads(text)
+    value = _loaded(text)
     if not isinstance(value, dict):
         raise Damaged("stored metadata is not the object that was written: run `mcpvectordb check`")
     return value
@@ -53,12 +53,20 @@ def received(text: object) -> dict[str, Any]:
 
 def decode_list(text: str) -> tuple[str, ...]:
     """Return the texts of a stored JSON list."""
-    values = json.loads(text)
+    values = _loaded(text)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise Damaged(
             "a stored list is not the list of texts that was written: run `mcpvectordb check`"
         )
     return tuple(values)
+
+
+def _loaded(text: str) -> Any:
+    """The value of a stored JSON text; None if it is none, or no computer would read it."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def merge(target: Any, patch: Any) -> Any:

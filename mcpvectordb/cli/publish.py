@@ -51,6 +51,8 @@ def publish(
             f"{done.waiting:,} passages wait for their embedding and are found by words: run "
             "`embed`, then publish again"
         )
+    if done.notice:
+        complain(done.notice)
 
 
 @click.command()

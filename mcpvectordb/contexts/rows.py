@@ -181,7 +181,7 @@ def hydrated(
             id=id,
             thread=thread,
             source=source,
-            text=texts[id],
+            text=texts.get(id, ""),  # a publisher may have sent a context without its text
             content_type=content_type,
             metadata=None if values is None else metadata.decode(values),
             tags=tuple(tags.get(id, ())),

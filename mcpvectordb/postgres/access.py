@@ -1,43 +1,20 @@
 """Who may read and publish: rights of PostgreSQL's roles, and the rows that they see.
 
 A role needs the rights of SQL on the tables, and a row in `grants`, by which row-level security
-decides which origins it sees. Names of roles and origins are never part of a statement as text.
+decides which origins it sees. Names of origins are never part of a statement as text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Literal
-
-from psycopg import sql as names
 
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.metadata import storable
-from mcpvectordb.postgres import origins, schema, staged
+from mcpvectordb.postgres import origins, rights, schema
 from mcpvectordb.postgres.connection import Connection, Server
+from mcpvectordb.postgres.rights import Right
 from mcpvectordb.postgres.values import to_text
-
-Right = Literal["read", "publish"]
-
-_READ = (
-    "GRANT USAGE ON SCHEMA mcpvectordb TO {}",
-    "GRANT SELECT ON ALL TABLES IN SCHEMA mcpvectordb TO {}",
-)
-_MAINTAINED = (*(table.name for table in staged.TABLES), *staged.WORD_TABLES)
-_WRITTEN = (*(table.name for table in staged.TABLES), "libraries", "library_notes", "stores")
-_PUBLISH = (
-    *_READ,
-    f"GRANT INSERT, DELETE ON {', '.join(_WRITTEN)} TO {{}}",
-    "GRANT INSERT ON origins TO {}",
-    # Not of words: postings are made of these when a row is added.
-    "GRANT UPDATE ON origins, documents, stores TO {}",
-    "GRANT UPDATE (embeddings_digest) ON contexts TO {}",
-    "GRANT INSERT ON models TO {}",
-    "GRANT USAGE ON SEQUENCE origin_keys TO {}",
-    "GRANT EXECUTE ON FUNCTION make_graphs TO {}",
-)
-_MAINTAIN = f"GRANT MAINTAIN ON {', '.join(_MAINTAINED)} TO {{}}"  # VACUUM, from 17 on
 
 
 def grant(url: str, role: str, right: Right, only: Sequence[str] | None = None) -> None:
@@ -52,10 +29,7 @@ def grant(url: str, role: str, right: Right, only: Sequence[str] | None = None) 
         with server.writing() as sql:
             _require_role(sql, role)
             _withdraw(sql, role)
-            recent = sql.info.server_version >= 170000
-            statements = _READ if right == "read" else (*_PUBLISH, *([_MAINTAIN] * recent))
-            for statement in statements:
-                sql.execute(names.SQL(statement).format(names.Identifier(role)))
+            rights.give(sql, role, right, anything=only is None)
             for origin in [None] if only is None else [_origin(sql, each) for each in only]:
                 sql.execute(
                     "INSERT INTO grants (role, origin, publishes) VALUES (%s, %s, %s)",
@@ -93,15 +67,7 @@ def _require_role(sql: Connection, role: str) -> None:
 
 def _withdraw(sql: Connection, role: str) -> None:
     sql.execute("DELETE FROM grants WHERE role = %s", (role,))
-    for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
-        sql.execute(
-            names.SQL("REVOKE ALL ON ALL {} IN SCHEMA mcpvectordb FROM {}").format(
-                names.SQL(kind), names.Identifier(role)
-            )
-        )
-    sql.execute(
-        names.SQL("REVOKE ALL ON SCHEMA mcpvectordb FROM {}").format(names.Identifier(role))
-    )
+    rights.withdraw(sql, role)
 
 
 def _origin(sql: Connection, name: str) -> int:

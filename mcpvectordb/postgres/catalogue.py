@@ -29,15 +29,10 @@ class Catalogue(NamedTuple):
 
 def model_key(sql: Connection, model: ModelRow) -> int:
     """The number of a model, which origins share that use the same one."""
-    identity = (to_text(model.name), to_text(model.digest), model.dimension)
-    select = "SELECT key FROM models WHERE name = %s AND digest = %s AND dimension = %s"
-    if (row := sql.execute(select, identity).fetchone()) is None:
-        sql.execute(
-            "INSERT INTO models (name, digest, dimension) VALUES (%s, %s, %s) "
-            "ON CONFLICT DO NOTHING",
-            identity,
-        )
-        row = sql.execute(select, identity).fetchone()
+    row = sql.execute(
+        "SELECT model_key(%s, %s, %s)",
+        (to_text(model.name), to_text(model.digest), model.dimension),
+    ).fetchone()
     return int(str(row[0])) if row else 0
 
 

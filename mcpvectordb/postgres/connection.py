@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote, quote_plus
 
 import psycopg
 from psycopg import errors as postgres
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from mcpvectordb import errors
+from mcpvectordb.storage.dialect import DATABASE_URL
 
 SCHEMA = "mcpvectordb"
 CONNECT_SECONDS = 10
@@ -20,10 +24,14 @@ OLDEST_SERVER, OLDEST_PGVECTOR = 150000, (0, 7)
 Connection = psycopg.Connection[tuple[object, ...]]
 
 # Temporary tables come last in the search path, so that none can stand in for a table of ours.
+# Until it is set, functions of whoever may create some in `public` could be meant.
 _SETTLE = (
-    "SELECT set_config('search_path', format('%I, %I, pg_temp', 'mcpvectordb', coalesce("
-    "(SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
-    "WHERE e.extname = 'vector'), 'public')), false), current_setting('server_encoding')"
+    "SELECT pg_catalog.set_config('search_path', 'mcpvectordb, ' OPERATOR(pg_catalog.||) "
+    "pg_catalog.quote_ident(coalesce((SELECT n.nspname::pg_catalog.text "
+    "FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n "
+    "ON n.oid OPERATOR(pg_catalog.=) e.extnamespace "
+    "WHERE e.extname OPERATOR(pg_catalog.=) 'vector'::pg_catalog.name), 'public')) "
+    "OPERATOR(pg_catalog.||) ', pg_temp', false), pg_catalog.current_setting('server_encoding')"
 )
 
 
@@ -35,8 +43,8 @@ class Server:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self.name, self._password = _parts(url)
+        self._url = DATABASE_URL.sub("postgresql://", url, count=1)
+        self.name, self._secrets = _parts(self._url)
         self._local = threading.local()
         self._open: set[Connection] = set()
         self._closed = False
@@ -104,7 +112,7 @@ class Server:
         try:
             yield
         except psycopg.Error as error:
-            raised = ours(error, self.name) or error
+            raised = ours(error, self.name, self._secrets) or error
             if isinstance(raised, errors.Unreachable):
                 self._drop()  # psycopg may take a cut connection for one that is still busy
             raise raised from None
@@ -150,27 +158,60 @@ class Server:
         return connection
 
     def _why_unreachable(self, message: str) -> str:
-        if self._password:
-            message = message.replace(self._password, "***")
-        short = " ".join(message.split())
+        short = " ".join(masked(message, self._secrets).split())
         if "password" in short or "authentication" in short or "no pg_hba.conf entry" in short:
             return f"{self.name} refused the login: check the user and the password ({short:.500})"
         return f"{self.name} cannot be reached: is the server running there? ({short:.500})"
 
 
-def _parts(url: str) -> tuple[str, str]:
-    """What a URL is called in messages, which is all of it but the password; the password."""
+def masked(text: str, secrets: Sequence[str]) -> str:
+    """A text without these secrets, whether they stand there as they are or as in a URL."""
+    forms = {form for each in secrets for form in (each, quote(each, safe=""), quote_plus(each))}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, "***")
+    return text
+
+
+def _parts(url: str) -> tuple[str, tuple[str, ...]]:
+    """What a URL is called in messages, which has no secrets; these secrets."""
     try:
+        if _is_misread(url):
+            raise psycopg.ProgrammingError
+        options = [*Conninfo.parse(url.encode()), *Conninfo.get_defaults()]
         found = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
+    except (psycopg.Error, UnicodeError):
         raise errors.InvalidInput(
             "the URL of the database cannot be read: it has the form "
-            "postgresql://user:password@host:5432/name, with special characters as %40"
+            "postgresql://user:password@host:5432/name, with special characters of its parts as "
+            "%40 (@), %2F (/), %3A (:), %25 (%)"
         ) from None
     user = f"{found['user']}@" if found.get("user") else ""
     port = f":{found['port']}" if found.get("port") else ""
     place = f"{user}{found.get('host') or ''}{port}/{found.get('dbname') or ''}"
-    return f"postgresql://{place}", str(found.get("password") or "")
+    # libpq marks the options that no form should show by a star.
+    secrets = {each.val.decode() for each in options if each.val and each.dispchar == b"*"}
+    return f"postgresql://{place}", tuple(secrets)
+
+
+def _is_misread(url: str) -> bool:
+    """Whether libpq would take a part of a password for a host, a port or a name.
+
+    It ends the password at the first @, and begins the name at the first /, so a URL has one @ at
+    most, before the first /, and then whole numbers for ports. Without a host and a user, the
+    options after the ? may have more of them.
+    """
+    _, separator, rest = url.partition("://")
+    if not separator or not DATABASE_URL.match(url):
+        return False  # keywords and values
+    place = re.split("[/?]", rest, maxsplit=1)[0]
+    before, at, after = rest.rpartition("@")
+    if not place or not at:
+        ports = place
+    elif "@" in before or "/" in before:
+        return True
+    else:
+        ports = re.split("[/?]", after, maxsplit=1)[0]
+    return not all(re.fullmatch(r"(\[[^\]]*\]|[^:]*)(:\d*)?", each) for each in ports.split(","))
 
 
 _TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[Exception], str], ...] = (
@@ -221,9 +262,12 @@ _CUT = "the connection to {name} was cut; the next call makes a new one ({error}
 _CUT_STATES = ("08", "57P")  # beginnings of SQLSTATE: connection exceptions, shutdowns
 
 
-def ours(error: psycopg.Error, name: str) -> Exception | None:
-    """The error to raise for one of PostgreSQL; None if it is none that a user can do much about"""
-    said = " ".join(str(error).split())[:300]
+def ours(error: psycopg.Error, name: str, secrets: Sequence[str] = ()) -> Exception | None:
+    """The error to raise for one of PostgreSQL; None if it is none that a user can do much about.
+
+    It repeats none of the secrets.
+    """
+    said = " ".join(masked(str(error), secrets).split())[:300]
     for kinds, make, text in _TRANSLATIONS:
         if isinstance(error, kinds):
             return make(text.format(name=name, error=said))
@@ -231,4 +275,4 @@ def ours(error: psycopg.Error, name: str) -> Exception | None:
         error.sqlstate is None or error.sqlstate.startswith(_CUT_STATES)
     ):
         return errors.Unreachable(_CUT.format(name=name, error=said))
-    return None
+    return type(error)(said) if masked(str(error), secrets) != str(error) else None

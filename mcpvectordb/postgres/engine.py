@@ -46,6 +46,11 @@ class Engine(File):
         return self._server.name
 
     @property
+    def notice(self) -> str:
+        """What an administrator should do about the schema's owner; "" if nothing."""
+        return schema.notice(self._server)
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._server.closed

@@ -80,7 +80,8 @@ def publish(
         schema.migrate(server)
         with origins.locked(server, name, own_name, source.wait) as locked:
             report = _PublishRun(source, server, locked, chosen, progress).publish()
-    return replace(report, seconds=time.monotonic() - began)
+        notice = schema.notice(server)
+    return replace(report, notice=notice, seconds=time.monotonic() - began)
 
 
 def _checked_libraries(file: File, names: Sequence[str] | None) -> tuple[str, ...] | None:

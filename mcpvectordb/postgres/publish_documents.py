@@ -97,6 +97,7 @@ class DocumentsToPublish:
         self._delete(remote, owners, whole, [key for key in owners if parts[key][2]])
         staged.put_again(remote, staged.DOCUMENTS, map(self._row, found))
         staged.put(remote, staged.FORMER_IDS, self._former_ids(found))
+        staged.put(remote, staged.DOCUMENT_CHUNKS, self._with_words(local, whole))
         staged.put(
             remote,
             staged.DOCUMENT_EMBEDDINGS,
@@ -104,7 +105,6 @@ class DocumentsToPublish:
                 local, [key for key in owners if parts[key][1] or parts[key][2]]
             ),
         )
-        staged.put(remote, staged.DOCUMENT_CHUNKS, self._with_words(local, whole))
 
     def _places(self, sql: Connection, keys: Sequence[int]) -> dict[bytes, list[int]]:
         """The keys of published documents by their library and source."""

@@ -27,6 +27,7 @@ class Published(Record):
     passages  how many passages of documents and contexts were sent
     waiting   how many of the file have no embedding yet: they are found by words, and by meaning
               once they are embedded and published again
+    notice    what an administrator of the database should do; "" if nothing
     """
 
     origin: str
@@ -35,6 +36,7 @@ class Published(Record):
     vectors: PublishedItems
     passages: int
     waiting: int
+    notice: str = ""
     seconds: float = field(default=0.0, compare=False)
 
     @property

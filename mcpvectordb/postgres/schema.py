@@ -1,7 +1,8 @@
 """The schema `mcpvectordb` of a PostgreSQL database: made and migrated here, one version at a time.
 
-A migration is a file migrations/NNN_name.sql; the version is the number of those that were run. All
-of it is one transaction under a lock, so several publishers may begin at the same time.
+A migration is a file migrations/NNN_name.sql; the version is the number of those that were run.
+After them all rights are granted anew (`rights`), and the schema gets its owner (`owner`). All of
+it is one transaction under a lock, so several publishers may begin at the same time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import psycopg
 from psycopg import sql as names
 
 from mcpvectordb import errors
+from mcpvectordb.postgres import owner, rights
 from mcpvectordb.postgres.connection import OLDEST_PGVECTOR, SCHEMA, Connection, Server
 
 MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
@@ -45,12 +47,12 @@ def check(server: Server) -> None:
 
 
 def migrate(server: Server) -> None:
-    """Make the schema, or bring it to the present version."""
+    """Make the schema, or bring it to the present version, and give it to a fitting owner."""
     with server.outside() as sql:
         known = version(sql)
-    _refuse_newer(server, known)
-    if known == VERSION:
-        return
+        _refuse_newer(server, known)
+        if known == VERSION and not owner.can_settle(sql):
+            return
     with server.writing() as sql:
         sql.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         known = version(sql)
@@ -59,7 +61,16 @@ def migrate(server: Server) -> None:
             _found(sql, server)
         for migration in MIGRATIONS[known:]:
             sql.execute(migration.read_bytes())
-        sql.execute("UPDATE schema_version SET version = %s", (VERSION,))
+        if known < VERSION:
+            sql.execute("UPDATE schema_version SET version = %s", (VERSION,))
+            rights.renew(sql)
+        owner.settle(sql)
+
+
+def notice(server: Server) -> str:
+    """What an administrator should do about the schema's owner; "" if nothing."""
+    with server.reading() as sql:
+        return owner.found(sql).notice(sql.info.dbname)
 
 
 def _found(sql: Connection, server: Server) -> None:

@@ -6,6 +6,7 @@ the bytes of its float32 numbers, as in the file.
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from array import array
@@ -22,12 +23,14 @@ from psycopg.pq import Format
 from psycopg.types import TypeInfo
 from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
-from mcpvectordb.errors import ReadOnly
+from mcpvectordb.errors import Damaged, InvalidInput, ReadOnly, quoted
 from mcpvectordb.filters.postgres import POSTGRES
+from mcpvectordb.metadata import decode, decode_list, encode, storable
 from mcpvectordb.postgres.values import from_text, to_text
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import DialectConnection, SqlDialect
 
+_log = logging.getLogger(__name__)
 _MARK = re.compile(r"'[^']*'|\"[^\"]*\"|\?(\d*)")
 
 DIALECT = SqlDialect(
@@ -102,7 +105,10 @@ class Session(DialectConnection):
         try:
             with psycopg.RawCursor(self.connection) as cursor:
                 cursor.execute(numbered(statement), tuple(bindings or ()), binary=True)
-                return FetchedRows(cursor.fetchall())
+                found = cursor.fetchall()
+                return FetchedRows(
+                    readable([each.name for each in cursor.description or ()], found)
+                )
         except (undefined.UndefinedTable, undefined.UndefinedColumn, undefined.UndefinedFunction):
             # The schema is known to be ours: it is something that only files have.
             raise ReadOnly(NOT_PUBLISHED) from None
@@ -112,6 +118,51 @@ class Session(DialectConnection):
         if hasattr(apsw.Connection, name):
             raise ReadOnly(NOT_PUBLISHED)
         raise AttributeError(name)
+
+
+def readable(columns: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows in which JSON that nobody could have stored in a file is empty; that is logged.
+
+    The constraints of the schema keep out most of it. The rest (numbers of thousands of digits,
+    half of a surrogate pair …) must not end the searches of all who may see the row.
+    """
+    for place, column in enumerate(columns):
+        if column not in _JSON:
+            continue
+        check, empty = _JSON[column]
+        for at, row in enumerate(rows):
+            if row[place] is None or check(row[place]):
+                continue
+            rows[at] = (*row[:place], empty, *row[place + 1 :])
+            _log.warning(
+                "%s that was published cannot be read, and is shown as empty: publish its file "
+                "again (%s)",
+                column,
+                quoted(row[place]),
+            )
+    return rows
+
+
+def _is_metadata(text: str) -> bool:
+    try:
+        encode(decode(text))
+    except (Damaged, InvalidInput):
+        return False
+    return True
+
+
+def _is_list(text: str) -> bool:
+    try:
+        return all(storable(each, "text") == each for each in decode_list(text))
+    except (Damaged, InvalidInput):
+        return False
+
+
+_JSON = {
+    "metadata": (_is_metadata, "{}"),
+    "headings": (_is_list, "[]"),
+    "ignore": (_is_list, "[]"),
+}
 
 
 @lru_cache(maxsize=512)

@@ -169,13 +169,18 @@ def put(sql: Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
     return _copy(sql, table, rows) and _move(sql, table, names.SQL(""))
 
 
+def changed(table: Table) -> tuple[str, ...]:
+    """The columns that change when a row is replaced: all but its key and its origin."""
+    return tuple(each for each in list(table.columns)[1:] if each != "origin")
+
+
 def put_again(sql: Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
     """Add rows to a table whose first column is its key, or replace those that have it."""
-    key, *others = table.columns
-    changed = names.SQL(", ").join(
-        names.SQL("{0} = excluded.{0}").format(names.Identifier(each)) for each in others
+    key, *_ = table.columns
+    values = names.SQL(", ").join(
+        names.SQL("{0} = excluded.{0}").format(names.Identifier(each)) for each in changed(table)
     )
-    instead = names.SQL(" ON CONFLICT ({}) DO UPDATE SET {}").format(names.Identifier(key), changed)
+    instead = names.SQL(" ON CONFLICT ({}) DO UPDATE SET {}").format(names.Identifier(key), values)
     return _copy(sql, table, rows) and _move(sql, table, instead)
 
 

@@ -65,7 +65,7 @@ class PostgresVectorIndex(VectorIndex):
         """The embeddings of the given ids that have one."""
         statement = (
             f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk = ANY(?) "
-            "ORDER BY chunk"
+            f"AND vector_dims(embedding) = {dimension} ORDER BY chunk"
         )
         rows = sql.execute(statement, (group, list(ids))) if ids else ()
         return _embeddings(rows, dimension)
@@ -79,7 +79,7 @@ class PostgresVectorIndex(VectorIndex):
         while True:
             rows: list[Any] = sql.execute(
                 f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk > ? "
-                f"{within}ORDER BY chunk LIMIT ?",
+                f"AND vector_dims(embedding) = {dimension} {within}ORDER BY chunk LIMIT ?",
                 (group, last, *allowed.bindings, arrays.block_rows(dimension)),
             ).fetchall()
             if not rows:
@@ -116,7 +116,8 @@ class PostgresVectorIndex(VectorIndex):
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
         # The cosine of a zero embedding is 0 here, and no number to pgvector.
         rows = sql.execute(
-            f"SELECT chunk, embedding FROM {self._table} WHERE model = ? {within}"
+            f"SELECT chunk, embedding FROM {self._table} WHERE model = ? "
+            f"AND vector_dims(embedding) = {len(embedding) // 4} {within}"
             "ORDER BY coalesce(nullif(embedding <=> ?::vector, 'NaN'), 1), chunk LIMIT ?",
             (group, *allowed.bindings, bound_vector(embedding), wanted),
         )

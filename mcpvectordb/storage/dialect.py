@@ -6,12 +6,14 @@ so a name of a library is one of an origin there.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
 import apsw
 
 from mcpvectordb import filters
+from mcpvectordb.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +47,26 @@ class DialectConnection:
     dialect: SqlDialect
 
 
+# The scheme in any case, also as SQLAlchemy writes it (postgresql+psycopg).
+DATABASE_URL = re.compile(r"\s*postgres(?:ql)?(?:\+\w+)?://", re.IGNORECASE)
+_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]+://")
+
+
 def is_database_url(path: object) -> TypeGuard[str]:
-    """Whether a path names a PostgreSQL database rather than a file."""
-    return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
+    """Whether a path names a PostgreSQL database rather than a file.
+
+    Raises InvalidInput for any other URL, which it does not repeat: it may have a password.
+    """
+    if not isinstance(path, str):
+        return False
+    if DATABASE_URL.match(path):
+        return True
+    if _URL.match(path):
+        raise InvalidInput(
+            "this URL names no database that can be opened: a database is a file, or "
+            "postgresql://user:password@host/name"
+        )
+    return False
 
 
 def dialect_of(sql: apsw.Connection) -> SqlDialect:

@@ -101,6 +101,11 @@ class File:
         return str(self.path)
 
     @property
+    def notice(self) -> str:
+        """What an administrator should do: nothing, with a file."""
+        return ""
+
+    @property
     def format(self) -> int:
         """The version of the schema."""
         return schema.VERSION

@@ -55,10 +55,19 @@ def test_commands_that_write_or_need_a_file_say_so(published: Shell, tmp_path: P
     assert not (tmp_path / "b.db").exists()
 
 
-def test_a_server_that_is_not_there_is_one_line(shell: Shell) -> None:
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://me:secret@127.0.0.1:9/x", "cannot be reached"),
+        ("POSTGRESQL://me:secret@127.0.0.1:9/x", "cannot be reached"),
+        ("postgresql+psycopg://me:secret@127.0.0.1:9/x", "cannot be reached"),
+        ("postgresql://me:sec/secret@127.0.0.1:9/x", "%2F"),
+        ("mysql://me:secret@127.0.0.1:9/x", "names no database"),
+    ],
+)
+def test_a_server_that_is_not_there_is_one_line(shell: Shell, url: Any, said: str) -> None:
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
-    url: Any = "postgresql://me:secret@127.0.0.1:9/x"
     shell.db = url
     shell.run("search", "tea", code=1)
-    assert "cannot be reached" in shell.err and "secret" not in shell.err
+    assert said in shell.err and "sec" not in shell.err
     assert len(shell.err.splitlines()) == 1

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
@@ -13,43 +11,9 @@ from mcpvectordb import Database, InvalidInput, NotFound, ReadOnly
 from mcpvectordb.postgres import access, schema
 from mcpvectordb.postgres.connection import Server
 from tests.support import Letters
-from tests.support_postgres import TABLES, published, rows
+from tests.support_postgres import TABLES, Role, filled, published, rows
 
 HOSTILE = 'role"; DROP SCHEMA mcpvectordb CASCADE; --'
-Role = Callable[[str], str]
-
-
-@pytest.fixture
-def role(postgres_url: str) -> Iterator[Role]:
-    """Makes a role; the URL by which it logs in."""
-    made: list[str] = []
-
-    def make(name: str) -> str:
-        quoted = '"' + name.replace('"', '""') + '"'
-        rows(postgres_url, f"CREATE ROLE {quoted} LOGIN")
-        made.append(quoted)
-        return postgres_url.replace("postgres@", f"{quote(name, safe='')}@")
-
-    yield make
-    for each in made:
-        rows(postgres_url, f"DROP OWNED BY {each}")
-        rows(postgres_url, f"DROP ROLE {each}")
-
-
-@pytest.fixture
-def two(postgres_url: str, tmp_path: Path) -> str:
-    """A database with two origins."""
-    for name in ("one", "two"):
-        with Database(tmp_path / f"{name}.db", embedder=Letters()) as db:
-            filled(db, name)
-            db.publish(postgres_url, origin=name)
-    return postgres_url
-
-
-def filled(db: Database, name: str) -> None:
-    db.documents.ingest_text(f"tea of {name}", source="a")
-    db.contexts.add("t", "user", f"memory of {name}", tags=["x"])
-    db.vectors.add(name, [1.0])
 
 
 def visible(url: str) -> set[int]:
@@ -196,7 +160,7 @@ def test_only_the_owner_grants_and_only_to_roles_that_exist(two: str, role: Role
 def test_readers_cannot_call_what_only_publishers_may(two: str, role: Role) -> None:
     url = role("reader")
     access.grant(two, "reader", "read")
-    for call in ("make_graphs(1)", "make_graph('x', 'documents', 1, 'true')"):
+    for call in ("make_graphs(1)", "model_key('x', '', 1)"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             rows(url, f"SELECT mcpvectordb.{call}")
 
@@ -209,4 +173,4 @@ def test_no_table_is_without_row_level_security(postgres_url: str) -> None:
         "SELECT relname FROM pg_class WHERE relnamespace = 'mcpvectordb'::regnamespace "
         "AND relkind = 'r' AND NOT relrowsecurity",
     )
-    assert {name for (name,) in open_to_all} == {"models", "grants", "schema_version"}
+    assert {name for (name,) in open_to_all} == {"schema_version"}

@@ -7,10 +7,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from urllib.parse import quote
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
+
+from psycopg.conninfo import conninfo_to_dict
 
 from mcpvectordb import Busy, Closed, InvalidInput, NotOurFile, ReadOnly, ReadTimeout, Unreachable
 from mcpvectordb.postgres.connection import Server, ours
@@ -43,6 +48,80 @@ def test_a_url_that_cannot_be_read_is_not_repeated(url: str) -> None:
     with pytest.raises((InvalidInput, Unreachable)) as caught, Server(url).reading():
         pass
     assert "secret" not in str(caught.value)
+
+
+SPECIAL = "/@:?#%&=+,;[]$'\" \\"
+SCHEMES = (
+    "postgresql",
+    "postgres",
+    "POSTGRESQL",
+    "Postgres",
+    "postgresql+psycopg",
+    "POSTGRES+Psycopg2",
+)
+passwords = st.lists(
+    st.sampled_from(["zq", "Zq7", "", *SPECIAL, "%2F", "%", "%40"]), max_size=8
+).map(lambda parts: "zq" + "".join(parts) + "zq")
+
+
+@given(
+    scheme=st.sampled_from(SCHEMES),
+    password=passwords,
+    user=st.sampled_from(["me", "", "me%40corp"]),
+    host=st.sampled_from(["h", "127.0.0.1:9", "[::1]:5432", "a,b:1", ""]),
+    rest=st.sampled_from(["", "/", "/db", "/db?sslmode=disable", "?dbname=db"]),
+)
+@example("postgresql", "zq/zq", "me", "h", "/db")
+@example("postgresql", "12/zq", "me", "h:1", "/db")
+@example("POSTGRESQL", "zq", "me", "h", "/db")
+@example("postgresql+psycopg", "zq@zq", "me", "h", "/db")
+def test_no_part_of_a_password_is_in_the_name_of_a_database_or_in_an_error(
+    scheme: str, password: str, user: str, host: str, rest: str
+) -> None:
+    urls = [
+        f"{scheme}://{user}:{password}@{host}{rest}",
+        f"{scheme}://{user}:{quote(password, safe='')}@{host}{rest}",
+        f"{scheme}://{user}@{host}/db?password={password}",
+        f"{scheme}:///db?user=me&sslpassword={quote(password, safe='')}",
+        "host=h dbname=db password='" + password.replace("\\", "\\\\").replace("'", "\\'") + "'",
+        f"host=h dbname=db password={password}",
+    ]
+    for url in urls:
+        try:
+            server = Server(url)
+        except InvalidInput as error:
+            assert "zq" not in str(error).lower(), url
+            continue
+        assert "zq" not in server.name.lower(), url
+        repeated = psycopg.OperationalError(f"cannot connect by {url}: {password} is wrong")
+        read = conninfo_to_dict(server._url)
+        if password in (read.get("password"), read.get("sslpassword")):
+            for text in (
+                server._why_unreachable(f"no {password} and no {quote(password, safe='')}"),
+                str(ours(repeated, server.name, server._secrets)).replace(url, ""),
+            ):
+                assert password not in text, url
+
+
+def test_passwords_that_are_read_right_still_work() -> None:
+    for url, password in (
+        ("POSTGRESQL://me:a%2Fb@h:5432/db", "a/b"),
+        ("postgresql+psycopg://me:a:b@h/db", "a:b"),
+        ("postgresql://me:a?b#c@h/db", "a?b#c"),
+        ("postgres:///db?user=me&password=a@b", "a@b"),
+    ):
+        server = Server(url)
+        assert server._secrets == (password,) and server.name.endswith("/db")
+    for url in ("postgresql://[::1]:5432/db", "postgresql://a:1,b:2/db", "postgresql:///db"):
+        Server(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:a/b@h/db", "postgresql://me:a@b@h/db", "postgresql://me:a/db"]
+)
+def test_a_password_that_must_be_escaped_says_so(url: str) -> None:
+    with pytest.raises(InvalidInput, match=r"special characters of its parts as %40 \(@\), %2F"):
+        Server(url)
 
 
 def test_a_wrong_password_is_said_without_repeating_it() -> None:

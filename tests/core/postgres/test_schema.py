@@ -11,7 +11,7 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[
 from mcpvectordb import Database, NewerFile, NotOurFile, ReadOnly
 from mcpvectordb.postgres import schema
 from mcpvectordb.postgres.connection import Server
-from tests.support_postgres import TABLES, LocalPostgres, rows
+from tests.support_postgres import TABLES, LocalPostgres, make_older, rows
 
 
 @pytest.fixture
@@ -39,12 +39,9 @@ def test_the_schema_is_made_once_and_says_its_version(server: Server, postgres_u
 
 
 def test_an_older_schema_is_migrated_and_until_then_not_read(
-    server: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, postgres_url: str
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
-        patch.setattr(schema, "VERSION", 2)
-        schema.migrate(server)
+    make_older(postgres_url, 2)
     with pytest.raises(NotOurFile, match="is of version 2, this mcpvectordb needs"):
         schema.check(server)
     schema.migrate(server)
