@@ -28,6 +28,7 @@ from mcpvectordb.errors import Damaged, InvalidInput
 from mcpvectordb.history import actor, clock
 from mcpvectordb.history.versions import Item, Version, encoded
 from mcpvectordb.storage.file import File
+from mcpvectordb.text import json_text
 
 ROOM = 1_000_000  # bytes of versions that even the smallest file may have
 MOST_CHANGES = 100_000  # rows of history_changes
@@ -403,7 +404,10 @@ def clear(sql: apsw.Connection) -> None:
 def version(row: Sequence[Any]) -> Version:
     """The version in a row of history_versions."""
     *item, stamp, fields, body = row
-    value = None if fields is None else json.loads(fields)
+    try:
+        value = None if fields is None else json_text.loads(fields)
+    except ValueError as error:
+        raise Damaged(f"a version in the history is not what was written: {error}") from None
     if value is not None and not isinstance(value, dict):
         raise Damaged("a version in the history is no object: run `mcpvectordb rebuild`")
     return Version(Item(*item), stamp, value, body)

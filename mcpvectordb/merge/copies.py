@@ -165,6 +165,8 @@ class FileMerge:
             return
         self._check(theirs)
         body = None if theirs.body is None else self._body(other, theirs)
+        if body is not None:
+            self._shelves[theirs.item.shelf].text(body)  # raises Damaged: it is never taken unread
         name = None if body is None else body_name(body)
         present = self._their_shelves[theirs.item.shelf].find(other, theirs.item)
         history.add(sql, theirs._replace(body=name), max(until, theirs.stamp), body)

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -321,3 +323,23 @@ def test_embeddings_that_cannot_be_ranked_do_not_come_along(
     with opened(tmp_path / "new.db") as db:
         assert db.merge(copies[0]).embedded == 1  # the memory's
         assert db.stats().pending == 3 and db.embed_pending() == 3 and db.check() == []
+
+
+def test_a_body_that_unpacks_to_many_times_its_size_is_not_taken_in(
+    copies: tuple[Path, Path],
+) -> None:
+    laptop, desktop = copies
+    with opened(desktop) as db:
+        for text in ("a of the desktop", "a again"):
+            db.documents.ingest_text(text, source="a.md")
+    with contextlib.closing(apsw.Connection(str(desktop))) as sql:
+        bomb = zlib.compress(b'["",[' + b"[]," * 8_000_000 + b"[]]]", 9)
+        sql.execute("UPDATE history_bodies SET body = ?", (bomb,))
+        assert sql.changes() == 2 and len(bomb) < 30_000
+    with opened(laptop) as db, opened(desktop) as other:
+        with pytest.raises(Damaged, match="not what was written"):
+            other.diff(other.history()[0].number)
+        before = texts(db)
+        with pytest.raises(Damaged, match="not what was written"):
+            db.merge(desktop)
+        assert texts(db) == before and not db.check()
