@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.importers import json_array
+from mcpvectordb.importers import json_array, lines
 from mcpvectordb.importers.items import UnreadPart
 from mcpvectordb.importers.source import HEAD_BYTES, ImportSource
-from mcpvectordb.ingest.formats.archive import MOST_MEMBERS
 
-MOST_UNPACKED = 8_000_000_000  # bytes of all conversations in a ZIP; they are never all in memory
 _NAME = re.compile(r"conversations(-\d+)?\.json", re.IGNORECASE)
 _ZIP = b"PK\x03\x04"
 
@@ -54,8 +53,10 @@ def _opened(source: ImportSource, stack: ExitStack) -> Iterator[tuple[str, Binar
                 yield path.name, stack.enter_context(path.open("rb"))
     elif source.head.startswith(_ZIP):
         archive = stack.enter_context(_archive(source.path))
+        rest = [lines.most_unpacked(source.path)]
         for member in _members(archive, source.path.name):
-            yield member.filename, cast(BinaryIO, stack.enter_context(archive.open(member)))
+            file = lines.UnpackedBytes(archive.open(member), source.path.name, rest)
+            yield member.filename, stack.enter_context(io.BufferedReader(file, lines.BLOCK))
     else:
         yield source.path.name, stack.enter_context(source.path.open("rb"))
 
@@ -68,11 +69,9 @@ def _archive(path: Path) -> zipfile.ZipFile:
 
 
 def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
-    """The files with conversations; refuses an archive that is encrypted or too large."""
+    """The files with conversations; refuses an archive that is encrypted."""
     members = archive.infolist()
     found = [each for each in members if _NAME.fullmatch(PurePosixPath(each.filename).name)]
-    if len(members) > MOST_MEMBERS * 10 or sum(each.file_size for each in found) > MOST_UNPACKED:
-        raise ParseFailed(f"{name} would unpack to more than {MOST_UNPACKED // 10**9} GB")
     if any(each.flag_bits & 1 for each in found):
         raise ParseFailed(f"{name} is encrypted; save a copy without its password")
     return sorted(found, key=lambda each: each.filename)

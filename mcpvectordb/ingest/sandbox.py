@@ -22,13 +22,16 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 # What parsers import when they are first needed; the folders that these are in may be read.
-PACKAGES = ("charset_normalizer", "lxml", "pymupdf", "python_calamine", "yaml")
+PACKAGES = (
+    *("apsw", "charset_normalizer", "lxml", "numpy", "pyarrow", "pymupdf", "python_calamine"),
+    "yaml",
+)
 SYSTEM = (
     *("/usr", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/home/linuxbrew"),
     "/sys/devices/system/cpu",
@@ -81,17 +84,17 @@ def lacking() -> str:
     return "; ".join(missing)
 
 
-def confine() -> None:
+def confine(readable: Iterable[str] = ()) -> None:
     """Give up the rights of this process, as far as the system can; raises OSError.
 
-    Call it while there is one thread.
+    What is `readable`, files and whole folders, stays so. Call it while there is one thread.
     """
     _limit_writes()
     if sys.platform != "linux":
         return
     _checked(_prctl(_NO_NEW_PRIVS, 1), "prctl")
     if version := _landlock_version():
-        _take_files(version)
+        _take_files(version, readable)
     if _can_filter():
         _refuse_calls(*_MACHINES[platform.machine()])
 
@@ -131,7 +134,7 @@ def _landlock_version() -> int:
     return max(0, _syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION)))
 
 
-def _take_files(version: int) -> None:
+def _take_files(version: int, readable: Iterable[str]) -> None:
     controlled = _CONTROLLED[min(version, len(_CONTROLLED)) - 1] - 1
     attributes = struct.pack(
         "QQQ",
@@ -149,6 +152,8 @@ def _take_files(version: int) -> None:
             _allow(rules, folder, _READ_FILE | _READ_DIR)
         for file in FILES:
             _allow(rules, file, _READ_FILE)
+        for path in readable:
+            _allow(rules, path, _READ_FILE | (_READ_DIR if Path(path).is_dir() else 0))
         _allow(rules, os.devnull, (_READ_FILE | _WRITE_FILE | _TRUNCATE) & controlled)
         _checked(_syscall(_RESTRICT_SELF, ctypes.c_int(rules), ctypes.c_uint(0)), "landlock")
     finally:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from mcpvectordb.errors import TooLarge
+
 MOST_VALUES = 4_000_000
 """Values of one JSON text: a document of 100,000 passages has about a million."""
 
@@ -16,14 +18,14 @@ _STRUCTURE = ",[{"
 
 
 def loads(text: bytes | str, most: int = MOST_VALUES) -> Any:
-    """The value of a JSON text; ValueError if it is none, nested too deep or has too many values.
+    """The value of a JSON text; ValueError if it is none, TooLarge if it has too many values.
 
     Bytes are UTF-8, or any other encoding of Unicode that JSON may have.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
     if has_more_values(text, most):
-        raise ValueError(f"it has more than {most:,} values")
+        raise TooLarge(f"it has more than {most:,} values")
     try:
         return json.loads(text)
     except RecursionError:

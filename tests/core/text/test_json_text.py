@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpvectordb import TooLarge
 from mcpvectordb.text import json_text
 
 values = st.recursive(
@@ -40,7 +41,7 @@ def test_what_is_in_strings_does_not_count(value: Any) -> None:
     "text", ["[[],[],[],[]]", '[1,2,3,4,5,"a"]', '{"a":1,"b":[2,3],"c":{}}', '[1,2,3,4,5,"open']
 )
 def test_too_many_values_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="it has more than 3 values"):
+    with pytest.raises(TooLarge, match="it has more than 3 values"):
         json_text.loads(text, 3)
 
 
