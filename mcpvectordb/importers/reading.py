@@ -99,7 +99,7 @@ class ReadSource:
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
         self._file = copies.folder / "items"
-        self._folder = os.path.realpath(source.path)
+        self._named = os.path.realpath(source.path)
         process = _ReadingProcess(source, copies, config, silent_seconds)
         try:
             with self._file.open("xb") as file:
@@ -116,17 +116,19 @@ class ReadSource:
                 except EOFError:
                     return
                 try:
-                    yield self._checked(unpack(head, body))
+                    item = checked_folder(unpack(head, body), self._named)
                 except (ValueError, TypeError, LookupError) as error:
                     raise ParseFailed(
-                        f"{self._folder} cannot be read: its reader gave an invalid item ({error})"
+                        f"{self._named} cannot be read: its reader gave an invalid item ({error})"
                     ) from None
+                yield item
 
-    def _checked(self, item: Item) -> Item:
-        """A folder is confirmed only if it is the one that the user has named."""
-        if isinstance(item, FollowedFolder) and item.confirmed and item.root != self._folder:
-            raise ValueError("another folder than the one that was named")
-        return item
+
+def checked_folder(item: Item, named: str) -> Item:
+    """An item; ValueError if it is a folder that says to be confirmed and that nobody has named."""
+    if isinstance(item, FollowedFolder) and item.confirmed and item.root != named:
+        raise ValueError("another folder than the one that was named")
+    return item
 
 
 class _ReadingProcess(worker._ParserProcess):
@@ -334,27 +336,30 @@ def unpack(head: bytes, body: bytes) -> Item:
     for size in sizes:
         parts.append(body[at : at + size])
         at += size
-    rest = iter(parts)
+    parts.reverse()
+    rest = parts.pop
     if kind is ImportedDocument or kind is ImportedContext:
-        text = next(rest).decode("utf-8", "surrogatepass")
+        text = rest().decode("utf-8", "surrogatepass")
         fields["text"] = text
         embeddings = {}
         for _ in range(_number(fields.pop("embeddings"), len(parts))):
-            passage = next(rest).decode("utf-8", "surrogatepass")
-            embeddings[passage or text] = next(rest)
+            passage = rest().decode("utf-8", "surrogatepass")
+            embeddings[passage or text] = rest()
         fields["embeddings"] = embeddings
     elif kind is ImportedVector:
-        fields["values"] = next(rest)
+        fields["values"] = rest()
     elif kind is OwnRecord:
-        fields["fields"] = json_text.loads(next(rest))
+        fields["fields"] = json_text.loads(rest())
+        if not isinstance(fields["fields"], dict):
+            raise TypeError("its fields are no object")
         said = fields["fields"].get("text")
         fields["text"] = said if isinstance(said, str) else ""
     if kind is ImportedContext:
         fields["images"] = [
-            Image(data=next(rest), mime_type=_text(mime_type), metadata=said)
+            Image(data=rest(), mime_type=_text(mime_type), metadata=said)
             for mime_type, said in fields["images"]
         ]
-    if next(rest, None) is not None:
+    if parts:
         raise ValueError("it has too many parts")
     for name, value in fields.items():
         if name not in ("embeddings", "values") and type(value) is not _TYPES.get(name, str):
