@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import zipfile
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -22,8 +22,8 @@ _ZIP = b"PK\x03\x04"
 def begins_with(source: ImportSource, key: str) -> bool:
     """Whether the first conversations of an export have a key that only one service uses."""
     try:
-        with ExitStack() as stack:
-            for _, file in _opened(source, stack):
+        with contextlib.closing(_opened(source)) as files:
+            for _, file in files:
                 head = file.read(HEAD_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n")
                 return head[:1] in (b"[", b"{") and f'"{key}"'.encode() in head
     except (ParseFailed, OSError, EOFError, RuntimeError, zipfile.BadZipFile):
@@ -33,32 +33,37 @@ def begins_with(source: ImportSource, key: str) -> bool:
 
 def conversations(source: ImportSource) -> Iterator[dict[str, Any] | UnreadPart]:
     """Every conversation of an export, one at a time, and what could not be read."""
-    with ExitStack() as stack:
-        for name, file in _opened(source, stack):
-            try:
-                for found in json_array.elements(file):
-                    if isinstance(found, dict):
-                        yield found
-                    else:
-                        yield UnreadPart(what=f"{name}: an element that is no conversation")
-            except ParseFailed as error:
-                yield UnreadPart(what=f"{name}, {error}")
+    for name, file in _opened(source):
+        try:
+            for found in json_array.elements(file):
+                if isinstance(found, dict):
+                    yield found
+                else:
+                    yield UnreadPart(what=f"{name}: an element that is no conversation")
+        except ParseFailed as error:
+            yield UnreadPart(what=f"{name}, {error}")
 
 
-def _opened(source: ImportSource, stack: ExitStack) -> Iterator[tuple[str, BinaryIO]]:
-    """The names and the contents of the files with conversations, in the order of their names."""
+def _opened(source: ImportSource) -> Generator[tuple[str, BinaryIO], None, None]:
+    """The names and the contents of the files with conversations, in the order of their names.
+
+    Each is open until the next one is asked for.
+    """
+    if source.head.startswith(_ZIP):
+        with _archive(source.path) as archive:
+            rest = [lines.most_unpacked(source.path)]
+            for member in _members(archive, source.path.name):
+                packed = lines.UnpackedBytes(archive.open(member), source.path.name, rest)
+                with io.BufferedReader(packed, lines.BLOCK) as file:
+                    yield member.filename, file
+        return
+    paths = [source.path]
     if source.is_folder:
-        for path in sorted(source.path.iterdir()):
-            if _NAME.fullmatch(path.name) and path.is_file():
-                yield path.name, stack.enter_context(path.open("rb"))
-    elif source.head.startswith(_ZIP):
-        archive = stack.enter_context(_archive(source.path))
-        rest = [lines.most_unpacked(source.path)]
-        for member in _members(archive, source.path.name):
-            file = lines.UnpackedBytes(archive.open(member), source.path.name, rest)
-            yield member.filename, stack.enter_context(io.BufferedReader(file, lines.BLOCK))
-    else:
-        yield source.path.name, stack.enter_context(source.path.open("rb"))
+        named = (path for path in source.path.iterdir() if _NAME.fullmatch(path.name))
+        paths = sorted(path for path in named if path.is_file())
+    for path in paths:
+        with path.open("rb") as content:
+            yield path.name, content
 
 
 def _archive(path: Path) -> zipfile.ZipFile:
