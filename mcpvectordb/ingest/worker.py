@@ -1,8 +1,14 @@
 """Parse untrusted bytes in a separate process, which may hang, crash or exhaust its memory safely.
 
-The process starts with the first file that needs it, serves the following files too, and is
-replaced after a failure. Limits apply to each file; exceeding one raises a ParseFailed that
-names it:
+On Linux each file gets a process of its own, which is killed with its group when it has answered:
+what a hostile file has done to its parser ends with that file. It is forked from a *template*, a
+fresh interpreter that has imported the parsers and never reads a foreign byte; that costs a few
+milliseconds where a start and its imports cost two hundred. The template has one thread, no
+connection to any database, and only the pipes that come with each order. Elsewhere the started
+process itself serves one file after the other and is replaced after a failure: a fork is not safe
+there or does not exist, and a process that nothing confines gains nothing by being a new one.
+
+Limits apply to each file; exceeding one raises a ParseFailed that names it:
 
 - parse_timeout: wall-clock time, enforced by the parent, which kills the process.
 - parse_memory: address space (RLIMIT_AS), set by the process itself before it reads any input.
@@ -10,19 +16,20 @@ names it:
   size, checked on both sides. Formats that compress, or refer to one part many times, turn a small
   file into any amount of text.
 
-The process is confined by `sandbox` (parse_sandbox): no network, no writes, and nothing to read
-but Python and its packages, as far as the system can enforce it.
+The process is confined by `sandbox` (parse_sandbox) before it reads any input: no network, no
+writes, no processes, and nothing to read but Python and its packages, as far as the system can
+enforce it.
 
 RLIMIT_AS works on Linux only. macOS accepts it without enforcing it and Windows does not have it:
 there only the time and output limits apply, and a parser can use all available memory.
 
-The process is a fresh interpreter, never a fork, with a minimal environment. Results travel on a
-pipe whose file descriptor no parser knows. What a parser prints goes to a third pipe: the parent
-keeps its end, for the message in case the process dies, and never prints it. Results are JSON
-and UTF-8 text, never pickles, and are validated on arrival, so that a process compromised by a
-hostile file can misreport that file but cannot run code in the parent. The process exits when its
-pipe closes. If the parent dies while a parser hangs, an alarm signal ends the process soon after
-the time limit (not on Windows).
+The environment is minimal. Results travel on a pipe whose file descriptor no parser knows. What a
+parser prints goes to a third pipe: the parent keeps its end, for the message in case the process
+dies, and never prints it. Results are JSON and UTF-8 text, never pickles, and are validated on
+arrival, so that a process compromised by a hostile file can misreport that file but cannot run code
+in the parent. When the parent dies, so does the template, and the kernel ends its children with it;
+elsewhere an idle process ends with its pipe, and a busy one by an alarm signal soon after the time
+limit (not on Windows).
 
 The parent detects the format, once, and sends its name along. Containers (ZIP, OLE) are the
 exception: to detect their format means to parse them, so that also happens in the process. Plain
@@ -32,34 +39,41 @@ a process.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import shlex
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
-from pathlib import Path
+from importlib import import_module
 from typing import IO, Any, TypeVar
 
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
-from mcpvectordb.ingest import formats
+from mcpvectordb.ingest import formats, sandbox
 from mcpvectordb.ingest.answers import parsed_of, picture_of
 from mcpvectordb.ingest.formats import Format
-from mcpvectordb.ingest.ocr import KeptPages, PageReader, Tesseract
+from mcpvectordb.ingest.ocr import KeptPages, PageReader, Picture, Tesseract
 from mcpvectordb.records import Parsed, Source
 
 T = TypeVar("T")
 
+FORKS = sys.platform == "linux"
+"""Whether each file gets a process of its own, forked from a template."""
 START_SECONDS = 60.0
+GRACE_SECONDS = 5.0
+"""How long after the time limit a process ends itself if no parent has killed it."""
 HEAD_BYTES = 8_000_000
 """Size limit of what accompanies a text: its title, pages and metadata."""
 PICTURE_BYTES = 30_000_000
@@ -75,14 +89,23 @@ _OUT_OF_MEMORY_IN_C = re.compile(r"\b(?:m|c|re)alloc \(.*failed|std::bad_alloc")
 _START = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 _CONTAINERS = (b"PK", b"\xd0\xcf\x11\xe0")  # ZIP archives and OLE containers
 _LENGTH = struct.Struct(">Q")
-_INHERITED = """
-    PATH HOME LANG LC_ALL LC_CTYPE TMPDIR TEMP TMP SYSTEMROOT WINDIR LD_LIBRARY_PATH
-    DYLD_LIBRARY_PATH PYTHONHOME
-""".split()
+_RUNNING = 1000  # no exit status is that high
 # Each additional thread or malloc arena would reserve a good part of the limited address space.
 _SINGLE_THREADED = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # A parser may use ONNX Runtime, which otherwise reports to Microsoft.
 _NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
+# What the modules of formats import when they first parse something: the template has it already.
+_ZIPPED = ("lxml.etree", "encodings.cp437")
+_LIBRARIES = {
+    **dict.fromkeys(("pdf", "ebook"), ("pymupdf", "heapq")),
+    **dict.fromkeys(("docx", "odt", "pptx"), _ZIPPED),
+    **dict.fromkeys(("doc", "ppt"), ("olefile",)),
+    "xls": ("olefile", "python_calamine"),
+    "xlsx": (*_ZIPPED, "python_calamine"),
+    "html": ("lxml.etree",),
+    "email": ("lxml.etree", "email.parser"),
+    "text": ("charset_normalizer",),
+}
 _SOURCE_FIELDS = [each.name for each in fields(Source) if each.name != "raw"]
 
 ParseFunction = Callable[[Source, Format | None], Parsed]
@@ -97,8 +120,7 @@ class ProcessLimits:
     """What the parser process enforces itself: memory, text and seconds per file.
 
     `output` is in bytes, `output_ratio` in multiples of the file's size beyond `SMALL_OUTPUT`.
-    `sandbox` confines the process. `grace_seconds` is how long after the time limit it ends itself
-    if no parent has killed it.
+    `sandbox` confines the process.
     """
 
     memory: int
@@ -106,7 +128,6 @@ class ProcessLimits:
     output_ratio: int
     seconds: float
     sandbox: bool
-    grace_seconds: float = 5.0
 
     def output_of(self, size: int) -> int:
         """The most bytes of text that a file of this size may turn into."""
@@ -125,7 +146,7 @@ class ProcessLimits:
 
 
 class Worker:
-    """Parses sources in a separate process; thread-safe, one source at a time.
+    """Parses sources in separate processes; thread-safe, one source at a time.
 
     `command` starts a process that calls `serve`; the default one reads all our formats. `timer`
     makes the timers of the time limits. Close the worker when it is no longer needed, or use it as
@@ -143,8 +164,9 @@ class Worker:
         self._command = command or (sys.executable, "-P", "-c", _START, *_arguments(config))
         self._timer = timer
         self._lock = threading.Lock()
+        self._template: _Template | None = None
         self._process: _ParserProcess | None = None
-        engine = Tesseract.found(config.ocr_languages)
+        engine = Tesseract.found(config)
         kept = KeptPages(config.cache_folder() / "ocr")
         self._pages = PageReader(engine, config.parse_timeout, kept) if engine else None
 
@@ -165,7 +187,8 @@ class Worker:
         found = None if source.raw.startswith(_CONTAINERS) else formats.detect(source)
         if found and found.inline and _is_utf8(source.raw):
             return formats.parse(source, found)
-        with self._lock, self._running() as process:
+        likely = found or formats.by_name(source.name)
+        with self._lock, self._running(likely.module if likely else "") as process:
             answer = process.parse(source, found, self._config)
         if self._pages:
             answer = self._pages.complete(source, answer, partial(self._draw, source, "pdf"))
@@ -173,26 +196,41 @@ class Worker:
             raise answer
         return answer
 
-    def _draw(self, source: Source, kind: str, page: int) -> bytes:
-        with self._lock, self._running() as process:
+    def _draw(self, source: Source, kind: str, page: int) -> Picture:
+        with self._lock, self._running("pdf") as process:
             return process.draw(source, kind, page, self._config)
 
     def close(self) -> None:
-        """End the process; a later `parse` starts a new one."""
+        """End the processes; a later `parse` starts new ones."""
         with self._lock:
             self._drop()
+            if self._template is not None:
+                self._template.end()
+            self._template = None
 
     @contextmanager
-    def _running(self) -> Iterator[_ParserProcess]:
-        """The running process or a new one; any exception ends it."""
+    def _running(self, module: str) -> Iterator[_ParserProcess]:
+        """A process for one file, likely of that module's format; any exception ends it.
+
+        Where processes cannot be forked, the running one takes the next file, too.
+        """
         if self._process is None or not self._process.usable():
             self._drop()
-            self._process = _ParserProcess(self._command, self._timer)
+            self._process = _ParserProcess(self._starting(module), self._timer)
         try:
             yield self._process
         except BaseException:
             self._drop()
             raise
+        if FORKS:
+            self._drop()
+
+    def _starting(self, module: str) -> Start:
+        if not FORKS:
+            return partial(_spawned, self._command)
+        if self._template is None or not self._template.usable():
+            self._template = _Template(self._command)
+        return partial(self._template.fork, module)
 
     def _drop(self) -> None:
         if self._process is not None:
@@ -217,35 +255,157 @@ def _is_utf8(raw: bytes) -> bool:
     return True
 
 
+class _Forked:
+    """A process that the template forked; what is used of it is as in Popen."""
+
+    def __init__(self, template: _Template, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self._template, self.pid, self.stdin, self.stdout = template, pid, stdin, stdout
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit status, once the process was waited for."""
+        return self.returncode
+
+    def wait(self, timeout: float = 0) -> int:
+        """Return the exit status of a process that has ended or was killed.
+
+        With a timeout it may end by itself until then. Only now can another get its id.
+        """
+        if self.returncode is None:
+            self.returncode = self._template.wait(self.pid, timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("", timeout)
+        return self.returncode
+
+
+Process = subprocess.Popen[bytes] | _Forked
+Start = Callable[[int], Process]
+"""Starts a process that prints to the given file descriptor; raises OSError."""
+
+
+class _Template:
+    """The process that parser processes are forked from. It never reads a byte of any file."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._owner, self._lock, self._printed = os.getpid(), threading.Lock(), _Printed()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(START_SECONDS)
+        try:
+            with theirs:
+                self._process = _spawned(
+                    command,
+                    self._printed.write_end,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                )
+        except BaseException:
+            self._control.close()
+            self._printed.drop()
+            raise
+        self._printed.drain()
+        pipes = (self._control,)
+        self.end = weakref.finalize(self, _end, self._process, pipes, self._printed, self._owner)
+        try:
+            self._reply()
+        except OSError:
+            self.end()
+            raise ParseFailed(f"{_not_starting(command)}{self._printed.quoted()}") from None
+
+    def usable(self) -> bool:
+        """Whether the process runs and was started by this process, not by one it forked from."""
+        return self._owner == os.getpid() and self.end.alive and self._process.poll() is None
+
+    def fork(self, module: str, printed: int) -> _Forked:
+        """Return a new process that has imported what this module of a format needs."""
+        (reading, stdin), (stdout, writing) = os.pipe(), os.pipe()
+        pipes = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
+        try:
+            pid = self._asked(f"fork {module}", [reading, writing, printed])
+        except BaseException:
+            for pipe in pipes:
+                pipe.close()
+            raise
+        finally:
+            os.close(reading)
+            os.close(writing)
+        return _Forked(self, pid, *pipes)
+
+    def wait(self, pid: int, seconds: float) -> int | None:
+        """Return the exit status of a process; None if it still runs after so many seconds.
+
+        Without a number of seconds it is waited for as long as it takes.
+        """
+        try:
+            status = self._asked(f"wait {pid} {seconds}", [])
+        except ParseFailed:  # the template is gone, and with it its processes
+            return -signal.SIGKILL
+        return None if status == _RUNNING else status
+
+    def _asked(self, order: str, descriptors: list[int]) -> int:
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [order.encode()], descriptors)
+                return int(self._reply())
+            except (OSError, ValueError):
+                self.end()
+                raise ParseFailed(
+                    f"the process that starts parsers has ended{self._printed.quoted()}"
+                ) from None
+
+    def _reply(self) -> bytes:
+        if not (reply := self._control.recv(100)):
+            raise ConnectionError
+        return reply
+
+
+def _spawned(
+    command: Sequence[str],
+    printed: int,
+    stdin: int = subprocess.PIPE,
+    stdout: int = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """A new process, the first of a session: Ctrl-C at the terminal is for the parent."""
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=printed,
+            env=sandbox.environment() | _SINGLE_THREADED | _NO_TELEMETRY,
+            start_new_session=True,
+        )
+    except OSError:
+        raise ParseFailed(_not_starting(command)) from None
+
+
+def _not_starting(command: Sequence[str]) -> str:
+    return f"the process that parses files does not start: {shlex.join(command)}"
+
+
 class _ParserProcess:
     """One parser process, from its start to its end."""
 
-    def __init__(self, command: Sequence[str], timer: TimerFactory) -> None:
+    def __init__(self, start: Start, timer: TimerFactory) -> None:
         self._owner, self._timer = os.getpid(), timer
-        failure = ParseFailed(
-            f"the process that parses files does not start: {shlex.join(command)}"
-        )
         self._printed = _Printed()
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._printed.write_end,
-                env=_environment(),
-                start_new_session=True,  # Ctrl-C at the terminal is for the parent
-            )
-        except OSError:
+            self._process = start(self._printed.write_end)
+        except BaseException:
             self._printed.drop()
-            raise failure from None
+            raise
         self._printed.drain()
-        self.end = weakref.finalize(self, _end, self._process, self._printed, self._owner)
+        pipes = (self._process.stdin, self._process.stdout)
+        self.end = weakref.finalize(self, _end, self._process, pipes, self._printed, self._owner)
+        if isinstance(self._process, _Forked):  # the start is that of the template
+            return
         try:
             with self._killed_after(START_SECONDS):
                 _receive(self._process.stdout, HEAD_BYTES)
         except (OSError, EOFError, ValueError):
             self.end()
-            raise ParseFailed(f"{failure}{self._printed.quoted()}") from None
+            raise ParseFailed(
+                f"the process that parses files does not start{self._printed.quoted()}"
+            ) from None
 
     def usable(self) -> bool:
         """Whether the process runs and was started by this process, not by one it forked from."""
@@ -257,7 +417,7 @@ class _ParserProcess:
         output = ProcessLimits.of(config).output_of(len(source.raw))
         return self._asked(source, request, output, parsed_of, config)
 
-    def draw(self, source: Source, kind: str, page: int, config: Config) -> bytes:
+    def draw(self, source: Source, kind: str, page: int, config: Config) -> Picture:
         """Return a page as a picture; raise an IngestError if it cannot be drawn."""
         asked = {"draw": [kind, page]}
         answer = self._asked(source, asked, PICTURE_BYTES, picture_of, config)
@@ -274,21 +434,16 @@ class _ParserProcess:
         config: Config,
     ) -> T:
         request |= {name: getattr(source, name) for name in _SOURCE_FIELDS}
-        with self._killed_after(config.parse_timeout) as expired:
-            try:
+        try:
+            with self._killed_after(config.parse_timeout) as expired:
                 _send(self._process.stdin, json.dumps(request).encode(), source.raw)
                 head = _loaded(_receive(self._process.stdout, HEAD_BYTES))
-                answer = answer_of(head, _receive(self._process.stdout, output))
-            except (OSError, EOFError):
-                reason = self._cause_of_death(expired.is_set(), config)
-                raise ParseFailed(f"{source.name} cannot be parsed: {reason}") from None
-            except (ValueError, TypeError, LookupError, RecursionError) as error:
-                raise ParseFailed(
-                    f"{source.name} cannot be parsed: its parser gave an invalid answer ({error})"
-                ) from None
-        if head.get("retires"):
-            self.end()
-        return answer
+                return answer_of(head, _receive(self._process.stdout, output))
+        except (OSError, EOFError):
+            reason = self._cause_of_death(expired.is_set(), config)
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            reason = f"its parser gave an invalid answer ({error})"
+        raise ParseFailed(f"{source.name} cannot be parsed: {reason}")
 
     def _cause_of_death(self, expired: bool, config: Config) -> str:
         if expired:
@@ -315,7 +470,7 @@ class _ParserProcess:
 
         def expire() -> None:
             expired.set()
-            self._process.kill()
+            _kill(self._process)
 
         timer = self._timer(seconds, expire)
         timer.daemon = True
@@ -370,28 +525,33 @@ class _Printed:
         os.close(self._read_end)
 
 
-def _end(process: subprocess.Popen[bytes], printed: _Printed, owner: int) -> None:
-    for pipe in (process.stdin, process.stdout):
+def _end(
+    process: Process,
+    pipes: Sequence[IO[bytes] | socket.socket | None],
+    printed: _Printed,
+    owner: int,
+) -> None:
+    for pipe in pipes:
         with suppress(OSError):  # unsent bytes of a broken pipe
             if pipe:
                 pipe.close()
     if os.getpid() == owner:
-        process.kill()
+        _kill(process)
         process.wait()
         printed.wait()
     else:
         printed.abandon()
 
 
-def _environment() -> dict[str, str]:
-    """The variables needed to find the same Python and packages, without any secrets."""
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return (
-        kept
-        | _SINGLE_THREADED
-        | _NO_TELEMETRY
-        | {"PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
-    )
+def _kill(process: Process) -> None:
+    """Kill a process and its group, unless it was waited for: its id may be another's then."""
+    if process.returncode is not None:
+        return
+    if isinstance(process, subprocess.Popen) and os.name == "nt":
+        process.kill()
+        return
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 # --- both ends of the pipe
@@ -429,32 +589,91 @@ def _loaded(head: bytes) -> dict[str, Any]:
 
 
 def serve(parse: ParseFunction, limits: ProcessLimits) -> None:
-    """Run as the parser process: answer each source from stdin with its text until stdin ends."""
-    requests, replies = _private_pipes()
-    _limit_memory(limits.memory)
-    if limits.sandbox:
-        from mcpvectordb.ingest import sandbox  # only this process needs ctypes
+    """Run as the parser process: answer each source from stdin with its text until stdin ends.
 
+    On Linux this process becomes the template, and what returns from the fork is the parser.
+    """
+    if FORKS:
+        _fork_on_request()
+    requests, replies = _private_pipes()
+    sandbox.limit_memory(limits.memory)
+    if limits.sandbox:
         sandbox.confine()
-    _send(replies, b"{}")
+    if not FORKS:
+        _send(replies, b"{}")
     try:
         while True:
             request = _loaded(_receive(requests, HEAD_BYTES))
             found = formats.BY_NAME.get(request.pop("format", None))
             page = request.pop("draw", None)
             source = Source(raw=_receive(requests, sys.maxsize), **request)
-            with _alarm(limits.seconds + limits.grace_seconds):
+            with _alarm(limits.seconds + GRACE_SECONDS):
                 head, text = _answer(
                     source,
                     partial(_drawn, source, *page)
                     if page
                     else partial(_parsed, parse, source, found, limits),
                 )
-            _send(replies, _packed(head | {"retires": _has_grown(limits.memory)}), text)
+            _send(replies, _packed(head), text)
     except EOFError:
         return
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
+
+
+def _fork_on_request() -> None:
+    """Run as the template until the parent is gone; return in each process that it forks.
+
+    Stdin is a socket to the parent. "fork MODULE" comes with the three standard streams of the new
+    process and is answered by its id, "wait ID SECONDS" by its exit status: only then is its id
+    free for others, so the parent never kills a stranger.
+    """
+    template, control = os.getpid(), socket.socket(fileno=os.dup(0))
+    sandbox.prepare()
+    control.send(b"ready")
+    while True:
+        order, streams, _, _ = socket.recv_fds(control, 100, 3)
+        if not order:
+            os._exit(0)
+        name, *details = order.decode().split(" ")
+        if name == "wait":
+            control.send(str(_status_of(int(details[0]), float(details[1]))).encode())
+            continue
+        _import_parser(details[0])
+        if (pid := os.fork()) == 0:
+            break
+        os.setpgid(pid, pid)  # before the parent knows of it, and may kill its group
+        control.send(str(pid).encode())
+        for stream in streams:
+            os.close(stream)
+    sandbox.end_with_parent(template)
+    control.close()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+
+
+def _status_of(pid: int, seconds: float) -> int:
+    """The exit status of a child; _RUNNING after so many seconds, if any are given."""
+    end = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG if seconds else 0)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            return _RUNNING
+        time.sleep(0.01)
+
+
+def _import_parser(module: str) -> None:
+    """Import a module of a format with what it needs; what fails will fail again for its file."""
+    needed = [f"{formats.__name__}.{module}", *_LIBRARIES.get(module, ())] if module else []
+    missing = [each for each in needed if each not in sys.modules]
+    for each in missing:
+        with suppress(Exception):
+            import_module(each)
+    if missing:
+        gc.freeze()  # a collection in a child would copy the pages of all these objects
 
 
 def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
@@ -469,20 +688,13 @@ def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
     return requests, replies
 
 
-def _limit_memory(memory: int) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
-    for kind, amount in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, memory)):
-        with suppress(ValueError, OSError):  # a lower limit is in force, or none is supported
-            resource.setrlimit(kind, (amount, amount))
-
-
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """End this process by a signal after so many seconds, in case no parent is left to kill it."""
-    if not hasattr(signal, "setitimer"):
+    """End this process by a signal after so many seconds, in case no parent is left to kill it.
+
+    On Linux the kernel ends it with its parent.
+    """
+    if FORKS or not hasattr(signal, "setitimer"):
         yield
         return
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -493,7 +705,8 @@ def _alarm(seconds: float) -> Iterator[None]:
 def _drawn(source: Source, kind: str, page: int) -> tuple[dict[str, Any], bytes]:
     from mcpvectordb.ingest.formats.pdf import draw
 
-    return {}, draw(source, kind, page)
+    width, height, grey = draw(source, kind, page)
+    return {"width": width, "height": height}, grey
 
 
 def _parsed(
@@ -550,20 +763,9 @@ def _packed(head: dict[str, Any]) -> bytes:
     return json.dumps(head).encode()
 
 
-def _has_grown(memory: int) -> bool:
-    """Whether this process has used half of its memory limit, too much to take another file."""
-    try:
-        peak = re.search(
-            r"VmPeak:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii", "replace")
-        )
-    except OSError:
-        return False
-    return peak is not None and int(peak[1]) * 1024 > memory // 2
-
-
-def main(memory: str, output: str, output_ratio: str, seconds: str, sandbox: str) -> None:
+def main(memory: str, output: str, output_ratio: str, seconds: str, confined: str) -> None:
     """Run as the process that reads all our formats; the arguments come from its command line."""
     limits = ProcessLimits(
-        int(memory), int(output), int(output_ratio), float(seconds), sandbox == "1"
+        int(memory), int(output), int(output_ratio), float(seconds), confined == "1"
     )
     serve(formats.parse, limits)

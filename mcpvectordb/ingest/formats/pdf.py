@@ -61,11 +61,12 @@ def parse(source: Source) -> Parsed:
     )
 
 
-def draw(source: Source, kind: str, number: int) -> bytes:
-    """Return a page of a PDF or picture, counted from 1, as a portable graymap."""
+def draw(source: Source, kind: str, number: int) -> tuple[int, int, bytes]:
+    """Return a page of a PDF or picture, counted from 1: width, height and a byte per pixel."""
     page = open_document(source, kind)[number - 1]
     dpi = min(DPI, int(72 * MOST_PIXELS / max(page.rect.width, page.rect.height, 1)))
-    return bytes(page.get_pixmap(dpi=max(dpi, 1), colorspace="gray", alpha=False).tobytes("pgm"))
+    picture = page.get_pixmap(dpi=max(dpi, 1), colorspace="gray", alpha=False)
+    return picture.width, picture.height, bytes(picture.samples)
 
 
 def open_document(source: Source, kind: str) -> Any:

@@ -44,19 +44,24 @@ def test_status_in_json_has_everything_per_library(notes: Commands) -> None:
     assert (library["name"], library["documents"], library["waiting"]) == ("notes", 3, 0)
 
 
-def test_status_says_whether_the_parser_is_confined(
+def test_status_and_check_say_whether_the_parser_is_confined(
     notes: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mcpvectordb.ingest import sandbox
 
     for lacking, said in (
-        ("", "confined: no network, no writes"),
+        ("", "confined: a process per file; no network, no writes, no other processes"),
         ("there is no Landlock", "not wholly confined: there is no Landlock"),
     ):
         monkeypatch.setattr(sandbox, "lacking", lambda lacking=lacking: lacking)
         assert f"parser           {said}\n" in notes.run("status")
+        checked = notes.invoke("check")
+        assert checked.exit_code == 0 and checked.stdout == "sound\n"
+        assert (f"the parser of files is {said}\n" in checked.stderr) is bool(lacking)
+        assert json.loads(notes.run("check", "--json"))["parser"] == said
     monkeypatch.setenv("MCPVECTORDB_PARSE_SANDBOX", "false")
     assert "not confined: parse_sandbox is false" in notes.run("status")
+    assert "not confined: parse_sandbox is false" in notes.invoke("check").stderr
 
 
 def test_the_file_is_copied_compacted_and_rebuilt(filled: Shell) -> None:

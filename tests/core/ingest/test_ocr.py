@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import pymupdf
@@ -9,9 +12,9 @@ import pytest
 
 from mcpvectordb import Config, Database, NoText, UnsupportedFormat
 from mcpvectordb.errors import IngestError, ParseFailed
-from mcpvectordb.ingest.ocr import KeptPages, PageReader, Tesseract, ranges
-from mcpvectordb.ingest.worker import Worker
-from mcpvectordb.records import Chunk, Document, Parsed
+from mcpvectordb.ingest.ocr import KeptPages, PageReader, Picture, Tesseract, ranges
+from mcpvectordb.ingest.worker import ProcessLimits, Worker
+from mcpvectordb.records import Chunk, Document, Parsed, Source
 from tests.support_formats import page, source
 
 installed = pytest.mark.skipif(
@@ -43,10 +46,14 @@ def scan(*texts: str | None) -> bytes:
 class Engine(Tesseract):
     """Reads a picture of bytes as these bytes; "bad" fails."""
 
-    def read(self, picture: bytes, seconds: float) -> str:
-        if picture == b"bad":
+    def read(self, picture: Picture, seconds: float) -> str:
+        if picture.grey == b"bad":
             raise ParseFailed("OCR failed: bad picture")
-        return picture.decode()
+        return picture.grey.decode()
+
+
+def picture(grey: bytes) -> Picture:
+    return Picture(len(grey), 1, grey)
 
 
 @pytest.fixture
@@ -77,6 +84,64 @@ def test_a_document_of_images_only_and_a_picture_are_read() -> None:
         for kind in ("png", "jpg"):
             picture = worker.parse(source(drawn(TEXT).tobytes(kind), f"a.{kind}"))
             assert picture.text == f"{TEXT}\n" and picture.metadata == {"ocr_pages": [1]}
+
+
+# A parser that was taken over: a picture's bytes say what it answers when it shall draw it.
+DRAWING = """
+from mcpvectordb.ingest import formats, worker
+
+worker._drawn = lambda source, kind, page: eval(source.raw[source.raw.index(b"(") :])
+worker.serve(formats.parse, worker.ProcessLimits(*%r))
+"""
+
+
+@pytest.fixture(scope="module")
+def taken_over() -> Iterator[Worker]:
+    command = DRAWING % (astuple(ProcessLimits.of(Config())),)
+    with Worker(Config(), command=[sys.executable, "-P", "-c", command]) as made:
+        yield made
+
+
+def answering(head: dict[str, object], grey: bytes) -> Source:
+    """A picture that the parser which was taken over answers with that."""
+    return source(b"\x89PNG\r\n" + repr((head, grey)).encode(), "a.png")
+
+
+@installed
+def test_a_parser_that_was_taken_over_can_give_pixels_and_nothing_else(
+    taken_over: Worker, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(drawn(TEXT).tobytes("png"))
+    path, grey = str(secret).encode(), pymupdf.Pixmap(pymupdf.csGRAY, drawn(TEXT))
+    sound: dict[str, object] = {"width": grey.width, "height": grey.height}
+    assert taken_over.parse(answering(sound, bytes(grey.samples))).text == f"{TEXT}\n"
+    heads: list[dict[str, object]] = [
+        {},
+        {"width": len(path), "height": 2},
+        sound,
+        {"width": "1", "height": len(path)},
+        {"width": True, "height": len(path)},
+        {"width": -1, "height": -len(path)},
+        {"width": 1, "height": 10**9},
+    ]
+    for head in heads:
+        with pytest.raises(NoText, match=r"its parser gave an invalid answer"):
+            taken_over.parse(answering(head, path))
+    # As pixels a path is a picture of a few grey dots.
+    with pytest.raises(NoText, match="OCR found no text|OCR failed"):
+        taken_over.parse(answering({"width": len(path), "height": 1}, path))
+
+
+@installed
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine")
+def test_tesseract_runs_confined_and_its_memory_is_limited() -> None:
+    engine = Tesseract.found(Config())
+    assert engine and engine.confined and engine.command()[0] == sys.executable
+    with pytest.raises(ParseFailed, match="OCR failed"):
+        engine._replace(memory=20_000_000).read(picture(bytes(300)), 60)
+    free = Tesseract.found(Config(parse_sandbox=False))
+    assert free and free.command()[0] == free.program
 
 
 @installed
@@ -114,7 +179,7 @@ def test_without_languages_nothing_is_read_by_ocr() -> None:
 
 def test_texts_are_put_on_their_pages(reader: PageReader) -> None:
     parsed = scanned(1, 3, 4, text="two\n\nfive\n", offsets=(0, 0, 5, 5, 5))
-    done = reader.complete(source(b"x", "a.pdf"), parsed, lambda page: b"read %d" % page)
+    done = reader.complete(source(b"x", "a.pdf"), parsed, lambda page: picture(b"read %d" % page))
     assert isinstance(done, Parsed)
     assert done.text == "read 1\n\ntwo\n\nread 3\n\nread 4\n\nfive\n"
     assert [page(done, number) for number in range(1, 6)] == [
@@ -128,10 +193,10 @@ def test_texts_are_put_on_their_pages(reader: PageReader) -> None:
 
 
 def test_a_page_that_fails_is_noted_and_the_others_are_kept(reader: PageReader) -> None:
-    def draw(number: int) -> bytes:
+    def draw(number: int) -> Picture:
         if number == 2:
             raise ParseFailed("a.pdf cannot be parsed: it took longer than 30 seconds")
-        return b"bad" if number == 3 else b"read"
+        return picture(b"bad" if number == 3 else b"read")
 
     done = reader.complete(source(b"x", "a.pdf"), scanned(1, 2, 3, offsets=(0, 0, 0)), draw)
     assert isinstance(done, Parsed) and done.text == "read\n"
@@ -143,11 +208,11 @@ def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing(
 ) -> None:
     asked = list[int]()
 
-    def draw(number: int) -> bytes:
+    def draw(number: int) -> Picture:
         asked.append(number)
         if number == 5 and len(asked) < 7:
             raise KeyboardInterrupt
-        return b"read %d" % number
+        return picture(b"read %d" % number)
 
     parsed = scanned(*range(1, 7), offsets=(0,) * 6)
     with pytest.raises(KeyboardInterrupt):
@@ -163,7 +228,7 @@ def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing(
 
 
 def test_other_answers_are_not_changed(reader: PageReader) -> None:
-    def draw(number: int) -> bytes:
+    def draw(number: int) -> Picture:
         raise AssertionError
 
     for answer in (Parsed(text="text", title="a"), NoText("nothing"), IngestError("no")):
