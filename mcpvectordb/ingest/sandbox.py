@@ -134,7 +134,7 @@ def _landlock_version() -> int:
     return max(0, _syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION)))
 
 
-def _take_files(version: int, readable: Iterable[str]) -> None:
+def _take_files(version: int, readable: Iterable[str] = ()) -> None:
     controlled = _CONTROLLED[min(version, len(_CONTROLLED)) - 1] - 1
     attributes = struct.pack(
         "QQQ",
